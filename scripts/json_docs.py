@@ -21,7 +21,7 @@ from smart_fork.cli import overview
 from smart_fork.cli.service.token import Rotated
 from smart_fork.cli.service.units.installation import ServiceState
 from smart_fork.cli.setup import setup_answer as setting_up
-from smart_fork.excise import forgetting as session_removal
+from smart_fork.excise import erasure as session_removal
 from smart_fork.finding import answer, session_view
 from smart_fork.forking import results
 from smart_fork.page import export

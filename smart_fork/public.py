@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from indexer.embedder import Embedder
     from smart_fork.excise.answer import Excised
-    from smart_fork.excise.forgetting import Removal
+    from smart_fork.excise.erasure import Removal
     from smart_fork.finding.remote_search import RemoteSearch
     from smart_fork.finding.session_library import Library
     from smart_fork.finding.session_view import Conversation, Exported
@@ -358,9 +358,9 @@ def forget(session_id: str, *, undo: bool = False) -> Removal:
     Raises:
         SmartForkError: there is no such session, or another process is indexing for too long.
     """
-    from smart_fork.excise import forgetting
+    from smart_fork.excise import erasure
 
-    return forgetting.undo(session_id) if undo else forgetting.forget(session_id)
+    return erasure.undo_forgetting(session_id) if undo else erasure.forget(session_id)
 
 
 def _library(project: str | None = None, elsewhere: RemoteSearch | None = None) -> AbstractContextManager[Library]:

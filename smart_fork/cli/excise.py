@@ -252,12 +252,12 @@ def branch_without(
     cwd: Path | None = None,
 ) -> None:  # fmt: skip
     """Write a copy of a session without these turns, and say where it is."""
-    from smart_fork.excise.trimmed_copy import branch
+    from smart_fork.excise.cutting import branch
 
     if not reference:
         raise Usage("Of which session?", "Name the session to branch.")
     target = cwd.resolve() if cwd else None
-    told = branch(reference, turns, ids, secrets=secrets, force=force, target_cwd=target).told()
+    told = branch(reference, turns, ids, secrets=secrets, force=force, target_cwd=target)
     if printed_as_json(told):
         return
     for warning in told.warnings:
@@ -342,12 +342,12 @@ def forget(
     yes: YesOption = False,
 ) -> None:
     """Remove all that smart-fork holds of a session, for good. The agent's own log is not touched."""
-    from smart_fork.excise import forgetting
+    from smart_fork.excise import erasure
 
     if not (undo or yes):
         _ask(session)
     with working("indexing it again" if undo else "erasing"):
-        done = forgetting.undo(session) if undo else forgetting.forget(session)
+        done = erasure.undo_forgetting(session) if undo else erasure.forget(session)
     if printed_as_json(done):
         return
     what = f"{done.agent_type} {done.session_id}"

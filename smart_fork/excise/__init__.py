@@ -1,6 +1,7 @@
-"""Cut turns out of a transcript so that its agent can still resume it. See docs/how-to/excise.md.
+"""The cutting of turns out of a transcript, after which its agent can still resume it. See docs/how-to/excise.md.
 
-Scripts find the names of `scripts` here. These are imported when one of them is asked for.
+Scripts import names from this package. The module `scripts` defines them, and is imported when the first of them is
+used.
 """
 
 from importlib import import_module

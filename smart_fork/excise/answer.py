@@ -1,4 +1,4 @@
-"""Requests and answers of the commands that cut."""
+"""The requests and answers of the commands that cut."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from smart_fork.agents.options import said
 
 @dataclass(frozen=True, slots=True)
 class CutRequest:
-    """A cut to make. `follow` says whether copies, branches and the index are cut as well."""
+    """A request to cut turns, or to mask secrets. `follow` says whether copies, branches and the index are changed
+    too.
+    """
 
     reference: str | None = None
     turns: str = said(
@@ -47,7 +49,7 @@ class CutRequest:
 
 @value
 class Followed(Value):
-    """A copy or branch from which the same records were cut."""
+    """A copy or branch of the cut session from which the cut records were removed as well."""
 
     session_id: str
     path: str
@@ -65,7 +67,10 @@ class NotFollowed(Value):
 
 @record
 class Refreshed(Value):
-    """The index after a cut: `updated` if the logs were read again, and `erased` if the old passages are erased."""
+    """The state of the index after a cut.
+
+    `updated` is true if the logs were read again, and `erased` if the old passages are erased. `read` counts the logs.
+    """
 
     updated: bool
     read: int | None = rare()
@@ -75,9 +80,9 @@ class Refreshed(Value):
 
 @record
 class Excised(Value):
-    """The records that were cut, or would be in a dry run; `next` names the next step.
+    """The answer of a cut: the records that it removed, or would remove in a dry run. `next` names the next step.
 
-    Fields from `followed` on are absent in a dry run. `index` and `erased` are set only if copies were searched.
+    A dry run has no fields from `followed` on. `index` and `erased` are set only if the copies were searched.
     """
 
     session_id: str
@@ -116,7 +121,10 @@ class Parent(Value):
 
 @record
 class Trimmed(Excised):
-    """A copy without the cut records. `new_session_id` and `new_path` are the copy's, `session_id` is the parent's."""
+    """The answer of a cut into a copy: a new session without the cut records.
+
+    `new_session_id` and `new_path` belong to the copy, `parent` is the session from which it was made.
+    """
 
     agent_type: str
     title: str
@@ -130,7 +138,7 @@ class Trimmed(Excised):
 
 @record
 class Restored(Value):
-    """A transcript that a snapshot restored. `snapshot` has the state before; `None` if nothing changed."""
+    """A transcript that a snapshot restored. `snapshot` has the replaced content; `None` if nothing changed."""
 
     session_id: str
     restored: str
@@ -140,7 +148,7 @@ class Restored(Value):
 
 @record
 class RolledBack(Restored):
-    """The named transcript, and all others that the same cut or rollback changed."""
+    """The answer of a rollback: the named transcript, and all other files of the undone cut or rollback."""
 
     followed: tuple[Restored, ...]
     left: tuple[NotFollowed, ...]
@@ -149,7 +157,7 @@ class RolledBack(Restored):
 
 @value
 class CopyBehind(Value):
-    """Another file that still contains cut words, with the next step."""
+    """A file outside smart-fork that still contains cut words, with the next step in `reason`."""
 
     path: str
     words_found: tuple[str, ...]
@@ -158,7 +166,7 @@ class CopyBehind(Value):
 
 @value
 class Remnant(Value):
-    """One of smart-fork's own files that contains cut words, and its kind."""
+    """A file of smart-fork that still contains cut words, with the kind of the file."""
 
     path: str
     kind: str
@@ -166,7 +174,7 @@ class Remnant(Value):
 
 @record
 class Soundness(Value):
-    """Defects of a transcript, and the places where its cut words were still found."""
+    """The answer of ``excise verify``: defects of a transcript, and the places that still have its cut words."""
 
     session_id: str
     tool: str
@@ -185,7 +193,7 @@ class Soundness(Value):
 
 @value
 class Suggestion(Value):
-    """Turns that could be cut. ``cut`` takes `range`; `tokens` would be saved. Secrets are masked, not cut."""
+    """Turns that could be cut. `range` can be passed to ``cut``, which saves `tokens`. Secrets are masked, not cut."""
 
     kind: str
     range: str
@@ -197,7 +205,7 @@ class Suggestion(Value):
 
 @value
 class Suggestions(Value):
-    """The suggestions for one transcript."""
+    """The suggested cuts for one transcript."""
 
     session_id: str
     tool: str
@@ -208,7 +216,7 @@ class Suggestions(Value):
 
 @record
 class NumberedTurn(Value):
-    """A turn in a list."""
+    """A turn of a transcript in the answer of ``excise list``."""
 
     number: int | None
     id: str
@@ -223,7 +231,7 @@ class NumberedTurn(Value):
 
 @value
 class NumberedTurns(Value):
-    """A transcript's turns in file order, with their usual numbers."""
+    """The answer of ``excise list``: a transcript's turns in file order. Turns without a number are not messages."""
 
     session_id: str
     tool: str

@@ -1,6 +1,6 @@
-"""Plans a cut, and checks that a transcript is intact: calls and their results, and links between turns.
+"""The plan of a cut, and the checks of a transcript: tool calls have results, and parent links lead to turns.
 
-The same checks are made before a cut, after it (``excise verify``), and before a shared session is sent.
+The checks run before a cut, after it (``excise verify``), and before a shared session is sent.
 """
 
 from __future__ import annotations
@@ -30,13 +30,16 @@ from smart_fork.json_text import respelled
 
 
 def excise(turns: Sequence[TranscriptTurn], to_cut: Collection[str]) -> list[TranscriptTurn]:
-    """A new list without the turns of these ids; order and turns stay as they are. Unknown ids are ignored."""
+    """Return `turns` except the turns with ids in `to_cut`. Unknown ids are ignored."""
     gone = set(to_cut)
     return [turn for turn in turns if turn.id not in gone]
 
 
 def closure(turns: Sequence[TranscriptTurn], to_cut: Collection[str]) -> set[str]:
-    """`to_cut` and what must go with it: other lines of these records, the results of calls that go, and so on."""
+    """Return `to_cut` with all turn ids that must be cut together with it.
+
+    These are further lines of the cut records, results of the cut calls, and so on.
+    """
     dependents = same_records(turns)
     for turn, _, owner in _pairs(turns):
         dependents[owner.id].append(turn.id)
@@ -44,9 +47,9 @@ def closure(turns: Sequence[TranscriptTurn], to_cut: Collection[str]) -> set[str
 
 
 def same_records(turns: Sequence[TranscriptTurn]) -> defaultdict[str, list[str]]:
-    """By turn id, the other lines of the same record: a merged session may have one twice.
+    """Return by turn id the other lines of its record. A merged session may have a record twice.
 
-    Who says the same at two times has two records.
+    Lines with one key and different timestamps are different records.
     """
     lines: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for turn in turns:
@@ -56,7 +59,7 @@ def same_records(turns: Sequence[TranscriptTurn]) -> defaultdict[str, list[str]]
 
 
 def repeated_lines(turns: Sequence[TranscriptTurn], gone: Collection[str]) -> set[str]:
-    """The lines of bookkeeping that only repeat what goes, and nothing that stays."""
+    """Return the ids of bookkeeping lines that repeat cut turns (`gone`) and no other turn."""
     cut, staying = set[str](), set[str]()
     for turn in turns:
         (cut if turn.id in gone else staying).update(turn.says)
@@ -67,7 +70,7 @@ def repeated_lines(turns: Sequence[TranscriptTurn], gone: Collection[str]) -> se
 
 
 def verify(turns: Sequence[TranscriptTurn], to_cut: Collection[str]) -> list[CutWarning]:
-    """The results that would go while their call stays, by turn id."""
+    """Return a warning for each tool result that would be cut while its call stays."""
     gone = set(to_cut)
     return sorted({
         CutWarning(turn.id, f"holds the result of {call}, but its call stays in turn {owner.id}")
@@ -77,7 +80,7 @@ def verify(turns: Sequence[TranscriptTurn], to_cut: Collection[str]) -> list[Cut
 
 
 def dangling(turns: Sequence[TranscriptTurn | Turn]) -> list[CutWarning]:
-    """The results without a call before them."""
+    """Return a warning for each tool result without an earlier call."""
     asked = {""}
     found: set[CutWarning] = set()
     for turn in turns:
@@ -88,15 +91,16 @@ def dangling(turns: Sequence[TranscriptTurn | Turn]) -> list[CutWarning]:
 
 
 def unanswered(turns: Sequence[TranscriptTurn]) -> set[str]:
-    """The calls without a result."""
+    """Return the ids of the tool calls without a result."""
     answered = {result.tool_use_id for turn in turns for result in turn.tool_results}
     return {call.id for turn in turns for call in turn.tool_calls if call.id} - answered
 
 
 def _pairs(turns: Sequence[TranscriptTurn]) -> Iterator[tuple[TranscriptTurn, str, TranscriptTurn]]:
-    """Each result's turn, the call's id and the turn of its call: the last before it, or else the first after it.
+    """Yield for each tool result its turn, the call's id, and the turn of the call.
 
-    An id may be used twice. Empty ids join nothing.
+    An id may be used twice: the last call before the result counts, or else the first call after it. Results with an
+    empty id are skipped.
     """
     first: dict[str, TranscriptTurn] = {}
     for turn in reversed(turns):
@@ -111,9 +115,9 @@ def _pairs(turns: Sequence[TranscriptTurn]) -> Iterator[tuple[TranscriptTurn, st
 
 
 def orphaned(session: Transcript, cut: Collection[str]) -> list[CutWarning]:
-    """Find the calls without a result since a cut took it. `cut` are calls whose results were cut.
+    """Return a warning for each tool call in the session that lost its result by a cut.
 
-    Agents themselves leave calls without one as well.
+    `cut` has the ids of the calls with a cut result. Agents themselves also leave calls without a result.
     """
     left = {*cut} & unanswered(session.turns)
     return sorted(
@@ -125,7 +129,7 @@ def orphaned(session: Transcript, cut: Collection[str]) -> list[CutWarning]:
 
 
 def broken_links(session: Transcript) -> list[CutWarning]:
-    """The turns whose parent is not in the file."""
+    """Return a warning for each turn with a parent that is not in the file."""
     known = {name for turn in session.turns for name in (turn.id, *turn.aliases)}
     return [
         CutWarning(turn.id, f"its parent {turn.parent_id} is not in the file")
@@ -135,17 +139,18 @@ def broken_links(session: Transcript) -> list[CutWarning]:
 
 
 class Refused(SmartForkError):
-    """It could be cut and must not be, unless it is insisted on."""
+    """The cut is possible, but has a problem or a warning. ``--force`` makes it nevertheless."""
 
     code = "refused"
 
 
 @dataclass(frozen=True, slots=True)
 class CutPlan:
-    """A cut. `seeds` were named, `dependents` go with them, `repeated` are lines that only say again what goes.
+    """A planned cut of a session. Nothing is written yet.
 
-    `relinked` are the turns that name another parent than before; `edits` all lines that are rewritten, by position;
-    `apart` are the keys of lines in the session's other files that are rewritten.
+    `seeds` are the ids of the named turns, and `gone` those of all turns that are cut. `repeated` are cut bookkeeping
+    lines that only repeat cut turns. `relinked` are turns that get another parent. `edits` has the new bytes of
+    rewritten lines, by position. `apart` are the keys of rewritten lines in other files of the session.
     """
 
     session: Transcript
@@ -161,7 +166,7 @@ class CutPlan:
 
     @classmethod
     def of(cls, session: Transcript, to_cut: Collection[str], *, relink: bool = True) -> Self:
-        """Plan to cut these turns, with what speaks against it."""
+        """Plan to cut the turns with these ids. The plan includes the warnings and problems."""
         turns = session.turns
         seeds = frozenset(to_cut) & {turn.id for turn in turns}
         paired = closure(turns, seeds)
@@ -184,7 +189,11 @@ class CutPlan:
     def masking(
         cls, session: Transcript, ids: Collection[str], among: Collection[str] | None, *, relink: bool = True
     ) -> Self:
-        """Plan to replace secrets by their kinds in own lines, or those of `among`, and to cut `ids`."""
+        """Plan to mask secrets and to cut the turns in `ids`.
+
+        Each secret is replaced by its kind, in the turns of `among`, or in all turns if it is `None`. Only lines of
+        the session's own file are masked.
+        """
         if among is not None:
             same = same_records(session.turns)
             among = {one for named in among for one in (named, *same[named])}
@@ -197,47 +206,47 @@ class CutPlan:
 
     @property
     def dependents(self) -> frozenset[str]:
-        """Turns that are removed along with the named ones."""
+        """The ids of turns that are cut because they depend on the named turns."""
         return self.gone - self.seeds - self.repeated
 
     @property
     def orphaned(self) -> frozenset[str]:
-        """The calls that stay while what came back from them goes."""
+        """The ids of tool calls that stay while their results are cut."""
         results = {result.tool_use_id for turn in self.removed for result in turn.tool_results}
         return frozenset(unanswered(self.survivors) & results)
 
     @property
     def survivors(self) -> tuple[TranscriptTurn, ...]:
-        """Turns that stay."""
+        """The turns that stay, in order."""
         return tuple(excise(self.session.turns, self.gone))
 
     @property
     def removed(self) -> tuple[TranscriptTurn, ...]:
-        """Turns that are removed, in order."""
+        """The turns that are cut, in order."""
         return tuple(turn for turn in self.session.turns if turn.id in self.gone)
 
     @property
     def changes(self) -> bool:
-        """Return True if the cut writes anything."""
+        """Return True if the plan writes anything."""
         return bool(self.gone or self.edits or self.apart)
 
     @property
     def tokens_after(self) -> int:
-        """About how many tokens stay."""
+        """The estimated number of tokens after the cut."""
         return sum(turn.token_est for turn in self.survivors)
 
     @property
     def positions(self) -> frozenset[int]:
-        """The places of what goes among the session's turns."""
+        """The positions of the cut turns among the session's turns."""
         return frozenset(at for at, turn in enumerate(self.session.turns) if turn.id in self.gone)
 
     @property
     def beside(self) -> list[Path]:
-        """The files beside the transcript that go with the turns."""
+        """The files next to the transcript that are deleted together with the cut turns."""
         return AGENTS.cutter_of(self.session.tool).beside(self.session.source_path, self.removed)
 
     def refuse(self) -> None:
-        """Refuse what needs --force.
+        """Refuse a plan with problems or warnings, which needs ``--force``.
 
         Raises:
             Refused: there are warnings or problems; nothing was written.
@@ -256,7 +265,7 @@ class CutPlan:
             )
 
     def report(self, *, dry_run: bool) -> Excised:
-        """Return the cut as the commands print it."""
+        """Return the plan as the answer that the commands print."""
         session = self.session
         gone = [turn.id for turn in self.removed]
         turns = zip(session.numbers, session.turns, strict=True)
@@ -297,7 +306,7 @@ def _problems(session: Transcript, gone: Collection[str]) -> list[str]:
 
 
 def _told(session: Transcript) -> Sequence[TranscriptTurn]:
-    """The turns of the conversation: what was rewound is none of it."""
+    """Return the numbered turns, which form the conversation. Rewound turns have no number."""
     numbered = [turn for turn, number in zip(session.turns, session.numbers, strict=False) if number is not None]
     return numbered or session.turns
 
@@ -309,7 +318,11 @@ _THINKING = ("thinking", "redacted_thinking")
 def _mask(
     session: Transcript, among: Collection[str] | None, before: Mapping[int, bytes]
 ) -> tuple[dict[int, bytes], Counter[str], set[str]]:
-    """Lines to be rewritten by position, how many secrets of each kind, and turns to be cut: signed thinking."""
+    """Mask the secrets of a session's lines. `before` has lines that the plan rewrites already.
+
+    Return the rewritten lines by position, the number of secrets of each kind, and the ids of turns to cut. A turn
+    with signed thinking cannot be rewritten, so it is cut.
+    """
     edits: dict[int, bytes] = {}
     kinds: Counter[str] = Counter()
     to_cut: set[str] = set()
@@ -330,7 +343,7 @@ def _mask(
 
 
 def secrets_in(raw: bytes) -> list[str]:
-    """The kinds of the secrets in a line."""
+    """Return the kinds of the secrets in a line of a log."""
     found: list[str] = []
     for _, record in decode_line(raw)[0]:
         map_texts(record, *_collecting(found, ()))
@@ -360,7 +373,10 @@ def _masked(raw: bytes, keys: Collection[str], *, padded: bool) -> tuple[bytes, 
 
 
 def _without_signed(record: dict[str, Any], new: dict[str, Any]) -> bool:
-    """Take thinking that had to be changed out of a message: it is signed. False where nothing is left."""
+    """Remove changed thinking blocks from `new`, since thinking is signed. Return False if no content is left.
+
+    `record` is the unchanged record, and `new` its masked copy.
+    """
     message = new.get("message")
     content, before = dict_in(message).get("content"), dict_in(record.get("message")).get("content")
     if not isinstance(content, list) or not isinstance(before, list):
@@ -378,8 +394,9 @@ def _without_signed(record: dict[str, Any], new: dict[str, Any]) -> bool:
 def _collecting(
     found: list[str], keys: Collection[str]
 ) -> tuple[Callable[[str], str], Callable[[list[str]], list[str]]]:
-    """Return a masking function for one text, and one for texts that belong together. Lines of known `keys` are secret
-    everywhere.
+    """Return two masking functions: for one text, and for several texts that form one text.
+
+    Both append the kinds of masked secrets to `found`. Lines of known `keys` are masked everywhere.
     """
 
     def change(text: str) -> str:
@@ -403,7 +420,10 @@ _ChangeAll = Callable[[list[str]], list[str]]
 
 
 def map_texts(value: Any, change: _Change, lines: _ChangeAll = list, depth: int = 0) -> Any:
-    """The same with every text changed, and those that are one text by `lines`. A text that is JSON stays JSON."""
+    """Return a copy of a JSON value in which `change` is applied to every text.
+
+    Texts in a list that form one text are changed together by `lines`. A text that holds JSON stays valid JSON.
+    """
     if isinstance(value, str):
         return _mapped_text(value, change, lines, depth)
     if depth < MAX_DEPTH and isinstance(value, dict):

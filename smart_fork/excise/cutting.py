@@ -1,38 +1,48 @@
-"""Cutting turns out of a transcript, and undoing that: a request, its plan, and what is done."""
+"""The commands that cut: cut turns or mask secrets in a transcript, undo that, and write a copy without turns."""
 
 from __future__ import annotations
 
 import shlex
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from indexer.changes import Progress
 from indexer.failures import what_failed
-from indexer.files import DISK, Disk, index_db
+from indexer.files import DISK, Disk, index_db, remove
 from indexer.lazy import dataclass
+from indexer.repositories import recorded
+from indexer.transcripts.lines import decode_line
+from indexer.transcripts.model import Session as Conversation
+from indexer.transcripts.texts import title_of
+from smart_fork import session_origins
 from smart_fork.agents import AGENTS
+from smart_fork.agents.copier import NewSession
 from smart_fork.agents.cuts import snapshots, titles
-from smart_fork.agents.cuts.model import Transcript
+from smart_fork.agents.cuts.model import CutWarning, Transcript
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, SmartForkError, Usage, advice
 from smart_fork.excise import transcript
-from smart_fork.excise.answer import CutRequest, Excised, NotFollowed, Restored, RolledBack
+from smart_fork.excise.answer import CutRequest, Excised, NotFollowed, Parent, Restored, RolledBack, Trimmed
 from smart_fork.excise.cut_plan import CutPlan
-from smart_fork.excise.erasure import note_cut_done, note_pending, refresh, run_pending
+from smart_fork.excise.erasure import note_cut_done, note_pending, run_pending
 from smart_fork.excise.text_search import is_worker_of, words_in
-from smart_fork.excise.transcript import derived_from, other_files
+from smart_fork.excise.transcript import chosen_turns, derived_from, other_files, resolve_transcript
 from smart_fork.excise.verification import cut_text_of, has_cut_text, remaining, still_shared
-from smart_fork.excise.writing import CutChange, change_of, cut_copies, write, written_path
+from smart_fork.excise.writing import CutChange, change_of, cut_copies, refresh, write, written_path
 from smart_fork.finding.index_access import kept_open
+from smart_fork.finding.results import title as shown_title
+from smart_fork.forking.branch import command_to_resume, new_title, refuse_while_tasks_run, refuse_while_working
 from smart_fork.forking.family import Descendant, Descent
 from smart_fork.forking.occupation import Occupation
 from smart_fork.system import call_context
 from smart_fork.system.call_context import refuse_cancelled
+from smart_fork.system.processes import Machine
 from smart_fork.workers.registry import Registry
 
 #: Asked between what would be done and doing it; whoever answers no has nothing written.
@@ -40,7 +50,7 @@ Agree = Callable[[CutPlan], bool]
 
 
 def _steps(progress: Progress | None, total: int, stage: str = "cutting and erasing") -> Iterator[None]:
-    """Tell how many steps of a cut are done: each log that is cut, then indexing, erasing and searching."""
+    """Report the progress of a cut: each log that is cut, then indexing, erasing and searching."""
     for done in range(total + 1):
         if progress:
             progress(stage, done, total)
@@ -52,13 +62,15 @@ def cut(
     request: CutRequest, *, agree: Agree = lambda _plan: True, disk: Disk = DISK, now: datetime | None = None,
     progress: Progress | None = None,
 ) -> Excised:  # fmt: skip
-    """Cut turns out of a transcript, or mask the secrets in it; what else holds them follows.
+    """Cut turns out of a transcript, or mask the secrets in it. Then change copies, branches and the index too.
+
+    `agree` is called with the plan before anything is written. If it returns False, nothing is written.
 
     Raises:
         Usage: something in the request is not acceptable.
-        NotFound: there is no such transcript.
-        Refused: a warning or a problem, and it was not insisted on.
-        ForkRefused: the session is running, has changed meanwhile, or the turns are another one's.
+        NotFound: no transcript matches.
+        Refused: there is a warning or a problem, and `force` is not set.
+        ForkRefused: the session is running, has changed meanwhile, or the turns belong to its parent.
         OSError: nothing was written.
     """
     if not request.dry_run:
@@ -80,7 +92,7 @@ def cut(
 
 
 def plan_of(request: CutRequest, progress: Progress | None = None) -> CutPlan:
-    """Plan what is asked for; nothing is written. Raises as `cut`."""
+    """Plan the requested cut. Write nothing. Raises the errors of `cut`."""
     steps = _steps(progress, 2, "reading the session")
     next(steps)
     session = transcript.resolve_transcript(request.reference, request.tool, request.composer, numbered=True)
@@ -91,7 +103,7 @@ def plan_of(request: CutRequest, progress: Progress | None = None) -> CutPlan:
 
 
 def _do(planned: CutPlan, change: CutChange, outcome: Excised, progress: Progress | None) -> Excised:
-    """Cut the session, then everything that came of it, then what is ours. Return the `outcome`, completed."""
+    """Cut the session, then its copies and branches, then smart-fork's own data. Return the completed `outcome`."""
     session = planned.session
     descent = derived_from(session, change.keys | change.masked)
     if not change.follows:
@@ -130,7 +142,7 @@ def _do(planned: CutPlan, change: CutChange, outcome: Excised, progress: Progres
 def _completed(
     outcome: Excised, planned: CutPlan, ids: Collection[str], descent: Descent, others: Iterable[Descendant] = ()
 ) -> Excised:
-    """Complete an outcome for its reader: remaining places, snapshots, and the command that discards them."""
+    """Return the outcome with the remaining places, the snapshots, and the command that deletes the snapshots."""
     kept = tuple(one.id for name in sorted(ids) for one in snapshots.snapshots(name))
     discard = shlex.join(["smart-fork", "excise", "discard", *kept])
     return replace(outcome, remains=tuple(_remains(planned, descent, others)), snapshots=kept, discard=discard)
@@ -169,7 +181,7 @@ def _remains(planned: CutPlan, descent: Descent, others: Iterable[Descendant]) -
 
 
 def _named_after(planned: CutPlan) -> Iterator[str]:
-    """The worktrees of workers, with their git branches, that are named after a prompt which goes."""
+    """Yield the worktrees and git branches of workers that are named after a cut prompt."""
     words = words_in("\n".join(turn.preview for turn in planned.removed if turn.prompt))
     for worker in Registry.known_workers() if words else ():
         name = Path(worker.worktree).name if worker.worktree else ""
@@ -222,7 +234,7 @@ def _refuse_inherited(planned: CutPlan) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LastCut:
-    """A cut that stands. `snapshot` undoes it, in all `files` that it has changed."""
+    """A cut that was not undone. `snapshot` undoes it in all `files` that it changed."""
 
     snapshot: str
     made: str
@@ -231,7 +243,7 @@ class LastCut:
 
 
 def last_cut(session_id: str) -> LastCut | None:
-    """The newest cut in the log of a session, or in a copy, that has a snapshot; what was undone is none."""
+    """Return the newest cut of a session's log or of a copy. Cuts without a snapshot and undone cuts do not count."""
     kept = {one.id for one in snapshots.snapshots(session_id)}
     logged = snapshots.logged()
     sources = {one.source_path for one in logged if one.session_id == session_id and not one.beside}
@@ -245,7 +257,7 @@ def last_cut(session_id: str) -> LastCut | None:
 
 @dataclass(frozen=True, slots=True)
 class _Undoing:
-    """Values that all files of one undo share."""
+    """The options of one undo, for all its files."""
 
     force: bool
     disk: Disk
@@ -256,14 +268,14 @@ class _Undoing:
 def rollback(
     identity: str, *, to: Path | None = None, force: bool = False, disk: Disk = DISK, now: datetime | None = None
 ) -> RolledBack:
-    """Put a transcript back as a snapshot has it, and with it all that was changed by the same cut or rollback.
+    """Restore a transcript from a snapshot, and all other files that the snapshot's cut or rollback changed.
 
-    What is there now is kept as a snapshot itself. With `to` that one file is written there. What cannot be put back of
-    the others is named in `left`.
+    The present content is kept as a new snapshot. With `to`, only one file is written, at that path. Files that cannot
+    be restored are named in `left`.
 
     Raises:
-        NotFound, Usage: there is no such snapshot, or it is not known where it belongs.
-        ForkRefused: the session is running, or has gone on since.
+        NotFound, Usage: no snapshot matches, or the path of its file is unknown.
+        ForkRefused: the session is running, or has continued since the cut.
         OSError: nothing was written.
     """
     snapshot = snapshots.find(identity)
@@ -290,7 +302,7 @@ def rollback(
 
 
 def _changed_with(entry: snapshots.Noted, logged: Iterable[snapshots.Noted]) -> list[snapshots.Noted]:
-    """Return the notes on the other files that the same cut changed."""
+    """Return the logged changes of the other files that were changed together with `entry`."""
     together = (one for one in logged if entry.change and one.change == entry.change)
     others = (one for one in together if one.source_path != entry.source_path)
     return list({one.source_path: one for one in others if one.snapshot or one.beside}.values())
@@ -307,7 +319,7 @@ def _put_back_other(entry: snapshots.Noted, undoing: _Undoing) -> Restored:
 
 
 def _taken_away(entry: snapshots.Noted, undoing: _Undoing) -> Restored:
-    """Take away once more what went beside a transcript, and came back with a rollback."""
+    """Delete a file next to a transcript again, which a cut had deleted and a rollback had restored."""
     session, path = Transcript(entry.tool, Path(entry.source_path), entry.session_id, ()), Path(entry.source_path)
     before = snapshots.take(path, entry.session_id, undoing.now, disk=undoing.disk)
     snapshots.note(
@@ -368,3 +380,110 @@ def _refuse_later(session: Transcript, entry: snapshots.Noted) -> None:
                 tool="Undoing would also remove the newer turns.",
             ),
         )
+
+
+def branch(
+    reference: str, turns: str = "", ids: Sequence[str] = (), *, secrets: bool = False, new_session_id: str = "",
+    target_cwd: Path | None = None, force: bool = False, now: datetime | None = None,
+) -> Trimmed:  # fmt: skip
+    """Write a copy of a session without the named turns, with a new id, where its agent finds it.
+
+    With `secrets`, the secrets in the named turns are masked instead, or in all turns if none is named.
+
+    Raises:
+        Usage, NotFound: something in the request is not acceptable.
+        Refused: there is a warning or a problem, and `force` is not set.
+        ForkRefused: the agent is answering, the session has no prompt, or a session of the new id exists.
+    """
+    session = resolve_transcript(reference, numbered=True)
+    if session.tool not in READERS.names:
+        raise Usage(f"There are no branches of {session.tool} sessions")
+    planned = _planned_copy(session, turns, ids, secrets=secrets)
+    if not force:
+        planned.refuse()
+    agent = session.tool
+    moment = now or datetime.now()  # noqa: DTZ005 - Codex names its files by local time
+    parent = _conversation(session, moment)
+    new = AGENTS.check_id(agent, new_session_id or AGENTS.starter_of(agent).new_id(), "new")
+    target = AGENTS.copier_of(agent).place(session.source_path, NewSession(new, target_cwd, moment))
+    cwd = str(target_cwd) if target_cwd else parent.cwd
+    with new_title(_name(planned, parent), recorded(cwd) or target.parent, moment.timestamp()) as title:
+        notes = _write(planned, parent, target, NewSession(new, target_cwd, moment, title))
+    session_origins.remember_handover(session_origins.HandedOver(new, agent, agent, session.session_id))
+    made, written = Transcript(session.tool, target, new, ()), AGENTS.files_of(agent).stamp(target)
+    snapshots.note(
+        made, "branch", None, target, moment.astimezone(), size_after=written.size if written else 0,
+        removed_ids=[turn.id for turn in planned.removed], seed_ids=sorted(planned.seeds),
+        orphaned=sorted(planned.orphaned),
+    )  # fmt: skip
+    cut = planned.report(dry_run=False)
+    known = {one.name: getattr(cut, one.name) for one in fields(cut)}
+    return Trimmed(**known | {
+        "session_id": new,
+        "path": str(target),
+        "warnings": (*cut.warnings, *(CutWarning("", note) for note in notes)),
+        "agent_type": agent,
+        "title": shown_title(title),
+        "parent": Parent(session.session_id, shown_title(parent.title)),
+        "working_directory": cwd,
+        "resume_command": command_to_resume(agent, new, cwd),
+        "resume_original": command_to_resume(agent, session.session_id, parent.cwd),
+        "new_session_id": new,
+        "new_path": str(target),
+    })  # fmt: skip
+
+
+def _planned_copy(session: Transcript, turns: str, ids: Sequence[str], *, secrets: bool) -> CutPlan:
+    named = chosen_turns(session, turns, ids) if turns or ids else set[str]()
+    planned = CutPlan.masking(session, (), named or None) if secrets else CutPlan.of(session, named)
+    if not planned.changes:
+        raise Usage(
+            "there are no secrets to mask" if secrets else "nothing to cut was named",
+            advice("Give a range such as 5-7,9, or --id.", tool="Give turns, such as 5-7,9, or ids."),
+        )
+    return planned
+
+
+def _name(planned: CutPlan, parent: Conversation) -> str:
+    """Return the title for the copy: the parent's, or if that quotes a cut prompt, one made from a remaining prompt."""
+    staying = planned.survivors
+    gone = titles.marks(key for turn in planned.removed for key in turn.says)
+    gone -= titles.marks(key for turn in staying for key in turn.says)
+    if gone.isdisjoint(titles.quoting(parent.title)):
+        return parent.title
+    return title_of("", (turn.preview for turn in staying if turn.prompt))
+
+
+def _conversation(session: Transcript, now: datetime) -> Conversation:
+    """Return the session to copy. Refuse a session that is being written."""
+    conversation = session.conversation
+    if conversation is None:
+        raise ForkRefused("No conversation to branch.", "It has no prompt.")
+    refuse_while_working(conversation, now.timestamp(), "Try again when the agent has answered.")
+    refuse_while_tasks_run(conversation, "Try again when they have ended.")
+    return conversation
+
+
+def _write(planned: CutPlan, parent: Conversation, target: Path, new: NewSession) -> list[str]:
+    """Write the copy and the files next to it. Return a sentence for each missing file. After an error nothing is
+    left.
+    """
+    source = planned.session.source_path
+    original = replace(parent, session_id=planned.session.session_id, source_path=source)
+    copy = AGENTS.copier_of(parent.agent).of_records(original, _records(planned), new)
+    if copy is None:
+        what = f"Exchanges of a {AGENTS[parent.agent].title} session cannot be dropped"
+        raise ForkRefused(what, "Fork it at a message instead.")
+
+    def without_what_is_gone() -> None:
+        for path in filter(lambda one: one.is_relative_to(source.with_suffix("")), planned.beside):
+            remove(target.with_suffix("") / path.relative_to(source.with_suffix("")))
+
+    return list(AGENTS.copier_of(parent.agent).write(copy, target, new, Machine(), without_what_is_gone).warnings)
+
+
+def _records(planned: CutPlan) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """Yield the records that stay, each with its serialized form."""
+    for position, turn in enumerate(planned.session.turns):
+        if turn.id not in planned.gone:
+            yield from decode_line(planned.edits.get(position, turn.raw))[0]

@@ -1,6 +1,7 @@
-"""Erases cut text from smart-fork's own data beside the index: worker registry, worker output, logs, kept copies.
+"""The erasing of text from smart-fork's own data: worker registry, worker output, logs, kept copies, index.
 
-A person's transcripts are not touched here, and snapshots neither: they are what a cut is undone with.
+Cut text is erased, and all text of forgotten sessions. Agents' own logs are not touched here. Snapshots of cuts stay,
+since a cut is undone with them.
 """
 
 from __future__ import annotations
@@ -8,9 +9,9 @@ from __future__ import annotations
 import logging
 import os
 import re
-import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from pkgutil import resolve_name
@@ -19,36 +20,33 @@ from typing import Any
 
 import orjson
 
-from indexer import kept_logs, state
-from indexer.changes import VERSION, Report, forgotten
-from indexer.embedder import ModelUnavailableError
-from indexer.export import export_path
-from indexer.failures import what_failed
+from indexer import kept_logs, lost_logs, state
+from indexer.changes import Forgotten, add, forgotten, strike
 from indexer.files import index_db, state_home, sweep
 from indexer.kept_logs import pieces, sweep_reading
+from indexer.lazy import dataclass
 from indexer.locks import IndexBusyError, only_writer
-from indexer.lost_logs import erase_owed, sweep_staged
-from indexer.pipeline import embed_waiting, read_logs
-from indexer.project import Project, is_within, project_of, resolve
-from indexer.store.base import Document, Reading, SessionRow, Words
+from indexer.lost_logs import erase_owed, sweep_files, sweep_staged
+from indexer.project import is_within, resolve
 from indexer.store.damage import remove_older
-from indexer.store.schema import VectorsUnavailableError
-from indexer.store.sqlite import SqliteStore
-from indexer.transcripts.base import UNREAD, LogFile
 from indexer.transcripts.model import AgentName
-from indexer.transcripts.model import Session as Conversation
+from indexer.values import Value, rare
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.cuts.model import Transcript
 from smart_fork.agents.readers import READERS
-from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage, advice
-from smart_fork.excise.answer import Refreshed
+from smart_fork.agents.references import Reference
+from smart_fork.errors import NotFound, SmartForkError, Usage, advice
+from smart_fork.excise.answer import NotFollowed
 from smart_fork.excise.text_search import agent_of, is_worker_of, own_words, words_in, worker_text
-from smart_fork.excise.transcript import PATIENCE, dependent_logs, load_for_cut, resolve_transcript
+from smart_fork.excise.transcript import PATIENCE, derived_from, load_for_cut, own_files, resolve_transcript
 from smart_fork.excise.verification import cut_text_of
-from smart_fork.excise.writing import finish_cut, written_path
+from smart_fork.excise.writing import finish_cut, refresh, written_path
 from smart_fork.finding import session_notes
 from smart_fork.finding.index_access import opened
+from smart_fork.finding.sessions import MIN_PREFIX, Located, locate, only_one
 from smart_fork.forking import temporary_logs
+from smart_fork.snippets import quoted
+from smart_fork.system import call_context
 from smart_fork.system.processes import Processes
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.registry_file import has_registry
@@ -57,19 +55,17 @@ log = logging.getLogger(__name__)
 
 #: Stands in the register in place of what a worker was told.
 PLACEHOLDER = "[cut]"
-#: Seconds for making vectors. The next run makes the rest.
-EMBED_SECONDS = 5.0
-#: Where more passages have no vector than a cut makes of one session, the next run makes them.
-MAX_WAITING = 2048
 _TOKEN = re.compile(rb"[0-9A-Za-z\x80-\xff]{5,}")
 
 
 def note_pending(session: Transcript, session_ids: Collection[str], change: str = "") -> int:
-    """Note a cut before it is made: what it removes of these sessions is erased, and everything made of the session is
-    cut as well. `run_pending` makes up for a kill. The note has none of their words.
+    """Note a cut before it is made, and return the note's number. The note has none of the cut words.
+
+    If the process is killed, `run_pending` completes the cut of the session and its copies, and the erasing for all
+    `session_ids`.
 
     Raises:
-        OSError: it cannot be kept.
+        OSError: the note cannot be kept.
     """
     return _note({
         "path": str(session.source_path), "tool": session.tool, "session_ids": sorted(session_ids), "change": change,
@@ -77,7 +73,7 @@ def note_pending(session: Transcript, session_ids: Collection[str], change: str 
 
 
 def note_cut_done(note: int) -> None:
-    """Note that the cut is made wherever it had to be; what was cut is still to be erased.
+    """Note that a cut is made in all files. Its words are still to be erased.
 
     Raises:
         OSError: it cannot be noted.
@@ -86,7 +82,7 @@ def note_cut_done(note: int) -> None:
 
 
 def note_forgetting(agent: AgentName, session_id: str) -> None:
-    """The same for a session that is about to be put on the list of those that are forgotten."""
+    """Note that a session is about to be forgotten. `run_pending` makes up for a kill."""
     _note({"forget": [agent, session_id]})
 
 
@@ -98,10 +94,10 @@ def _note(facts: dict[str, object]) -> int:
 
 
 def erase_again(reference: str | None, tool: str = "auto") -> bool:
-    """Erase again whatever of the cuts of a session is found anywhere. Whether nothing is known to be left.
+    """Erase the cut text of a session again, wherever it is found. Return True if none is known to be left.
 
     Raises:
-        NotFound, Usage: there is no such transcript.
+        NotFound, Usage: no transcript matches.
     """
     session = resolve_transcript(reference, tool)
     changes = [one.change for one in snapshots.cuts(written_path(session)) if one.change]
@@ -112,9 +108,9 @@ def erase_again(reference: str | None, tool: str = "auto") -> bool:
 
 
 def run_pending(known: Mapping[int, Collection[str]] = MappingProxyType({})) -> bool:
-    """Erase whatever is owed, but by another process that is at it. Whether nothing is any more.
+    """Run pending erasures, except those of other live processes. Return True if none are left.
 
-    `known` are the words that notes stand for, where the caller has just read its session.
+    `known` has the words to erase by the number of a note, for sessions that the caller has just read.
     """
     try:
         notes = state.rows("SELECT id, pid, facts FROM owed_erasures ORDER BY id")
@@ -126,7 +122,7 @@ def run_pending(known: Mapping[int, Collection[str]] = MappingProxyType({})) -> 
 
 
 def _is_erased_elsewhere() -> bool:
-    """Return True if qmd, which few have installed, keeps nothing that was removed from the exports."""
+    """Return True if the qmd index, which few users have, keeps nothing that was removed from the exports."""
     return not (state_home() / "qmd").exists() or bool(resolve_name("smart_fork.finding.qmd:Qmd")().erase())
 
 
@@ -174,9 +170,9 @@ def _forgotten(agent: AgentName, session_id: str) -> bool:
 def erase(
     agent: AgentName | None, session_ids: Collection[str], words: Iterable[str], staying: Iterable[str] = ()
 ) -> bool:
-    """Take the words of these texts that `staying` has not out of all of ours but index, exports and snapshots.
+    """Erase words from smart-fork's data, except from index, exports and snapshots. Return True if that succeeded.
 
-    Return whether that is done.
+    The erased words are those of the texts in `words` that no text in `staying` has. The data belong to `session_ids`.
     """
     wanted = words_in(*words) - words_in(*staying)
     if not wanted or not state_home().is_dir():
@@ -202,12 +198,15 @@ def erase(
 
 
 def _remove_older_indexes() -> None:
-    """One that is damaged may be set aside only now, with what was taken out before."""
+    """Delete indexes that were set aside because they were damaged: they may hold erased text."""
     remove_older(index_db(), datetime.now(UTC).isoformat())
 
 
 def forget_workers(session_id: str) -> bool:
-    """Of workers whose session that is, keep that there were such workers and nothing that they were told or said."""
+    """Erase the names, prompts and output of a session's workers. Return True if the registry erased its old bytes.
+
+    The registry still lists the workers themselves.
+    """
     if not has_registry():
         return True
     with Registry() as registry:
@@ -223,14 +222,17 @@ def forget_workers(session_id: str) -> bool:
 
 
 def _leave_out(copy: kept_logs.KeptLog, wanted: frozenset[str]) -> None:
-    """Drop files kept beside a log, such as long outputs, that have these words."""
+    """Drop files that were kept next to a log, such as long outputs, if they contain the words."""
     texts = {name: b"".join(pieces(copy.folder, part)) for name, part in copy.beside.items()}
     if names := [name for name, text in texts.items() if wanted & words_in(text.decode("utf-8", "ignore"))]:
         kept_logs.leave_out(copy, names)
 
 
 def _take_back(session_ids: Collection[str], wanted: frozenset[str]) -> tuple[list[WorkerRecord], bool]:
-    """Take the words out of the register. Return the other sessions' workers, and whether it is erased."""
+    """Remove the words from the worker registry.
+
+    Return the workers of other sessions, and True if the registry erased its old bytes.
+    """
     if not has_registry():
         return [], True
     with Registry() as registry:
@@ -251,7 +253,7 @@ def _without(text: str, wanted: frozenset[str]) -> str:
 
 
 def _blot_logs(wanted: frozenset[str], others: Iterable[WorkerRecord]) -> None:
-    """Write over the words where they stand: whoever has a log open goes on with it."""
+    """Overwrite the words in log files in place, since other processes may have the files open."""
     told = wanted - own_words()
     spared = tuple(f"{worker.id}." for worker in others)
     if not told:
@@ -276,137 +278,104 @@ def _remove_output(worker: WorkerRecord) -> None:
         Path(worker.log_path).unlink(missing_ok=True)
 
 
-def refresh(tool: str, paths: Iterable[Path]) -> Refreshed:
-    """Have the index read these logs of one agent again from their first byte, and the forks that read from them: then
-    no export, chunk or vector has what was cut.
+#: Seconds that `forget` waits for another process that is indexing.
+FORGET_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Removal(Value):
+    """The answer of ``forget``. `jsonl_path` is the agent's own log, which is unchanged.
+
+    `erased` says whether no file of smart-fork has the session's text; `None` after an undo. `left` names the logs
+    made from the session, which still have its text. Where such a log is gone, it names smart-fork's own files of it.
     """
-    changed = list(paths)
-    logs = (log for path in changed for log in _logs_of(tool, path))
-    wanted = list(dict.fromkeys((*logs, *dependent_logs(tool, changed))))
-    for path in wanted:
-        _kept_again(tool, path)
-    if not index_db().exists():
-        return Refreshed(updated=False, note="there is no index")
-    try:
-        with only_writer(PATIENCE), opened() as store:
-            store.owe_erasing()
-            read, known = _read_again(store, tool, wanted)
-            kept_logs.sweep_unused()
-            erased = erase_owed(store)
-        return Refreshed(updated=True, read=read, erased=erased, note=_embed(known))
-    except (IndexBusyError, IndexUnavailable, OSError) as error:
-        again = advice("run `smart-fork index run`, it reads them again", tool="the next smart_fork reads them again")
-        return Refreshed(updated=False, note=f"{what_failed(error)}: {again}")
+
+    session_id: str
+    agent_type: AgentName
+    forgotten: bool
+    jsonl_path: str | None
+    erased: bool | None = rare()
+    left: tuple[NotFollowed, ...] | None = rare()
 
 
-def _logs_of(tool: str, path: Path) -> list[Path]:
-    """The logs that a change of this file has changed: not itself where what it has was taken back."""
-    found = READERS[tool].logs_of(str(path)) if tool in READERS.names else ()
-    return [one.path for one in found] or [path]
+def forget(reference: str) -> Removal:
+    """Forget a session: delete its export, copies, snapshots, passages and vectors. `reference` is an id or a part of
+    one.
 
+    The session is first put on the list of forgotten sessions. If this is interrupted, the next indexing completes it.
 
-def _kept_again(tool: str, path: Path) -> None:
-    """Delete a log's export, since nothing rewrites it if the index does not know the log.
-
-    The compressed copy that was kept of this log, if one was, is what the log is now, or is no more.
+    Raises:
+        SmartForkError: no session matches, or another process is indexing for too long.
     """
-    file = _log_file(tool, str(path))
-    if file is None:
-        return
-    session_id = READERS[file.agent].id_of(path)
-    export_path(file.agent, session_id).unlink(missing_ok=True)
-    if kept_logs.find(file.agent, session_id) is None:
-        return
-    if READERS[file.agent].is_composed(file):  # another file may be what has changed
-        kept_logs.remove(file.agent, session_id)
+    located = locate(reference)
     try:
-        kept_logs.keep(file, session_id, READERS[file.agent])
-    except OSError as error:
-        log.warning("the copy that was kept of %s is removed: %s", path, error)
-        kept_logs.remove(file.agent, session_id)
+        with _writing():
+            note_forgetting(located.agent, located.session_id)
+            add(located.agent, located.session_id, _now())
+            sweep_files()
+            with opened() as store:
+                lost_logs.sweep(store)
+                erased = erase_owed(store)
+    finally:
+        settled = run_pending()
+    done = _answer(located.agent, located.session_id, forgotten=True, erased=erased and settled)
+    return replace(done, left=tuple(_left(located)) or None)
 
 
-def _read_again(store: SqliteStore, tool: str, paths: list[Path]) -> tuple[int, list[tuple[int, bytes]]]:
-    """Read these logs again. Return how many were read, and the vectors of passages whose text is unchanged."""
-    there = {path.resolve() for path in paths}
-    names = {path.name for path in (*paths, *there)}  # of very many: to resolve one asks for each folder above it
-    likely = (one for one in store.seen() if one.rpartition("/")[2] in names or os.path.islink(one))  # noqa: PTH114
-    seen = [location for location in likely if Path(location).resolve() in there]
-    rows = {location: row for location in seen if (row := _row_of(store, tool, location)) is not None}
-    before = _texts(store, rows.values())
-    known = {before[chunk]: vector for chunk, vector in store.vectors(before).items()}
-    store.forget_files(seen)
-    files = [file for location in seen if (file := _log_file(tool, location)) is not None]
-    report = Report()
-    read_logs(store, READERS, files, report)
-    for file in files:
-        row = rows.get(file.location)
-        if row is not None and _unread(store, row):
-            _empty(store, row, file)
-    texts = _texts(store, filter(None, (_row_of(store, tool, location) for location in rows))) if known else {}
-    return len(files), [(chunk, known[text]) for chunk, text in texts.items() if text in known]
+def undo_forgetting(reference: str) -> Removal:
+    """Remove a session from the list of forgotten sessions. It is indexed again if the agent still has its log.
 
-
-def _texts(store: SqliteStore, rows: Iterable[SessionRow]) -> dict[int, str]:
-    return store.texts({place.chunk for row in rows for place in store.placements_of(row.row)})
-
-
-def _row_of(store: SqliteStore, tool: str, location: str) -> SessionRow | None:
-    agent = _agent_of(tool, location)
-    return store.session(agent, READERS[agent].id_of(Path(location))) if agent else None
-
-
-def _unread(store: SqliteStore, row: SessionRow) -> bool:
-    """Return True if the session is no longer read from any log."""
-    now = store.session(row.agent, row.session_id)
-    return now is not None and not now.path
-
-
-def _empty(store: SqliteStore, row: SessionRow, file: LogFile) -> None:
-    """Nobody asks anything in it any more: nothing of it may be found."""
-    rest = Conversation(row.agent, row.session_id, file.path, (), cwd=row.cwd, root_id=row.root_id)
-    project = project_of(row.repo_root) if row.repo_root else Project("", "", git=False)
-    document = Document(rest, project, row.resolved_cwd, (), Words("", "", "", "", ""))
-    store.save(Reading(file, VERSION, UNREAD), document)
-    store.save(Reading(file, VERSION, UNREAD, skipped="it has no prompt"), None)
-    export_path(row.agent, row.session_id).unlink(missing_ok=True)
-
-
-def _agent_of(tool: str, location: str) -> AgentName | None:
-    """Return the agent of a log: the cut's tool, or else the agent that has the log. `None` if it is no log."""
-    if tool != Transcript.UNKNOWN:
-        return tool if tool in READERS.names else None
-    return next((agent.name for agent in READERS if agent.log_at(location)), None)
-
-
-def _log_file(tool: str, location: str) -> LogFile | None:
-    agent = _agent_of(tool, location)
-    if agent is None or (known := READERS[agent].log_at(location)) is not None:
-        return None if agent is None else known
-    with suppress(OSError):
-        info = os.stat(location)  # noqa: PTH116 - as the listing gives it
-        return LogFile(agent, location, info.st_size, info.st_mtime_ns, info.st_ino)
-    return None
-
-
-def _embed(known: Sequence[tuple[int, bytes]]) -> str:
-    """Add vectors to passages without one, if the index has vectors. Passages behind a cut have the text that they had,
-    and `known` are their vectors.
+    Raises:
+        Usage: the reference is too short, or matches several sessions.
+        NotFound: no forgotten session matches.
     """
-    from indexer.embedding import configured_embedder
+    with _writing():
+        agent, session_id = _meant(reference, forgotten())
+        with opened() as store:
+            store.read_forgotten()
+        strike(agent, session_id)
+    return _answer(agent, session_id, forgotten=False)
 
+
+def _left(one: Located) -> Iterator[NotFollowed]:
+    descent = derived_from(Transcript(one.agent, one.path or Path(), one.session_id, ()))
+    logs = [(other.agent, other.session_id, other.path) for other in descent.logs]
+    lost = () if call_context.limited() else descent.without_log
+    logs += [(*other, path) for other in lost for path in own_files(*other)]
+    for agent, session_id, path in logs:
+        if (agent, session_id) not in forgotten() and session_id != one.session_id:
+            again = advice(f"smart-fork forget {session_id}", tool=f"the user can forget session {session_id}")
+            yield NotFollowed(str(path), f"It came of this session, and has its text: {again}.")
+
+
+def _answer(agent: AgentName, session_id: str, *, forgotten: bool, erased: bool | None = None) -> Removal:
+    log = READERS.original_of(agent, session_id)
+    return Removal(session_id, agent, forgotten, str(log) if log else None, erased)
+
+
+def _meant(reference: str, gone: Forgotten) -> tuple[AgentName, str]:
+    (whose, name), shown = Reference.parsed(reference), quoted(reference)
+    if len(name) < MIN_PREFIX:
+        raise Usage(f"Session id too short: {shown}", f"Give at least {MIN_PREFIX} characters of it.")
+    found = [
+        Located(agent, session_id, None)
+        for agent, session_id in gone
+        if whose in (None, agent) and session_id.lower().startswith(name.lower())
+    ]
+    if not found:
+        raise NotFound(f"No forgotten session has this id: {shown}")
+    one = only_one(found, name, shown=shown)
+    return one.agent, one.session_id
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
     try:
-        with only_writer(PATIENCE, "embedding"), opened() as store:
-            if not (model := store.meta("model")):
-                return ""
-            embedder = configured_embedder()
-            if known and model == embedder.model:
-                store.use_model(model, len(known[0][1]) // 4)
-                store.add_vectors(known)
-            counts = store.counts()
-            if counts.chunks - counts.embedded > MAX_WAITING:
-                return "the remaining passages are embedded later: the index was not complete"
-            embed_waiting(store, embedder, Report(), deadline=time.monotonic() + EMBED_SECONDS)
-    except (ModelUnavailableError, VectorsUnavailableError, IndexBusyError) as error:
-        return f"the remaining passages are embedded later: {error}"
-    return ""
+        with only_writer(FORGET_SECONDS):
+            yield
+    except IndexBusyError as error:
+        raise SmartForkError("Another process is indexing", "Try again when it ends.") from error
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

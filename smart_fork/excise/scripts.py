@@ -1,4 +1,7 @@
-"""For scripts: the functions of the commands, answered with the JSON values that these print, and agents' names."""
+"""The names that scripts import from `smart_fork.excise`: the commands' functions, with answers as JSON values.
+
+For each agent there are also a loader and a writer class, named after the agent.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,8 @@ from smart_fork.errors import Usage
 from smart_fork.excise import cutting, suggestions, verification
 from smart_fork.excise.answer import CutRequest as Request
 from smart_fork.excise.cut_plan import CutPlan, Refused, closure, excise, verify
+from smart_fork.excise.cutting import branch
 from smart_fork.excise.transcript import auto, load_auto, load_with_tool, sort_by_timestamp
-from smart_fork.excise.trimmed_copy import branch
 from smart_fork.excise.writing import write_lines
 
 Call, Place, Result, Tool = model.Call, model.Place, model.Result, model.Tool
@@ -28,15 +31,17 @@ P = ParamSpec("P")
 
 
 class Writer:
-    """Writes the sessions of one agent."""
+    """A writer of one agent's transcripts."""
 
     tool: model.Tool = Session.UNKNOWN
 
     def write(self, session: Session, turns: Sequence[Turn], *, relink: bool = False, disk: Disk = DISK) -> Path:
-        """Write these turns of a session in place of it; verbatim, unless `relink`. Gives the file.
+        """Write the session with only these turns. Lines stay as they are, except for parents if `relink` is set.
+
+        Return the path of the written file.
 
         Raises:
-            Usage: another agent's session, or no place for it.
+            Usage: the session is another agent's, or has no path.
             ForkRefused: the file has changed since it was read.
             OSError: nothing was written.
         """
@@ -50,16 +55,12 @@ class Writer:
 
 
 def writer_of(tool: model.Tool) -> type[Writer]:
-    """The class that writes the sessions of that agent, named after it."""
+    """Return a `Writer` subclass for an agent, named after the agent."""
     return type(f"{type(AGENTS[tool]).__name__}Writer", (Writer,), {"tool": tool, "__doc__": Writer.__doc__})
 
 
 def write(session: Session, turns: Sequence[Turn], *, relink: bool = False) -> Path:
-    """Write these turns of a session with the writer of its agent.
-
-    Raises:
-        As the writers.
-    """
+    """Write the session with only these turns, with the writer of its agent. Raises the errors of `Writer.write`."""
     writer = writer_of(session.tool) if session.tool in AGENTS.cuttable() else Writer
     return writer().write(session, turns, relink=relink)
 

@@ -1,4 +1,4 @@
-"""Suggests turns to cut, each with a reason (``excise suggest``). Nothing is cut that the user does not name."""
+"""The suggestions of turns to cut, each with a reason (``excise suggest``). Only turns that the user names are cut."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _REVERT = re.compile(
 
 
 def suggest(reference: str | None, tool: str = "auto") -> Suggestions:
-    """Ranges that could be cut from a transcript, with reasons, the largest saving first; secrets before all.
+    """Return the ranges that could be cut from a transcript. Secrets come first, then the largest savings.
 
     Raises:
-        NotFound, Usage: there is no such transcript.
+        NotFound, Usage: no transcript matches.
     """
     session = resolve_transcript(reference, tool, numbered=True)
     found = suggestions(session)
@@ -37,7 +37,7 @@ def suggest(reference: str | None, tool: str = "auto") -> Suggestions:
 
 
 def suggestions(session: Transcript) -> list[Suggestion]:
-    """See `suggest`. Turns of a parent's file are none of this session's."""
+    """Return the suggestions for a loaded session. Turns in its parent's file are ignored."""
     found = [
         *_reverted(session), *_repeated_outputs(session), *_unused_outputs(session), *_secrets(session),
     ]  # fmt: skip
@@ -45,7 +45,7 @@ def suggestions(session: Transcript) -> list[Suggestion]:
 
 
 def _reverted(session: Transcript) -> Iterator[Suggestion]:
-    """From the first edit after a prompt to what took it back."""
+    """Suggest edits that were reverted: from the first edit after a prompt to the command that reverted it."""
     began: int | None = None
     for position, turn in enumerate(session.turns):
         if turn.is_parents:
@@ -62,7 +62,7 @@ def _reverted(session: Transcript) -> Iterator[Suggestion]:
 
 
 def _repeated_outputs(session: Transcript) -> Iterator[Suggestion]:
-    """All but the last of the same long output."""
+    """Suggest all but the last of equal long outputs."""
     last: dict[bytes, TranscriptTurn] = {}
     for turn in session.turns:
         if turn.is_parents or not turn.tool_results or turn.token_est < REPEATED_TOKENS:
@@ -74,7 +74,7 @@ def _repeated_outputs(session: Transcript) -> Iterator[Suggestion]:
 
 
 def _unused_outputs(session: Transcript) -> Iterator[Suggestion]:
-    """Long outputs none of whose names anybody mentions afterwards."""
+    """Suggest long outputs with names that no later turn mentions."""
     mentioned: set[str] = set()
     for turn in reversed(session.turns):
         if turn.is_parents:
@@ -110,7 +110,9 @@ def _suggestion(session: Transcript, kind: str, ids: Collection[str], reason: st
 
 
 def _with_calls(session: Transcript, turn: TranscriptTurn) -> list[str]:
-    """The calls of a turn's results, where they are a turn's only ones, and so their results."""
+    """Return the ids of the turns to cut for a turn's results: the turns with only these calls, or else the turn
+    itself.
+    """
     wanted = {result.tool_use_id for result in turn.tool_results}
     calls = [one for one in session.turns if one.tool_calls and {call.id for call in one.tool_calls} <= wanted]
     return [one.id for one in calls] or [turn.id]

@@ -1,7 +1,7 @@
-"""Words, runs of words and secrets that were cut: in the texts of lines, and in our own files.
+"""The search for cut words, runs of words and secrets: in lines of logs, and in smart-fork's own files.
 
-A word that something else still says, another session or our own messages, is no trace. What is found is named by its
-file and never repeated.
+A word that another session or smart-fork's own messages contain is no evidence. The answers name only files, and never
+the found words.
 """
 
 from __future__ import annotations
@@ -52,45 +52,45 @@ _NO_LETTERS = bytes(byte for byte in range(256) if not (byte < 128 and chr(byte)
 
 
 def all_words(some: Iterable[str]) -> set[str]:
-    """The words of texts."""
+    """Return the words of texts, in lower case."""
     return {word.lower() for text in some for word in _WORD.findall(text)}
 
 
 def words_of(lines: Iterable[bytes]) -> set[str]:
-    """The words of the texts in lines of JSON; of other lines all."""
+    """Return the words of the texts in JSON lines, or of the whole line if it is not JSON."""
     return all_words(text for line in lines for text in _texts(line))
 
 
 def runs_of(lines: Iterable[bytes]) -> set[str]:
-    """The runs of words in the texts of lines, each with single blanks."""
+    """Return all runs of four words in the texts of lines, joined with single blanks."""
     return {run for line in lines for text in _texts(line) for run in _runs(text)}
 
 
 def solid_texts_of(lines: Iterable[bytes]) -> set[str]:
-    """The texts without a blank that have letters, digits and more, as passwords do."""
+    """Return the texts without blanks that have letters, digits and other characters, as passwords have."""
     return _solid_texts(text for line in lines for text in _texts(line))
 
 
 def secrets_of(lines: Iterable[bytes]) -> set[str]:
-    """Return the words and solid texts of lines that look like secrets. Ids that agents make do not."""
+    """Return the words and solid texts (texts without blanks) in lines that look like secrets, except ids of agents."""
     some = [text for line in lines for text in _texts(line) if not _ID.fullmatch(text)]
     long = {one for one in all_words(some) if len(one) >= MIN_SECRET}
     return _solid_texts(some) | {one for one in long if any(map(str.isdigit, one)) and any(map(str.isalpha, one))}
 
 
 def words_and_runs(lines: Iterable[bytes]) -> set[str]:
-    """Words and runs of words: those have a blank."""
+    """Return the words in lines, and the runs of four words, which contain blanks."""
     some = list(lines)
     return words_of(some) | runs_of(some)
 
 
 def words_inside(lines: Iterable[bytes], words: Iterable[str]) -> set[str]:
-    """Return those of some words that lines have, in a longer word as well."""
+    """Return the given words that occur in lines, also as a part of a longer word."""
     return _found(lines, _Search(words, _lower))
 
 
 def remaining_words(lines: Iterable[bytes], wanted: Collection[str], solid: Iterable[str] = ()) -> set[str]:
-    """Return those of some words and runs of words, and of some `solid` texts, that are such ones in lines."""
+    """Return the wanted words, runs of words and `solid` texts that occur in lines as whole words, runs or texts."""
     return _found(
         lines,
         _Search((one for one in wanted if " " not in one), _lower, words_of),
@@ -100,7 +100,7 @@ def remaining_words(lines: Iterable[bytes], wanted: Collection[str], solid: Iter
 
 
 def remaining_secrets(lines: Iterable[bytes], wanted: Iterable[str]) -> set[str]:
-    """Return those of some secrets that look like ones in lines."""
+    """Return the wanted secrets that occur in lines and look like secrets there."""
     return _found(lines, _Search(wanted, _lower, secrets_of))
 
 
@@ -112,8 +112,10 @@ def _found(lines: Iterable[bytes], *searches: _Search) -> set[str]:
 
 
 class _Search:
-    """One search for all `wanted`, without blanks, in what a line is `spelled` like: most lines need no list of all
-    their words. With `exact`, only those count that it returns for the line.
+    """A search for many words in lines, at the speed of a single one: most lines need no list of their words.
+
+    `spelled` returns the searched form of a line. If `exact` is given, a found word counts only if it returns the
+    word.
     """
 
     def __init__(self, wanted: Iterable[str], spelled: Callable[[bytes], bytes], exact: _Exact | None = None) -> None:
@@ -121,7 +123,7 @@ class _Search:
         self._spelled, self._exact, self._lines = spelled, exact, 0
 
     def look_at(self, line: bytes) -> None:
-        """Find what is in a line."""
+        """Search one line, and add its words to `found`."""
         if not self._lines & (self._lines - 1):  # after 1, 2, 4, 8 … lines, what was found is no longer searched for
             self.left = [one for one in self.left if one not in self.found]
             self._search = BytesAhoCorasick([one.replace(" ", "").encode("utf-8", "replace") for one in self.left])
@@ -134,7 +136,7 @@ class _Search:
 
 
 def _lower(line: bytes) -> bytes:
-    """The line in lower case, and its texts where they may have words that are written otherwise in it."""
+    """Return a line in lower case, followed by its decoded texts if escapes may hide words."""
     if (apart := _ESCAPE.search(line)) is None and line.isascii():
         return line.lower()
     read = list(_texts(line)) if apart or _SIGMA in line else []
@@ -176,12 +178,15 @@ _NOT_OURS_TO_SEARCH = ("config.toml", "excise.jsonl")
 
 
 def words_in(*texts: str) -> frozenset[str]:
-    """Return the words of texts that can be looked for in bytes."""
+    """Return the words of texts that are long enough to be searched in raw bytes."""
     return frozenset(word for text in texts for word in _LONG_WORD.findall(text.lower()))
 
 
 def traces(agent: AgentName | None, session_ids: Collection[str], words: Collection[str]) -> list[Remnant]:
-    """The files of ours, but snapshots, that have one of the `words` of these sessions, or are still to be erased."""
+    """Return smart-fork's own files, except snapshots, that contain one of the `words` of the sessions.
+
+    The index is included if it has not erased deleted text yet.
+    """
     wanted = words_in(*words)
     if not wanted:
         return []
@@ -198,12 +203,12 @@ def traces(agent: AgentName | None, session_ids: Collection[str], words: Collect
 
 
 def agent_of(tool: str) -> AgentName | None:
-    """The agent that has an index, whose tool that is."""
+    """Return the name of an agent with indexed sessions, or `None` if `tool` is not one."""
     return tool if tool in READERS.names else None
 
 
 def is_worker_of(worker: WorkerRecord, session_ids: Collection[str]) -> bool:
-    """Return True if a worker was started from, by or as one of these sessions."""
+    """Return True if a worker was started from, by or as one of the sessions."""
     return not {worker.session_id, worker.source_session_id, worker.caller_session_id}.isdisjoint(session_ids)
 
 
@@ -213,14 +218,14 @@ def worker_text(worker: WorkerRecord) -> str:
 
 
 def words_at(path: Path, wanted: frozenset[str], parts: Mapping[str, str] = MappingProxyType({})) -> set[str]:
-    """Return the words in a file, packed or not; of some of them a part is enough."""
+    """Return the words in a file, decompressed if needed. Of the texts in `parts`, a part is enough."""
     return words_among(_pieces(path), wanted, parts)
 
 
 def words_among(
     pieces: Iterable[bytes], wanted: frozenset[str], parts: Mapping[str, str] = MappingProxyType({})
 ) -> set[str]:
-    """Return the words in pieces of bytes; of some words a part is enough."""
+    """Return the wanted words in pieces of bytes. `parts` has texts by name that may also be a part of a word."""
     found: set[str] = set()
     for piece in pieces:
         text = piece.decode("utf-8", "ignore")
@@ -236,19 +241,19 @@ def words_among(
 
 @cache
 def own_words() -> frozenset[str]:
-    """The words that our own messages are made of, and the names of our folders."""
+    """Return the words of smart-fork's own messages, and of the path of its data folder."""
     return words_in(str(state_home()), own_source())
 
 
 def own_source() -> str:
-    """The text of our own modules, which has all that our messages say."""
+    """Return the source text of smart-fork, which contains all its messages."""
     package = Path(__file__).parents[1]
     folders = (package, package.with_name("indexer"))
     return "\n".join(path.read_text(encoding="utf-8") for one in folders for path in one.rglob("*.py"))
 
 
 class _OwnFiles:
-    """The files of ours that are no databases, by their kinds."""
+    """smart-fork's own files, except databases, with their kinds."""
 
     def __init__(self, agent: AgentName | None, session_ids: Collection[str], wanted: frozenset[str]) -> None:
         self._session_ids, self._wanted = session_ids, wanted
@@ -257,7 +262,7 @@ class _OwnFiles:
         self._spared = tuple(f"{one.id}." for one in Registry.known_workers() if not is_worker_of(one, session_ids))
 
     def kind_of(self, path: Path) -> str:
-        """Return the kind of a file, or an empty string if it has nothing of these sessions."""
+        """Return the kind of a file, or an empty string if it cannot have text of the sessions."""
         first, *rest = path.relative_to(state_home()).parts
         if path.name.endswith(".tmp"):
             return "half a file"
@@ -301,13 +306,13 @@ def _unpacked(path: Path, file: IO[bytes]) -> Iterator[bytes]:
 
 
 def telling_words(lines: Iterable[bytes], gone: Collection[str]) -> set[str]:
-    """Return the words of `gone` in lines, unless these are only words that our own messages have."""
+    """Return the words of `gone` in lines, or none if all of them are words of smart-fork's own messages."""
     said = remaining_words(lines, gone)
     return all_words(said) if any(map(is_telling, said)) else set()
 
 
 def is_telling(word: str) -> bool:
-    """Return whether a word or a run of words is not an ordinary one, such as our own messages have."""
+    """Return True if a word or a run of words does not occur in smart-fork's own messages."""
     if " " in word:
         return word not in _own_text()
     return any(map(str.isdigit, word)) or bool(words_in(word) - own_words())
@@ -315,5 +320,5 @@ def is_telling(word: str) -> bool:
 
 @cache
 def _own_text() -> str:
-    """Return the text of all our own messages."""
+    """Return the source text of smart-fork as words with single blanks."""
     return " ".join(LETTERS.findall(own_source().lower()))

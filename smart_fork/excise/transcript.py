@@ -1,7 +1,7 @@
-"""The transcript that is cut, its numbered lines, and everything that came of it.
+"""The transcript to cut, its numbered turns, and a list of everything that was made from it.
 
-Cutting, verifying, withdrawing and forgetting go by one list: copies, branches, forks, handovers (`derived_from`), and
-our own files of each session: its export, its kept copy and its rows in the index.
+Cutting, verifying, withdrawing and forgetting share this list. It has copies, branches, forks and hand-overs
+(`derived_from`), and smart-fork's own files of each session. These are its export, kept copy and rows in the index.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def auto(path: Path) -> str:
     """Return the agent that wrote the transcript. Cursor is tried first.
 
     Raises:
-        Usage: nobody's.
+        Usage: no agent wrote it.
         OSError: it cannot be read.
     """
     for one in AGENTS.cutters():
@@ -58,33 +58,33 @@ def auto(path: Path) -> str:
 
 
 def load_auto(path: Path) -> Transcript:
-    """The session in `path`, whoever wrote it.
+    """Load the transcript in `path` of any agent.
 
     Raises:
-        NotFound, Usage: it is not there, or nobody's.
+        NotFound, Usage: the file does not exist, or is not a transcript.
     """
     return load_with_tool(AGENTS.AUTO, path)
 
 
 def load_with_tool(tool: str, path: Path, composer: str = "") -> Transcript:
-    """The session in `path`, read as that of `tool`; ``auto`` looks.
+    """Load the transcript in `path` as one of the agent `tool`; ``auto`` detects the agent.
 
     Raises:
-        NotFound, Usage: it is not there, or there is no such tool.
+        NotFound, Usage: the file does not exist, or the agent does not exist.
     """
     return AGENTS.cutter_of(_tool_of(tool, path)).load(path, composer)
 
 
 def load_for_cut(tool: str, path: Path, composer: str = "", *, numbered: bool = False) -> Transcript:
-    """The same, with previews of prompts alone: no cut asks for others. Raises as `load_with_tool`."""
+    """Load a transcript with previews of prompts only, as a cut needs. Raises the errors of `load_with_tool`."""
     with only_prompts_previewed():
         return (load_numbered if numbered else load_with_tool)(tool, path, composer)
 
 
 def load_numbered(tool: str, path: Path, composer: str = "") -> Transcript:
-    """The session in `path` with the number of each of its turns, and what its reader makes of the same lines.
+    """Load the transcript in `path` with its message numbers and with the session as the agent's reader reads it.
 
-    Where nobody could be shown it, turns are counted from 0. Raises as `load_with_tool`.
+    If the reader finds no session, turns are numbered from 0. Raises the errors of `load_with_tool`.
     """
     tool = _tool_of(tool, path)
     own = OWN[tool] if tool in OWN.names and not checkpoints.is_within(str(path)) else None
@@ -109,10 +109,10 @@ def load_numbered(tool: str, path: Path, composer: str = "") -> Transcript:
 def resolve_transcript(
     reference: str | None, tool: str = AGENTS.AUTO, composer: str = "", *, numbered: bool = False
 ) -> Transcript:
-    """The session that is meant (see `located`), loaded to be cut or looked through.
+    """Find a transcript (see `located`) and load it.
 
     Raises:
-        NotFound, Usage, ForkRefused: as `located` and `load_with_tool`.
+        NotFound, Usage, ForkRefused: the errors of `located` and `load_with_tool`.
     """
     path, tool = _found(reference, tool)
     return load_for_cut(tool, path, composer, numbered=numbered)
@@ -129,17 +129,18 @@ def _is_there(path: Path) -> bool:
 
 
 def located(reference: str | None, tool: str = AGENTS.AUTO) -> Path:
-    """The transcript that is meant: a path, a session's id, or where nothing is said the newest of `tool`.
+    """Return the path of a transcript. `reference` is a path or a session id; without one, the newest of `tool` is
+    used.
 
     Raises:
-        NotFound, Usage: there is none, or it means several.
-        ForkRefused: nothing is cut out of sessions of that agent.
+        NotFound, Usage: no transcript matches, or the reference matches several.
+        ForkRefused: sessions of that agent cannot be cut.
     """
     return _found(reference, tool)[0]
 
 
 def _found(reference: str | None, tool: str) -> tuple[Path, str]:
-    """The transcript, and the agent that its log tells."""
+    """Return the path of a transcript, and its agent. See `located`."""
     if not reference:
         return newest(AGENTS.first_cut() if tool == AGENTS.AUTO else tool), tool
     path = Path(reference).expanduser()
@@ -169,10 +170,12 @@ def _found(reference: str | None, tool: str) -> tuple[Path, str]:
 
 
 def _log_to_cut(found: sessions.Located, longest: Path) -> Path:
-    """Of a session's logs the one that was cut before: it is not the longest one since then, if copies did not follow.
+    """Return the log to cut, of a session with several logs: one that was cut before, or else the longest.
+
+    A cut log need not be the longest if the copies were not cut.
 
     Raises:
-        ForkRefused: it went on in two of them. Then `smart-fork show` counts the messages of both.
+        ForkRefused: the session continued in two logs. Then `smart-fork show` counts the messages of both.
     """
     logs = READERS[found.agent].locate(found.session_id)
     if len(logs) < 2:
@@ -187,7 +190,7 @@ def _log_to_cut(found: sessions.Located, longest: Path) -> Path:
 
 
 def newest(tool: str) -> Path:
-    """The newest transcript of that agent, over all projects.
+    """Return the newest transcript of an agent, over all projects.
 
     Raises:
         NotFound: there is none.
@@ -200,7 +203,7 @@ def newest(tool: str) -> Path:
 
 
 def sort_by_timestamp(turns: tuple[TranscriptTurn, ...]) -> list[TranscriptTurn]:
-    """By time, for display only; turns of the same time, and those without one, stay in order."""
+    """Sort turns by time, for display only. Turns without a time, or with equal times, keep their order."""
     last = ""
     keys = []
     for turn in turns:
@@ -210,7 +213,7 @@ def sort_by_timestamp(turns: tuple[TranscriptTurn, ...]) -> list[TranscriptTurn]
 
 
 def numbered_turns(session: Transcript) -> NumberedTurns:
-    """A transcript's turns in the order of the file, with the numbers that they have everywhere."""
+    """Return a transcript's turns for ``excise list``: in file order, with their message numbers."""
     turns = tuple(
         NumberedTurn(
             number=number,
@@ -230,7 +233,7 @@ def numbered_turns(session: Transcript) -> NumberedTurns:
 
 
 def left_out(session: Transcript) -> str:
-    """Say how much of a large log was skipped when its turns were listed. Empty if nothing was."""
+    """Return a sentence on the skipped part of a large log; empty if nothing was skipped."""
     return sessions.left_out(session.conversation) if session.conversation else ""
 
 
@@ -241,10 +244,10 @@ MAX_DIGITS = 9
 
 
 def parse_ranges(text: str, count: int) -> list[tuple[int, int]]:
-    """The first and last number of each piece of a range. Blanks are allowed, reversed ranges are swapped.
+    """Return the first and last number of each part of a range such as "5-7,9". Reversed parts are swapped.
 
     Raises:
-        Usage: it is no range, or a number is not below `count`.
+        Usage: it is not a range, or a number is not below `count`.
     """
     found: list[tuple[int, int]] = []
     for piece in text.split(","):
@@ -265,12 +268,12 @@ def parse_ranges(text: str, count: int) -> list[tuple[int, int]]:
 
 
 def chosen_turns(session: Transcript, text: str = "", ids: Sequence[str] = ()) -> set[str]:
-    """The ids of the turns that a range or a list of ids means.
+    """Return the ids of the turns that a range of numbers or a list of ids names.
 
-    A range takes the lines of the conversation along that stand between two of its messages and have no number.
+    A range includes unnumbered lines of the conversation between its messages.
 
     Raises:
-        Usage: a turn is not there.
+        Usage: a turn does not exist.
     """
     turns = session.turns
     last = max((number for number in session.numbers if number is not None), default=-1)
@@ -309,12 +312,12 @@ def _is_number(text: str) -> bool:
 
 
 def keys_of(turns: Iterable[TranscriptTurn]) -> set[str]:
-    """Return the keys of these records, the same in every copy, and the keys of titles that quote them."""
+    """Return the keys of records, which are equal in every copy, and the keys of titles that quote the records."""
     return {key for turn in turns for key in (turn.key, *turn.aliases, *titles.marks(turn.says)) if key}
 
 
 def matching(session: Transcript, keys: Collection[str]) -> set[str]:
-    """The turns of a copy that are those records, and its titles that quote one of them."""
+    """Return the ids of a copy's turns with one of the keys, and of its titles that quote a record with one."""
     return {
         turn.id
         for turn in session.own
@@ -323,12 +326,15 @@ def matching(session: Transcript, keys: Collection[str]) -> set[str]:
 
 
 def dependent_logs(tool: str, paths: Collection[Path], first: int = 0) -> list[Path]:
-    """The logs that read from these files, record `first` or later ones, and theirs."""
+    """Return the logs of forks that read records from these files, directly or through another fork.
+
+    Only records from number `first` on count.
+    """
     return agent.heirs(paths, first) if (agent := AGENTS.find_cutter(tool)) else []
 
 
 def load_copy(session: Transcript, path: Path) -> Transcript | None:
-    """The copy in `path`; nothing where it cannot be read."""
+    """Load the copy in `path`. Return `None` if it cannot be read."""
     try:
         return load_for_cut(session.tool, path)
     except (SmartForkError, OSError) as error:
@@ -341,7 +347,10 @@ PATIENCE = 30.0
 
 
 def derived_from(session: Transcript, keys: Collection[str] = ()) -> Descent:
-    """Everything that was made of a session, as far as the client may ask about it."""
+    """Return everything that was made from a session, as far as the client may see it.
+
+    `keys` are the keys of records by which copies are recognized.
+    """
     if session.tool not in READERS.names:
         return Descent()
     agent, own = session.tool, session.source_path.resolve()
@@ -358,12 +367,12 @@ def derived_from(session: Transcript, keys: Collection[str] = ()) -> Descent:
 
 
 def derived_from_log(agent: AgentName, path: Path, keys: Collection[str] = ()) -> Descent:
-    """Return everything made of the session in a log, which may be gone."""
+    """Return everything made from the session of a log, which may be deleted."""
     return derived_from(Transcript(agent, path, READERS[agent].id_of(path), ()), keys)
 
 
 def other_files(session: Transcript) -> list[Path]:
-    """The session's other files, which hold what was taken back."""
+    """Return the session's other files, which hold rewound records."""
     own = AGENTS.find_cutter(session.tool)
     return own.others(session.source_path) if own else []
 
@@ -379,10 +388,12 @@ def _is_permitted(one: Descendant) -> bool:
 
 
 def own_files_with(agent: AgentName, session_id: str, gone: Collection[str]) -> Iterator[tuple[Path, set[str]]]:
-    """Our own files of a session that have some of these words or runs of words: its export, its kept copy, the index.
+    """Yield smart-fork's own files of a session that contain these words, each with the found words.
+
+    The files are its export, its kept copy and the index.
 
     Raises:
-        IndexUnavailable: the index cannot be looked into.
+        IndexUnavailable: the index cannot be read.
     """
     export, kept = export_path(agent, session_id), kept_logs.find(agent, session_id)
     if found := remaining_words(lines_of(export), gone):
@@ -400,7 +411,7 @@ def own_files_with(agent: AgentName, session_id: str, gone: Collection[str]) -> 
 
 
 def copies_with(agent: AgentName, session_id: str, gone: Collection[str], reason: str) -> Iterator[CopyBehind]:
-    """Our own files of a session that have some of these words, unless these are ordinary words alone."""
+    """Yield smart-fork's own files of a session that contain these words, unless all found words are ordinary."""
     for path, said in own_files_with(agent, session_id, gone):
         if any(map(is_telling, said)):
             yield CopyBehind(str(path), tuple(sorted(all_words(said))), reason)
@@ -416,7 +427,7 @@ def _indexed(store: SqliteStore, row: SessionRow, gone: Collection[str]) -> set[
 
 
 def _is_form(word: str, others: set[str]) -> bool:
-    """Return whether the index may take `word` for a form of another one: "raising" for "raises"."""
+    """Return True if the index may treat `word` as a form of one of the others: "raising" for "raises"."""
     stem = word[: max(3, len(word) - 3)]
     return word.isalpha() and (len(word) == len(stem) or any(one.startswith(stem) for one in others))
 
@@ -428,13 +439,13 @@ def lines_of(path: Path) -> Iterator[bytes]:
 
 
 def own_files(agent: AgentName, session_id: str) -> list[Path]:
-    """The export and the kept copy of a session, as far as there are any."""
+    """Return the existing export and kept copy of a session."""
     kept, export = kept_logs.find(agent, session_id), export_path(agent, session_id)
     return [*([kept.folder] if kept else []), *([export] if export.exists() else [])]
 
 
 def remove_own_files_with(agent: AgentName, session_id: str, words: Collection[str]) -> None:
-    """Do as `remove_own_files` where something of ours of the session has these words.
+    """Remove smart-fork's own files of a session if one of them contains these words.
 
     Raises:
         IndexBusyError, IndexUnavailable: see `remove_own_files`.
@@ -444,7 +455,7 @@ def remove_own_files_with(agent: AgentName, session_id: str, words: Collection[s
 
 
 def remove_own_files(agent: AgentName, session_id: str) -> None:
-    """Take a session whose log goes out of all that is ours: export, kept copy, index.
+    """Delete a session's export and kept copy, and remove it from the index. Its log is about to be deleted.
 
     Raises:
         IndexBusyError: another process is indexing for too long.

@@ -1,6 +1,6 @@
-"""Checks that a transcript is intact and that no cut text can be found any more (``excise verify``).
+"""The check that a transcript is intact, and that cut text is found nowhere (``excise verify``).
 
-It is looked for in everything that was made of a session, and in what agents keep beside their logs.
+The text is searched in everything made from the session, and in the agents' other files.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _STILL_SHARED = "smart_fork.sharing.withdrawal:still_shared"
 
 
 def check(reference: str | None, tool: str = "auto") -> Soundness:
-    """Find the defects of a transcript, and cut text that remains in the index, in copies, or in any file of smart-fork
-    (`remains`).
+    """Find the defects of a transcript, and cut text that remains in the index, in copies, or in smart-fork's own
+    files.
 
-    What was cut is known from the snapshots that are there. `unknown` is how many cuts have none any more: then nothing
-    is `ok`, and `unsearched` are the logs of sessions that were told of it.
+    The cut text is known from snapshots. `unknown` counts the cuts without a snapshot. If there are any, `ok` is
+    False, and `unsearched` names the logs of sessions that received a hand-over.
 
     Raises:
-        NotFound, Usage: there is no such transcript.
+        NotFound, Usage: no transcript matches.
     """
     session = transcript.resolve_transcript(reference, tool)
     orphans = orphaned(session, {call for entry in cuts_of(session) for call in entry.orphaned})
@@ -72,7 +72,7 @@ def check(reference: str | None, tool: str = "auto") -> Soundness:
 
 
 def still_shared(session: Transcript) -> list[CopyBehind]:
-    """Return the shared sessions that still have cut text. Where nothing is shared, nothing is imported."""
+    """Return the shared sessions that still have cut text. Without shared sessions, nothing is imported for this."""
     if not state.rows("SELECT 1 FROM pulled LIMIT 1"):
         return []
     found: dict[str, str] = resolve_name(_STILL_SHARED)(session.source_path, session.tool)
@@ -80,17 +80,17 @@ def still_shared(session: Transcript) -> list[CopyBehind]:
 
 
 def still_kept(session: Transcript) -> tuple[list[str], int]:
-    """The snapshots that have what was cut, and of how many cuts there is none any more."""
+    """Return the ids of the snapshots with cut text, and the number of cuts without a snapshot."""
     cuts = [one.snapshot for one in cuts_of(session) if one.snapshot]
     there = [one.id for one in snapshots.snapshots(session.session_id)]
     return there if cuts else [], len(set(cuts) - set(there))
 
 
 def words_found(session: Transcript, gone: set[str]) -> list[str]:
-    """Those of the words that were cut which are still in the session's index, export or kept copy.
+    """Return the cut words (`gone`) that the session's index rows, export or kept copy still contain.
 
     Raises:
-        IndexUnavailable: the index cannot be looked into.
+        IndexUnavailable: the index cannot be read.
     """
     if not gone or session.tool not in READERS.names:
         return []
@@ -99,9 +99,9 @@ def words_found(session: Transcript, gone: set[str]) -> list[str]:
 
 
 class CutText(NamedTuple):
-    """The lines of all cuts of a session, and what they had that no line which stays has.
+    """The cut lines of a session, and the words and texts in them that no remaining line has.
 
-    `runs` are runs of words and solid texts, `in_bytes` the words that can be looked for in bytes.
+    `runs` are runs of four words, and texts without blanks. `in_bytes` are words that can be searched in raw bytes.
     """
 
     lines: set[bytes]
@@ -111,9 +111,9 @@ class CutText(NamedTuple):
 
 
 def cut_text_of(session: Transcript) -> CutText:
-    """Return what the snapshots have of the cuts of a session; they are read once.
+    """Return the text of all cuts of a session, from the snapshots. Each snapshot is read once.
 
-    A word that is within a longer one that stays tells nothing.
+    A word that is a part of a longer remaining word does not count.
     """
     found = [_gone_of(session, path) for path in (None, *transcript.other_files(session))]
     return CutText(*(set().union(*some) for some in zip(*found, strict=True)))
@@ -131,13 +131,14 @@ def _gone_of(session: Transcript, path: Path | None) -> CutText:
 
 
 def cuts_of(session: Transcript) -> list[snapshots.Noted]:
-    """The cuts that stand in any file of a session."""
+    """Return the cuts of all files of a session that were not undone."""
     return [one for path in (written_path(session), *transcript.other_files(session)) for one in snapshots.cuts(path)]
 
 
 def cut_lines(session: Transcript, path: Path | None = None) -> set[bytes]:
-    """The lines of all cuts so far of a session's log, or of its other file at `path`, as the snapshots have them,
-    without those that it has.
+    """Return the lines that cuts removed from a session's log, or from its other file at `path`.
+
+    The snapshots have these lines. Lines that the file still has are not included.
     """
     made = {entry.snapshot for entry in snapshots.cuts(path or written_path(session))}
     kept = [one for one in snapshots.snapshots(session.session_id) if one.id in made]
@@ -149,7 +150,7 @@ def cut_lines(session: Transcript, path: Path | None = None) -> set[bytes]:
 
 
 def _staying(session: Transcript, path: Path | None) -> Iterator[bytes]:
-    """The lines of a session; with those of a `path` that were taken back, which may stay there."""
+    """Yield the remaining lines of a session, and all lines of its other file at `path`."""
     yield from TranscriptTurn.raws(session.turns)
     if path is not None:
         with path.open("rb") as file:
@@ -163,11 +164,11 @@ _PROGRAMS = ("node_modules", "bin")
 
 
 def beside_logs(session: Transcript, gone: Collection[str], below: Iterable[Descendant]) -> Iterator[CopyBehind]:
-    """Find the files of the agents of a session, and of those that were told of it, that have words that were cut.
+    """Find cut words in files that agents keep apart from logs: prompt histories, plans, file versions, databases.
 
-    They are kept apart from logs: prompt histories, plans, earlier versions of files, databases. A file, or a line of
-    one, that names a session has its words. In all others only what looks like a secret is looked for, since other
-    sessions use ordinary words as well.
+    The agents are the session's own, and those of the descendants in `below`. In a file or line that names one of the
+    sessions, all cut words count. Elsewhere only words that look like secrets count, since other sessions use ordinary
+    words as well.
     """
     if call_context.limited() or session.tool not in READERS.names:
         return
@@ -179,7 +180,7 @@ def beside_logs(session: Transcript, gone: Collection[str], below: Iterable[Desc
 
 
 class _FileSearch:
-    """The words that are looked for, and the sessions that they were cut out of."""
+    """A search for cut words in files of an agent, which may name one of `session_ids`."""
 
     def __init__(self, gone: Collection[str], session_ids: Collection[str]) -> None:
         self.session_ids = session_ids
@@ -196,7 +197,7 @@ class _FileSearch:
         )
 
     def behind(self, path: Path, owner: str) -> Iterator[CopyBehind]:
-        """The file or store, where it has some of them, or cannot be searched."""
+        """Yield the file or git store if it has cut words, or cannot be searched."""
         is_store = path.is_dir()
         look = f"It is a {'git repository' if is_store else 'file'} of {owner}'s own"
         where = str(path.parent if is_store else path)
@@ -210,7 +211,7 @@ class _FileSearch:
             yield CopyBehind(where, tuple(sorted(found)), reason)
 
     def _in_store(self, store: Path) -> set[str]:
-        """Those in any version of any file that a git repository has. Sessions are not told apart there."""
+        """Return the cut secrets in any version of any file of a git repository. It does not name sessions."""
         likely = (*self._secret, *self.solid)
         pieces = contents(store, Processes()) if likely else ()
         some = (one for one in pieces if any(word in one.decode("utf-8", "ignore").lower() for word in likely))
@@ -234,8 +235,9 @@ class _FileSearch:
 
 
 def _files_of(agent: str, session_ids: Collection[str]) -> Iterator[Path]:
-    """The files of an agent, without logs, what is beside those of other sessions, and programs; of a git repository
-    the store of its objects.
+    """Yield an agent's files to search, and for a git repository the folder of its objects.
+
+    Logs, programs, and files next to other sessions' logs are skipped.
     """
     reader, cutter = READERS[agent], AGENTS.find_cutter(agent)
     yield from filter(Path.is_file, cutter.apart() if cutter else ())
@@ -256,7 +258,7 @@ _LOSES_IT = "It loses the text when that session does."
 
 
 def _aside(session: Transcript, secrets: Collection[str]) -> list[CopyBehind]:
-    """Find secrets of cut lines that are still in a line that is no message: a summary, a title, what was rewound."""
+    """Find cut secrets in remaining lines that are not messages: summaries, titles, rewound turns."""
     wanted = text_search.remaining_secrets(TranscriptTurn.raws(session.turns), secrets)
     if not wanted:
         return []
@@ -282,9 +284,8 @@ def _aside(session: Transcript, secrets: Collection[str]) -> list[CopyBehind]:
 
 
 def remaining(session: Transcript, gone: CutText) -> list[CopyBehind]:
-    """The files of agents that still have something of the cuts of a session, each with what to do about it.
-
-    Each copy is loaded once.
+    """Return the agents' files that still have cut text of a session, each with the next step. Each copy is loaded
+    once.
     """
     cuts = snapshots.cuts(written_path(session))
     cut = frozenset(key for one in cuts for key in one.keys)
@@ -303,7 +304,7 @@ def remaining(session: Transcript, gone: CutText) -> list[CopyBehind]:
 
 
 def has_cut_text(one: Descendant, planned: CutPlan) -> bool:
-    """Return True if a log has text that a cut is about to remove from its session."""
+    """Return True if a log has text that a planned cut will remove from its session."""
     turns, edits = planned.session.turns, planned.edits
     changes = (turn for at, turn in enumerate(turns) if turn.id in planned.gone or at in edits)
     wanted = text_search.words_and_runs(TranscriptTurn.raws(changes))
@@ -313,7 +314,10 @@ def has_cut_text(one: Descendant, planned: CutPlan) -> bool:
 
 
 class _CopySearch:
-    """A search for words, record keys and secrets. `asides` lists secrets found in lines that are no messages."""
+    """A search of copies for cut words, keys of cut records, and secrets.
+
+    `asides` lists the secrets found in lines that are not messages.
+    """
 
     def __init__(
         self, session: Transcript, gone: frozenset[str], cut: frozenset[str], secrets: Collection[str]
@@ -322,7 +326,7 @@ class _CopySearch:
         self.asides = _aside(session, secrets)
 
     def into(self, one: Descendant, *, is_unclear: bool) -> Iterator[CopyBehind]:
-        """A log, and what lies beside it."""
+        """Search one log and the files next to it."""
         copy = None if one.handed_over else transcript.load_copy(self.session, one.path)
         self.asides += _aside(copy, self._secrets) if copy and not is_unclear else []
         said = text_search.telling_words(_lines(one) if copy is None else TranscriptTurn.raws(copy.own), self.gone)
@@ -338,11 +342,11 @@ class _CopySearch:
         yield from self.beside(one.path, one.agent)
 
     def has_records(self, copy: Transcript | None) -> bool:
-        """Return True if a copy has records that were cut."""
+        """Return True if a copy still has cut records."""
         return copy is not None and bool(transcript.matching(copy, self._cut))
 
     def beside(self, log: Path, agent: str = "") -> Iterator[CopyBehind]:
-        """The files beside a log."""
+        """Search the files next to a log."""
         cutter = AGENTS.find_cutter(agent or self.session.tool)
         for path in cutter.files_of(log) if cutter else ():
             if said := text_search.telling_words(transcript.lines_of(path), self.gone):
@@ -362,7 +366,7 @@ class _CopySearch:
 
 
 def _archived(look: _CopySearch, descent: Descent, keys: Collection[str]) -> Iterator[CopyBehind]:
-    """Our own files of relatives whose logs are gone."""
+    """Search smart-fork's own files of related sessions with deleted logs."""
     session = look.session
     cutter, lost = AGENTS.find_cutter(session.tool), set(descent.without_log)
     if call_context.limited() or cutter is None:
@@ -395,7 +399,7 @@ def _told(one: Descendant) -> str:
 
 
 def _cut_it(reference: str, session_id: str) -> str:
-    """Advise how to cut the text out of another transcript."""
+    """Return advice on how to cut the text out of another transcript."""
     return advice(
         f"smart-fork excise list {shlex.quote(reference)} numbers its turns: cut it there.",
         tool=f"Cut it there: {session_id or reference}.",
@@ -409,6 +413,6 @@ def _cut_id(session: Transcript, turn: str) -> str:
 
 
 def _lines(one: Descendant) -> Iterator[bytes]:
-    """The lines of a log, whoever wrote it."""
+    """Yield the lines of a descendant's log, in the format of its agent."""
     with suppress(OSError), READERS[one.agent].as_file(one.path) as path:
         yield from transcript.lines_of(path)

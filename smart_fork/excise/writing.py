@@ -1,10 +1,13 @@
-"""Writes a cut into its session, and into everything that was made of it: copies, branches, forks of forks.
+"""The writing of a cut: into the transcript, into copies, branches and forks made from it, and into the index.
 
-A file is always the old one or the new one.
+A file has either its old content or its new content, also after a kill.
 """
 
 from __future__ import annotations
 
+import logging
+import os
+import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -13,27 +16,46 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
+from indexer import kept_logs
+from indexer.changes import VERSION, Report
+from indexer.embedder import ModelUnavailableError
+from indexer.export import export_path
 from indexer.failures import what_failed
-from indexer.files import DISK, Disk, replace_file
+from indexer.files import DISK, Disk, index_db, replace_file
 from indexer.lazy import dataclass
+from indexer.locks import IndexBusyError, only_writer
+from indexer.lost_logs import erase_owed
+from indexer.pipeline import embed_waiting, read_logs
+from indexer.project import Project, project_of
+from indexer.store.base import Document, Reading, SessionRow, Words
+from indexer.store.schema import VectorsUnavailableError
+from indexer.store.sqlite import SqliteStore
+from indexer.transcripts.base import UNREAD, LogFile
+from indexer.transcripts.model import AgentName
+from indexer.transcripts.model import Session as Conversation
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
-from smart_fork.errors import SmartForkError, Usage, advice
-from smart_fork.excise.answer import Followed, NotFollowed
+from smart_fork.agents.readers import READERS
+from smart_fork.errors import IndexUnavailable, SmartForkError, Usage, advice
+from smart_fork.excise.answer import Followed, NotFollowed, Refreshed
 from smart_fork.excise.cut_plan import CutPlan
-from smart_fork.excise.transcript import derived_from, keys_of, load_copy, matching
+from smart_fork.excise.transcript import PATIENCE, dependent_logs, derived_from, keys_of, load_copy, matching
+from smart_fork.finding.index_access import opened
 from smart_fork.forking.family import Descent
 from smart_fork.forking.occupation import Occupation
 
 NOTHING = Descent()
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class CutChange:
-    """Values that all files of one cut share. `keys` name the removed records, `masked` those that lose their secrets.
+    """The values that all files of one cut share.
 
-    `follows` says whether what lies beside a log goes with it.
+    `keys` are the keys of the removed records, and `masked` those of the records with masked secrets. `follows` says
+    whether the files next to a log are changed too.
     """
 
     keys: frozenset[str]
@@ -46,7 +68,7 @@ class CutChange:
 
 
 def change_of(planned: CutPlan, command: str, disk: Disk, now: datetime, *, follows: bool) -> CutChange:
-    """The change that a plan for a session is."""
+    """Return the values that all files of a planned cut share."""
     keys, masks = frozenset(keys_of(planned.removed)), frozenset(_masked(planned))
     return CutChange(keys, masks, command, uuid.uuid4().hex, now, disk, follows)
 
@@ -54,12 +76,12 @@ def change_of(planned: CutPlan, command: str, disk: Disk, now: datetime, *, foll
 def write(
     planned: CutPlan, change: CutChange, command: str = "", descent: Descent = NOTHING
 ) -> tuple[str | None, list[Followed]]:
-    """Cut one transcript, and take away what lies beside it and goes. Its `descent` is noted.
+    """Cut one transcript, and delete or rewrite the files next to it. The snapshot log records its `descent`.
 
-    Return the snapshot of before, and the files beside it that went.
+    Return the id of the snapshot of the old content, and the changed files next to the transcript.
 
     Raises:
-        ForkRefused: it is running, or has changed.
+        ForkRefused: the session is running, or its file has changed.
         OSError: nothing was written.
     """
     session, disk, agent = planned.session, change.disk, AGENTS.cutter_of(planned.session.tool)
@@ -100,14 +122,16 @@ def write(
 def cut_copies(
     session: Transcript, change: CutChange, copies: Iterable[Path]
 ) -> tuple[list[Followed], list[NotFollowed]]:
-    """Make the same cut in copies and branches of a session; those that have nothing of it are in neither list."""
+    """Cut the changed records out of copies and branches of a session. Copies without these records are in neither
+    list.
+    """
     done = [one for copy in copies for one in _followed(session, change, copy)]
     left = [one for one in done if isinstance(one, NotFollowed)]
     return [one for one in done if isinstance(one, Followed)], left
 
 
 def finish_cut(session: Transcript, change_id: str) -> tuple[list[Followed], list[NotFollowed]]:
-    """Finish a cut of a session where it was ended in the middle; nothing where it was not made, or was undone."""
+    """Finish an interrupted cut of a session. Do nothing if the cut was never made, or was undone."""
     made = next((one for one in snapshots.cuts(written_path(session)) if one.change == change_id), None)
     if made is None or _is_as_before(session, made):
         return [], []
@@ -143,14 +167,14 @@ def _followed(session: Transcript, change: CutChange, copy: Path) -> Sequence[Fo
 
 
 def changed_beside(planned: CutPlan, keys: Collection[str]) -> dict[Path, bytes]:
-    """Return the new content of each file beside a transcript that changes; of a file that goes, nothing."""
+    """Return the new content of each file next to a transcript that a cut changes; empty content deletes the file."""
     session = planned.session
     revised = AGENTS.cutter_of(session.tool).revised(session.source_path, keys)
     return {**dict.fromkeys(planned.beside, b""), **revised}
 
 
 def write_or_delete(path: Path, new: bytes) -> None:
-    """Give a file beside a log its new content; delete it if that is empty."""
+    """Write the new content of a file next to a log. Delete the file if the content is empty."""
     if new:
         replace_file(path, [new], like_before=True)
     else:
@@ -158,7 +182,7 @@ def write_or_delete(path: Path, new: bytes) -> None:
 
 
 def _noted(session: Transcript, path: Path, change: CutChange, size: int) -> Followed:
-    """Keep a file beside a log before it is changed or deleted, and note that."""
+    """Take a snapshot of a file next to a log, and record its change in the snapshot log."""
     snapshot = snapshots.take(path, session.session_id, change.now, disk=change.disk)
     command = f"{change.command} (beside {session.session_id})"
     snapshots.note(session, command, snapshot, path, change.now, size_after=size, change=change.id, beside="yes")
@@ -166,23 +190,22 @@ def _noted(session: Transcript, path: Path, change: CutChange, size: int) -> Fol
 
 
 def _masked(planned: CutPlan) -> list[str]:
-    """The keys of the lines that stay without their secrets; of those without one their ids."""
+    """Return the keys of the lines with masked secrets, or the turn id of a line without a key."""
     turns = planned.session.turns
     own = [turns[at].key or turns[at].id for at in sorted(planned.edits)] if planned.masked else []
     return [*own, *sorted(planned.apart)]
 
 
 def _is_as_before(session: Transcript, made: snapshots.Noted) -> bool:
-    """Return True if a file still begins with the content of before the cut: the cut was noted but not made."""
+    """Return True if a file still begins with its content before the cut: the cut was recorded but not made."""
     kept = next((one for one in snapshots.snapshots(made.session_id) if one.id == made.snapshot), None)
     return kept is not None and AGENTS.cutter_of(session.tool).begins_with(session.source_path, snapshots.content(kept))
 
 
 def write_lines(session: Transcript, gone: Collection[int], edits: Mapping[int, bytes], *, disk: Disk = DISK) -> Path:
-    """The session without the turns at these positions, and with `edits` in place of those.
+    """Write a session without the turns at the positions in `gone`, and with the lines in `edits`. Return its path.
 
-    Raises:
-        As `write`.
+    Raises the errors of `write`.
     """
     if not session.source_path.name:
         raise Usage("The session has no source path")
@@ -209,7 +232,7 @@ def _length(turn: TranscriptTurn) -> int:
 
 
 def written_path(session: Transcript) -> Path:
-    """The file that is really written: a link's target, a database's side-car."""
+    """Return the path of the file that is written: the target of a link, or the side-car of a database."""
     return AGENTS.cutter_of(session.tool).written(session.source_path.resolve())
 
 
@@ -221,7 +244,10 @@ def _lines(session: Transcript, gone: Collection[int], edits: Mapping[int, bytes
 
 
 def _padded(session: Transcript, gone: Collection[int], edits: Mapping[int, bytes]) -> Iterator[bytes]:
-    """Every byte that stays keeps its place: Codex's own database and the headers of forks name places in this file."""
+    """Yield the lines of a log with blanks in place of cut text, so that every remaining byte keeps its offset.
+
+    Codex's own database and the headers of forks refer to offsets in this file.
+    """
     turns = [(at, turn) for at, turn in enumerate(session.turns) if not turn.inherited]
     own = [(at, turn, turn.place) for at, turn in turns if turn.place]
     end = 0
@@ -241,5 +267,151 @@ def _padded(session: Transcript, gone: Collection[int], edits: Mapping[int, byte
 
 
 def _blank(size: int) -> bytes:
-    """The end of a line, and where there is more room, one blank line."""
+    """Return line ends and blanks of this size: one line end, and a blank line if there is more room."""
     return b"\n" * size if size < 2 else b"\n" + b" " * (size - 2) + b"\n"
+
+
+#: Seconds for making vectors. The next run makes the rest.
+EMBED_SECONDS = 5.0
+
+
+#: Where more passages have no vector than a cut makes of one session, the next run makes them.
+MAX_WAITING = 2048
+
+
+def refresh(tool: str, paths: Iterable[Path]) -> Refreshed:
+    """Let the index read the logs of one agent again from the first byte, and the forks that read from these logs.
+
+    Afterwards no export, passage or vector has cut text.
+    """
+    changed = list(paths)
+    logs = (log for path in changed for log in _logs_of(tool, path))
+    wanted = list(dict.fromkeys((*logs, *dependent_logs(tool, changed))))
+    for path in wanted:
+        _kept_again(tool, path)
+    if not index_db().exists():
+        return Refreshed(updated=False, note="there is no index")
+    try:
+        with only_writer(PATIENCE), opened() as store:
+            store.owe_erasing()
+            read, known = _read_again(store, tool, wanted)
+            kept_logs.sweep_unused()
+            erased = erase_owed(store)
+        return Refreshed(updated=True, read=read, erased=erased, note=_embed(known))
+    except (IndexBusyError, IndexUnavailable, OSError) as error:
+        again = advice("run `smart-fork index run`, it reads them again", tool="the next smart_fork reads them again")
+        return Refreshed(updated=False, note=f"{what_failed(error)}: {again}")
+
+
+def _logs_of(tool: str, path: Path) -> list[Path]:
+    """Return the logs that change if this file changes: of a file with rewound records, the session's log."""
+    found = READERS[tool].logs_of(str(path)) if tool in READERS.names else ()
+    return [one.path for one in found] or [path]
+
+
+def _kept_again(tool: str, path: Path) -> None:
+    """Delete a log's export, and compress a log again if smart-fork keeps a copy of it.
+
+    The index writes no new export for a log that it does not know. A kept copy that cannot be written is removed.
+    """
+    file = _log_file(tool, str(path))
+    if file is None:
+        return
+    session_id = READERS[file.agent].id_of(path)
+    export_path(file.agent, session_id).unlink(missing_ok=True)
+    if kept_logs.find(file.agent, session_id) is None:
+        return
+    if READERS[file.agent].is_composed(file):  # another file may be what has changed
+        kept_logs.remove(file.agent, session_id)
+    try:
+        kept_logs.keep(file, session_id, READERS[file.agent])
+    except OSError as error:
+        log.warning("the copy that was kept of %s is removed: %s", path, error)
+        kept_logs.remove(file.agent, session_id)
+
+
+def _read_again(store: SqliteStore, tool: str, paths: list[Path]) -> tuple[int, list[tuple[int, bytes]]]:
+    """Read the logs again. Return the number of logs, and the old vectors of passages with unchanged text."""
+    there = {path.resolve() for path in paths}
+    names = {path.name for path in (*paths, *there)}  # of very many: to resolve one asks for each folder above it
+    likely = (one for one in store.seen() if one.rpartition("/")[2] in names or os.path.islink(one))  # noqa: PTH114
+    seen = [location for location in likely if Path(location).resolve() in there]
+    rows = {location: row for location in seen if (row := _row_of(store, tool, location)) is not None}
+    before = _texts(store, rows.values())
+    known = {before[chunk]: vector for chunk, vector in store.vectors(before).items()}
+    store.forget_files(seen)
+    files = [file for location in seen if (file := _log_file(tool, location)) is not None]
+    report = Report()
+    read_logs(store, READERS, files, report)
+    for file in files:
+        row = rows.get(file.location)
+        if row is not None and _unread(store, row):
+            _empty(store, row, file)
+    texts = _texts(store, filter(None, (_row_of(store, tool, location) for location in rows))) if known else {}
+    return len(files), [(chunk, known[text]) for chunk, text in texts.items() if text in known]
+
+
+def _texts(store: SqliteStore, rows: Iterable[SessionRow]) -> dict[int, str]:
+    return store.texts({place.chunk for row in rows for place in store.placements_of(row.row)})
+
+
+def _row_of(store: SqliteStore, tool: str, location: str) -> SessionRow | None:
+    agent = _agent_of(tool, location)
+    return store.session(agent, READERS[agent].id_of(Path(location))) if agent else None
+
+
+def _unread(store: SqliteStore, row: SessionRow) -> bool:
+    """Return True if the session is no longer read from any log."""
+    now = store.session(row.agent, row.session_id)
+    return now is not None and not now.path
+
+
+def _empty(store: SqliteStore, row: SessionRow, file: LogFile) -> None:
+    """Empty a session in the index that has no prompt any more, so that a search finds nothing of it."""
+    rest = Conversation(row.agent, row.session_id, file.path, (), cwd=row.cwd, root_id=row.root_id)
+    project = project_of(row.repo_root) if row.repo_root else Project("", "", git=False)
+    document = Document(rest, project, row.resolved_cwd, (), Words("", "", "", "", ""))
+    store.save(Reading(file, VERSION, UNREAD), document)
+    store.save(Reading(file, VERSION, UNREAD, skipped="it has no prompt"), None)
+    export_path(row.agent, row.session_id).unlink(missing_ok=True)
+
+
+def _agent_of(tool: str, location: str) -> AgentName | None:
+    """Return the agent of a log: the cut's tool, or else the agent that has the log. `None` if it is no log."""
+    if tool != Transcript.UNKNOWN:
+        return tool if tool in READERS.names else None
+    return next((agent.name for agent in READERS if agent.log_at(location)), None)
+
+
+def _log_file(tool: str, location: str) -> LogFile | None:
+    agent = _agent_of(tool, location)
+    if agent is None or (known := READERS[agent].log_at(location)) is not None:
+        return None if agent is None else known
+    with suppress(OSError):
+        info = os.stat(location)  # noqa: PTH116 - as the listing gives it
+        return LogFile(agent, location, info.st_size, info.st_mtime_ns, info.st_ino)
+    return None
+
+
+def _embed(known: Sequence[tuple[int, bytes]]) -> str:
+    """Embed the passages that have no vector, if the index has vectors. Return a note if some remain.
+
+    `known` are vectors of passages with unchanged text, which are reused.
+    """
+    from indexer.embedding import configured_embedder
+
+    try:
+        with only_writer(PATIENCE, "embedding"), opened() as store:
+            if not (model := store.meta("model")):
+                return ""
+            embedder = configured_embedder()
+            if known and model == embedder.model:
+                store.use_model(model, len(known[0][1]) // 4)
+                store.add_vectors(known)
+            counts = store.counts()
+            if counts.chunks - counts.embedded > MAX_WAITING:
+                return "the remaining passages are embedded later: the index was not complete"
+            embed_waiting(store, embedder, Report(), deadline=time.monotonic() + EMBED_SECONDS)
+    except (ModelUnavailableError, VectorsUnavailableError, IndexBusyError) as error:
+        return f"the remaining passages are embedded later: {error}"
+    return ""

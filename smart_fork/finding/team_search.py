@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from smart_fork.finding.sessions import ReadRange
 
 #: The door of the team's room, which nothing else imports.
-_DOOR = "smart_fork.team.api"
+_DOOR = "smart_fork.team.search"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class ServerState:
 
 
 class Team(Protocol):
-    """A team's sessions, and its server. See `smart_fork.team.api`."""
+    """A team's sessions, and its server. See `smart_fork.team.search`."""
 
     def search(self, *, wanted: bool) -> RemoteSearch:
         """Return what asks the server a question; with `wanted`, a project that has none is an error."""

@@ -21,11 +21,11 @@ from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import Reference
 from smart_fork.doctor import Checked, run_checks
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartForkError, Usage
-from smart_fork.excise import forgetting
+from smart_fork.excise import erasure
 from smart_fork.excise.answer import CutRequest, Excised, RolledBack
 from smart_fork.excise.cut_plan import CutPlan
 from smart_fork.excise.cutting import LastCut, cut, last_cut, rollback
-from smart_fork.excise.forgetting import Removal
+from smart_fork.excise.erasure import Removal
 from smart_fork.finding import sessions
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.index_refresh import index_status
@@ -61,7 +61,7 @@ def removed(form: Mapping[str, str]) -> Removal:
     session = form.get("session", "")
     if not session:
         raise Usage("Which session?", "Give its id, or at least 8 characters of it.")
-    return forgetting.undo(session) if form.get("do") == "undo" else forgetting.forget(session)
+    return erasure.undo_forgetting(session) if form.get("do") == "undo" else erasure.forget(session)
 
 
 def about_to_cut(_: Mapping[str, str], asked: Mapping[str, str]) -> Shown:

@@ -134,7 +134,7 @@ def cut(agent: AgentName, planned_of: Planner, words: frozenset[str], path: Path
     edits |= _unnamed(planned, words)
     beside = renamed_beside(planned, words)
     if not (planned.gone or edits or beside or remove):
-        erasure.refresh(agent, [path])  # whoever was killed may have come no further than the log
+        writing.refresh(agent, [path])  # whoever was killed may have come no further than the log
         return False
     empty = remove or not any(turn.role in ("user", "assistant") and turn.key for turn in planned.survivors)
     turns = [(at, turn.raw) for at, turn in enumerate(session.turns) if turn.id not in planned.gone]
@@ -173,7 +173,7 @@ def _write_again(
         for file, new in beside.items():
             writing.write_or_delete(file, new)
     if left is not None:
-        erasure.refresh(agent, [path])
+        writing.refresh(agent, [path])
 
 
 def renamed_beside(planned: CutPlan, words: Collection[str]) -> dict[Path, bytes]:
@@ -315,7 +315,7 @@ def rewrite(one: ReceivedLog, keys: EditsByKey, path: Path, *, remove: bool = Fa
     forms, place = AGENTS.forms_of(one.agent), HomePlace.of(one.root)
     left = list(_left(one, before, keys))
     if left == before and not remove:
-        erasure.refresh(one.agent, [path])  # whoever was killed may have come no further than the log
+        writing.refresh(one.agent, [path])  # whoever was killed may have come no further than the log
         return False
     said = {turn.id for turn in session.turns if turn.role in ("user", "assistant")}
     gone = remove or not any(said.intersection(forms.ids(record)) for record in left)

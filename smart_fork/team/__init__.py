@@ -1,1 +1,70 @@
-"""Sessions that people share: the commands, the client and the server of a team. Nothing else imports it."""
+"""The team: its commands, its client and its server share sessions between people. Nothing outside imports this
+package.
+
+Here are the requests from which the options of commands are derived.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from indexer.lazy import dataclass
+from smart_fork.agents.options import said
+from smart_fork.errors import Usage
+from smart_fork.sharing import canonical
+from smart_fork.snippets import printable
+
+if TYPE_CHECKING:
+    from indexer.transcripts.model import AgentName
+    from smart_fork.team.wire import Visibility
+
+
+@dataclass(frozen=True, slots=True)
+class SharedDescription:
+    """The options that describe a shared session and choose its readers."""
+
+    title: str | None = said(help="Title.")
+    tags: str | None = said(help="Tags, separated by commas.")
+    summary: str | None = said(help="Summary in a few sentences.")
+    private: bool = said(bool, default=False, help="Only you can read it. The default.")
+    public: bool = said(bool, default=False, help="All members of the project can read it.")
+
+    @property
+    def visibility(self) -> Visibility | None:
+        """The chosen visibility, or `None`."""
+        return "public" if self.public else "private" if self.private else None
+
+    def checked(self) -> dict[str, Any]:
+        """Return the fields for a request to the server. Each tag occurs once.
+
+        Raises:
+            Usage: there are too many tags, or a text is too long.
+        """
+        tags = None if self.tags is None else [" ".join(printable(one).split()) for one in self.tags.split(",")]
+        found = None if tags is None else tuple(dict.fromkeys(filter(None, tags)))
+        if found is not None and len(found) > canonical.TAGS:
+            raise Usage(f"--tags has {len(found)} of them: {canonical.TAGS} at most")
+        texts = [("--title", self.title, canonical.TEXT), ("--summary", self.summary, canonical.SUMMARY)]
+        for option, text, most in (*texts, *(("Each of --tags", tag, canonical.TEXT) for tag in found or ())):
+            if text is not None and len(text) > most:
+                raise Usage(f"{option} has {most} characters at most: this is {len(text)}")
+        return {"title": self.title, "tags": found, "summary": self.summary, "visibility": self.visibility}
+
+
+@dataclass(frozen=True, slots=True)
+class PushRequest(SharedDescription):
+    """A request to push a session: its reference, its description, and options.
+
+    `platforms` are agents. Without a reference, the newest session of the agent is pushed.
+
+    Raises:
+        Usage: the description is too long.
+    """
+
+    images: bool = said(bool, default=False, help="Send images too. Secrets in them are not masked.")
+    force: bool = said(bool, default=False, help="Proceed despite warnings.")
+    reference: str | None = None
+    platforms: tuple[AgentName, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.checked()

@@ -1,4 +1,4 @@
-"""Branches of one's own shared sessions and forks of others': made on the server immediately, and written here."""
+"""Branches of the user's own shared sessions, and forks of other people's: made on the server and written here."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from smart_fork.sharing.local_logs import ahead, arrived, ends_at, local, read_l
 from smart_fork.sharing.outgoing import last_pair, prepare
 from smart_fork.sharing.tracking import Alias, timestamp
 from smart_fork.team import pull, wire
-from smart_fork.team.download import Download, download
-from smart_fork.team.project import PendingCreation, Shared, TeamProject, begin, has_moved, shared
+from smart_fork.team.project import Download, PendingCreation, Shared, TeamProject, begin, download, has_moved, shared
 
 if TYPE_CHECKING:
     from smart_fork.sharing.local_logs import WrittenLog
@@ -42,15 +41,15 @@ class SessionDescription:
 
     @property
     def said(self) -> dict[str, Any]:
-        """The same, as it travels."""
+        """The fields as the messages of the protocol have them."""
         return {"title": self.title, "tags": self.tags, "summary": self.summary, "visibility": self.visibility}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchRequest(SessionDescription):
-    """A request for a new session. `at` counts messages; `pull` says whether to write it on this machine as well.
+    """A request for a branch or a fork with the first `at` messages; with all if `at` is `None`.
 
-    `local` keeps it from the server until it is pushed.
+    `pull` writes the new session on this machine. `local` keeps it off the server until it is pushed.
     """
 
     at: int | None = None
@@ -60,7 +59,10 @@ class BranchRequest(SessionDescription):
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """The first records of a session that a new one has."""
+    """The first `count` records of a downloaded session, which a new session gets.
+
+    `moved` is true if the end was moved to the end of the agent's turn.
+    """
 
     source: Download
     count: int
@@ -70,11 +72,12 @@ class _Cut:
 def branch(
     project: TeamProject, verb: BranchVerb, reference: str | None, asked: BranchRequest, taken_as: pull.PullOptions
 ) -> Shared:
-    """Make a session with the first messages of one's own, or fork somebody else's. The thoughts of that are left out
-    here: they are tied to his account.
+    """Branch one of the user's own sessions, or fork another person's.
+
+    A fork has no thoughts of the agent, since these are tied to their owner's account.
 
     Raises:
-        WrongVerb: the verb is for somebody else's, or for one's own.
+        WrongVerb: a branch of another person's session, or a fork of the user's own.
         SmartForkError: nothing was made.
     """
     source_id = project.meant(reference)
@@ -119,7 +122,7 @@ def branch(
 
 
 def _name(project: TeamProject, taken_as: pull.PullOptions, source_id: str, new_id: str | None) -> str:
-    """The alias of a new session; without an id the server does not know it yet."""
+    """Return the alias of a new session. `new_id` is `None` if the server does not know the session yet."""
     tracked = project.tracking.read()
     if new_id is not None:
         return pull.named(tracked, taken_as, new_id)
@@ -127,7 +130,7 @@ def _name(project: TeamProject, taken_as: pull.PullOptions, source_id: str, new_
 
 
 def _parted(project: TeamProject, info: wire.SessionInfo) -> tuple[str, Alias] | None:
-    """The alias of a session that was continued here and on the server."""
+    """Return the name and alias of a session that continued both here and on the server; `None` if it did not."""
     for name, one in project.tracking.ours().aliases.items():
         if one.session_id == info.id and has_moved(one, info) and (ahead(one, project.place.root) or 0) > 0:
             return name, one
@@ -142,7 +145,10 @@ def _apart(  # noqa: PLR0917 - what was asked for
     asked: BranchRequest,
     taken_as: pull.PullOptions,
 ) -> Shared:
-    """Make the log of a parted session a branch of its common beginning; what is new in it goes with the next push."""
+    """Make a branch from the log of a session that continued both here and on the server.
+
+    The branch begins with the common records. Its new records are sent with the next push.
+    """
     if taken_as.platform not in (None, one.platform) or taken_as.into is not None:
         raise Usage(
             f"--platform and --into take the shared records, but {before} continued both here and on the server",
@@ -179,11 +185,13 @@ def _apart(  # noqa: PLR0917 - what was asked for
 def begun_as(
     project: TeamProject, begun: PendingCreation, source_id: str, one: Alias, asked: BranchRequest, *, name: str
 ) -> tuple[wire.SessionInfo, bool]:
-    """Make the base of a tracked session a session of its own; return it, and whether no earlier command made it.
+    """Make a session on the server with the common records of a tracked session, unless an earlier command made it.
+
+    Return the session, and True if it is new.
 
     Raises:
-        NotFound: its parent is gone.
-        Conflict: its parent begins with other records.
+        NotFound: the parent session is gone.
+        Conflict: the parent session begins with other records.
     """
     if (there := begun.there()) is not None:
         child, created = described(project, there.session, asked), False
@@ -201,7 +209,7 @@ def begun_as(
 
 
 def alone(name: str) -> str:
-    """The way out where a parent is lost."""
+    """Return the next step for a session without a parent on the server."""
     return f"smart-fork team push {name} --force shares the local session without a parent."
 
 
@@ -230,14 +238,12 @@ def _on_server(  # noqa: PLR0917 - what was asked for
         pull.track(project, name, pull.tracked_as(info, written, kind=verb), begun)
     else:
         project.tracking.change(begun.done)
-    done = pull.told(project, verb, info, written, name if taken_as.track else None)
+    done = pull.result_of(project, verb, info, written, name if taken_as.track else None)
     return replace(done, created=True, moved=cut.moved)
 
 
 def _begins_as(info: wire.SessionInfo, cut: _Cut) -> bool:
-    """Return True if a child session matches the request: the same agent, and it begins with the records that were
-    read.
-    """
+    """Return True if a new session has the requested agent and begins with the downloaded records."""
     records = cut.source.records[: cut.count]
     return info.agent == cut.source.info.agent and (not records or info.base_digest == canonical.digest_of(records))
 
@@ -252,11 +258,11 @@ def create(
     verb: BranchVerb,
     force: bool = False,
 ) -> wire.SessionInfo:
-    """Make the child on the server.
+    """Make a session on the server with the first `count` records of `source`.
 
     Raises:
-        WrongVerb: it is the other verb's, or no writer asks.
-        NotFound: the source is there no more.
+        WrongVerb: the verb does not fit the owner, or the user may not write.
+        NotFound: the source is gone.
     """
     wanted = wire.made(
         wire.Branch,
@@ -277,7 +283,7 @@ def create(
 
 
 def described(project: TeamProject, info: wire.SessionInfo, asked: SessionDescription) -> wire.SessionInfo:
-    """Update the description of an existing session where it should differ."""
+    """Change the description of an existing session, if the request has one."""
     wanted = wire.made(wire.SessionChange, **asked.said)
     return project.client.change(project.key, info.id, wanted) if wanted != wire.SessionChange() else info
 
@@ -291,7 +297,7 @@ def _kept_here(  # noqa: PLR0917 - what was asked for
     written: WrittenLog,
     name: str,
 ) -> Shared:
-    """A session that nobody but this machine knows of, until it is pushed."""
+    """Track a new session that only this machine knows until it is pushed. Return the result of the command."""
     info = cut.source.info
     base = {
         "session_id": None,
@@ -309,11 +315,11 @@ def _kept_here(  # noqa: PLR0917 - what was asked for
 
 
 def _copied(project: TeamProject, source_id: str, asked: BranchRequest, taken_as: pull.PullOptions) -> Shared:
-    """Copy the log of a tracked session of one's own, up to the message that is `asked`, as a branch of the shared one.
+    """Branch a tracked session without the server, by a copy of its log up to the requested message.
 
     Raises:
-        ServerUnavailable: the log does not tell what the server has.
-        SmartForkError: it cannot be copied.
+        ServerUnavailable: this machine does not know which records the server has.
+        SmartForkError: the log cannot be copied.
     """
     tracked = project.tracking.read()
     one = next((one for one in tracked.aliases.values() if one.session_id == source_id and one.file), None)
@@ -336,7 +342,7 @@ def _copied(project: TeamProject, source_id: str, asked: BranchRequest, taken_as
 
 
 def _needed(project: TeamProject, why: str) -> ServerUnavailable:
-    """The refusal of what cannot be done without the server."""
+    """Return the error for a request that needs the server."""
     return ServerUnavailable(f"{_away(project)} {why}", project.away.hint if project.away else "")
 
 
@@ -348,7 +354,7 @@ def _away(project: TeamProject) -> str:
 def _written(
     project: TeamProject, one: Alias, at: int | None, title: str, taken_as: pull.PullOptions
 ) -> Iterator[Branch]:
-    """The copy, which is taken away again where what follows fails."""
+    """Write a copy of a log, and yield it. Delete the copy after an error."""
     session = read_log(one.file or Path(), one.platform, project.place.root)
     end = last_pair(session) if at is None else ends_at(session, at)[0]
     new, directory = AGENTS.starter_of(one.platform).new_id(), pull.directory_of(project, taken_as)
@@ -365,7 +371,7 @@ def _written(
 
 
 def _alias(project: TeamProject, one: Alias, branch: Branch, out: Outgoing) -> Alias:
-    """The copy as a branch: its base is what of it the server had when it was last seen."""
+    """Return the alias of a copied log. Its base is the records that the server had when it was last asked."""
     root = project.place.root
     count = min(one.base_count, len(out.records))
     known = received_logs.find(one.file or Path(), one.platform)

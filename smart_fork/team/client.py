@@ -1,4 +1,4 @@
-"""HTTP client for a team's server: one origin, one token, checked answers. Remembers unavailable servers."""
+"""The HTTP client for a team's server: one origin, one token, checked answers. It remembers unavailable servers."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from smart_fork.team.login import Account, is_loopback, remember, renewal_after,
 
 
 class Deadline:
-    """A timer that closes a connection some seconds after its request was sent, headers included.
+    """A timer that closes a connection if the answer, headers included, is not complete in time.
 
-    `trace` follows the requests of one thread, as httpx2 tells of them.
+    `trace` follows the requests of one thread, as a trace extension of httpx2.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -38,7 +38,7 @@ class Deadline:
         self._passed = False
 
     def trace(self, event: str, facts: Mapping[str, Any]) -> None:
-        """Remember the connection, and begin to count when all of a question is sent."""
+        """Remember the connection, and start the timer when the request is sent."""
         if event.endswith((".connect_tcp.complete", ".start_tls.complete")):
             self._socket = facts["return_value"].get_extra_info("socket")
         elif event.endswith(".send_request_body.complete"):
@@ -48,10 +48,10 @@ class Deadline:
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """One question and its answer.
+        """Stop the timer after one request and its answer.
 
         Raises:
-            ServerUnavailable: it was ended; what was read until then is no answer, even where it looks like one.
+            ServerUnavailable: the timer closed the connection; a partial answer does not count.
         """
         self._passed = False
         try:
@@ -105,7 +105,7 @@ _SAME = "Install the same version of smart-fork as the server."
 
 @dataclass
 class Client:
-    """A server and who asks it. Close it, or use it as a context."""
+    """A client of one server for one account. Close it, or use it as a context manager."""
 
     account: Account
     times: httpx2.Timeout = field(default_factory=lambda: _TIMES)
@@ -135,10 +135,10 @@ class Client:
         return self.ask(wire.Hello, "GET", "hello")
 
     def login(self, invite: str, machine: str, token: str | None = None) -> wire.LoggedIn:
-        """A token for an invitation: the one that is named, with which to ask again changes nothing.
+        """Exchange an invitation for a token. Repeating the request with an equal `token` changes nothing.
 
         Raises:
-            Usage: that is no invitation.
+            Usage: it is not an invitation.
         """
         try:
             wanted = wire.LoginRequest(invite=invite, machine=machine[:200], token=token)
@@ -152,25 +152,27 @@ class Client:
         return said
 
     def renew(self) -> None:
-        """Get another token for this machine, and keep it in place of this one."""
+        """Replace the token of this machine by a new one, and store the new one."""
         said = self.ask(wire.LoggedIn, "POST", "token")
         self.account = Account(self.account.origin, said.user, said.token, renewal_after(said.expires_at))
         remember(self.account)
 
     def logout(self) -> None:
-        """End the token."""
+        """Revoke the token."""
         self.send("POST", "logout", most=NOTHING)
 
     def session(self, project: str, session_id: str, verb: str = "show") -> wire.SessionRead:
-        """A session and where its segments are."""
+        """Return a session and the positions of its segments."""
         return self._of(project, session_id, wire.SessionRead, "GET", verb=verb)
 
     def change(self, project: str, session_id: str, wanted: wire.SessionChange) -> wire.SessionInfo:
-        """Change what is said of a session."""
+        """Change the description or visibility of a session."""
         return self._of(project, session_id, wire.SessionInfo, "PATCH", wanted=wanted)
 
     def changes(self, since: str | None) -> wire.WithdrawnPage:
-        """Ask for withdrawals since then, in sessions of which this user has a copy."""
+        """Return the withdrawals after the bookmark `since`, from the user's sessions and from sessions that the user
+        copied.
+        """
         return self.ask(wire.WithdrawnPage, "GET", "changes", asked={"since": since} if since is not None else None)
 
     def rewrite(self, project: str, session_id: str, wanted: wire.Rewrite) -> wire.Rewritten:
@@ -181,7 +183,7 @@ class Client:
         self, project: str, session_id: str, answer: type[S], method: str, path: str = "",
         wanted: canonical.WireModel | None = None, **asked: str,
     ) -> S:  # fmt: skip
-        """Ask something of a session: the answer is of that one."""
+        """Send a request about a session, and check that the answer is about it."""
         found = self.ask(answer, method, f"sessions/{session_id}{path}", wanted, {"project": project} | asked)
         _check(found, project, session_id)
         return found
@@ -191,11 +193,11 @@ class Client:
         self.send("DELETE", f"sessions/{session_id}", asked={"project": project}, most=NOTHING)
 
     def delete_everywhere(self, project: str, session_id: str) -> wire.Rewritten:
-        """Withdraw all that is a session's own."""
+        """Withdraw all own records of a session, also from all sessions made from it."""
         return self._of(project, session_id, wire.Rewritten, "DELETE", everywhere="1")
 
     def audit(self, **asked: str) -> wire.Audit:
-        """Ask for the audit log."""
+        """Return a page of the audit log."""
         return self.ask(wire.Audit, "GET", "audit", asked=asked)
 
     def administer(self, wanted: wire.Administer) -> dict[str, Any]:
@@ -203,14 +205,14 @@ class Client:
         return self.ask(wire.Administered, "POST", "admin", wanted).told
 
     def page(self, project: str, **asked: str) -> wire.SessionListPage:
-        """Sessions of a project, newest first."""
+        """Return a page of a project's sessions, newest first."""
         found = self.ask(wire.SessionListPage, "GET", f"projects/{_path(project)}/sessions", asked=asked)
         for one in found.sessions:
             _check(one, project, one.id)
         return found
 
     def have(self, project: str, digests: tuple[str, ...]) -> frozenset[str]:
-        """Those of these segments that need not be sent."""
+        """Return the digests of segments that the server has already, so that they need not be sent."""
         answer = self.ask(wire.HaveAnswer, "POST", f"projects/{_path(project)}/have", wire.Have(segments=digests))
         return frozenset(answer.present)
 
@@ -219,13 +221,13 @@ class Client:
         self.send("PUT", f"projects/{_path(project)}/segments/{digest}", body, most=NOTHING)
 
     def segment(self, project: str, digest: str) -> bytes:
-        """The compressed records of a segment."""
+        """Return the compressed records of a segment."""
         return self.send(
             "GET", f"projects/{_path(project)}/segments/{digest}", most=canonical.LIMITS.segment_body_bytes
         )
 
     def push(self, project: str, wanted: wire.Push) -> wire.Pushed:
-        """Append to a session, or make it."""
+        """Append records to a session, or create it."""
         done = self.ask(wire.Pushed, "POST", f"projects/{_path(project)}/push", wanted)
         _check(done.session, project, wanted.id)
         if (done.session.record_count, done.session.head_digest) != (wanted.count, wanted.digest):
@@ -242,7 +244,7 @@ class Client:
         return found
 
     def branch(self, project: str, wanted: wire.Branch) -> wire.Pushed:
-        """Make a session with the first records of another."""
+        """Create a session with the first records of another."""
         done = self.ask(wire.Pushed, "POST", f"projects/{_path(project)}/branches", wanted)
         _check(done.session, project, wanted.id)
         if done.session.parent_id != wanted.source_id or wanted.count not in (None, done.session.base_count):
@@ -252,10 +254,10 @@ class Client:
     def ask(
         self, answer: type[M], method: str, path: str, body: canonical.WireModel | None = None, asked: Asked = None
     ) -> M:
-        """Send a message and read the answer, below ``/v1``.
+        """Send a message to a path below ``/v1``, and parse the answer.
 
         Raises:
-            SmartForkError: as `send`; `ServerUnavailable` where the answer is none of version 1.
+            SmartForkError: the errors of `send`; `ServerUnavailable` also if the answer is not one of version 1.
         """
         sent = None if body is None else body.model_dump_json(exclude_none=True).encode()
         said = self.send(method, path, sent, asked)
@@ -267,11 +269,11 @@ class Client:
     def send(
         self, method: str, path: str, body: bytes | None = None, asked: Asked = None, *, most: int = MESSAGE_BYTES
     ) -> bytes:
-        """Send bytes and give those of the answer. What failed on the way or in the server is sent twice more.
+        """Send bytes, and return the bytes of the answer. A failed connection or server error is tried twice more.
 
         Raises:
-            NotAuthenticated, WrongVerb, NotFound, Conflict, Usage, Unshareable: as the server says.
-            ServerUnavailable: it does not answer, or not as one does.
+            NotAuthenticated, WrongVerb, NotFound, Conflict, Usage, Unshareable: the error that the server names.
+            ServerUnavailable: the server does not answer, or is not a team server.
         """
         for pause in self.pauses:
             try:
@@ -305,10 +307,10 @@ class Client:
             raise away from error
 
     def _read(self, answer: httpx2.Response, most: int) -> bytes:
-        """The bytes of an answer that is one.
+        """Return the bytes of a successful answer.
 
         Raises:
-            SmartForkError: it says what went wrong, or is no answer.
+            SmartForkError: the server's error, or the answer is not one of a team server.
         """
         good = answer.status_code in (200, 201, 204)
         said = _bounded(answer, most if good else 64 << 10)
@@ -322,7 +324,7 @@ class Client:
 
 
 def _trusted(origin: str, host: str) -> ssl.SSLContext | bool:
-    """Return the trusted certificates: those named by the environment, also for a local server."""
+    """Return the trusted certificates: the files that the environment names, also for a server on this machine."""
     if not origin.startswith("https:"):
         # Without a proxy none is ever shown: nobody's is believed, and those of the system are not read in vain.
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_loopback(host) else True
@@ -334,7 +336,7 @@ def _trusted(origin: str, host: str) -> ssl.SSLContext | bool:
 
 
 def _away(origin: str, error: Exception) -> errors.ServerUnavailable:
-    """Return the reason why a server cannot be reached, as seen from here."""
+    """Return an error that says why a server cannot be reached."""
     said = str(error)
     if "CERTIFICATE_VERIFY_FAILED" in said:
         hint = "If your team signs its own certificates, set SSL_CERT_FILE to the trusted certificate."
@@ -354,7 +356,7 @@ def _away(origin: str, error: Exception) -> errors.ServerUnavailable:
 
 
 def _bounded(answer: httpx2.Response, most: int) -> bytes:
-    """The body as it came: nothing that unfolds to more."""
+    """Return the body of an answer with at most `most` bytes. Refuse compressed answers, which could be larger."""
     if answer.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
         raise _odd("Its answer is compressed, which was not allowed.")
     parts: list[bytes] = []
@@ -368,7 +370,7 @@ def _bounded(answer: httpx2.Response, most: int) -> bytes:
 
 
 def _failed(status: int, said: bytes, *, known: bool) -> errors.SmartForkError:
-    """Convert the server's error into one whose message can be shown. `known` says whether a token was sent."""
+    """Convert an error answer into an exception with a message for the user. `known` says if a token was sent."""
     try:
         failure = wire.Failure.model_validate_json(said)
     except ValidationError:
@@ -416,7 +418,7 @@ T = TypeVar("T")
 
 
 def is_away(origin: str) -> bool:
-    """Return True if the server did not answer a moment ago: no further request waits for it."""
+    """Return True if the server did not answer within the last seconds, so that no further request waits for it."""
     try:
         return 0 <= time.time() - (state.fact(f"away {origin}") or 0) < AWAY_SECONDS
     except OSError:
@@ -424,18 +426,18 @@ def is_away(origin: str) -> bool:
 
 
 def note_away(origin: str) -> None:
-    """Let others know for a while that it does not answer, where that can be written down."""
+    """Record that a server does not answer, if that can be stored. Other processes then skip it for a while."""
     with suppress(OSError):
         state.keep(f"away {origin}", time.time())
 
 
 def quick(account: Account) -> Client:
-    """Return a client that makes single attempts with short timeouts."""
+    """Return a client that tries each request once, with short timeouts."""
     return Client(account, times=httpx2.Timeout(SECONDS), pauses=())
 
 
 class PendingAnswer:
-    """Something that is asked in a thread from now on, and costs whoever comes to need it so many seconds at most."""
+    """A request that runs in a thread. Waiting for its answer takes at most `seconds`."""
 
     def __init__(self, work: Callable[[], None], name: str, seconds: float | None = None) -> None:
         self._seconds = SECONDS if seconds is None else seconds
@@ -443,17 +445,17 @@ class PendingAnswer:
         self._thread.start()
 
     def is_over(self) -> bool:
-        """Wait for it, no longer than so; whether it was answered."""
+        """Wait for the answer, at most the given seconds. Return True if the request has ended."""
         self._thread.join(self._seconds)
         return not self._thread.is_alive()
 
 
 def within(account: Account, work: Callable[[Client], T], name: str) -> T:
-    """Ask a server something, and wait for it no longer than a moment.
+    """Run `work` with a client of the server, and wait for its result only a moment.
 
     Raises:
-        ServerUnavailable: it has not answered.
-        SmartForkError: what it has answered with.
+        ServerUnavailable: the server has not answered in time.
+        SmartForkError: the error with which the server answered.
     """
     answered: list[T | SmartForkError] = []
 

@@ -1,4 +1,4 @@
-"""The user's tokens for each server, in a private file. Each is sent only to its own origin."""
+"""The user's tokens for each server, in a private file. Each token is sent only to its own origin."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _DEFAULT_PORTS = {"https": 443, "http": 80}
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A person on a server. `user` is empty if a variable has the token, since only the server knows its owner.
+    """A user's account on a server. `user` is empty for a token from the environment: only the server knows its owner.
 
-    A token that expires is replaced after the time `renew_after`, in seconds since the epoch.
+    A token that expires is replaced after `renew_after`, in seconds since the epoch.
     """
 
     origin: str
@@ -49,10 +49,10 @@ class Account:
 
 
 def origin_of(url: str) -> str:
-    """The origin of a server's address: over TLS, or on this machine.
+    """Return the origin of a server's address. It must use TLS, or be on this machine.
 
     Raises:
-        Usage: it is no such address; a token must not travel where others read it.
+        Usage: it is not an address, or a token would travel unencrypted.
     """
     try:
         parts = urlsplit(url.strip())
@@ -83,8 +83,8 @@ def account(server: str | None = None) -> Account:
     """Return the account on `server`; by default the environment's, or the last one logged in to.
 
     Raises:
-        NotAuthenticated: nobody yet.
-        Usage: that is no address.
+        NotAuthenticated: the user has not logged in.
+        Usage: it is not an address.
     """
     said, token = os.environ.get(Setting.TEAM_URL), os.environ.get(Setting.TEAM_TOKEN)
     if said and token and (server is None or origin_of(server) == origin_of(said)):
@@ -99,18 +99,19 @@ def account(server: str | None = None) -> Account:
 
 
 def is_in_environment() -> bool:
-    """Return True if the environment names the server and the user."""
+    """Return True if the environment names a server and a token."""
     return bool(os.environ.get(Setting.TEAM_URL) and os.environ.get(Setting.TEAM_TOKEN))
 
 
 def is_known() -> bool:
-    """Return True if any server is known."""
+    """Return True if the user has logged in to any server."""
     return is_in_environment() or bool(_known()["servers"])
 
 
 def begin(origin: str, invite: str) -> str:
-    """The token that this machine is to have on a server, kept before it is asked for: an invitation is good once, and
-    with the same token it is good again for whoever has not seen the answer.
+    """Return the token that this machine will have on a server. It is stored before the server is asked.
+
+    An invitation works once. If the answer was lost, a repeated login with the stored token still works.
     """
     what = f"{origin} {sha256(invite.encode(errors='surrogatepass')).hexdigest()}"
     fresh = TOKENS_BEGIN + secrets.token_urlsafe(TOKEN_BYTES)
@@ -124,7 +125,7 @@ def renewal_after(expires_at: datetime | None) -> float | None:
 
 
 def remember(one: Account) -> None:
-    """Keep the token of this machine; that server is the one that is meant from now on."""
+    """Store the token of this machine. Its server becomes the default server."""
 
     def change(known: dict[str, Any]) -> None:
         expiring = {} if one.renew_after is None else {"renew_after": one.renew_after}
@@ -136,7 +137,7 @@ def remember(one: Account) -> None:
 
 
 def forget(origin: str) -> None:
-    """Keep no token for that server."""
+    """Delete the token for a server."""
 
     def change(known: dict[str, Any]) -> None:
         known["servers"].pop(origin, None)
@@ -154,7 +155,7 @@ def _not_begun(known: dict[str, Any], origin: str) -> None:
 
 
 def unknown_token() -> NotAuthenticated:
-    """Return the error for a token that the server does not know, with the place where it came from."""
+    """Return the error for a token that the server does not accept, with the place where the token is set."""
     if os.environ.get(Setting.TEAM_TOKEN):
         return NotAuthenticated(
             f"The server does not accept {Setting.TEAM_TOKEN}.", f"Set another token, or unset {Setting.TEAM_TOKEN}."

@@ -1,4 +1,7 @@
-"""A project that is shared: where it is on this machine, what is tracked of it and was begun, and its server."""
+"""A shared project: its folder, its tracked sessions, its server, and the download of its sessions.
+
+A download is checked, so that a server cannot change the past of a session unnoticed.
+"""
 
 from __future__ import annotations
 
@@ -6,42 +9,44 @@ import re
 import secrets
 import time
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from indexer import state
 from indexer.project import project_of, resolve
-from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare
-from smart_fork import session_origins
-from smart_fork.agents.readers import READERS
-from smart_fork.errors import NotAuthenticated, NotFound, ServerUnavailable, SmartForkError, Usage
-from smart_fork.sharing import received_logs
-from smart_fork.sharing.local_logs import ahead
+from smart_fork.errors import (
+    Conflict,
+    NotAuthenticated,
+    NotFound,
+    ServerUnavailable,
+    SmartForkError,
+    TooLarge,
+    Unshareable,
+    Usage,
+)
+from smart_fork.sharing import canonical
+from smart_fork.sharing.outgoing import SentBefore
 from smart_fork.sharing.project_keys import url_of
 from smart_fork.sharing.tracking import Alias, ProjectFolder, Tracking
-from smart_fork.sharing.withdrawal import apply_pending
 from smart_fork.snippets import quoted
 from smart_fork.team import client, login, wire
 from smart_fork.team.client import Client
-from smart_fork.team.download import download
+from smart_fork.team.records import unpack
 from smart_fork.team.wire import NOT_FOUND, SessionInfo, SessionRead
 
 if TYPE_CHECKING:
     from smart_fork.sharing.tracking import Tracked
-    from smart_fork.sharing.withdrawal import SettledWithdrawals
+
 
 Verb = Literal["push", "pull", "branch", "fork"]
 
 
 @dataclass(frozen=True, slots=True)
 class Shared(Value):
-    """The result of a sharing command. `session_id` and `url` are `None` if the server has no such session yet."""
+    """The result of a sharing command. `session_id` and `url` are `None` if the session is not on the server yet."""
 
     verb: Verb
     server: str
@@ -72,7 +77,7 @@ class Shared(Value):
 
 
 def shared(verb: Verb, server: str, info: SessionInfo, alias: str | None) -> Shared:
-    """Describe a session that the server has. The caller adds the rest."""
+    """Return the result for a session of the server. The caller adds further fields."""
     same = {one: getattr(info, one) for one in SessionInfo.model_fields if one in Shared.__dataclass_fields__}
     url = url_of(server, info.project, info.id)
     return Shared(verb=verb, server=server, session_id=info.id, alias=alias, url=url, **same)
@@ -80,7 +85,7 @@ def shared(verb: Verb, server: str, info: SessionInfo, alias: str | None) -> Sha
 
 @dataclass(frozen=True, slots=True)
 class TeamProject:
-    """The project that a command works on. `away` says why the server does not answer, if it was asked before."""
+    """The project of a command. `away` is the error of a server that was asked first and does not answer."""
 
     client: Client
     place: ProjectFolder
@@ -89,7 +94,7 @@ class TeamProject:
 
     @property
     def key(self) -> str:
-        """The name of the project, which is the same for everybody."""
+        """The key of the project, which is equal for all users."""
         return self.place.key
 
     @property
@@ -99,15 +104,15 @@ class TeamProject:
 
     @property
     def named(self) -> dict[str, str]:
-        """The names of project and server in the tracking file."""
+        """The names of server and project, as fields of the tracking file."""
         return {"server": self.server, "project": self.key}
 
     def meant(self, reference: str | None) -> str:
-        """The id of the shared session that somebody means: an alias, an id or the beginning of one, or an address.
+        """Return the id of a shared session. `reference` is an alias, an id, the beginning of one, or an address.
 
         Raises:
-            NotFound: there is none.
-            Usage: none is named, and none is current; or it means several.
+            NotFound: no session matches.
+            Usage: there is no reference and no current alias; or the reference matches several sessions.
         """
         named = self._tracked(reference).named(reference)
         if named is not None:
@@ -132,13 +137,13 @@ class TeamProject:
         return page[0].id
 
     def _tracked(self, reference: str | None) -> Tracked:
-        """Return the tracking data. A session's id is valid whatever project this folder belongs to."""
+        """Return the tracked sessions. For an id, the folder may belong to any project."""
         if reference is not None and BEGINNING.fullmatch(last_part(reference).lower()):
             return self.tracking.ours()
         return self.tracking.read()
 
     def at(self, directory: Path | None) -> TeamProject:
-        """The same where it is tracked: in the clone that `directory` is in, if that is another one of this project."""
+        """Return the project with the folder and tracking file of another clone, if `directory` is in one."""
         if directory is None or resolve(directory).is_relative_to(self.place.root):
             return self
         try:
@@ -150,11 +155,11 @@ class TeamProject:
         return replace(self, place=there, tracking=Tracking(there, self.server))
 
     def found(self, reference: str | None) -> SessionRead:
-        """The shared session that somebody means. Whether there is one is known in a moment, or the server is away.
+        """Return the shared session of a reference. Wait for the server only a moment.
 
         Raises:
-            ServerUnavailable: it is.
-            SmartForkError: as `meant`.
+            ServerUnavailable: the server does not answer in time.
+            SmartForkError: the errors of `meant`.
         """
 
         def ask(client: Client) -> SessionRead:
@@ -163,7 +168,7 @@ class TeamProject:
         return client.within(self.client.account, ask, "look for a session")
 
     def is_mine(self, info: SessionInfo) -> bool:
-        """Return True if the session is this user's own. Asks the server if a token from the environment hides the
+        """Return True if the session is the user's own. The server is asked if a token from the environment hides the
         user's name.
         """
         if self.client.account.user:
@@ -179,13 +184,13 @@ class TeamProject:
 def opened(
     server: str | None = None, project: str | None = None, *, directory: Path | None = None, ask: bool = False
 ) -> Iterator[TeamProject]:
-    """A project and its server: the one that is named, that the environment names, that is tracked, or the last one.
+    """Open a project and its server: the named one, the environment's, the tracked one, or the last one.
 
-    With `ask` it is found out first whether the server answers, for what can be done without it.
+    With `ask`, find out first if the server answers, for commands that can work without it.
 
     Raises:
-        NotAuthenticated: nobody has logged in there.
-        Usage: the project has no name, or that is no server.
+        NotAuthenticated: the user has not logged in there.
+        Usage: the project has no name, or the address is wrong.
     """
     place = ProjectFolder.of(project, directory)
     with Client(_account(server, Tracking(place))) as asked:
@@ -196,7 +201,7 @@ def opened(
 
 
 def _away(account: login.Account) -> ServerUnavailable | None:
-    """Why a server does not answer now; what it answers wrongly is told by who asks."""
+    """Return the error of a server that does not answer; `None` for a server that answers, even with an error."""
     try:
         with client.quick(account) as quick:
             quick.hello()
@@ -206,12 +211,12 @@ def _away(account: login.Account) -> ServerUnavailable | None:
 
 
 def has_moved(one: Alias, info: SessionInfo) -> bool:
-    """Return True if the server's records differ from those seen last."""
+    """Return True if the server's records differ from the last seen ones."""
     return (one.base_count, one.base_digest) != (info.record_count, info.head_digest)
 
 
 def missing(reference: str) -> NotFound:
-    """One answer for all that cannot be had."""
+    """Return the error for a session that does not exist or may not be read: the user cannot tell which."""
     return NotFound(f"Session not found: {quoted(reference)}", NOT_FOUND)
 
 
@@ -237,7 +242,7 @@ _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def new_id() -> str:
-    """An id of version 7, which begins with the time: what is new stands together in the server's indexes."""
+    """Return a new UUID of version 7. It begins with the time: new sessions are neighbors in the server's indexes."""
     value = (time.time_ns() // 1_000_000 & (1 << 48) - 1) << 80 | secrets.randbits(80)
     value = value & ~(0xF << 76) & ~(0x3 << 62) | 0x7 << 76 | 0x2 << 62
     return str(uuid.UUID(int=value))
@@ -255,7 +260,10 @@ def last_part(reference: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PendingCreation:
-    """The session `session_id`, which `what` is to make. `again` is whether it was begun before."""
+    """A session that a command is about to create. Its id is stored first, so that a repeated command creates it once.
+
+    `what` describes the command. `again` is true if an earlier command stored the id.
+    """
 
     project: TeamProject
     what: str
@@ -263,7 +271,7 @@ class PendingCreation:
     again: bool
 
     def there(self) -> wire.SessionRead | None:
-        """The session, if the server has made it already."""
+        """Return the session if the server has created it already."""
         if not self.again:
             return None
         try:
@@ -272,187 +280,127 @@ class PendingCreation:
             return None
 
     def anew(self) -> PendingCreation:
-        """The same with another id: the first one is of a session that is another one, or is no more."""
+        """Store and return another id, if the session of the first id is a different one, or is deleted."""
         other = new_id()
         self.project.tracking.change(lambda now: now.with_begun(self.what, other))
         return replace(self, session_id=other, again=False)
 
     def done(self, tracked: Tracked) -> Tracked:
-        """Return the tracking data once the session is made and known."""
+        """Return the tracking data without this pending creation, once the session exists."""
         return tracked.with_begun(self.what, None)
 
 
 def begin(project: TeamProject, *what: object) -> PendingCreation:
-    """The session that `what` makes, with the id that it was given before, or a new one.
+    """Return the pending creation that `what` describes, with its stored id or a new one.
 
     Raises:
-        SmartForkError: the id cannot be kept, so nothing is asked.
+        SmartForkError: the id cannot be stored, so the server is not asked.
     """
     key, fresh = " ".join(map(str, (project.server, project.key, *what))), new_id()
     kept = project.tracking.change(lambda now: now if key in now.begun else now.with_begun(key, fresh)).begun[key]
     return PendingCreation(project, key, kept, again=kept != fresh)
 
 
-State = Literal["up_to_date", "ahead", "behind", "diverged", "changed", "pending", "withdrawn", "missing"]
+#: So often a session is read again that was pushed to meanwhile.
+_TRIES = 3
+
+
+_THEIRS = "The server's answer is damaged. Nothing was written. Try again, or tell its operator."
 
 
 @dataclass(frozen=True, slots=True)
-class AliasStatus(Value):
-    """One alias. `ahead` counts records of this machine that are not pushed, `behind` those that are not here.
+class Download:
+    """A downloaded session: its description and its canonical records."""
 
-    `changed`: what was pushed is not as it was. `pending`: the server does not have it yet. `missing`: its log is gone.
-    `seen` is when the server was last asked; where it does not answer `behind` is `None`, and `state` is as of then.
-    """
-
-    alias: str
-    current: bool
-    session_id: str | None
-    title: str
-    kind: str
-    visibility: str
-    state: State
-    ahead: int
-    behind: int | None
-    files: tuple[str, ...]
-    seen: str = ""
-
-
-def status(project: TeamProject) -> tuple[AliasStatus, ...]:
-    """Return the status of every alias of a project."""
-    tracked = project.tracking.read()
-    return tuple(_of(project, name, one, current=name == tracked.current) for name, one in tracked.aliases.items())
-
-
-def _of(project: TeamProject, name: str, one: Alias, *, current: bool) -> AliasStatus:
-    info = None if project.away else _there(project, one)
-    ahead_by = ahead(one, project.place.root)
-    away = project.away is not None
-    moved = info is not None and has_moved(one, info)
-    behind = None if away else max(info.record_count - one.base_count, 0) if info is not None else 0
-    state, more = _state(one, ahead_by, gone=info is None and not away, moved=moved)
-    title, visibility = (info.title, info.visibility) if info is not None else (one.title, one.visibility)
-    return AliasStatus(
-        name, current, one.session_id, title, one.kind, visibility, state, more, behind, one.files, one.last_pulled_at
-    )
-
-
-def _there(project: TeamProject, one: Alias) -> SessionInfo | None:
-    if one.session_id is None:
-        return None
-    try:
-        return project.client.session(project.key, one.session_id).session
-    except NotFound:
-        return None
-
-
-def _state(one: Alias, more: int | None, *, gone: bool, moved: bool) -> tuple[State, int]:
-    """The state, and how many records are not pushed. Without the server, as far as it is known."""
-    if one.session_id is None or gone:
-        return "pending" if one.session_id is None else "withdrawn", max(more or 0, 0)
-    if more is None:
-        return "behind" if moved else "missing", 0
-    if more < 0:
-        return "changed", 0
-    if more and moved:
-        return "diverged", more
-    return "ahead" if more else "behind" if moved else "up_to_date", more
-
-
-#: A server is asked once in so long.
-CHECK_INTERVAL = timedelta(minutes=10)
-
-
-_PAGES = 1_000
+    info: wire.SessionInfo
+    records: tuple[bytes, ...]
 
 
 @contextmanager
-def opened_current(
-    server: str | None = None, project: str | None = None, *, directory: Path | None = None, ask: bool = False
-) -> Iterator[TeamProject]:
-    """A project and its server, after what was withdrawn has been taken over, if it is time to ask for that."""
-    with opened(server, project, directory=directory, ask=ask) as one:
-        if one.away is None:
-            apply_withdrawals(one.client)
-        else:
-            apply_pending()
-        yield one
+def _looked_at() -> Iterator[None]:
+    """Add a hint to errors about damaged data of a server. Nothing of the data is written."""
+    try:
+        yield
+    except Unshareable as error:
+        raise type(error)(error.message, error.hint or _THEIRS) from error
 
 
-def apply_withdrawals(client: Client, *, at_once: bool = False, remove: bool = False) -> SettledWithdrawals:
-    """Take out of this machine's copies what was withdrawn since; with `remove` the copies themselves."""
-    fetch_withdrawals(client, at_once=at_once)
-    return apply_pending(remove=remove)
-
-
-def fetch_withdrawals(client: Client, *, at_once: bool = False) -> None:
-    """Write down what was withdrawn since, if it is time to ask for that; nothing is taken out yet."""
-    moment = datetime.now(UTC)
-    name = f"changes of {client.account.origin}"
-    asked = state.fact(name)
-    if asked and not at_once and timedelta() <= moment - datetime.fromisoformat(asked["at"]) < CHECK_INTERVAL:
-        return
-    found, since = _new(client, asked["since"] if asked else None)
-    owing = [(one, edits) for one in received_logs.all_received() if (edits := _withdrawn_of(one, client, found))]
-    records = _replacing(client, found, {new for _, edits in owing for new in edits.values() if new is not None})
-    for one, edits in owing:
-        known = {old: records.get(new) if new is not None else None for old, new in edits.items()}
-        one.owe(known)
-    state.keep(name, {"since": since, "at": moment.isoformat()})
-
-
-def apply_withdrawals_to(path: Path, agent: AgentName) -> None:
-    """The same before a log of this machine is forked, if it was written from a server, which may be away: then it
-    is waited for no longer than a moment.
+def download(client: Client, read: wire.SessionRead, *, base: SentBefore | None = None) -> Download:
+    """Download all records of a session. If a push replaces its last segment meanwhile, download it again.
 
     Raises:
-        Conflict: something of it was withdrawn that is still in it.
+        SmartForkError: the errors of `_downloaded`.
     """
-    known = received_logs.find(path, agent)
-    if known is None:
-        return
-    if known.server:
-        with suppress(NotAuthenticated, ServerUnavailable):
-            client.within(login.account(known.server), fetch_withdrawals, "ask for withdrawals")
-    apply_pending()
-    session_origins.refuse_pending_withdrawal(READERS[agent].id_of(path))
+    for _ in range(_TRIES):
+        try:
+            return _downloaded(client, read, base)
+        except NotFound:
+            known, read = read, client.session(read.session.project, read.session.id)
+            if read.session.head_digest == known.session.head_digest:
+                raise
+    return _downloaded(client, read, base)
 
 
-def _new(client: Client, since: str | None) -> tuple[list[wire.WithdrawnRecords], str | None]:
-    """Return the withdrawals since then."""
-    found: list[wire.WithdrawnRecords] = []
-    for _ in range(_PAGES):
-        page = client.changes(since)
-        since = page.next_page
-        if not page.changes:
-            break
-        found += page.changes
-    return found, since
+@_looked_at()
+def _downloaded(client: Client, read: wire.SessionRead, base: SentBefore | None) -> Download:
+    """Download the records of a session once, and check them.
 
-
-def _withdrawn_of(
-    one: received_logs.ReceivedLog, client: Client, found: Sequence[wire.WithdrawnRecords]
-) -> dict[str, str | None]:
-    """Return all withdrawals that concern a log, combined: by digest, the digest of the replacement, or None."""
-    if one.server != client.account.origin:
-        return {}
-    ends: dict[str, str | None] = {}
-    for change in found:
-        if not one.sessions or change.session_id in one.sessions:
-            step = {edit.old: edit.new for edit in change.edits}
-            ends = {old: step.get(new, new) if new is not None else None for old, new in ends.items()} | step
-    return ends if not one.is_owed.isdisjoint(ends) else {}
-
-
-def _replacing(client: Client, found: Sequence[wire.WithdrawnRecords], wanted: Collection[str]) -> dict[str, bytes]:
-    """The records that take the place of others.
-
-    One that cannot be had, since its session is no longer to be read, is taken out instead.
+    Raises:
+        Unshareable: the records do not match the server's digests.
+        TooLarge: there are more records than a session can have.
+        Conflict: the records do not begin with the tracked ones in `base`.
     """
-    records: dict[str, bytes] = {}
-    for project, session_id in {(change.project, change.session_id): None for change in reversed(found)}:
-        if all(digest in records for digest in wanted):
-            break
-        with suppress(SmartForkError):
-            taken = download(client, client.session(project, session_id)).records
-            records |= {digest: one for one in taken if (digest := sha256(one).hexdigest()) in wanted}
-    return records
+    info = read.session
+    _check_bounds(read)
+    records: list[bytes] = []
+    state, known = canonical.START, {0: canonical.START}
+    wanted = {info.base_count, *([base.count] if base else [])}
+    for place in read.segments:
+        if place.first_record != len(records) or place.chain_start != state:
+            raise Unshareable("A segment does not begin where the one before it ends.")
+        lines = unpack(client.segment(info.project, place.digest), place.digest)
+        if len(lines) != place.records:
+            raise Unshareable("A segment has a wrong number of records.")
+        for line, after in zip(lines, canonical.states(lines, state), strict=True):
+            records.append(line)
+            if len(records) in wanted:
+                known[len(records)] = after
+        state = canonical.state_after(lines, state)
+    if len(records) != info.record_count or canonical.written(state) != info.head_digest:
+        raise Unshareable("The records do not match the server's digest.")
+    if canonical.written(known.get(info.base_count, b"")) != info.base_digest:
+        raise Unshareable("The first records do not match the server's digest.")
+    if base is not None and canonical.written(known.get(base.count, b"")) != base.digest:
+        raise Conflict(
+            "The remote session has changed its past.",
+            "Its owner may have withdrawn messages. Run smart-fork team sync, or accept it with --force.",
+        )
+    return Download(info, tuple(records))
+
+
+@_looked_at()
+def tail(client: Client, read: wire.SessionRead) -> tuple[int, list[bytes]]:
+    """Return the number of segments before the last one, and the records of the last one if it has room for more.
+
+    A segment that belongs to the parent session has no room, since other sessions share it.
+
+    Raises:
+        Unshareable: the records do not match the digest of the session.
+    """
+    if not read.segments:
+        return 0, []
+    last = read.segments[-1]
+    if last.full or last.end == read.session.base_count:
+        return len(read.segments), []
+    lines = unpack(client.segment(read.session.project, last.digest), last.digest)
+    end = canonical.written(canonical.state_after(lines, last.chain_start))
+    if end != read.session.head_digest or last.first_record + len(lines) != read.session.record_count:
+        raise Unshareable("The last records do not match the server's digest.")
+    return len(read.segments) - 1, lines
+
+
+def _check_bounds(read: wire.SessionRead) -> None:
+    records = sum(place.records for place in read.segments)
+    size = sum(place.raw_bytes for place in read.segments)
+    if records > canonical.LIMITS.session_records or size > canonical.LIMITS.session_bytes:
+        raise TooLarge(f"The session has {records} records and {size} bytes, more than the limit.")

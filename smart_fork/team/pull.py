@@ -1,4 +1,4 @@
-"""Pulling: one's own shared session becomes one of this machine's agent."""
+"""The pull of the user's own shared session, which becomes a session of an agent on this machine."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from smart_fork.sharing import canonical, received_logs
 from smart_fork.sharing.local_logs import ahead, local, read_log, write_local
 from smart_fork.sharing.outgoing import SentBefore
 from smart_fork.sharing.tracking import Alias, check_alias, check_written, timestamp, unwritten
-from smart_fork.team.download import Download, download
-from smart_fork.team.project import PendingCreation, Shared, TeamProject, Verb, has_moved, shared
+from smart_fork.team.project import Download, PendingCreation, Shared, TeamProject, Verb, download, has_moved, shared
 from smart_fork.team.wire import SessionInfo
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ CROSSED = "It belongs to another agent now. A push shares it as a separate sessi
 
 @dataclass(frozen=True, slots=True)
 class PullOptions:
-    """Options for writing a session here. `platform` is the target agent, if it is another one."""
+    """Options for writing a session here. `platform` is another target agent than the session's own."""
 
     into: Path | None = None
     platform: str | None = None
@@ -48,22 +47,26 @@ class PullOptions:
     force: bool = False
 
     def of(self, agent: AgentName) -> PullOptions:
-        """The same for a session of that agent: as another one's it is not tracked, for it cannot be added to."""
+        """Return the options for a session of `agent`. Written for another agent it is not tracked, since it cannot be
+        pushed.
+        """
         return replace(self, track=self.track and self.platform in (None, agent))
 
     def within(self, root: Path) -> PullOptions:
-        """The same in a project of that root: elsewhere it is not tracked, for it could not be pushed from here."""
+        """Return the options for a project at `root`. A session in another project is not tracked, since it cannot be
+        pushed.
+        """
         return replace(
             self, track=self.track and (self.into is None or in_project(str(resolve(self.into)), project_of(root)))
         )
 
 
 def pull(project: TeamProject, reference: str, wanted: PullOptions) -> Shared:
-    """Take one's own session over, or what is new of it.
+    """Pull one of the user's own sessions, or its new records.
 
     Raises:
-        NotFound: there is none of one's own.
-        Conflict: it has gone on here as well, or its past is another one.
+        NotFound: the user has no session of this reference.
+        Conflict: the session continued here as well, or its past has changed.
         SmartForkError: it cannot be written.
     """
     session_id, project = project.meant(reference), project.at(wanted.into)
@@ -88,12 +91,12 @@ def pull(project: TeamProject, reference: str, wanted: PullOptions) -> Shared:
         kept = _set_apart(project, known[1], session_id) if known is not None and wanted.track else ()
         if wanted.track:
             track(project, name, tracked_as(taken.info, written, kind="pull"))
-    done = told(project, "pull", taken.info, written, name if wanted.track else None)
+    done = result_of(project, "pull", taken.info, written, name if wanted.track else None)
     return replace(done, warnings=(*done.warnings, *kept))
 
 
 def _check_unchanged(project: TeamProject, name: str, one: Alias, info: SessionInfo) -> None:
-    """Refuse to leave behind records that are not pushed."""
+    """Refuse to replace a log with records that are not pushed."""
     if one.file is None or not AGENTS.files_of(one.platform).has(one.file):
         return
     more = len(local(read_log(one.file, one.platform, project.place.root), project.place.root).records)
@@ -107,7 +110,7 @@ def _check_unchanged(project: TeamProject, name: str, one: Alias, info: SessionI
 
 
 def _set_apart(project: TeamProject, one: Alias, session_id: str) -> tuple[str, ...]:
-    """Keep a log with records that are not pushed as a branch, and say how it is called."""
+    """Keep a log with unpushed records as a branch. Return a sentence with its new alias."""
     more = ahead(one, project.place.root) or 0
     if more <= 0:
         return ()
@@ -120,8 +123,9 @@ def _set_apart(project: TeamProject, one: Alias, session_id: str) -> tuple[str, 
 def writing(
     project: TeamProject, taken: Download, wanted: PullOptions, *, others: bool, count: int | None = None
 ) -> Iterator[WrittenLog]:
-    """The first records of a session as one of this machine, which is taken away again where what follows fails, or
-    never comes to its end.
+    """Write the first `count` records of a session for an agent on this machine, and yield the log.
+
+    After an error the log is deleted. `others` is true if the session belongs to another person.
     """
     agent = wanted.platform or taken.info.agent
     AGENTS.forms_of(agent)  # says what it cannot have
@@ -136,7 +140,7 @@ def writing(
 
 
 def directory_of(project: TeamProject, wanted: PullOptions) -> Path:
-    """Return the directory that the session is to work in; logs and files of ours can say its name and the clone's."""
+    """Return the working directory of the new session. Its path and the clone's must be storable in text files."""
     directory = resolve(wanted.into) if wanted.into else project.place.root
     if not directory.is_dir():
         raise NotFound(f"No such directory: {directory}")
@@ -178,7 +182,7 @@ def _write(
 def _remember(
     project: TeamProject, taken: Download, made: WrittenLog, root: Path, *, others: bool, count: int | None
 ) -> None:
-    """Keep whose it is and what it is known by there; a log of which that is not known does not stay."""
+    """Store where a written log came from, and the digests of its records. If that fails, delete the log."""
     here = received_logs.ReceivedLog(made.path, made.agent, root, project.server, project.key, (), (taken.info.id,))
     try:
         if made.agent == taken.info.agent:
@@ -192,14 +196,14 @@ def _remember(
 
 
 def take_back(made: WrittenLog) -> None:
-    """Take a session away again that was written here, and all that was kept of it."""
+    """Delete a session that was written here, and all that was stored about it."""
     made.undo()
     if (known := received_logs.find(made.path, made.agent)) is not None:
         known.forget()
 
 
 def _as_file(project: TeamProject, taken: Download, name: str) -> Shared:
-    """Write the records as they are, below what the server says of them."""
+    """Write the unchanged records into a file, after a line with the server's description."""
     path = project.place.file_for(name)
     header = orjson.dumps({"smart_fork": 1, "session": taken.info.model_dump(mode="json")})
     replace_file(path, (line + b"\n" for line in (header, *taken.records)))
@@ -211,10 +215,10 @@ def _as_file(project: TeamProject, taken: Download, name: str) -> Shared:
 
 
 def named(tracked: Tracked, wanted: PullOptions, session_id: str, before: str | None = None) -> str:
-    """The alias of a session: the one that is asked for, that it had, or the beginning of its id.
+    """Return the alias for a session: the requested one, the earlier one (`before`), or the beginning of the id.
 
     Raises:
-        Usage: it belongs to another session.
+        Usage: the alias belongs to another session.
     """
     name = check_alias(wanted.alias) if wanted.alias else before or free_alias(tracked, session_id)
     there = tracked.aliases.get(name)
@@ -224,7 +228,10 @@ def named(tracked: Tracked, wanted: PullOptions, session_id: str, before: str | 
 
 
 def free_alias(tracked: Tracked, session_id: str, *, new: bool = False) -> str:
-    """The beginning of an id, with a number behind it where another session has that name, or with `new` any."""
+    """Return the beginning of an id as a free alias, with a number if another session has that alias.
+
+    With `new`, the session's own present alias counts as used, too.
+    """
     name = default_alias(session_id)
     names = (name, *(f"{name}-{number}" for number in range(2, len(tracked.aliases) + 3)))
     mine = [] if new else [name for name, one in tracked.aliases.items() if one.session_id == session_id]
@@ -232,11 +239,11 @@ def free_alias(tracked: Tracked, session_id: str, *, new: bool = False) -> str:
 
 
 def rename(project: TeamProject, name: str, reference: str, *, force: bool) -> Alias:
-    """Call a session that, in place of what it was called.
+    """Give a session an alias in place of its earlier one.
 
     Raises:
-        NotFound: there is no such session.
-        Usage: another one is called that.
+        NotFound: the session does not exist.
+        Usage: another session has the alias.
     """
     tracked, name = project.tracking.read(), check_alias(name)
     if known := tracked.named(reference):
@@ -256,12 +263,12 @@ def rename(project: TeamProject, name: str, reference: str, *, force: bool) -> A
 
 
 def default_alias(session_id: str) -> str:
-    """The beginning of an id: of one that begins with the time, enough to tell it from the next."""
+    """Return the beginning of an id: 13 characters if it begins with the time (version 7), else 8."""
     return session_id[: 13 if session_id[14:15] == "7" else 8]
 
 
 def tracked_as(info: SessionInfo, written: WrittenLog | None, *, kind: str) -> Alias:
-    """A session as it is tracked that the server has, and this machine as it is there."""
+    """Return the alias of a session that the server has, and of the log that was written here."""
     return Alias(
         session_id=info.id,
         parent_id=info.parent_id,
@@ -283,7 +290,7 @@ def tracked_as(info: SessionInfo, written: WrittenLog | None, *, kind: str) -> A
 def track(
     project: TeamProject, name: str, one: Alias, begun: PendingCreation | None = None, *, in_place_of: str = ""
 ) -> None:
-    """Write down what is shared, which was `begun`, and let it be the current one."""
+    """Track a shared session under an alias, and make the alias current. `begun` is then no longer pending."""
 
     def change(tracked: Tracked) -> Tracked:
         known = begun.done(tracked) if begun is not None else tracked
@@ -296,14 +303,16 @@ def track(
     project.tracking.change(change)
 
 
-def told(project: TeamProject, verb: Verb, info: SessionInfo, written: WrittenLog | None, name: str | None) -> Shared:
+def result_of(
+    project: TeamProject, verb: Verb, info: SessionInfo, written: WrittenLog | None, name: str | None
+) -> Shared:
     """Return the result of a command."""
     done = shared(verb, project.server, info, name)
     return done if written is None else replace(done, **here(project, info, written))
 
 
 def unshared(verb: Verb, project: TeamProject, name: str | None, one: Alias, agent: AgentName) -> Shared:
-    """Answer with a session that the server does not have yet."""
+    """Return the result for a session that the server does not have yet."""
     return Shared(
         verb=verb, server=project.server, project=project.key, session_id=None, alias=name, url=None, title=one.title,
         owner=project.client.account.user, visibility=one.visibility, agent=agent, root_id=one.root_id,
@@ -342,9 +351,9 @@ _DEPTH = 100
 def _note_others(
     project: TeamProject, taken: Download, told: Sequence[bytes], made: WrittenLog, *, others: bool
 ) -> None:
-    """Keep which messages of a session that was written are somebody else's; `others` says that it is itself.
+    """Store which messages of a written session are by other people, so that a fork of it asks the user first.
 
-    So whoever goes on from it is asked first.
+    `others` is true if the session itself belongs to another person.
     """
     count = len(told) if others else _begun_by_others(project, taken.info)
     if not count:
@@ -360,7 +369,7 @@ def _note_others(
 
 
 def _begun_by_others(project: TeamProject, info: SessionInfo) -> int:
-    """Return how many of the session's records belong to an ancestor that is not known to be this user's."""
+    """Return the number of the session's first records that belong to another person's session."""
     for _ in range(_DEPTH):
         if info.parent_id is None:
             return 0

@@ -1,4 +1,4 @@
-"""Pushing: append the new records of a session, or of several, to the shared one, or make it, as a plan says."""
+"""The push of sessions: append new records to a shared session or create it, as planned in `push_plan`."""
 
 from __future__ import annotations
 
@@ -23,25 +23,23 @@ from smart_fork.sharing import canonical, received_logs
 from smart_fork.sharing.outgoing import NothingToPush, NotSent, SentBefore
 from smart_fork.sharing.tracking import Alias
 from smart_fork.snippets import printable
-from smart_fork.team import wire
+from smart_fork.team import PushRequest, wire
 from smart_fork.team.branch import BranchRequest, alone, begun_as, described
-from smart_fork.team.download import tail
-from smart_fork.team.project import PendingCreation, Shared, TeamProject, begin, shared
+from smart_fork.team.project import PendingCreation, Shared, TeamProject, begin, shared, tail
 from smart_fork.team.pull import default_alias, track, tracked_as
 from smart_fork.team.push_plan import Plan, Preview, plan, reached, visible_of, way_out
 from smart_fork.team.records import Segment, halves, hash_of, pack, searched, space_of
-from smart_fork.team.requests import PushRequest
 
 #: New segments of so many bytes ride in the commit; more are sent one by one before.
 RIDES = canonical.MIB
 
 
 def send(project: TeamProject, made: Plan) -> Shared:
-    """Send it, after other pushes of this machine. The tracking file is written after the answer.
+    """Send a planned push, after other pushes of this machine. Then write the tracking file.
 
     Raises:
-        Conflict: the remote session has advanced.
-        SmartForkError: it was not taken.
+        Conflict: the session on the server has advanced.
+        SmartForkError: the server did not accept it.
     """
     with project.tracking.one_push():
         found = project.tracking.read().of_log(made.session.source_path)
@@ -58,10 +56,10 @@ def send(project: TeamProject, made: Plan) -> Shared:
 
 
 def _from_another_checkout(project: TeamProject, made: Plan) -> Shared | None:
-    """Answer a push of what another checkout on this machine has pushed; `None` where none has.
+    """Return the result for a session that another checkout on this machine has pushed; `None` if none has.
 
     Raises:
-        Conflict: there is more now. Paths are shared as seen from that checkout, so it goes on there.
+        Conflict: there are new records. Shared paths are relative to the first checkout, so it must push them.
     """
     found = received_logs.tracked_in(made.session.source_path, made.session.agent)
     if found is None:
@@ -79,7 +77,7 @@ def _from_another_checkout(project: TeamProject, made: Plan) -> Shared | None:
 
 
 def _was_sent(project: TeamProject, made: Plan, name: str, one: Alias) -> Shared:
-    """Answer a push whose records another one has sent meanwhile."""
+    """Return the result for records that another push has sent meanwhile."""
     info = project.client.session(project.key, one.session_id or "").session
     info = described(project, info, made.said)
     return replace(shared("push", project.server, info, name), up_to_date=True, files=one.files)
@@ -127,7 +125,7 @@ def _sent(project: TeamProject, made: Plan) -> Shared:
 
 
 def _called(project: TeamProject, made: Plan, session_id: str) -> str:
-    """Its alias: the one that it had, unless that is the beginning of the id of what it was before."""
+    """Return the alias for the pushed session: its present one, unless that is made of another session's id."""
     before = project.tracking.read().aliases.get(made.name)
     if before is None or (
         before.session_id not in {None, session_id} and made.name == default_alias(before.session_id or "")
@@ -137,7 +135,10 @@ def _called(project: TeamProject, made: Plan, session_id: str) -> str:
 
 
 def _root(project: TeamProject, begun: PendingCreation, made: Plan) -> tuple[wire.SessionInfo, int, bool]:
-    """Make a session of its own, or go on with what an earlier push has made of it: how many records that took."""
+    """Create a session without a parent, or append to one that an earlier push created.
+
+    Return the session, the number of sent records, and True if the session is new.
+    """
     if (read := begun.there()) is not None:
         try:
             return *_appended_to(project, Alias(base_digest=canonical.NOTHING), read, made), False
@@ -162,7 +163,10 @@ def _made(project: TeamProject, begun: PendingCreation, made: Plan) -> wire.Push
 
 
 def _child(project: TeamProject, begun: PendingCreation, alias: Alias, made: Plan) -> tuple[Alias, bool]:
-    """Make a session on the server that begins as the shared one does of which this is a branch or a fork."""
+    """Create a session on the server with the records that a branch or fork shares with its parent.
+
+    Return the alias of the new session, and True if the session is new.
+    """
     source_id = alias.session_id or alias.parent_id
     if source_id is None:
         raise SmartForkError("Its parent session is unknown.", alone(made.name))
@@ -178,7 +182,7 @@ def _child(project: TeamProject, begun: PendingCreation, alias: Alias, made: Pla
 
 
 def _appended(project: TeamProject, alias: Alias, made: Plan) -> tuple[wire.SessionInfo, int]:
-    """The session with what is new, and how many records that was."""
+    """Append the new records. Return the session and the number of new records."""
     return _appended_to(project, alias, project.client.session(project.key, alias.session_id or ""), made)
 
 
@@ -247,7 +251,7 @@ def _meta(made: Plan) -> wire.Meta:
 
 
 def _committed(project: TeamProject, wanted: wire.Push, segments: list[Segment]) -> wire.Pushed:
-    """Send what the server does not have, then the commit; a little rides in it."""
+    """Send the segments that the server lacks, then the push itself. Small segments travel inside the push."""
     if sum(len(one.body) for one in segments) <= RIDES:
         bodies = tuple(wire.SegmentBody(digest=one.place.digest, body=one.body) for one in segments)
         return project.client.push(project.key, wanted.model_copy(update={"bodies": bodies}))
@@ -268,7 +272,7 @@ log = logging.getLogger(__name__)
 
 
 def vectors_here(session: Session, records: Sequence[bytes]) -> wire.Vectors | None:
-    """The vectors of what is searched in these records of a session, as far as they are known here."""
+    """Return the vectors that the local index has for the searchable passages of the given records."""
     if not records or not index_db().exists():
         return None
     model = LightEmbedder()
@@ -301,7 +305,7 @@ D = TypeVar("D")
 
 @dataclass(frozen=True, slots=True)
 class NotPushed(Value):
-    """A session that was not sent. `skipped` is whether nothing was to be sent of it, which is no failure."""
+    """A session that was not sent. `skipped` is true if there was nothing to send, which is not a failure."""
 
     session: str
     error: str
@@ -312,7 +316,9 @@ class NotPushed(Value):
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A session that would be sent, and how far its log went when it was shown. `reference` is how it was named."""
+    """A session that would be sent. `local` is the state of its log at the preview, `reference` its name in the
+    request.
+    """
 
     reference: str
     session: str
@@ -321,9 +327,10 @@ class Planned:
 
 
 def all_here(project: TeamProject, agents: Iterable[AgentName]) -> tuple[str, ...]:
-    """The logs of this project that people began, and the tracked ones; of `agents`, or all whose sessions are shared.
+    """Return the logs of the project's sessions that people began, and of the tracked ones, oldest first.
 
-    Oldest first, and forks behind their parents: then each is pushed as the branch that it is.
+    Only `agents` count, or all agents with shareable sessions. Forks come after their parents, so that each is pushed
+    as a branch.
     """
     root, chosen = project.place.root, set(agents)
     names = [one.name for one in AGENTS if one.has("forms") and (not chosen or one.name in chosen)]
@@ -339,7 +346,7 @@ def all_here(project: TeamProject, agents: Iterable[AgentName]) -> tuple[str, ..
 def look(
     project: TeamProject, request: PushRequest, sessions: Iterable[str], *, every: bool
 ) -> Iterator[Planned | NotPushed]:
-    """Plan the push of each; nothing is sent. With `every` one of which nothing can be sent is skipped."""
+    """Plan the push of each session. Nothing is sent. With `every`, sessions with nothing to send are skipped."""
 
     def planned(reference: str, made: Plan) -> Planned:
         return Planned(reference, made.session.session_id, made.preview(project), made.out.local)
@@ -350,7 +357,7 @@ def look(
 def push_each(
     project: TeamProject, request: PushRequest, sessions: Iterable[str | Planned], *, every: bool
 ) -> Iterator[Shared | NotPushed]:
-    """Push one after the other. One that was shown is sent only as it was shown."""
+    """Push one session after the other. A session with a preview is sent only if its log has not changed since."""
     shown = {one if isinstance(one, str) else one.reference: one for one in sessions}
 
     def sent(reference: str, made: Plan) -> Shared:
@@ -365,7 +372,7 @@ def push_each(
 def _each(
     project: TeamProject, request: PushRequest, sessions: Iterable[str], do: Callable[[str, Plan], D], *, every: bool
 ) -> Iterator[D | NotPushed]:
-    """Plan each and do that with it; or say why not."""
+    """Plan the push of each session, and pass the plan to `do`. Yield its result, or the reason of a failure."""
     away: ServerUnavailable | None = None
     for reference in dict.fromkeys(sessions):
         try:
@@ -388,7 +395,7 @@ def _each(
 
 
 def _has_news(project: TeamProject, made: Plan) -> bool:
-    """Return True if the push changes something visible. An undescribed copy is not shared."""
+    """Return True if the push changes something visible. A copy without new records or a new description does not."""
     return bool(made.out.records) or (not made.creates and bool(made.preview(project).questions()))
 
 

@@ -1,6 +1,4 @@
-"""The plan of a push: what would be sent of a session, to which shared one, and how a person is shown it. Nothing is
-sent here.
-"""
+"""The plan of a push: the records to send, the shared session that gets them, and the preview. Nothing is sent here."""
 
 from __future__ import annotations
 
@@ -23,10 +21,9 @@ from smart_fork.sharing.local_logs import found, local, newest, read_log
 from smart_fork.sharing.outgoing import ONE, OPEN, SentBefore, prepare
 from smart_fork.sharing.tracking import Alias
 from smart_fork.snippets import printable, quoted
-from smart_fork.team import wire
+from smart_fork.team import PushRequest, wire
 from smart_fork.team.branch import SessionDescription, alone
 from smart_fork.team.project import BEGINNING, TeamProject
-from smart_fork.team.requests import PushRequest
 
 if TYPE_CHECKING:
     from smart_fork.sharing.local_logs import Local
@@ -62,11 +59,11 @@ class Preview(Value):
 
     @property
     def readers(self) -> str:
-        """Say who will be able to read the session."""
+        """The people who will be able to read the session, in words."""
         return "all members of the project" if self.visibility == "public" else "you alone"
 
     def lines(self) -> Iterator[str]:
-        """The same for a terminal."""
+        """Yield the preview as lines for a terminal."""
         what = "A new session" if self.created else "More of a session"
         yield f"{what} of {AGENTS.title_of(self.agent)}: {printable(self.title) or 'without a title'}"
         yield f"  to        {self.project} on {self.server}"
@@ -88,7 +85,7 @@ class Preview(Value):
             yield "  masked    nothing looked like a secret; read it if you are not sure"
 
     def line(self) -> str:
-        """The same in one line, beside others."""
+        """Return the preview as one line of a list."""
         size = f"{_records(self.pushed_records)}, {_size(self.bytes)}"
         what = "new" if self.created else "more"
         masked = f", {sum(self.masked.values())} masked" if self.masked else ""
@@ -126,10 +123,10 @@ def _size(size: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The records to send, and the tracked session that receives them.
+    """The planned push: the records to send, and the tracked session that gets them.
 
-    `said` is what is said of it, masked; `before` who may read that one now; `seen` how the log was tracked when the
-    plan was made. With `force` it is sent where other records are already.
+    `said` is the masked description. `before` is the present visibility. `seen` is the alias of the log at the time of
+    the plan. With `force`, the session is sent although the server has other records.
     """
 
     name: str
@@ -142,7 +139,7 @@ class Plan:
 
     @property
     def session(self) -> Session:
-        """The session of this machine."""
+        """The session on this machine."""
         return self.out.session
 
     @property
@@ -152,7 +149,7 @@ class Plan:
         return alias is None or alias.session_id is None or not alias.is_of(self.session.source_path)
 
     def preview(self, project: TeamProject) -> Preview:
-        """The same for a person, before it is sent: who can read it then, and before. A title as it would be sent."""
+        """Return the preview, with the visibility before and after, and the title as it would be sent."""
         out, title = self.out, self.said.title
         return Preview(
             project.server,
@@ -177,9 +174,9 @@ def plan(project: TeamProject, request: PushRequest) -> Plan:
     """Plan a push. Nothing is sent.
 
     Raises:
-        Usage: it is not said which session.
-        Conflict: what was pushed has changed here.
-        SmartForkError: it cannot be shared, or what would be sent would not load any more.
+        Usage: no session is named.
+        Conflict: already pushed records have changed here.
+        SmartForkError: the session cannot be shared, or an agent could not load the sent records.
     """
     tracked = project.tracking.read()
     name, session = _source(project, tracked, request)
@@ -198,7 +195,7 @@ def plan(project: TeamProject, request: PushRequest) -> Plan:
 
 
 def _since(project: TeamProject, alias: Alias, session: Session) -> SentBefore:
-    """Return how much of a log is shared: also where only that was cut out of it which is withdrawn there."""
+    """Return the shared part of a log. A log without withdrawn records still counts as shared up to the last one."""
     root, known = project.place.root, SentBefore(alias.local_count, alias.local_digest)
     here = local(session, root)
     if not alias.base_count or here.begins_with(known.count, known.digest):
@@ -223,11 +220,11 @@ def _is_lost(project: TeamProject, alias: Alias, here: Local, since: SentBefore)
 
 
 def _checked(project: TeamProject, made: Plan) -> Plan:
-    """Look at the session on the server: who may read it now, and whether more can be added to it.
+    """Return the plan with the present visibility of the session on the server. Check that records can be appended.
 
     Raises:
-        NotFound: it is gone.
-        Conflict: it has other records.
+        NotFound: the session is gone.
+        Conflict: the session has other records.
     """
     alias = made.alias
     if alias is None or made.creates:
@@ -243,7 +240,7 @@ def _checked(project: TeamProject, made: Plan) -> Plan:
 
 @contextmanager
 def way_out(made: Plan) -> Iterator[None]:
-    """Tell what to do where the remote session has other records than this machine has seen."""
+    """Add the next step to a conflict with the session on the server."""
     try:
         yield
     except Conflict as error:
@@ -263,7 +260,7 @@ def way_out(made: Plan) -> Iterator[None]:
 
 
 def _masked(request: PushRequest, out: Outgoing) -> SessionDescription:
-    """Mask the description of a session as its messages are masked."""
+    """Return the description of a session with masked secrets."""
     asked = SessionDescription(**request.checked())
     title, summary = (None if one is None else out.plain(one) for one in (asked.title, asked.summary))
     tags = None if asked.tags is None else tuple(out.plain(one)[: canonical.TEXT] for one in asked.tags)
@@ -271,7 +268,7 @@ def _masked(request: PushRequest, out: Outgoing) -> SessionDescription:
 
 
 def _source(project: TeamProject, tracked: Tracked, request: PushRequest) -> tuple[str | None, Session]:
-    """The session that is to be pushed, and the alias that it is tracked as."""
+    """Return the session to push, and the alias of its log, if it is tracked."""
     if len(request.platforms) > 1:
         raise Usage("Can only specify one platform flag at a time")
     platform = request.platforms[0] if request.platforms else None
@@ -323,10 +320,10 @@ def _log_of(project: TeamProject, name: str, one: Alias) -> Session:
 
 
 def reached(alias: Alias, info: wire.SessionInfo, new: tuple[bytes, ...]) -> int:
-    """Return how many of the new records the server already has, from a push whose answer was lost.
+    """Return how many of the new records the server already has, from a push with a lost answer.
 
     Raises:
-        Conflict: it has others.
+        Conflict: the server has other records.
     """
     more = info.record_count - alias.base_count
     if more == 0 and info.head_digest == alias.base_digest:
@@ -348,9 +345,10 @@ def visible_of(alias: Alias) -> wire.Visibility | None:
 
 
 def parent_of(project: TeamProject, aliases: Mapping[str, Alias], here: Local) -> tuple[Alias, SentBefore] | None:
-    """The tracked session that this one goes on from, and how much of it is that one's.
+    """Return the tracked session that this session continues, and its shared part in this session's log.
 
-    Its records tell it, or where the agent has written them again, whose fork it says that it is, and what was said.
+    It is recognized by its records. If the agent rewrote them for the fork, it is recognized by the parent id and the
+    messages.
     """
     own = (one for one in aliases.values() if one.platform == here.session.agent)
     known = sorted(own, key=lambda one: -one.local_count)
@@ -366,7 +364,7 @@ def parent_of(project: TeamProject, aliases: Mapping[str, Alias], here: Local) -
 
 
 def _said_again(project: TeamProject, one: Alias, file: Path, fork: Session) -> int:
-    """Return how many records of the fork repeat its parent's shared ones; 0 if it differs."""
+    """Return the number of records at the start of a fork that repeat its parent's shared records; 0 if any differ."""
     try:
         parent = read_log(file, one.platform, project.place.root)
     except SmartForkError:

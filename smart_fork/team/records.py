@@ -1,4 +1,4 @@
-"""Shared records as client and server both make them: packed into segments, and as searchable passages.
+"""The records of shared sessions: packed into segments, and as searchable passages. Client and server both use this.
 
 The end of a segment depends only on the records from the session's start, so all sessions of a family share their
 segments. The client embeds passages. The server makes them again, and accepts a vector only by the hash of its text.
@@ -120,10 +120,10 @@ def unpack(body: bytes, digest: str) -> list[bytes]:
 def cut(
     places: Sequence[SegmentPlace], count: int, body_of: Callable[[SegmentPlace], bytes]
 ) -> tuple[list[SegmentPlace], Segment | None]:
-    """Cut a session after `count` records: return the unchanged segments, and the split one packed again.
+    """Cut a session after `count` records. Return the unchanged segments, and the shortened last one packed again.
 
     Raises:
-        Unshareable: The session has fewer records, or a segment is damaged.
+        Unshareable: the session has fewer records, or a segment is damaged.
     """
     if not 0 <= count <= (places[-1].end if places else 0):
         raise Unshareable(f"A session does not have {count} records.")
@@ -171,8 +171,9 @@ _NOWHERE = HomePlace(".", "~")
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """A session in searchable form. `family` is the id of its beginning, the same on every machine. `own` are the words
-    that it does not share with its parent, and `shared` the hashes of the passages that it does.
+    """A session in searchable form. `family` is the id of its first ancestor, equal on every machine.
+
+    `own` are the words that its parent does not have, and `shared` the hashes of the passages that its parent has.
     """
 
     document: Document
@@ -184,14 +185,13 @@ class Searched:
 def searched(
     records: Iterable[bytes], agent: str, session_id: str, root_id: str, *, inherited: int = 0
 ) -> Searched | None:
-    """Return the searchable form of a session; `None` if its reader finds no conversation in these records.
+    """Return the searchable form of a session; `None` if its reader finds no conversation in the records.
 
-    The parent has the first `inherited` records, and they are found there. Turns are numbered as in a copy without
-    thoughts, as another person would pull it. The session has no directory: paths in its records belong to another
-    machine, and are not looked up on this one.
+    The parent has the first `inherited` records, and is found by them. Turns are numbered as in another person's copy,
+    which has no thoughts. The session has no directory: paths in its records belong to another machine.
 
     Raises:
-        Unshareable: This version does not read sessions of that agent.
+        Unshareable: this version does not read sessions of that agent.
     """
     forms = AGENTS[agent].forms if agent in AGENTS else None
     if forms is None or agent not in READERS.names:

@@ -1,5 +1,6 @@
-"""A question to the team's server, asked while the own index is searched and waited for no longer than a moment; and
-the team's session that somebody means, written here.
+"""The team as the rest of smart-fork uses it: search, sessions fetched from the server, and its failed jobs.
+
+The server is asked in a thread while the local index is searched, and only a moment is waited for its answer.
 """
 
 from __future__ import annotations
@@ -10,16 +11,19 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from pydantic import TypeAdapter, ValidationError
+
 from indexer.embedding import LightEmbedder, configured_embedder
 from indexer.export import LABELS
 from indexer.outcome import Outcome
 from indexer.store.base import Scope
 from indexer.transcripts.model import AgentName
+from indexer.values import Value, value
 from smart_fork import config, session_origins
 from smart_fork.agents import AGENTS
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import Resolved
-from smart_fork.errors import Ambiguous, NotAuthenticated, NotFound, ServerUnavailable, SmartForkError, Usage
+from smart_fork.errors import Ambiguous, NotAuthenticated, NotFound, ServerUnavailable, SmartForkError, Usage, WrongVerb
 from smart_fork.finding import sessions
 from smart_fork.finding.answer import TeamFound, TeamState
 from smart_fork.finding.query import Query
@@ -28,6 +32,7 @@ from smart_fork.finding.remote_search import RemoteAnswer, RemotePassage, Remote
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.search import Meaning
 from smart_fork.finding.session_view import Origin
+from smart_fork.finding.team_search import ServerState
 from smart_fork.sharing import received_logs
 from smart_fork.sharing.local_logs import local_in
 from smart_fork.sharing.tracking import Alias
@@ -36,24 +41,20 @@ from smart_fork.snippets import printable
 from smart_fork.team import client, login, wire
 from smart_fork.team.branch import BranchRequest, BranchVerb, branch
 from smart_fork.team.client import Client
-from smart_fork.team.project import (
-    TeamProject,
-    apply_withdrawals,
-    apply_withdrawals_to,
-    fetch_withdrawals,
-    opened,
-    opened_current,
-)
+from smart_fork.team.project import TeamProject, opened
 from smart_fork.team.pull import PullOptions, free_alias
 from smart_fork.team.records import halves, space_of
+from smart_fork.team.shared_sessions import listed, look_into, read
+from smart_fork.team.wire import Administer
+from smart_fork.team.withdraw import apply_withdrawals, apply_withdrawals_to, fetch_withdrawals, opened_current
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedSession:
-    """A session of this machine that begins as one of the team's.
+    """A session on this machine that was fetched from the team's server.
 
-    `session_id` is that of this machine, `source_id` that of the server. `there` says that it was here before, `named`
-    that it was meant by its alias. `warnings` tell what is not in it.
+    `session_id` is the local id, and `source_id` the server's. `there` is true if the log existed before, and `named`
+    if the reference was an alias. `warnings` name the missing parts of the copy.
     """
 
     session_id: str
@@ -68,13 +69,12 @@ class FetchedSession:
 
 @contextmanager
 def fetched(reference: str, *, directory: Path | None = None, keep: bool = True) -> Iterator[Resolved]:
-    """Yield the session that a reference means, on this machine: a local session or worker, an alias, or a team
-    session, which is written here.
+    """Yield the session of a reference as a local one: a session or worker here, an alias, or a team's session.
 
-    One that is not to `keep` is written for as long as somebody looks at it.
+    A team's session is written here. Without `keep` it is deleted after the context.
 
     Raises:
-        SmartForkError: there is none here, and none of the team's.
+        SmartForkError: neither this machine nor the team has it.
     """
     try:
         here = sessions.locate(reference)
@@ -102,10 +102,10 @@ def is_shared(reference: str) -> bool:
 def _taken_there(
     reference: str, missing: SmartForkError, directory: Path | None, *, keep: bool
 ) -> Iterator[FetchedSession]:
-    """Take a session of the team: by an id, 8 or more characters of one, an alias, or an address.
+    """Fetch a team's session by an id, 8 or more of its characters, an alias, or an address.
 
-    Where there is none either, it is what was `missing` here that is told. Where what is begun with it fails, or it is
-    not to be kept, what was written for it is taken away again.
+    If the team does not have it, raise `missing`, the local error. After an error in the context, or without `keep`,
+    the new log is deleted.
     """
     try:
         if not login.is_known():
@@ -128,9 +128,9 @@ def _taken_there(
 
 
 def _by_alias(where: TeamProject, reference: str) -> FetchedSession | None:
-    """The log that an alias names, which is here also where the server is not.
+    """Return the local copy that an alias names, without asking the server.
 
-    One that is the beginning of an id means what has that id, as it is now.
+    Return `None` for an alias that is also the beginning of the session's id: then the server's state counts.
     """
     known = where.tracking.read().named(reference)
     if known is None or known[1].file is None or not _is_as_it_was(where, known[1]):
@@ -143,14 +143,14 @@ def _by_alias(where: TeamProject, reference: str) -> FetchedSession | None:
 
 
 def _there(where: TeamProject, reference: str) -> FetchedSession:
-    """A session that the server has, written here unless it is here as it is there."""
+    """Return a session of the server, written here unless an equal copy is here."""
     source_id = where.found(reference).session.id
     apply_withdrawals(where.client)
     return _here_before(where, source_id) or _written(where, source_id)
 
 
 def _here_before(where: TeamProject, source_id: str) -> FetchedSession | None:
-    """One that is tracked and is one's own; or whose log is as it was written, and all that the server has."""
+    """Return a tracked log of the session: the user's own, or an unchanged copy with all records of the server."""
     for name, one in where.tracking.read().aliases.items():
         if _source(one) == source_id and _is_as_it_was(where, one) and (one.session_id or _is_whole(where, one)):
             return _taken(name, one)
@@ -158,7 +158,7 @@ def _here_before(where: TeamProject, source_id: str) -> FetchedSession | None:
 
 
 def _is_whole(where: TeamProject, one: Alias) -> bool:
-    """Return True if a copy has all records that the shared session has now."""
+    """Return True if a copy has all present records of the shared session."""
     there = where.client.session(where.key, one.parent_id or "").session
     return (there.record_count, there.head_digest) == (one.base_count, one.base_digest)
 
@@ -170,7 +170,7 @@ def _taken(name: str, one: Alias, *, named: bool = False) -> FetchedSession:
 
 
 def _source(one: Alias) -> str | None:
-    """The shared session that a log of this machine is, or began as."""
+    """Return the id of the shared session that a log is, or was copied from."""
     return one.session_id or one.parent_id
 
 
@@ -207,9 +207,9 @@ VECTOR_SECONDS = 0.5
 
 @dataclass
 class TeamSearch:
-    """As `smart_fork.finding.remote_search.RemoteSearch`: one question of one project.
+    """The search of a team's sessions for one question; see `smart_fork.finding.remote_search.RemoteSearch`.
 
-    Where nobody said that the team is `wanted`, a project that has none is no error. It waits so many `seconds`.
+    If the team is not `wanted` explicitly, a project without one is no error. It waits at most `seconds`.
     """
 
     server: str | None = None
@@ -223,7 +223,7 @@ class TeamSearch:
     _withheld: frozenset[str] = frozenset()
 
     def begin(self, query: Query, meaning: Meaning) -> None:
-        """Ask in a thread."""
+        """Ask the server in a thread."""
         if self._asked == (same := (query.phrasings, query.directory)):
             return  # the own index is searched again, for all agents
         self._asked, self._said = same, None
@@ -241,12 +241,12 @@ class TeamSearch:
         return self._said
 
     def withheld(self) -> frozenset[str]:
-        """The sessions here of which something was withdrawn that is still in them."""
+        """Return the ids of local sessions that still contain withdrawn messages."""
         self._withheld = session_origins.pending_withdrawals()
         return self._withheld
 
     def taken_out(self) -> bool:
-        """Take out of the sessions here what was withdrawn, as far as that is known by now."""
+        """Apply the known withdrawals to local sessions. Return True if that changed any."""
         if not session_origins.pending_withdrawals():
             return False
         done = apply_pending()
@@ -254,7 +254,7 @@ class TeamSearch:
 
     @property
     def auto_fork(self) -> bool:
-        """Return True if the user allows forking these sessions without choosing one."""
+        """True if the user allows forks of team sessions without choosing one."""
         return config.team().auto_fork
 
     def _ask(self, query: Query, meaning: Meaning) -> None:
@@ -267,7 +267,7 @@ class TeamSearch:
                 with client.quick(where.client.account) as quick:
                     fetch_withdrawals(quick)
                     found = ask(quick, where.key, query, meaning)
-                self._said = said(where, found, query.phrasings)
+                self._said = as_elsewhere(where, found, query.phrasings)
         except (NotFound, Usage) as error:  # this project is not shared, or is none that could be
             self._said = RemoteAnswer(error=error.message if self.wanted else "")
         except ServerUnavailable as error:
@@ -284,8 +284,8 @@ def find_there(request: FindRequest, *, server: str | None = None, project: str 
 
     Raises:
         Usage: something in the question is not acceptable.
-        NotAuthenticated: nobody has logged in.
-        SmartForkError: as the server says.
+        NotAuthenticated: the user has not logged in.
+        SmartForkError: the server's error.
     """
     query = request.checked().query(Scope())
     with opened_current(server, project) as where:
@@ -294,7 +294,7 @@ def find_there(request: FindRequest, *, server: str | None = None, project: str 
             told = ask(where.client, where.key, replace(query, limit=max(query.limit, RIVALS)), meaning)
         finally:
             meaning.settle()
-        found = said(where, told, query.phrasings)
+        found = as_elsewhere(where, told, query.phrasings)
     return found.answer_alone(query, snippets=request.include_snippets is not False)
 
 
@@ -302,8 +302,8 @@ def ask(client: Client, project: str, query: Query, meaning: Meaning) -> wire.Se
     """Search on a server. It computes the vectors if they cannot be made here in a moment.
 
     Raises:
-        Usage: the question cannot be asked.
-        SmartForkError: as the server says.
+        Usage: the question is too long or empty.
+        SmartForkError: the server's error.
     """
     made = meaning.within(VECTOR_SECONDS) if meaning.model == LightEmbedder().model else None
     wanted = wire.made(
@@ -317,8 +317,8 @@ def ask(client: Client, project: str, query: Query, meaning: Meaning) -> wire.Se
     return client.search(project, wanted)
 
 
-def said(where: TeamProject, found: wire.SearchAnswer, phrasings: Sequence[str]) -> RemoteAnswer:
-    """An answer as the own results are merged with it; what is odd in it is left out."""
+def as_elsewhere(where: TeamProject, found: wire.SearchAnswer, phrasings: Sequence[str]) -> RemoteAnswer:
+    """Convert an answer of the server for merging with the local results. Results of unknown form are dropped."""
     here = {one.session_id: one.file for one in where.tracking.ours().aliases.values() if one.session_id and one.file}
     distant = []
     for hit in found.hits:
@@ -351,3 +351,67 @@ def said(where: TeamProject, found: wire.SearchAnswer, phrasings: Sequence[str])
 
 def _first_line(passage: RemotePassage | None) -> str:
     return printable(passage.text).strip().partition("\n")[0][:200] if passage else ""
+
+
+#: What to do about them.
+JOBS_HINT = "smart-fork team jobs shows the reasons. smart-fork team jobs --retry tries again."
+
+
+@value
+class FailedJob(Value):
+    """A background job of the server that failed too often. It waits until an admin retries it."""
+
+    kind: str
+    project: str | None
+    session_id: str | None
+    attempts: int
+    error: str
+
+
+_JOBS = TypeAdapter(tuple[FailedJob, ...])
+
+
+def failed_jobs(client: Client) -> tuple[FailedJob, ...] | None:
+    """Return the failed jobs of a server; `None` if the user is not an admin.
+
+    Raises:
+        SmartForkError: the server does not answer, or not correctly.
+    """
+    try:
+        told = client.administer(Administer(verb="jobs"))
+    except (WrongVerb, NotFound, Usage):
+        return None
+    try:
+        return _JOBS.validate_python(told.get("jobs"))
+    except ValidationError:
+        return None
+
+
+def server_state() -> ServerState | None:
+    """Ask the server for its state and failed jobs; `None` without a login.
+
+    Raises:
+        SmartForkError: the account is unknown.
+    """
+    if not login.is_known():
+        return None
+    account = login.account()
+    try:
+        found = client.within(account, failed_jobs, "ask for failed jobs")
+    except ServerUnavailable:
+        step = "Is it running, and is the address right? Local sessions do not need it."
+        return ServerState(account.origin, client.SILENT, step)
+    return ServerState(account.origin, jobs_in_words(found), JOBS_HINT) if found else ServerState(account.origin)
+
+
+def jobs_in_words(failed: tuple[FailedJob, ...]) -> str:
+    """Return a sentence with the number of failed jobs."""
+    return f"The server has given up {len(failed)} job{'s' if len(failed) > 1 else ''}."
+
+
+__all__ = ["fetched", "is_shared", "listed", "look_into", "read", "search", "server_state"]
+
+
+def search(*, wanted: bool) -> TeamSearch:
+    """Return a search of the team's sessions. With `wanted`, a project without a team is an error."""
+    return TeamSearch(wanted=wanted)

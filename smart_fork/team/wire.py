@@ -1,4 +1,4 @@
-"""The messages between client and server, in version 1 of the protocol. Unknown names are refused.
+"""The messages between client and server, in version 1 of the protocol. Unknown fields are refused.
 
 The import takes 0.1 s because of pydantic, so only clients of a server, and servers, import it.
 """
@@ -79,10 +79,10 @@ M = TypeVar("M", bound=canonical.WireModel)
 
 
 def made(model: type[M], **values: Any) -> M:
-    """Make a message of a person's input.
+    """Make a message from a person's input.
 
     Raises:
-        Usage: A value is not valid.
+        Usage: a value is not valid.
     """
     try:
         return model(**values)
@@ -103,8 +103,8 @@ Token = Annotated[str, StringConstraints(pattern=r"^sft_[A-Za-z0-9_-]{20,100}$")
 class LoginRequest(canonical.WireModel):
     """``POST login``: a single-use invitation, and the machine's name.
 
-    The client makes and stores the `token` before it asks: an answer can be lost, and the same token makes the same
-    invitation valid again. Without a token, the server makes one.
+    The client makes and stores the `token` before it asks, since an answer can be lost. A repeated request with an
+    equal token is accepted. Without a token, the server makes one.
     """
 
     invite: Annotated[str, StringConstraints(pattern=r"^sfi_[A-Za-z0-9_-]{20,100}$")]
@@ -125,7 +125,7 @@ class Administer(canonical.WireModel):
 
 
 class Administered(canonical.WireModel):
-    """The result of such a request. Each verb has its own fields."""
+    """The result of an admin request. Each verb has its own fields."""
 
     told: dict[str, Any]
 
@@ -163,7 +163,7 @@ class Meta(canonical.WireModel):
 
 
 class SessionInfo(canonical.WireModel):
-    """A session without its records."""
+    """The description of a session, without its records."""
 
     id: canonical.SessionId
     project: ProjectKey
@@ -200,26 +200,26 @@ class EditableDescription(canonical.WireModel):
 
 
 class SessionChange(EditableDescription):
-    """``PATCH sessions/{id}``: fields without a value do not change."""
+    """``PATCH sessions/{id}``: a new description or visibility. Fields without a value do not change."""
 
     visibility: Visibility | None = None
 
 
 class SessionListPage(canonical.WireModel):
-    """``GET projects/{p}/sessions``: newest first."""
+    """A page of ``GET projects/{p}/sessions``, newest first."""
 
     sessions: Annotated[tuple[SessionInfo, ...], Field(max_length=PAGE)]
     next_page: Bookmark | None = None
 
 
 class Have(canonical.WireModel):
-    """``POST projects/{p}/have``: asks which of these segments need not be sent."""
+    """``POST projects/{p}/have``: asks which segments need not be sent."""
 
     segments: Annotated[tuple[canonical.SegmentDigest, ...], Field(max_length=10_000)]
 
 
 class HaveAnswer(canonical.WireModel):
-    """The present segments that the client may read."""
+    """The segments that the server has and the client may read."""
 
     present: tuple[canonical.SegmentDigest, ...]
 
@@ -239,7 +239,7 @@ class Vector(canonical.WireModel):
 
 
 class Vectors(canonical.WireModel):
-    """Vectors of one space."""
+    """Vectors of one model's vector space."""
 
     space: Fingerprint
     vectors: Annotated[tuple[Vector, ...], Field(max_length=VECTORS)]
@@ -248,9 +248,9 @@ class Vectors(canonical.WireModel):
 class Push(SessionChange):
     """``POST projects/{p}/push``: a session's new state, valid only if the server has the expected old state.
 
-    `segments` begin at `position`, with the first that is new or replaces the open last one. `agent` and the
-    description count only for a new session; later requests change them by name. `vectors` are those that the client
-    has, of passages as the server will make them. The server makes the others.
+    `segments` begin at `position`, with the first new segment, or with the last one if it had room. `agent` and the
+    description count only for a new session; other requests change them later. `vectors` are the known vectors of the
+    client, of passages as the server will make them. The server makes the others.
     """
 
     id: canonical.SessionId
@@ -287,7 +287,7 @@ class Pushed(canonical.WireModel):
 
 
 class Branch(SessionChange):
-    """``POST projects/{p}/branches``: a new session of the caller with the first `count` records of another.
+    """``POST projects/{p}/branches``: a new session of the caller with the first `count` records of another session.
 
     ``branch`` takes one of the caller's own sessions, ``fork`` another person's public one.
     """
@@ -343,10 +343,11 @@ class WithdrawnPage(canonical.WireModel):
 
 
 class Search(canonical.WireModel):
-    """``POST projects/{p}/search``: a question in several phrasings, with vectors of those to compare by meaning.
+    """``POST projects/{p}/search``: a question in several phrasings, with vectors for the phrasings to compare by
+    meaning.
 
-    Vectors are 16-bit floats, in the order of `smart_fork.finding.query.Query.meanings`. The server ignores vectors
-    of another space, and makes its own if there are none.
+    Vectors are 16-bit floats, in the order of `smart_fork.finding.query.Query.meanings`. The server ignores vectors of
+    another space, and makes its own if the message has none.
     """
 
     question: Annotated[str, StringConstraints(min_length=1, max_length=_QUESTION)]
@@ -388,7 +389,7 @@ class SearchPassage(canonical.WireModel):
 class SearchHit(canonical.WireModel):
     """A found session with its evidence, also by meaning if `similar` is set.
 
-    `family` is the id of its beginning, the same as that of a copy here.
+    `family` is the id of its first ancestor, which is equal in a local copy.
     """
 
     session: SessionInfo
@@ -404,8 +405,9 @@ class SearchHit(canonical.WireModel):
 
 
 class SearchAnswer(canonical.WireModel):
-    """The best result of each family. `embedded` tells if the search was also by meaning; `by_words_only` counts the
-    sessions without comparable vectors.
+    """The best result of each family. `embedded` is true if the search was also by meaning.
+
+    `by_words_only` counts the sessions without comparable vectors.
     """
 
     hits: Annotated[tuple[SearchHit, ...], Field(max_length=PAGE)]
@@ -426,7 +428,7 @@ class AuditLine(canonical.WireModel):
 
 
 class Audit(canonical.WireModel):
-    """``GET audit``."""
+    """A page of ``GET audit``."""
 
     lines: Annotated[tuple[AuditLine, ...], Field(max_length=1_000)]
     next_page: Bookmark | None = None

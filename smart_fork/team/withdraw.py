@@ -1,36 +1,39 @@
-"""Taking back what was shared: hidden, cut, masked, or withdrawn from everybody who has made something of it.
+"""The withdrawal of shared sessions or messages: here from the server, and there from copies on this machine.
 
-A cut is planned on the records that the server has, as one of a log here is: calls and their results go together.
-
-What a cut of a log leaves on servers is found here as well: shared sessions that still have it.
+A withdrawal of messages is planned as a cut of the server's records: calls and their results go together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from indexer import state
 from indexer.masking import mask
+from indexer.transcripts.model import AgentName
 from indexer.values import dict_in, json_in
+from smart_fork import session_origins
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.model import Transcript, searchable_texts
 from smart_fork.agents.forms import HomePlace
-from smart_fork.errors import Conflict, ServerUnavailable, Usage, WrongVerb
+from smart_fork.agents.readers import READERS
+from smart_fork.errors import Conflict, NotAuthenticated, ServerUnavailable, SmartForkError, Usage, WrongVerb
 from smart_fork.excise import transcript
 from smart_fork.excise.cut_plan import CutPlan
 from smart_fork.excise.text_search import telling_words, words_and_runs
 from smart_fork.sharing import canonical, received_logs, rewrite_copies
 from smart_fork.sharing.local_logs import arrived
+from smart_fork.sharing.withdrawal import apply_pending
 from smart_fork.snippets import quoted
-from smart_fork.team import wire
-from smart_fork.team.download import Download, download
-from smart_fork.team.project import TeamProject, apply_withdrawals
+from smart_fork.team import client, login, wire
+from smart_fork.team.client import Client
+from smart_fork.team.project import Download, TeamProject, download, opened
 
 if TYPE_CHECKING:
     from smart_fork.sharing.local_logs import Arrived
@@ -49,7 +52,9 @@ class WithdrawalRequest:
 
 @dataclass(frozen=True, slots=True)
 class PlannedWithdrawal:
-    """A planned withdrawal: records that go, and replacements. `left` is the digest of the remaining records."""
+    """A planned withdrawal: the hash of each record, with its replacement or `None`. `left` is the digest of what
+    remains.
+    """
 
     info: wire.SessionInfo
     edits: Mapping[bytes, bytes | None]
@@ -60,13 +65,13 @@ class PlannedWithdrawal:
 
     @property
     def cut(self) -> int:
-        """The number of records that go."""
+        """The number of withdrawn records."""
         return sum(new is None for new in self.edits.values())
 
 
 @dataclass(frozen=True, slots=True)
 class WithdrawalResult:
-    """A completed withdrawal: how many derived sessions it changed, and what followed on this machine."""
+    """A completed withdrawal: how many sessions made from it changed, and the changes on this machine."""
 
     info: wire.SessionInfo
     descendants: int
@@ -74,22 +79,22 @@ class WithdrawalResult:
 
 
 def privacy(project: TeamProject, reference: str, visibility: wire.Visibility) -> wire.SessionInfo:
-    """Let a session be read by all members, or by nobody else. What was forked of it stays theirs.
+    """Make a session public or private. Forks by other people stay with them.
 
     Raises:
-        NotFound: it cannot be read.
-        WrongVerb: it is somebody else's.
+        NotFound: the session cannot be read.
+        WrongVerb: it belongs to another person.
     """
     session_id = project.meant(reference)
     return project.client.change(project.key, session_id, wire.SessionChange(visibility=visibility))
 
 
 def delete(project: TeamProject, reference: str, *, everywhere: bool) -> WithdrawalResult | None:
-    """Hide a session, or withdraw all that is its own from everything that was made of it.
+    """Hide a session, or withdraw its own records from all sessions made from it.
 
     Raises:
-        NotFound: it cannot be read.
-        WrongVerb: it is somebody else's.
+        NotFound: the session cannot be read.
+        WrongVerb: it belongs to another person.
     """
     session_id = project.meant(reference)
     if not everywhere:
@@ -103,9 +108,9 @@ def planned(project: TeamProject, asked: WithdrawalRequest) -> PlannedWithdrawal
     """Plan a withdrawal. Nothing is sent.
 
     Raises:
-        Usage: there are no such messages, nothing is named, or nothing would change.
-        WrongVerb: some are of the session that it was forked from.
-        Refused: pairs would be torn, and it is not insisted on.
+        Usage: nothing is named, a message does not exist, or nothing would change.
+        WrongVerb: some messages belong to the parent session.
+        Refused: calls would lose their results, and `force` is not set.
     """
     if not (asked.messages or asked.secrets):
         raise Usage("Nothing to withdraw was named", "Give messages such as 5-7,9, or --secrets.")
@@ -128,18 +133,18 @@ def planned(project: TeamProject, asked: WithdrawalRequest) -> PlannedWithdrawal
 
 
 def _left(taken: Download, edits: Mapping[bytes, bytes | None]) -> str:
-    """The digest of what a session is without what is withdrawn; its base stays."""
+    """Return the digest of the remaining records. The records of the parent stay."""
     base, own = taken.records[: taken.info.base_count], taken.records[taken.info.base_count :]
     after = (edits.get(sha256(record).digest(), record) for record in own)
     return canonical.digest_of([*base, *(record for record in after if record is not None)])
 
 
 def withdrawn_before(project: TeamProject, asked: WithdrawalRequest) -> WithdrawalResult | None:
-    """Return the result of an identical earlier request whose answer was lost. Repeating it would withdraw other
+    """Return the result of an identical earlier request with a lost answer. Sending it again would withdraw other
     messages.
 
     Raises:
-        Conflict: what other words asked for was withdrawn meanwhile, so that messages have other numbers than they had.
+        Conflict: an earlier, different request was carried out, so messages have other numbers now.
     """
     session_id = project.meant(asked.reference)
     found = state.rows("SELECT asked FROM withdrawals WHERE session_id = ?", session_id)
@@ -165,12 +170,12 @@ def withdrawn_before(project: TeamProject, asked: WithdrawalRequest) -> Withdraw
 
 
 def send(project: TeamProject, made: PlannedWithdrawal) -> WithdrawalResult:
-    """Withdraw it, and take it out of what is here.
+    """Send a planned withdrawal, then apply it on this machine.
 
     Raises:
-        Conflict: the session has changed since this was planned.
-        SmartForkError: it was not withdrawn.
-        OSError: what is asked for cannot be kept, so nothing was sent.
+        Conflict: the session has changed since the plan.
+        SmartForkError: nothing was withdrawn.
+        OSError: the request cannot be stored, so it was not sent.
     """
     wanted = wire.Rewrite(
         kind="cut" if made.cut else "mask",
@@ -194,14 +199,14 @@ def send(project: TeamProject, made: PlannedWithdrawal) -> WithdrawalResult:
 
 
 def _followed(project: TeamProject, said: wire.Rewritten) -> WithdrawalResult:
-    """Return the result after this machine's copies were changed. Until then the answer counts as not received."""
+    """Apply the withdrawal on this machine, and return the result. Until then the answer counts as not received."""
     done = WithdrawalResult(said.session, said.descendants, apply_withdrawals(project.client, at_once=True))
     _forget(said.session.id)
     return done
 
 
 def _chosen(one: Arrived, session: Transcript, text: str) -> set[str]:
-    """The turns of these messages, each with what the agent did after it, up to the next."""
+    """Return the turn ids of the messages, each with the agent's turns up to the next message."""
     said = one.session.messages
     found: set[str] = set()
     try:
@@ -218,7 +223,7 @@ def _chosen(one: Arrived, session: Transcript, text: str) -> set[str]:
 
 
 def _edits(project: TeamProject, taken: Download, made: CutPlan) -> dict[bytes, bytes | None]:
-    """The records of the server that go or are replaced, by what the lines of the log are known by."""
+    """Return the server's records to remove or replace, by their hashes, for a cut of the local log."""
     forms, place = AGENTS.forms_of(taken.info.agent), HomePlace.of(project.place.root)
     gone: set[str] = set()
     new: dict[str, bytes] = {}
@@ -258,11 +263,11 @@ def _title(info: wire.SessionInfo, made: CutPlan) -> str | None:
 def audited(
     project: TeamProject, reference: str | None, *, since: str | None, mine: bool, limit: int
 ) -> list[wire.AuditLine]:
-    """List the audit lines that the user may see, newest first.
+    """Return the audit lines that the user may see, newest first.
 
     Raises:
-        Usage: that is no time.
-        NotFound: there is no such session.
+        Usage: it is not a time.
+        NotFound: the session does not exist.
     """
     asked = {"mine": "1"} if mine else {}
     if reference is not None:
@@ -286,11 +291,10 @@ def _time(text: str) -> str:
 
 
 class _Unanswered(canonical.WireModel):
-    """A withdrawal whose answer has not come: the messages that were named, of which server and project, and what was
-    sent.
+    """A sent withdrawal without an answer: the named messages, the server, the project, and the request.
 
-    It is kept before the server is asked. Messages are meant by their numbers, and a withdrawal moves these: after an
-    answer that was lost, the same words would withdraw others.
+    It is stored before the server is asked. Messages are named by numbers, which a withdrawal changes: after a lost
+    answer, a repeated request would withdraw other messages.
     """
 
     server: str
@@ -300,5 +304,104 @@ class _Unanswered(canonical.WireModel):
 
 
 def _forget(session_id: str) -> None:
-    """The answer has come."""
+    """Delete the stored withdrawal of a session, since its answer has arrived."""
     state.change("DELETE FROM withdrawals WHERE session_id = ?", session_id)
+
+
+#: A server is asked once in so long.
+CHECK_INTERVAL = timedelta(minutes=10)
+
+
+_PAGES = 1_000
+
+
+@contextmanager
+def opened_current(
+    server: str | None = None, project: str | None = None, *, directory: Path | None = None, ask: bool = False
+) -> Iterator[TeamProject]:
+    """Open a project and its server, and apply withdrawals if it is time to ask for them."""
+    with opened(server, project, directory=directory, ask=ask) as one:
+        if one.away is None:
+            apply_withdrawals(one.client)
+        else:
+            apply_pending()
+        yield one
+
+
+def apply_withdrawals(client: Client, *, at_once: bool = False, remove: bool = False) -> SettledWithdrawals:
+    """Ask for withdrawals, and apply them to the copies on this machine. With `remove`, delete the copies."""
+    fetch_withdrawals(client, at_once=at_once)
+    return apply_pending(remove=remove)
+
+
+def fetch_withdrawals(client: Client, *, at_once: bool = False) -> None:
+    """Ask the server for new withdrawals at most once in 10 minutes, and store them. They are not applied yet."""
+    moment = datetime.now(UTC)
+    name = f"changes of {client.account.origin}"
+    asked = state.fact(name)
+    if asked and not at_once and timedelta() <= moment - datetime.fromisoformat(asked["at"]) < CHECK_INTERVAL:
+        return
+    found, since = _new(client, asked["since"] if asked else None)
+    owing = [(one, edits) for one in received_logs.all_received() if (edits := _withdrawn_of(one, client, found))]
+    records = _replacing(client, found, {new for _, edits in owing for new in edits.values() if new is not None})
+    for one, edits in owing:
+        known = {old: records.get(new) if new is not None else None for old, new in edits.items()}
+        one.owe(known)
+    state.keep(name, {"since": since, "at": moment.isoformat()})
+
+
+def apply_withdrawals_to(path: Path, agent: AgentName) -> None:
+    """Apply withdrawals before a local log is forked that came from a server. Wait for the server only a moment.
+
+    Raises:
+        Conflict: the log still contains withdrawn messages.
+    """
+    known = received_logs.find(path, agent)
+    if known is None:
+        return
+    if known.server:
+        with suppress(NotAuthenticated, ServerUnavailable):
+            client.within(login.account(known.server), fetch_withdrawals, "ask for withdrawals")
+    apply_pending()
+    session_origins.refuse_pending_withdrawal(READERS[agent].id_of(path))
+
+
+def _new(client: Client, since: str | None) -> tuple[list[wire.WithdrawnRecords], str | None]:
+    """Return the withdrawals after the bookmark `since`, and the next bookmark."""
+    found: list[wire.WithdrawnRecords] = []
+    for _ in range(_PAGES):
+        page = client.changes(since)
+        since = page.next_page
+        if not page.changes:
+            break
+        found += page.changes
+    return found, since
+
+
+def _withdrawn_of(
+    one: received_logs.ReceivedLog, client: Client, found: Sequence[wire.WithdrawnRecords]
+) -> dict[str, str | None]:
+    """Return the withdrawals that concern a log, combined: the digest of the replacement by digest, or `None`."""
+    if one.server != client.account.origin:
+        return {}
+    ends: dict[str, str | None] = {}
+    for change in found:
+        if not one.sessions or change.session_id in one.sessions:
+            step = {edit.old: edit.new for edit in change.edits}
+            ends = {old: step.get(new, new) if new is not None else None for old, new in ends.items()} | step
+    return ends if not one.is_owed.isdisjoint(ends) else {}
+
+
+def _replacing(client: Client, found: Sequence[wire.WithdrawnRecords], wanted: Collection[str]) -> dict[str, bytes]:
+    """Return the records that replace others, by digest.
+
+    A replacement in a session that may no longer be read is left out, so that its record is removed instead.
+    """
+    records: dict[str, bytes] = {}
+    for project, session_id in {(change.project, change.session_id): None for change in reversed(found)}:
+        if all(digest in records for digest in wanted):
+            break
+        with suppress(SmartForkError):
+            taken = download(client, client.session(project, session_id)).records
+            records |= {digest: one for one in taken if (digest := sha256(one).hexdigest()) in wanted}
+    return records

@@ -6,7 +6,7 @@ import pytest
 
 from smart_fork import public
 from smart_fork.errors import Ambiguous, NotFound
-from smart_fork.excise import forgetting
+from smart_fork.excise import erasure
 from smart_fork.finding import sessions
 from smart_fork.forking import spawn
 from smart_fork.page import session
@@ -80,8 +80,8 @@ def test_a_worker_in_one_of_them_is_not_taken_for_the_other(two, shop, monkeypat
 
 def test_of_two_that_were_forgotten_one_is_taken_back_by_its_agent(two, run):  # noqa: F811
     for agent in ("claude", "codex"):
-        assert forgetting.forget(f"{agent}:{SHARED}").agent_type == agent
+        assert erasure.forget(f"{agent}:{SHARED}").agent_type == agent
 
     assert EITHER in run("forget", SHARED, "--undo").err
-    assert forgetting.undo(f"codex:{SHARED}").agent_type == "codex"
-    assert forgetting.undo(SHARED).agent_type == "claude"
+    assert erasure.undo_forgetting(f"codex:{SHARED}").agent_type == "codex"
+    assert erasure.undo_forgetting(SHARED).agent_type == "claude"

@@ -1,6 +1,6 @@
-"""``login``, ``logout`` and ``alias``; ``serve`` and ``user``: the server of a team, and who its people are.
+"""The commands of a team's server and its users: ``login``, ``logout``, ``alias``, ``serve``, ``user``, ``jobs``.
 
-``backup`` and ``restore`` keep the database of a team's server, on its own machine.
+``backup`` and ``restore`` work on the server's database, on its own machine.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, 
 from smart_fork.errors import NotAuthenticated, NotFound, SmartForkError, Usage
 from smart_fork.system.processes import Processes
 from smart_fork.team.commands.team_group import ForceOption, SessionArgument, TeamPlace, app
-from smart_fork.team.server import check_installed
-from smart_fork.team.server.server_options import ServerOptions, Where
+from smart_fork.team.server import ServerOptions, Where, check_installed
 
 if TYPE_CHECKING:
     from smart_fork.team.server.backup import DatabasePlace
@@ -50,7 +49,7 @@ def log_in(
 
 
 def _asked_for() -> str:
-    """The invitation, as it is typed unseen, or as another program hands it over."""
+    """Return the invitation: typed without an echo, or read from standard input."""
     if sys.stdin.isatty():
         return str(typer.prompt("Invitation", hide_input=True, err=True))
     if given := sys.stdin.readline(1_000).strip():
@@ -270,7 +269,7 @@ def jobs(
 
 
 def _administered(where: Where, **asked: object) -> dict[str, Any]:
-    """Do what an admin wants over the server's socket if it is here, else with the token of this machine."""
+    """Carry out an admin request: over the database socket on the server's machine, else with this machine's token."""
     from smart_fork.team import login
     from smart_fork.team.client import Client
     from smart_fork.team.wire import Administer
@@ -283,11 +282,11 @@ def _administered(where: Where, **asked: object) -> dict[str, Any]:
     here = where.data or dsn or (where.server is None and (Where().folder.exists() or not login.is_known()))
     if here:
         check_installed(embedded=False)
-        from smart_fork.team.server.admin import do
+        from smart_fork.team.server.app import carry_out
         from smart_fork.team.server.database import at_hand
 
         with at_hand(where.folder, dsn) as db:
-            return do(db, wanted)
+            return carry_out(db, wanted)
     with Client(login.account(where.server)) as client:
         return client.administer(wanted)
 
@@ -357,7 +356,7 @@ def restore(
 
 @contextmanager
 def _found(where: Where, *, run_as: str | None = None, stopped: bool = False) -> Iterator[DatabasePlace]:
-    """The database of the server: that of one that runs, or one that runs for as long as this lasts."""
+    """Yield the server's database. If the server is `stopped`, start its PostgreSQL for the time of this context."""
     dsn = where.dsn or Setting.TEAM_DSN.text() or None
     check_installed(embedded=True)
     from smart_fork.team.server.backup import DatabasePlace

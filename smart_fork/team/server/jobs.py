@@ -24,15 +24,13 @@ from indexer.masking import mask
 from smart_fork.snippets import printable
 from smart_fork.team.server import stored_records
 from smart_fork.team.server.database import Connection, Database
-from smart_fork.team.server.index import index
+from smart_fork.team.server.search import index_session
 
 #: From so many vectors on a project has one; it keeps it until they are half as many.
 LARGE = 50_000
 #: The job that looks after them, and the memory that it may take to make one: a graph that does not fit takes ten times
 #: as long.
 JOB, MEMORY = "near", "512MB"
-#: So many candidates are kept while the graph is walked, at least: with 40, which is usual, a quarter is missed.
-CANDIDATES, MOST_CANDIDATES = 200, 1_000
 _NAME = "vectors_near"
 
 log = logging.getLogger(__name__)
@@ -254,7 +252,7 @@ def sweep(db: Connection, *_: None) -> None:
 #: What is done, by its kind.
 KINDS: Mapping[str, Kind] = {
     "sweep": Kind(sweep, every=timedelta(hours=1)),
-    "index": Kind(index),
+    "index": Kind(index_session),
 }
 
 

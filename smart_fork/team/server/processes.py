@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+    from smart_fork.team.server import ServerOptions
     from smart_fork.team.server.database import Roles
     from smart_fork.team.server.postgres import Cluster
-    from smart_fork.team.server.server_options import ServerOptions
 
 #: So long the end waits for requests that are being answered, and for a job.
 GRACE_SECONDS = 10
@@ -269,7 +269,7 @@ def import_all() -> None:
     for codec in _CODECS:
         codecs.lookup(codec)
     from indexer.embedder import ModelUnavailableError
-    from smart_fork.team.server.index import embedded
+    from smart_fork.team.server.search import embedded
 
     "\u00e9".encode("idna")  # codecs are looked for when they are first used: of hosts that are not ASCII
     with suppress(ModelUnavailableError):

@@ -15,9 +15,10 @@ from psycopg.types.json import Jsonb
 from smart_fork.errors import Conflict, TooLarge, Unshareable, Withdrawn
 from smart_fork.sharing import canonical
 from smart_fork.team.records import unpack
-from smart_fork.team.server import index, sessions, stored_records
+from smart_fork.team.server import sessions, stored_records
 from smart_fork.team.server.auth import Person, Project
 from smart_fork.team.server.database import Connection, Database
+from smart_fork.team.server.search import offer
 from smart_fork.team.server.sessions import Row, account
 from smart_fork.team.wire import Push, Pushed
 
@@ -99,7 +100,7 @@ def _commit(
         if not outcome.up_to_date:
             sessions.note(db, person, "push", project.id, wanted.id)
             if wanted.vectors is not None:
-                index.offer(db, person, project.id, wanted.id, wanted.vectors)
+                offer(db, person, project.id, wanted.id, wanted.vectors)
         return outcome
 
 

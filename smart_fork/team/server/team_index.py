@@ -6,6 +6,8 @@ Each question is answered from what its asker may read, and from nothing else: n
 from __future__ import annotations
 
 import math
+import re
+import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -16,10 +18,12 @@ from psycopg.rows import DictRow
 
 from indexer.embedding import DIMENSIONS
 from indexer.outcome import Outcome
-from indexer.store.base import HavingTable, Near, Placement, Scope, Scored, SessionRow, Similarities, WordTable
+from indexer.store.base import HavingTable, Near, Placement, Scope, Scored, SessionRow, Similarities, WordTable, bigrams
 from smart_fork.team.server.database import Connection
-from smart_fork.team.server.index import cut
-from smart_fork.team.server.jobs import CANDIDATES, MOST_CANDIDATES
+
+#: So many candidates are kept while the graph is walked, at least: with 40, which is usual, a quarter is missed.
+CANDIDATES, MOST_CANDIDATES = 200, 1_000
+
 
 #: The rarest words of a question, which so many rows have together, decide which rows are weighed by all of them.
 ROWS, LEAST = 8_000, 2
@@ -411,3 +415,12 @@ _NO_LOG: Mapping[str, Any] = {
 
 def _session(row: int, one: DictRow) -> SessionRow:
     return SessionRow(**{**_NO_LOG, **one, "row": row, "outcome": Outcome(one["outcome"])})
+
+
+_APART = re.compile(r"[\W_]+")
+
+
+def cut(text: str) -> str:
+    """A text as its words are looked for: lower case, without accents, cut at all that is neither letter nor digit."""
+    plain = "".join(char for char in unicodedata.normalize("NFKD", bigrams(text)) if not unicodedata.combining(char))
+    return _APART.sub(" ", plain.lower()).strip()

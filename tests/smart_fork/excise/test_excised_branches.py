@@ -106,7 +106,7 @@ def test_what_belongs_beside_it_is_there_without_what_was_left_out(world, shop):
 
     made = branch(log.stem, "4-7")
 
-    beside = made.path.with_suffix("")
+    beside = Path(made.path).with_suffix("")
     assert {"tool-results/toolu_1.txt", "subagents/agent-1a.jsonl", "subagents/agent-1a.meta.json"} == {
         str(path.relative_to(beside)) for path in beside.rglob("*") if path.is_file()
     }

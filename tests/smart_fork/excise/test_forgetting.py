@@ -20,7 +20,7 @@ from indexer.locks import only_writer
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.cuts import snapshots
 from smart_fork.errors import NotFound, SmartForkError, Usage
-from smart_fork.excise import forgetting
+from smart_fork.excise import erasure
 from smart_fork.finding.recent import list_recent
 from smart_fork.workers.registry import Registry
 from tests import warm
@@ -160,7 +160,7 @@ def test_a_prefix_must_mean_one_session(session_id, world, shop):
 
 
 def test_while_another_process_indexes_nothing_is_forgotten(session_id, monkeypatch):
-    monkeypatch.setattr(forgetting, "PATIENCE", 0.0)
+    monkeypatch.setattr(erasure, "FORGET_SECONDS", 0.0)
     with only_writer(0), pytest.raises(SmartForkError, match="Another process is indexing"):
         smart_fork.forget(session_id)
     assert not forgotten()
@@ -181,7 +181,7 @@ def test_a_list_that_cannot_be_read_lets_nothing_be_indexed(session_id, world, s
 FORGET = """
 import os, signal, sys
 import smart_fork
-from smart_fork.excise import forgetting
+from smart_fork.excise import erasure
 import apsw
 from indexer.store import sqlite
 moments = last = 0

@@ -69,7 +69,7 @@ def test_a_copy_without_its_first_prompt_is_named_after_one_that_it_has(session)
     made = branch(session, "0-1")
 
     assert "add retry (Branch)" == made.title
-    assert "swordfish" not in made.path.read_text()
+    assert "swordfish" not in Path(made.path).read_text()
 
 
 def test_a_worktree_that_is_named_after_a_prompt_which_goes_is_named(session, world: World):

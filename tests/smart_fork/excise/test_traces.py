@@ -22,7 +22,7 @@ from indexer.transcripts import lines
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import NotFound, Usage
-from smart_fork.excise import Request, check, cut
+from smart_fork.excise import Request, check, cut, writing
 from smart_fork.excise import erasure as erasing
 from smart_fork.finding.index_access import opened
 from smart_fork.workers.registry import Registry
@@ -204,7 +204,7 @@ def test_verify_names_the_file_that_has_something_of_it_and_not_what(world, sess
 
 def test_verify_says_that_an_index_is_still_to_be_erased(world, session_id, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(erasing, "erase_owed", lambda store: True)
+        patch.setattr(writing, "erase_owed", lambda store: True)
         cut_secret(world, session_id)
     assert END in everything()
     assert "index" in set(places(check(session_id)).values())

@@ -340,7 +340,7 @@ class TestWhatItSays:
         assert contextvars.copy_context().run(ask) == []
 
     def test_what_has_been_forgotten_is_not_found_though_qmd_still_has_it(self, world, shop, knows, qmd):
-        from smart_fork.excise.forgetting import forget
+        from smart_fork.excise.erasure import forget
 
         text = export_path("claude", knows).read_text()
         forget(knows)

@@ -13,7 +13,7 @@ import pytest
 
 from smart_fork.agents.options import Options
 from smart_fork.errors import NotFound, SmartForkError
-from smart_fork.excise import forgetting
+from smart_fork.excise import erasure
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from tests.cases import first
@@ -123,7 +123,7 @@ def test_an_automated_session_can_be_forked(world, shop):
 def test_one_that_was_forgotten_is_no_result(world, shop):
     session_id = world.claude(shop, INTENT, "Done")
     world.find(INTENT, shop)
-    forgetting.forget(session_id)
+    erasure.forget(session_id)
 
     assert [] == world.ids(INTENT, shop)
 

@@ -76,8 +76,8 @@ def test_masked_secrets_are_masked_in_requests_as_well(log):
 def test_an_excised_branch_has_no_requests(log):
     made = branch(str(log), ids=turns_with(log, "zebra"))
 
-    assert b"zebra" not in made.path.read_bytes()
-    assert types(made.path).isdisjoint(REQUESTS)
+    assert b"zebra" not in Path(made.path).read_bytes()
+    assert types(Path(made.path)).isdisjoint(REQUESTS)
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["at a message", "within a budget"])

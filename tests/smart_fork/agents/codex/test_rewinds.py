@@ -20,7 +20,7 @@ from smart_fork.agents.copier import NewSession
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import NotFound
 from smart_fork.excise import Request, check, cut
-from smart_fork.excise.forgetting import forget
+from smart_fork.excise.erasure import forget
 from smart_fork.excise.transcript import load_numbered, located, numbered_turns
 from smart_fork.finding import sessions
 from smart_fork.finding.index_access import opened

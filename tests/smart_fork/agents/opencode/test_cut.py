@@ -17,9 +17,8 @@ from smart_fork.agents.opencode.log import OpenCodeAdapter
 from smart_fork.errors import ForkRefused
 from smart_fork.excise import erasure
 from smart_fork.excise.answer import CutRequest as Request
-from smart_fork.excise.cutting import cut, rollback
+from smart_fork.excise.cutting import branch, cut, rollback
 from smart_fork.excise.transcript import load_with_tool
-from smart_fork.excise.trimmed_copy import branch
 from smart_fork.excise.verification import check
 from tests import warm
 from tests.cases import first

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from smart_fork.agents import AGENTS
 from smart_fork.agents.forms import HomePlace
 from smart_fork.sharing.canonical import encode
-from smart_fork.team.server.index import index
+from smart_fork.team.server.search import index_session
 from tests.indexer.transcripts.records import assistant, use, user
 from tests.smart_fork.team.server.team import Team, new_id, push_of
 
@@ -47,7 +47,7 @@ def index_all(team: Team) -> None:
     jobs = "SELECT j.project_id, j.session_id, j.revision FROM jobs j JOIN projects p ON p.id = j.project_id WHERE p.key = %s AND kind = 'index'"
     for job in team.owned.execute(jobs, (team.key,)).fetchall():
         with team.pool.asked_by() as db:
-            index(db, *job)
+            index_session(db, *job)
     team.owned.execute(
         "DELETE FROM jobs USING projects p WHERE p.id = project_id AND p.key = %s AND kind = 'index'", (team.key,)
     )

@@ -9,7 +9,7 @@ from smart_fork.errors import NotAuthenticated, NotFound, Usage, WrongVerb
 from smart_fork.team import client
 from smart_fork.team.client import Client
 from smart_fork.team.login import Account, account, remember
-from smart_fork.team.server.admin import do
+from smart_fork.team.server.app import carry_out
 from smart_fork.team.server.database import Database
 from smart_fork.team.server.jobs import ATTEMPTS, JobWorker, Kind
 from smart_fork.team.server.postgres import JOBS
@@ -67,7 +67,7 @@ def test_an_admin_lets_people_in_from_anywhere_and_the_audit_says_so(team, admin
 def test_what_is_done_on_the_server_s_machine_stands_in_the_audit_as_that(team, admin):
     name = f"joe-{team.mark}"
     with team.pool.asked_by() as db:
-        do(db, Administer(verb="add", name=name))
+        carry_out(db, Administer(verb="add", name=name))
 
     [line] = [one for one in admin.audit().lines if one.details == {"name": name}]
     assert ("on-the-server", "admin_add") == (line.actor, line.verb)

@@ -8,7 +8,7 @@ from hashlib import sha256
 import pytest
 
 from smart_fork.errors import NotAuthenticated, NotFound, Usage, WrongVerb
-from smart_fork.team.server import admin, auth
+from smart_fork.team.server import app, auth
 
 
 @pytest.fixture
@@ -185,7 +185,7 @@ def test_who_is_disabled_gets_no_invitation_that_nobody_could_use(db, name):
 
 def test_who_is_added_to_a_project_reads_and_writes_it_and_the_first_maintains_it(db, team):
     key = f"example.org/new/{team.mark}"
-    first, second = (admin.add(db, f"{name}-{team.mark}", admin=False, project=key) for name in ("erik", "fay"))
+    first, second = (app.add(db, f"{name}-{team.mark}", admin=False, project=key) for name in ("erik", "fay"))
 
     assert ("maintainer", "writer") == (first["project_role"], second["project_role"])
     for told in (first, second):
@@ -195,5 +195,5 @@ def test_who_is_added_to_a_project_reads_and_writes_it_and_the_first_maintains_i
 
 def test_nobody_is_added_whose_project_is_none(db, team):
     with pytest.raises(Usage):
-        admin.add(db, f"gus-{team.mark}", admin=False, project="shop")
-    assert not any(one["name"] == f"gus-{team.mark}" for one in admin.users(db))
+        app.add(db, f"gus-{team.mark}", admin=False, project="shop")
+    assert not any(one["name"] == f"gus-{team.mark}" for one in app.users(db))

@@ -13,11 +13,11 @@ from smart_fork.errors import NotFound
 from smart_fork.finding.ranking import Parts
 from smart_fork.team import wire
 from smart_fork.team.records import hash_of, searched, space_of
-from smart_fork.team.server import index, sessions
+from smart_fork.team.server import search, sessions
 from smart_fork.team.server.database import Database
 from smart_fork.team.server.jobs import KINDS, JobWorker
 from smart_fork.team.server.postgres import JOBS
-from smart_fork.team.server.team_search import _speaking, answer
+from smart_fork.team.server.search import _speaking, answer_search
 from tests.cases import first
 from tests.smart_fork.team.server.shop import INVOICES, LOGIN, UPLOADER, index_all, records_of, share
 from tests.smart_fork.team.server.team import new_id
@@ -37,7 +37,7 @@ def people(team):
 
 def ask(team, who, question=UPLOADER[0], **more):
     with team.pool.asked_by(team.people[who].id) as db:
-        return answer(db, team.project(who), team.people[who], wire.Search(question=question, **more))
+        return answer_search(db, team.project(who), team.people[who], wire.Search(question=question, **more))
 
 
 def found(team, who, question=UPLOADER[0], **more):
@@ -268,7 +268,7 @@ class Chance(random.Random):
 @pytest.fixture(autouse=True)
 def chance(monkeypatch):
     made = Chance(1)
-    monkeypatch.setattr(index, "_chance", made)
+    monkeypatch.setattr(search, "_chance", made)
     return made
 
 
@@ -298,7 +298,7 @@ def test_vectors_of_a_client_that_chance_does_not_choose_are_not_made_here(peopl
     chance.value = 0.0
     closed = LightEmbedder()
     closed.close()  # it would refuse to embed anything
-    monkeypatch.setattr(index, "_light", lambda: closed)
+    monkeypatch.setattr(search, "_light", lambda: closed)
 
     share(people, "alice", UPLOADER, vectors=vectors_of(UPLOADER, lambda vector: vector * 1.25))
 
@@ -317,7 +317,7 @@ def test_vectors_of_other_texts_and_other_spaces_are_no_ones(people):
 @pytest.mark.thorough
 def test_sessions_without_vectors_are_counted_until_they_have_some(people, monkeypatch):
     with monkeypatch.context() as without:
-        without.setattr(index, "_light", lambda: None)
+        without.setattr(search, "_light", lambda: None)
         session = share(people, "alice", UPLOADER)
     share(people, "alice", INVOICES)
     assert ([session], 1) == (found(people, "bob", "uploader")[:1], ask(people, "bob").by_words_only)

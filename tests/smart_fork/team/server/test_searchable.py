@@ -11,8 +11,8 @@ from smart_fork.finding.evidence import gather
 from smart_fork.finding.query import Query, terms_of
 from smart_fork.finding.ranking import weigh
 from smart_fork.team.records import searched, space_of
-from smart_fork.team.server.index import space
 from smart_fork.team.server.postgres import OWNER
+from smart_fork.team.server.search import space
 from smart_fork.team.server.team_index import EVERYTHING, TeamIndex
 from tests.indexer.written import reading_of
 from tests.smart_fork.team.server.shop import INVOICES, LOGIN, UPLOADER, records_of, share

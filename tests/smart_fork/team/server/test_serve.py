@@ -29,12 +29,11 @@ from smart_fork.team import wire
 from smart_fork.team.client import Client
 from smart_fork.team.commands.team_group import app
 from smart_fork.team.login import Account as Person
+from smart_fork.team.server import ServerOptions, how_to_install, jobs
 from smart_fork.team.server import database as databases
-from smart_fork.team.server import how_to_install, jobs
 from smart_fork.team.server.__main__ import serve
 from smart_fork.team.server.database import Database
 from smart_fork.team.server.postgres import OWNER, Cluster, Programs, SystemUser
-from smart_fork.team.server.server_options import ServerOptions
 from tests import warm
 from tests.cases import first
 from tests.drilled import drilled

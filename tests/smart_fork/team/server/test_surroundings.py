@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 from smart_fork.errors import Usage
 from smart_fork.team.commands.team_group import app
+from smart_fork.team.server import ServerOptions
 from smart_fork.team.server.__main__ import serve
 from smart_fork.team.server.postgres import Cluster, Programs, SystemUser
-from smart_fork.team.server.server_options import ServerOptions
 from tests.cases import first
 from tests.smart_fork.team.server.conftest import copied
 from tests.smart_fork.team.server.test_cluster import until
@@ -136,8 +136,8 @@ def test_nothing_is_left_to_import_once_the_rights_are_given_up():
 _IMPORTED = """
 import os, sys, tempfile
 from pathlib import Path
-from smart_fork.team.server import index, processes
-index.embedded = lambda texts: None  # which has a test of its own
+from smart_fork.team.server import processes, search
+search.embedded = lambda texts: None  # which has a test of its own
 processes.import_all()
 before = set(sys.modules)
 from smart_fork.agents import AGENTS

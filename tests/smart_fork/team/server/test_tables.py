@@ -9,11 +9,11 @@ import psycopg
 import pytest
 
 from smart_fork.errors import ProgramFailed, SmartForkError, Usage
+from smart_fork.team.server import ServerOptions
 from smart_fork.team.server.__main__ import serve
-from smart_fork.team.server.admin import do
+from smart_fork.team.server.app import carry_out
 from smart_fork.team.server.database import _fits, at_hand, make_database, with_tables
 from smart_fork.team.server.postgres import OWNER
-from smart_fork.team.server.server_options import ServerOptions
 from smart_fork.team.wire import Administer
 
 
@@ -27,7 +27,7 @@ def empty(database):
 def test_a_database_without_tables_is_said_to_have_none_and_what_makes_them(empty, tmp_path):
     with pytest.raises(ProgramFailed, match="empty has no tables of the team server yet") as refused:  # noqa: SIM117
         with at_hand(tmp_path, empty) as db:
-            do(db, Administer(verb="users"))
+            carry_out(db, Administer(verb="users"))
 
     assert "smart-fork team serve" in refused.value.hint
     assert "relation" not in refused.value.message

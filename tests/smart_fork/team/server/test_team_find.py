@@ -23,7 +23,7 @@ from smart_fork.team import search as team_find
 from smart_fork.team.login import Account, account, remember
 from smart_fork.team.records import hash_of
 from smart_fork.team.search import TeamSearch
-from smart_fork.team.server import team_search
+from smart_fork.team.server import search as server_search
 from tests.cases import first
 from tests.smart_fork.asking import find_and_fork
 from tests.smart_fork.forks import choosing
@@ -69,7 +69,7 @@ def test_a_teammates_session_is_among_ones_own_and_says_whose_it_is(shared, bob,
 @first("words", [[], ["--team"], ["--also", "go on"]])
 def test_the_vectors_of_a_question_are_made_once_and_the_server_makes_none(shared, bob, monkeypatch, words):
     made = []
-    monkeypatch.setattr(team_search, "embedded", lambda texts: made.append(texts) or [])
+    monkeypatch.setattr(server_search, "embedded", lambda texts: made.append(texts) or [])
     once = LightEmbedder.embed
     monkeypatch.setattr(LightEmbedder, "embed", lambda self, texts: asked.append(tuple(texts)) or once(self, texts))
     asked = []

@@ -1,4 +1,4 @@
-"""Shared sessions to list and to read, and the family of one, as those of this machine are answered."""
+"""The reading of shared sessions: lists, messages, families, differences, and the status of aliases."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from indexer.masking import mask
 from indexer.transcripts.model import AgentName, Role, Session, Turn
@@ -19,19 +19,18 @@ from smart_fork.finding.remote_search import written_by
 from smart_fork.finding.results import UNTRUSTED, title
 from smart_fork.finding.session_view import Conversation
 from smart_fork.finding.sessions import ReadRange
-from smart_fork.sharing.local_logs import arrived
+from smart_fork.sharing.local_logs import ahead, arrived
 from smart_fork.sharing.tracking import Alias
 from smart_fork.snippets import printable
 from smart_fork.team import client, wire
 from smart_fork.team.client import Client
-from smart_fork.team.download import Download, download
 from smart_fork.team.login import is_known
-from smart_fork.team.project import TeamProject, opened
+from smart_fork.team.project import Download, TeamProject, download, has_moved, opened
 from smart_fork.team.wire import SessionInfo
 
 
 def listed(directory: Path, agents: Collection[AgentName], limit: int) -> SharedSessions:
-    """The newest sessions that are shared of a directory's project; or why none can be told, without waiting long."""
+    """Return the newest shared sessions of a directory's project, or an error. Wait for the server only a moment."""
 
     def ask(client: Client) -> tuple[wire.SessionInfo, ...]:
         return client.page(where.key, limit=str(max(1, min(limit, wire.PAGE)))).sessions
@@ -46,10 +45,12 @@ def listed(directory: Path, agents: Collection[AgentName], limit: int) -> Shared
 
 
 def read(reference: str, missing: SmartForkError, directory: Path, reading: ReadRange) -> Conversation:
-    """A shared session to read, after an alias. Its messages are numbered as those of the copy that a fork is made of.
+    """Return a shared session to read. `reference` is an alias, an id, or the beginning of one.
+
+    Messages have the numbers that they have in the copy for a fork.
 
     Raises:
-        SmartForkError: it is `missing` on this machine, and the team has none; or it cannot be had.
+        SmartForkError: the `missing` error if the team does not have it either; or it cannot be read.
     """
     if not is_known():
         raise missing
@@ -65,10 +66,10 @@ def read(reference: str, missing: SmartForkError, directory: Path, reading: Read
 
 
 def look_into(session_id: str, directory: Path) -> SharedReading:
-    """A shared session of a directory's project, to be read by a person. Nothing of it is written here.
+    """Return a shared session of a directory's project, for a person to read. Nothing is written here.
 
     Raises:
-        SmartForkError: there is none that may be read, or it cannot be had.
+        SmartForkError: the session does not exist, or cannot be read.
     """
     with opened(directory=directory) as where:
         info, session = _there(where, session_id)
@@ -114,7 +115,9 @@ _TOLD = 3
 
 @dataclass(frozen=True, slots=True)
 class Member(Value):
-    """One of a family. `session_id` is `None` where it is on this machine alone; `depth` counts from the root."""
+    """A session of a family. `session_id` is `None` if it is only on this machine; `depth` counts from the first
+    ancestor.
+    """
 
     session_id: str | None
     alias: str | None
@@ -130,7 +133,7 @@ class Member(Value):
 
 @dataclass(frozen=True, slots=True)
 class TeamMessage(Value):
-    """Something that was said, by its number from 1."""
+    """A message of a shared session, numbered from 1."""
 
     number: int
     role: Role
@@ -140,7 +143,7 @@ class TeamMessage(Value):
 
 @dataclass(frozen=True, slots=True)
 class Side(Value):
-    """One of two that are compared, and what it said first where they part."""
+    """One of two compared sessions, with its first messages after the common ones."""
 
     session_id: str
     owner: str
@@ -151,7 +154,7 @@ class Side(Value):
 
 @dataclass(frozen=True, slots=True)
 class Divergence(Value):
-    """The point where two sessions diverge, after the records and messages that they share."""
+    """The point where two sessions diverge, after their common records and messages."""
 
     common_records: int
     common_messages: int
@@ -161,7 +164,7 @@ class Divergence(Value):
 
 @dataclass(frozen=True, slots=True)
 class TeamConversation(Value):
-    """A shared session to read."""
+    """A shared session with its messages."""
 
     session: SessionInfo
     messages: tuple[TeamMessage, ...]
@@ -171,10 +174,10 @@ class TeamConversation(Value):
 
 
 def family(project: TeamProject, reference: str | None) -> tuple[Member, ...]:
-    """All of a family that may be read or are here, each behind its parent.
+    """Return the sessions of a family that the user may read or has here. Each comes after its parent.
 
     Raises:
-        NotFound: there is no such session.
+        NotFound: the session does not exist.
     """
     asked = project.client.session(project.key, project.meant(reference)).session
     there = {one.id: one for one in _all_of(project, asked.root_id)} | {asked.id: asked}
@@ -191,11 +194,11 @@ def family(project: TeamProject, reference: str | None) -> tuple[Member, ...]:
 
 
 def divergence(project: TeamProject, a: str | None, b: str | None = None) -> Divergence:
-    """Find where two sessions diverge. Without `b`, compare a session with the one it was made of.
+    """Find where two sessions diverge. Without `b`, compare a session with its parent.
 
     Raises:
-        Usage: it was made of none.
-        NotFound: there is none.
+        Usage: the session has no parent.
+        NotFound: a session does not exist.
     """
     one = _downloaded(project, project.meant(a))
     other_id = project.meant(b) if b is not None else one.info.parent_id
@@ -210,12 +213,12 @@ def divergence(project: TeamProject, a: str | None, b: str | None = None) -> Div
     return Divergence(records, messages, _side(one, said[messages:]), _side(other, others[messages:]))
 
 
-def told(project: TeamProject, reference: str | None, at: int | None = None) -> TeamConversation:
-    """A shared session to read, up to message `at`.
+def messages_of(project: TeamProject, reference: str | None, at: int | None = None) -> TeamConversation:
+    """Return a shared session with its first `at` messages, or all of them.
 
     Raises:
-        Usage: it has no so many.
-        NotFound: there is none.
+        Usage: it has fewer messages.
+        NotFound: the session does not exist.
     """
     one = _downloaded(project, project.meant(reference))
     said = _messages(project, one)
@@ -259,7 +262,7 @@ def _member(one: SessionInfo | Alias, alias: str | None, **more: Any) -> Member:
 
 
 def _in_order(members: Sequence[Member]) -> Iterator[Member]:
-    """Each behind its parent, as a tree; one whose parent cannot be read begins a tree."""
+    """Yield each member after its parent, with its depth. A member without a readable parent is a root."""
     below: dict[str | None, list[Member]] = {}
     ids = {one.session_id for one in members if one.session_id}
     for one in members:
@@ -274,3 +277,71 @@ def _in_order(members: Sequence[Member]) -> Iterator[Member]:
         yield replace(one, depth=depth)
         if one.session_id:
             waiting += [(child, depth + 1) for child in reversed(below.get(one.session_id, []))]
+
+
+AliasState = Literal["up_to_date", "ahead", "behind", "diverged", "changed", "pending", "withdrawn", "missing"]
+
+
+@dataclass(frozen=True, slots=True)
+class AliasStatus(Value):
+    """The status of one alias.
+
+    `ahead` counts local records that are not pushed, and `behind` records that only the server has. States: `changed`,
+    pushed records were altered here; `pending`, the server does not have it yet; `missing`, its log is gone. `seen` is
+    the time of the server's last answer. Without an answer now, `behind` is `None`, and `state` is the last known.
+    """
+
+    alias: str
+    current: bool
+    session_id: str | None
+    title: str
+    kind: str
+    visibility: str
+    state: AliasState
+    ahead: int
+    behind: int | None
+    files: tuple[str, ...]
+    seen: str = ""
+
+
+def status(project: TeamProject) -> tuple[AliasStatus, ...]:
+    """Return the status of every alias of a project."""
+    tracked = project.tracking.read()
+    return tuple(
+        _status_of(project, name, one, current=name == tracked.current) for name, one in tracked.aliases.items()
+    )
+
+
+def _status_of(project: TeamProject, name: str, one: Alias, *, current: bool) -> AliasStatus:
+    info = None if project.away else _info_on_server(project, one)
+    ahead_by = ahead(one, project.place.root)
+    away = project.away is not None
+    moved = info is not None and has_moved(one, info)
+    behind = None if away else max(info.record_count - one.base_count, 0) if info is not None else 0
+    state, more = _state_of(one, ahead_by, gone=info is None and not away, moved=moved)
+    title, visibility = (info.title, info.visibility) if info is not None else (one.title, one.visibility)
+    return AliasStatus(
+        name, current, one.session_id, title, one.kind, visibility, state, more, behind, one.files, one.last_pulled_at
+    )
+
+
+def _info_on_server(project: TeamProject, one: Alias) -> SessionInfo | None:
+    if one.session_id is None:
+        return None
+    try:
+        return project.client.session(project.key, one.session_id).session
+    except NotFound:
+        return None
+
+
+def _state_of(one: Alias, more: int | None, *, gone: bool, moved: bool) -> tuple[AliasState, int]:
+    """Return the state of an alias, and the number of unpushed records (`more`, `None` if the log is gone)."""
+    if one.session_id is None or gone:
+        return "pending" if one.session_id is None else "withdrawn", max(more or 0, 0)
+    if more is None:
+        return "behind" if moved else "missing", 0
+    if more < 0:
+        return "changed", 0
+    if more and moved:
+        return "diverged", more
+    return "ahead" if more else "behind" if moved else "up_to_date", more
