@@ -24,7 +24,7 @@ def measure(folder: Path) -> dict[str, Any]:
     from indexer.freshness import complete
     from indexer.store.sqlite import SqliteStore
     from smart_fork.agents.claude import HOME
-    from smart_fork.agents.readers import READERS
+    from smart_fork.agents.log_readers import READERS
 
     live_at(folder, folder / "state")
     projects = HOME.folder() / "projects"

@@ -50,7 +50,7 @@ def _indexed(sample: int) -> dict[str, Any]:
     from indexer.files import index_db
     from indexer.freshness import complete
     from indexer.store.sqlite import SqliteStore
-    from smart_fork.agents.readers import READERS
+    from smart_fork.agents.log_readers import READERS
 
     logging.disable()
     paths = [file.path for agent in READERS for file in agent.discover()]

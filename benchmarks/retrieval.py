@@ -48,7 +48,7 @@ class Labelled(NamedTuple):
     def scope(self, project: str | None) -> Any:
         """Return the scope of a project's directory, or everything."""
         from indexer.project import project_of
-        from smart_fork.agents.readers import READERS
+        from smart_fork.agents.log_readers import READERS
 
         place = project_of(project) if project is not None else None
         return self.store.scope(place, READERS.names, automated=True)
@@ -61,7 +61,7 @@ def opened(asked: Namespace, folder: Path) -> Labelled:
     from indexer.files import index_db
     from indexer.pipeline import embed_waiting, read_logs
     from indexer.store.sqlite import SqliteStore
-    from smart_fork.agents.readers import READERS
+    from smart_fork.agents.log_readers import READERS
 
     laid_out = live_in(asked.corpus, asked.home, folder)
     store, embedder, report = SqliteStore(index_db()), configured_embedder(), Report()

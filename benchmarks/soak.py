@@ -239,7 +239,7 @@ def _costs(watch: Watch) -> dict[str, Any]:
 def _correctness(folder: Path, words: list[Word]) -> dict[str, Any]:
     """Words that are not in the index exactly once, and grown sessions that are not as a fresh reading gives them."""
     from indexer.pipeline import document_of
-    from smart_fork.agents.readers import READERS
+    from smart_fork.agents.log_readers import READERS
 
     live_at(folder, folder / "state")
     with _Index(folder / "state/index.db") as index:

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_ty
 from indexer.runs import LastRun
 from indexer.values import RARE, SPREAD, Value
 from smart_fork import doctor
-from smart_fork.agents import tail
+from smart_fork.agents import log_tail
 from smart_fork.cli import overview
 from smart_fork.cli.service.token import Rotated
 from smart_fork.cli.service.units.installation import ServiceState
@@ -83,7 +83,7 @@ TABLES: Mapping[str, Table] = {
     "index_not_available": _of(answer.Unsearched, unsaid="hint forked_session resolved next"),
     "list and list_sessions": _of(answer.Recents, rare="notice"),
     "sessions": _of(answer.RecentSession),
-    "first_answer": _of(tail.TokenUse),
+    "first_answer": _of(log_tail.TokenUse),
     "show and read_session": _of(session_view.Conversation, session_view.Exported),
     "messages": _of(session_view.Message),
     "made commits": _of(session_view.CommitsMade),

@@ -29,9 +29,9 @@ from indexer.values import Value, rare, value
 from smart_fork import config
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent
-from smart_fork.agents.deletions import Deletion
+from smart_fork.agents.log_readers import READERS
+from smart_fork.agents.log_retention import Deletion
 from smart_fork.agents.programs import Program
-from smart_fork.agents.readers import READERS
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.finding.index_access import known_index, opened, unavailable
 from smart_fork.finding.query import Query

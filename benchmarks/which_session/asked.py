@@ -45,7 +45,7 @@ class Library:
 
     def sessions(self, moment: Moment) -> dict[str, Said]:
         """Return what each session that is present said and edited."""
-        from smart_fork.agents.readers import READERS
+        from smart_fork.agents.log_readers import READERS
 
         found = {}
         for agent in READERS:

@@ -51,7 +51,7 @@ def ran_calls() -> Iterator[tuple[Any, list[Ran]]]:
     from indexer.transcripts.actions import status_and_body, succeeded
     from indexer.transcripts.commands import command_of
     from indexer.transcripts.model import Proof
-    from smart_fork.agents.readers import READERS
+    from smart_fork.agents.log_readers import READERS
 
     for reader in READERS:
         not_run = getattr(getattr(reader, "tree", None), "not_run", ()) or ()

@@ -78,7 +78,7 @@ class SmartFork:
         from indexer.files import index_db, private_dir, state_home
         from indexer.pipeline import embed_waiting, read_logs
         from indexer.store.sqlite import SqliteStore
-        from smart_fork.agents.readers import READERS
+        from smart_fork.agents.log_readers import READERS
         from smart_fork.finding.commits import note_commits
 
         started = time.perf_counter()
@@ -113,7 +113,7 @@ class SmartFork:
         from indexer.files import index_db
         from indexer.project import project_of
         from indexer.store.sqlite import SqliteStore
-        from smart_fork.agents.readers import READERS
+        from smart_fork.agents.log_readers import READERS
         from smart_fork.finding import search
         from smart_fork.finding.query import Query, plain
         from smart_fork.finding.search import SecondLook

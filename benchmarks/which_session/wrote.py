@@ -44,7 +44,7 @@ class Place(NamedTuple):
 
 def place_of(question: Question, session_id: str, embedder: Any) -> Place | None:
     """Look at a session that answers. Nothing if no edit that has the lines is in its conversation."""
-    from smart_fork.agents.readers import READERS
+    from smart_fork.agents.log_readers import READERS
     from smart_fork.errors import NotFound
     from smart_fork.finding.index_refresh import Engine
     from smart_fork.finding.session_library import Library

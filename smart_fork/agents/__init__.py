@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from smart_fork.agents.ancestry import Heads
     from smart_fork.agents.copier import Copier
     from smart_fork.agents.cuts.cutter import Cutter, Files
-    from smart_fork.agents.forms import Forms
     from smart_fork.agents.hooks import Hooks
+    from smart_fork.agents.log_tail import Tail
     from smart_fork.agents.login import Login
-    from smart_fork.agents.questions import Screen
+    from smart_fork.agents.record_conversion import Forms
     from smart_fork.agents.registration import Registration
+    from smart_fork.agents.screen import Screen
     from smart_fork.agents.starter import Background, Starter
-    from smart_fork.agents.tail import Tail
 
 F = TypeVar("F")
 #: An id or a name that an agent gets unchanged: neither an option nor a path.

@@ -20,18 +20,18 @@ from smart_fork import config
 
 if TYPE_CHECKING:
     from indexer.transcripts.base import AgentAdapter
+    from smart_fork.agents.agent_processes import Presence
     from smart_fork.agents.ancestry import Births, Heads, SubAgents
     from smart_fork.agents.codec import Codec
     from smart_fork.agents.copier import Copier
     from smart_fork.agents.cuts.cutter import Cutter
-    from smart_fork.agents.forms import Forms
     from smart_fork.agents.hooks import Hooks
+    from smart_fork.agents.log_tail import Tail
     from smart_fork.agents.login import Login
-    from smart_fork.agents.presence import Presence
-    from smart_fork.agents.questions import Screen
+    from smart_fork.agents.record_conversion import Forms
     from smart_fork.agents.registration import Registration
+    from smart_fork.agents.screen import Screen
     from smart_fork.agents.starter import Background, Starter
-    from smart_fork.agents.tail import Tail
 
 #: The folder of data, which ``XDG_DATA_HOME`` names otherwise, for all programs.
 _DATA = ".local/share/"
@@ -148,7 +148,7 @@ def _in_config(*_state: object) -> dict[str, tuple[str, ...]]:
     return {variable: tuple(folder for name, folder in pairs if name == variable) for variable, _ in pairs}
 
 
-class Facet:
+class AgentFacet:
     """A facet that is made with its agent."""
 
     def __init__(self, of: Agent) -> None:
@@ -204,7 +204,7 @@ USUAL: Mapping[str, str] = MappingProxyType({
 })  # fmt: skip
 
 
-def usual(*without: str, **elsewhere: str) -> Mapping[str, str]:
+def usual_facets(*without: str, **elsewhere: str) -> Mapping[str, str]:
     """Return all facets but those `without`, each in its usual place or `elsewhere`."""
     return MappingProxyType(
         {name: place for name, place in {**USUAL, **elsewhere}.items() if place and name not in without}
@@ -288,7 +288,7 @@ class Agent:
     #: Knows how it logs in.
     login: Login | None
     #: Identifies the calling session in its tool calls, beyond its variables.
-    caller: Calls | None
+    caller: CallerIdentity | None
     #: Knows its hooks.
     hooks: Hooks | None
     #: Recognizes its processes.
@@ -315,7 +315,7 @@ class Agent:
             else:
                 found = None
             if isinstance(found, type):
-                found = found(self) if issubclass(found, Facet) else found()
+                found = found(self) if issubclass(found, AgentFacet) else found()
             self.__dict__[name] = found
             return found
 
@@ -399,7 +399,7 @@ class ClientCall(NamedTuple):
     project: str | None
 
 
-class Calls:
+class CallerIdentity:
     """Identifies the session and the directories in one agent's calls."""
 
     #: An argument with the session's id, added to each call by our code inside the agent. Tools never see it.

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from indexer.transcripts.model import GivenBack, Item
 from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents.codec import Header, ReadCodec, Record, item_of, text_of
-from smart_fork.agents.own_logs import ReadAdapter
+from smart_fork.agents.log_adapters import ReadAdapter
 
 #: How the name of a thread's file begins, and the scheme of a directory's address.
 _THREAD, _FILE = "T-", "file://"

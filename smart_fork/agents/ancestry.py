@@ -19,7 +19,7 @@ from indexer.transcripts.model import AgentName, Session, Turn
 from indexer.transcripts.state import utc
 from indexer.transcripts.texts import LEFT_OUT_TAG
 from indexer.values import dict_in, text_in
-from smart_fork.agents.agent import Facet
+from smart_fork.agents.agent import AgentFacet
 from smart_fork.agents.fold import read
 from smart_fork.agents.tree import Chain, Tree, parent_of
 
@@ -27,7 +27,7 @@ from smart_fork.agents.tree import Chain, Tree, parent_of
 HEAD_RECORDS = 500
 
 
-class Copied(NamedTuple):
+class CopiedMessage(NamedTuple):
     """A message's id, and the session and message that it is a copy of."""
 
     id: str
@@ -36,7 +36,7 @@ class Copied(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Kin:
+class FamilyLog:
     """A log in a family. `recorded` is the parent that the log names, and `begun` the time when it was made, if known.
 
     `first` is its first message. `asked` are the prompts before its first answer, which a fork may join to one.
@@ -49,13 +49,13 @@ class Kin:
     session_id: str
     path: Path
     mtime_ns: int = 0
-    first: Copied | None = None
+    first: CopiedMessage | None = None
     asked: tuple[str, ...] = ()
     recorded: str = ""
     begun: str = ""
     base: int | None = None
     native: bool = False
-    messages: list[Copied] = field(default_factory=list)
+    messages: list[CopiedMessage] = field(default_factory=list)
 
 
 #: A session's id, and that of another one, or what `message_tie` makes of a message's.
@@ -93,7 +93,7 @@ class Births(ABC):
         """
 
 
-class Heads(Facet, ABC):
+class Heads(AgentFacet, ABC):
     """Reads the beginnings of one agent's logs."""
 
     #: `True` if a fork's log can continue another log, with only its own records.
@@ -109,7 +109,7 @@ class Heads(Facet, ABC):
 
     def family(
         self, session_id: str, root: str, forks: Mapping[str, str], shared: Collection[Tie] = ()
-    ) -> list[Kin]:  # fmt: skip
+    ) -> list[FamilyLog]:  # fmt: skip
         """Return the logs of a session's family in the project at `root`, in no order; in all projects without a
         `root`.
 
@@ -118,14 +118,14 @@ class Heads(Facet, ABC):
         """
         return self.read_all(connected(session_id, self.kin(self.of.reader.discover()), forks, shared))
 
-    def kin(self, files: Iterable[LogFile]) -> Iterator[Kin]:
+    def kin(self, files: Iterable[LogFile]) -> Iterator[FamilyLog]:
         """Yield the facts from the beginnings of these logs, without those that cannot be read or tell nothing."""
         for file in files:
             with suppress(OSError):
                 if (kin := _kin_of(self, file)) is not None:
                     yield kin
 
-    def read_all(self, family: Iterable[Kin]) -> list[Kin]:
+    def read_all(self, family: Iterable[FamilyLog]) -> list[FamilyLog]:
         """Return those with the messages of the logs that still exist. A lone one shares none with another."""
         known = [replace(kin) for kin in family]
         for kin in known:
@@ -133,20 +133,20 @@ class Heads(Facet, ABC):
                 self.read(kin)
         return known
 
-    def read(self, kin: Kin) -> None:
+    def read(self, kin: FamilyLog) -> None:
         """Read the messages of a log that still exists."""
         with suppress(OSError):
             kin.messages = [*self.messages(kin)]
 
     @abstractmethod
-    def begins(self, kin: Kin) -> bool:
+    def begins(self, kin: FamilyLog) -> bool:
         """Note the facts from a log's beginning; return whether there are any.
 
         Raises:
             OSError: The log cannot be read.
         """
 
-    def messages(self, kin: Kin) -> Iterable[Copied]:
+    def messages(self, kin: FamilyLog) -> Iterable[CopiedMessage]:
         """Return all messages of a log.
 
         Raises:
@@ -154,7 +154,7 @@ class Heads(Facet, ABC):
         """
         return ()
 
-    def shared(self, kin: Kin, parent: Kin, above: Session, fork: Callable[[], Session | None]) -> int:
+    def shared(self, kin: FamilyLog, parent: FamilyLog, above: Session, fork: Callable[[], Session | None]) -> int:
         """Return how many turns of its parent, read as `above`, a fork has: up to the last one whose id it has.
 
         `fork` reads the fork.
@@ -164,20 +164,20 @@ class Heads(Facet, ABC):
 
 
 @lru_cache(maxsize=1 << 17)
-def _kin_of(heads: Heads, file: LogFile) -> Kin | None:
+def _kin_of(heads: Heads, file: LogFile) -> FamilyLog | None:
     """Read the beginning of a log; `None` if it tells nothing. A command asks several times, of very many logs."""
     path = file.path
-    kin = Kin(file.agent, heads.of.reader.id_of(path), path, file.mtime_ns)
+    kin = FamilyLog(file.agent, heads.of.reader.id_of(path), path, file.mtime_ns)
     return kin if heads.begins(kin) else None
 
 
 def connected(
-    session_id: str, heads: Iterable[Kin], forks: Mapping[str, str], shared: Collection[Tie] = ()
-) -> list[Kin]:  # fmt: skip
+    session_id: str, heads: Iterable[FamilyLog], forks: Mapping[str, str], shared: Collection[Tie] = ()
+) -> list[FamilyLog]:  # fmt: skip
     """Return the logs connected with a session, by a common message at their beginnings, by forks, or by what else is
     `shared`.
     """
-    sessions: dict[str, list[Kin]] = defaultdict(list)
+    sessions: dict[str, list[FamilyLog]] = defaultdict(list)
     ties: dict[str, set[str]] = defaultdict(set)
     for kin in heads:
         sessions[kin.session_id].append(kin)
@@ -215,7 +215,7 @@ class TreeHeads(Heads):
 
     def family(
         self, session_id: str, root: str, forks: Mapping[str, str], shared: Collection[Tie] = ()
-    ) -> list[Kin]:  # fmt: skip
+    ) -> list[FamilyLog]:  # fmt: skip
         """Look into the project's folder and those of the family's other sessions; without a `root` into all."""
         in_folder: dict[Path, list[LogFile]] = defaultdict(list)
         folders_of: dict[str, set[Path]] = defaultdict(set)
@@ -228,8 +228,8 @@ class TreeHeads(Heads):
             folders_of[name.rpartition(".")[0]].add(folder)
         here = self.of.reader.place_of(root).rpartition("/")[2] if root else ""
         looked_at: set[Path] = set()
-        heads: list[Kin] = []
-        family: list[Kin] = []  # where all logs of the project are gone
+        heads: list[FamilyLog] = []
+        family: list[FamilyLog] = []  # where all logs of the project are gone
         folders = {folder for folder in in_folder if not here or f"{folder.name}-".startswith(f"{here}-")}
         folders |= folders_of[session_id]
         while folders:
@@ -241,12 +241,12 @@ class TreeHeads(Heads):
             folders = {folder for one in known for folder in folders_of.get(one, ())} - looked_at
         return self.read_all(family)
 
-    def shared(self, kin: Kin, parent: Kin, above: Session, fork: Callable[[], Session | None]) -> int:
+    def shared(self, kin: FamilyLog, parent: FamilyLog, above: Session, fork: Callable[[], Session | None]) -> int:
         shared = set(_left_after(kin, parent))
         known = [i for i, turn in enumerate(above.turns) if turn.id in shared]
         return known[-1] + 1 if known else 0
 
-    def begins(self, kin: Kin) -> bool:
+    def begins(self, kin: FamilyLog) -> bool:
         messages = _Messages(self.said)
         for line in islice(LineReader(kin.path), HEAD_RECORDS):
             if not messages:
@@ -261,7 +261,7 @@ class TreeHeads(Heads):
         kin.recorded = kin.first.session_id if kin.first else ""
         return kin.first is not None
 
-    def messages(self, kin: Kin) -> Iterable[Copied]:
+    def messages(self, kin: FamilyLog) -> Iterable[CopiedMessage]:
         """See `Heads.messages`. A copy's time comes from its own note, since its first records are as old as its
         parent's.
         """
@@ -277,7 +277,7 @@ class TreeHeads(Heads):
         return messages
 
 
-def _left_after(kin: Kin, parent: Kin) -> list[str]:
+def _left_after(kin: FamilyLog, parent: FamilyLog) -> list[str]:
     """Return the ids of the messages that `kin` has from `parent`, in order."""
     there = {message.id for message in parent.messages}
     found = []
@@ -297,9 +297,9 @@ class _Messages:
     def __init__(self, said: Collection[str]) -> None:
         self._said = said
         self._chain = Chain()
-        self._copied: dict[str, Copied] = {}
+        self._copied: dict[str, CopiedMessage] = {}
 
-    def add(self, record: dict[str, Any]) -> Copied | None:
+    def add(self, record: dict[str, Any]) -> CopiedMessage | None:
         """Add the next record of the file; return it if it is a message."""
         identity = record.get("uuid")
         if not isinstance(identity, str) or not identity or record.get("isSidechain") is True:
@@ -319,13 +319,13 @@ class _Messages:
     def __len__(self) -> int:
         return len(self._copied)
 
-    def __iter__(self) -> Iterator[Copied]:
+    def __iter__(self) -> Iterator[CopiedMessage]:
         return (self._copied[turn.id] for turn in self._chain.in_order())
 
 
-def _copied(identity: str, origin: object) -> Copied:
+def _copied(identity: str, origin: object) -> CopiedMessage:
     named = dict_in(origin)
-    return Copied(identity, text_in(named.get("sessionId")), text_in(named.get("messageUuid")))
+    return CopiedMessage(identity, text_in(named.get("sessionId")), text_in(named.get("messageUuid")))
 
 
 def _is_aside(record: dict[str, Any]) -> bool:

@@ -22,11 +22,11 @@ from indexer.transcripts.base import UNREAD, AgentAdapter, Checkpoint, LogFile, 
 from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
 from smart_fork.agents import AGENTS, checkpoints
-from smart_fork.agents.checkpoint_objects import Stored, is_history, said_in, transcript
-from smart_fork.agents.checkpoints import Listed
+from smart_fork.agents.checkpoint_sources import StoredSession, is_history, said_in, transcript
+from smart_fork.agents.checkpoints import CheckpointList
 from smart_fork.agents.codec import Record
 from smart_fork.agents.copier import NewSession
-from smart_fork.agents.forms import Becomes, HomePlace
+from smart_fork.agents.record_conversion import HomePlace, TargetSession
 from smart_fork.errors import SmartForkError
 
 #: Agents that are only read. Their histories are written as a plain log that both readers take.
@@ -135,7 +135,7 @@ class WithCheckpoints(AgentAdapter):
             mask(one.title), started=at, last_activity=at,
         )  # fmt: skip
 
-    def _is_subagent(self, known: Listed, one: Stored) -> bool:
+    def _is_subagent(self, known: CheckpointList, one: StoredSession) -> bool:
         with suppress(*_ODD, OSError), tempfile.TemporaryDirectory(prefix="smart-fork-") as folder:
             there = self._placed(Path(folder) / "there", one)
             there.write_bytes(transcript(known.common, one)[0])
@@ -159,7 +159,7 @@ class WithCheckpoints(AgentAdapter):
                 raise _Odd("not a conversation of its agent") from error
             yield here
 
-    def _written(self, folder: Path, known: Listed, one: Stored) -> Path:
+    def _written(self, folder: Path, known: CheckpointList, one: StoredSession) -> Path:
         if is_history(one):
             path = self._placed(folder / "here", one)
             with path.open("wb") as file:
@@ -177,7 +177,7 @@ class WithCheckpoints(AgentAdapter):
             file.writelines(orjson.dumps(record) + b"\n" for record in _converted(session, known, one, touched))
         return here
 
-    def _placed(self, folder: Path, one: Stored) -> Path:
+    def _placed(self, folder: Path, one: StoredSession) -> Path:
         """Return the path of this agent's log in a new folder, named as the agent requires."""
         folder.mkdir()
         if one.agent in _PLAIN:
@@ -188,12 +188,12 @@ class WithCheckpoints(AgentAdapter):
         return folder / name
 
 
-def _records(known: Listed, one: Stored) -> Iterator[Record]:
+def _records(known: CheckpointList, one: StoredSession) -> Iterator[Record]:
     """A history in records of its agent."""
     said = said_in(f"{known.top}/{checkpoints.HISTORIES}", one)
     if one.agent not in _PLAIN:
         place = HomePlace(known.top, str(Path.home()).rstrip("/"))
-        yield from AGENTS.forms_of(one.agent).log_of(said, Becomes(one.session_id, place))
+        yield from AGENTS.forms_of(one.agent).log_of(said, TargetSession(one.session_id, place))
         return
     for number, each in enumerate(said):
         role = "user" if each.user else "assistant"
@@ -201,12 +201,14 @@ def _records(known: Listed, one: Stored) -> Iterator[Record]:
         yield {"type": "message", "id": f"{number}", "role": role, "timestamp": each.moment, "message": message}
 
 
-def _converted(session: Session, known: Listed, one: Stored, touched: frozenset[str]) -> Iterator[Record]:
+def _converted(
+    session: Session, known: CheckpointList, one: StoredSession, touched: frozenset[str]
+) -> Iterator[Record]:
     """The records of somebody else's session as they are written here."""
     forms = AGENTS.forms_of(one.agent)
     theirs, ours = _place_there(session, touched), HomePlace(known.top, str(Path.home()).rstrip("/"))
     sent = (forms.arrived(forms.outgoing(record, theirs), others=True) for record in forms.records_of(session))
-    return forms.anew((record for record in sent if record is not None), Becomes(one.session_id, ours))
+    return forms.anew((record for record in sent if record is not None), TargetSession(one.session_id, ours))
 
 
 def _place_there(session: Session, touched: frozenset[str]) -> HomePlace:

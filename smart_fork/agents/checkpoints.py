@@ -26,7 +26,7 @@ from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import AgentName, Session
 
 if TYPE_CHECKING:
-    from smart_fork.agents.checkpoint_objects import Stored
+    from smart_fork.agents.checkpoint_sources import StoredSession
 
 #: Fetches both forms of refs. What the remote does not have is no error.
 _FETCH = "git fetch origin '+refs/heads/entire/*:refs/remotes/origin/entire/*' '+refs/entire/*:refs/entire/*'"
@@ -36,14 +36,14 @@ _MOST_REFS, _MOST_NAMES = 64 << 20, 1_100
 HISTORIES, _MARKDOWN = ".specstory/history", ".md"
 
 
-class Listed(NamedTuple):
+class CheckpointList(NamedTuple):
     """The sessions of the repository `common`, for the clone in `top`. `stamp` and `refs` tell whether refs moved."""
 
     common: str
     top: str
     stamp: list[list[Any]]
     refs: str
-    sessions: dict[str, Stored]
+    sessions: dict[str, StoredSession]
 
 
 def is_within(location: str) -> bool:
@@ -90,7 +90,7 @@ def log_at(location: str) -> LogFile | None:
     return _log(Path(location).parent, *found) if found else None
 
 
-def find(location: str) -> tuple[Listed, Stored] | None:
+def find(location: str) -> tuple[CheckpointList, StoredSession] | None:
     """The session at this place as its repository has it."""
     file, _, session_id = location.rpartition("/")
     known = _load(Path(file)) if is_within(location) and not Setting.CHECKPOINTS.is_off() else None
@@ -122,12 +122,12 @@ def _file(common: str) -> Path:
     return checkpoints_dir() / f"{sha256(os.fsencode(common)).hexdigest()[:16]}.json"
 
 
-def _log(file: Path, known: Listed, one: Stored) -> LogFile:
+def _log(file: Path, known: CheckpointList, one: StoredSession) -> LogFile:
     version = sha256("\n".join((known.top, one.facts, *one.parts)).encode("utf-8", "replace")).hexdigest()
     return LogFile(one.agent, f"{file}/{one.session_id}", one.size, one.at, int(version[:12], 16), str(file))
 
 
-def _all() -> Iterator[tuple[Path, Listed]]:
+def _all() -> Iterator[tuple[Path, CheckpointList]]:
     """All lists, each as its repository is now."""
     if Setting.CHECKPOINTS.is_off():
         return
@@ -141,7 +141,7 @@ def _all() -> Iterator[tuple[Path, Listed]]:
             yield file, known
 
 
-def _now(file: Path, known: Listed) -> Listed | None:
+def _now(file: Path, known: CheckpointList) -> CheckpointList | None:
     """The list brought up to date where a ref has moved; nothing where the clone is gone."""
     if not (os.path.isdir(known.common) and os.path.isdir(known.top)):  # noqa: PTH112 - as text
         with suppress(OSError):
@@ -155,7 +155,7 @@ def _now(file: Path, known: Listed) -> Listed | None:
         return known
 
 
-def _load(file: Path) -> Listed | None:
+def _load(file: Path) -> CheckpointList | None:
     try:
         info = file.stat()
         return _loaded(file, info.st_mtime_ns, info.st_size, info.st_ino)
@@ -164,31 +164,31 @@ def _load(file: Path) -> Listed | None:
 
 
 @lru_cache(maxsize=16)
-def _loaded(file: Path, *_state: int) -> Listed | None:
-    from smart_fork.agents.checkpoint_objects import Stored
+def _loaded(file: Path, *_state: int) -> CheckpointList | None:
+    from smart_fork.agents.checkpoint_sources import StoredSession
 
     try:
         said = orjson.loads(file.read_bytes())
-        stored = [dict(zip(Stored._fields, one, strict=True)) for one in said["sessions"]]
-        sessions = {one["session_id"]: Stored(**one | {"parts": tuple(one["parts"])}) for one in stored}
-        return Listed(said["common"], said["top"], said["stamp"], said["refs"], sessions)
+        stored = [dict(zip(StoredSession._fields, one, strict=True)) for one in said["sessions"]]
+        sessions = {one["session_id"]: StoredSession(**one | {"parts": tuple(one["parts"])}) for one in stored}
+        return CheckpointList(said["common"], said["top"], said["stamp"], said["refs"], sessions)
     except (ValueError, KeyError, TypeError, IndexError):
         return None
 
 
-def _save(known: Listed) -> None:
+def _save(known: CheckpointList) -> None:
     private_dir(checkpoints_dir())
     said = known._asdict() | {"sessions": [list(one) for one in known.sessions.values()]}
     replace_file(_file(known.common), [orjson.dumps(said)])
 
 
-def _list(common: str, top: str, before: Listed | None) -> Listed | None:
+def _list(common: str, top: str, before: CheckpointList | None) -> CheckpointList | None:
     """List a repository's sessions, and keep the list.
 
     Raises:
         OSError: git, or the list, cannot be read or written.
     """
-    from smart_fork.agents.checkpoint_objects import is_history, listed, refs_of, sessions_in
+    from smart_fork.agents.checkpoint_sources import is_history, listed, refs_of, sessions_in
 
     stamp = _stamp(common, top)
     refs, sessions = refs_of(common), before.sessions if before else {}
@@ -200,7 +200,7 @@ def _list(common: str, top: str, before: Listed | None) -> Listed | None:
     if not (refs or histories):
         _file(common).unlink(missing_ok=True)
         return None
-    known = Listed(common, top, stamp, digest, sessions)
+    known = CheckpointList(common, top, stamp, digest, sessions)
     _save(known)
     return known
 
@@ -213,7 +213,7 @@ def _stamp(common: str, top: str) -> list[list[Any]]:
     found = [_seen(f"{common}/{name}") for name in ("packed-refs", "reftable/tables.list")]
     found += [_seen(path) for path in _loose(common)]
     if os.path.isdir(folder := f"{top}/{HISTORIES}"):  # noqa: PTH112 - as text
-        from smart_fork.agents.checkpoint_objects import stamps
+        from smart_fork.agents.checkpoint_sources import stamps
 
         found += map(list, stamps(folder))
     return found

@@ -17,7 +17,7 @@ from indexer.lazy import dataclass
 from indexer.transcripts.lines import is_long
 from indexer.transcripts.model import RecordSize, Session
 from indexer.transcripts.state import utc
-from smart_fork.agents.agent import Facet
+from smart_fork.agents.agent import AgentFacet
 from smart_fork.agents.codec import CopyCodec, Record
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.system.processes import Machine
@@ -73,7 +73,7 @@ class NewSession:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenCopy:
     """A written copy: its path, all files made for it (its own last), and warnings for people.
 
     `forget` removes the parts that are not files.
@@ -196,7 +196,7 @@ class Copy(ABC):
         return []
 
 
-class Merged:
+class MergedCopy:
     """Several copies as one. It begins like the first, with that one's side files."""
 
     copied: int = 0
@@ -230,7 +230,7 @@ def read_again(log: Path) -> Iterator[None]:
         raise NotFound(f"The session's log is gone: {log}") from error
 
 
-class Copier(Facet, ABC):
+class Copier(AgentFacet, ABC):
     """Copies one agent's sessions."""
 
     #: Decodes its records.
@@ -296,8 +296,8 @@ class Copier(Facet, ABC):
         return []
 
     def write(
-        self, copy: Copy | Merged, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]
-    ) -> Written:
+        self, copy: Copy | MergedCopy, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]
+    ) -> WrittenCopy:
         """Write a copy to `target`, and call `last` before it appears there.
 
         The file appears when it is complete; an error leaves nothing behind.
@@ -312,7 +312,7 @@ class Copier(Facet, ABC):
             file.writelines(line + b"\n" for line in copy)
             warnings = copy.copy_beside(target, created)
             last()
-        return Written(target, (*created, target), tuple(warnings))
+        return WrittenCopy(target, (*created, target), tuple(warnings))
 
 
 @contextlib.contextmanager
@@ -337,7 +337,7 @@ _PIECE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
+class StagedTranscript:
     """A transcript's place for a fork, and the files created for it; none if it was there already."""
 
     path: Path
@@ -349,7 +349,7 @@ class Staged:
             remove(path)
 
 
-def stage_transcript(source: Path, session_id: str, folder: Path) -> Staged:
+def stage_transcript(source: Path, session_id: str, folder: Path) -> StagedTranscript:
     """Put a session's transcript `source`, and the folder of its name beside it, into `folder`.
 
     Raises:
@@ -360,14 +360,14 @@ def stage_transcript(source: Path, session_id: str, folder: Path) -> Staged:
         raise NotFound(f"The session's log is gone: {source}", "The agent may have deleted it.")
     target = folder / f"{session_id}{source.suffix}"
     if target.exists() and target.samefile(source):
-        return Staged(target)
+        return StagedTranscript(target)
     private_dir(folder)
     created: list[Path] = []
     with _undone_on_failure(created):
         copy_folder(source.with_suffix(""), target.with_suffix(""), created)
         if copy_file(source, target):
             created.append(target)
-    return Staged(target, tuple(created))
+    return StagedTranscript(target, tuple(created))
 
 
 def remove_copy(path: Path, session_id: str) -> None:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from indexer.transcripts.model import Item
 from indexer.values import dict_in
 from smart_fork.agents.codec import Header, ReadCodec, Record, item_of
-from smart_fork.agents.own_logs import ReadAdapter
+from smart_fork.agents.log_adapters import ReadAdapter
 
 #: How the title of a sub-agent's session begins.
 _SUBAGENT = "# Task Tool Invocation"

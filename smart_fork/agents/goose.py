@@ -19,7 +19,7 @@ from indexer.transcripts.base import UNREAD, Checkpoint, ReadResult
 from indexer.transcripts.model import GivenBack, Item, Origin, Session, UsedTool
 from indexer.values import dict_in, dicts_in
 from smart_fork.agents.codec import Header, ReadCodec, Record, text_of
-from smart_fork.agents.own_logs import DatabaseAdapter, ReadAdapter, Stamp
+from smart_fork.agents.log_adapters import DatabaseAdapter, ReadAdapter, SessionStamp
 
 if TYPE_CHECKING:
     import apsw
@@ -115,13 +115,13 @@ class GooseAdapter(DatabaseAdapter, ReadAdapter):
 
         return with_tables(path, _NEEDED, "a Goose database")
 
-    def stamps(self, db: apsw.Connection, key: str) -> Iterator[Stamp]:
+    def stamps(self, db: apsw.Connection, key: str) -> Iterator[SessionStamp]:
         """See `DatabaseAdapter.stamps`. Times are whole seconds: the last row tells apart what one of them has."""
         for identity, changed, messages, last in db.execute(_STAMPS, (key,)):
             name = identity.decode("utf-8", "replace") if isinstance(identity, bytes) else ""
             if self.keys.fullmatch(name):
                 moment = changed if isinstance(changed, int) and 0 <= changed < 1 << 32 else 0
-                yield Stamp(name, messages * _MESSAGE_BYTES, moment * 10**9 + (last or 0) % 10**9)
+                yield SessionStamp(name, messages * _MESSAGE_BYTES, moment * 10**9 + (last or 0) % 10**9)
 
     def has(self, db: apsw.Connection, key: str) -> bool:
         return db.execute("SELECT 1 FROM sessions WHERE id = ?", (key,)).get is not None
@@ -154,14 +154,14 @@ class GooseAdapter(DatabaseAdapter, ReadAdapter):
     def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
         if not path.parent.is_file():
             return super().read(path, checkpoint, keep_raw=keep_raw)
-        from smart_fork.agents.read_fold import read_records
+        from smart_fork.agents.read_only_fold import read_records
 
         return read_records(self, path, self.records(path), UNREAD, keep_raw=keep_raw)
 
     def glance(self, path: Path) -> Session | None:
         if not path.parent.is_file():
             return super().glance(path)
-        from smart_fork.agents.read_fold import read_records
+        from smart_fork.agents.read_only_fold import read_records
 
         return read_records(self, path, self.records(path, _GLANCE_MESSAGES), UNREAD).session
 

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from smart_fork.agents.agent import Facet
+from smart_fork.agents.agent import AgentFacet
 
 #: Seconds after which the agent stops waiting. Codex waits at most three at a session's end.
 TIMEOUT = 3
 
 
-class Hooks(Facet):
+class Hooks(AgentFacet):
     """The hooks of one agent. Defaults are for agents without the feature."""
 
     #: The events at which it runs our command; none for a file of our own.

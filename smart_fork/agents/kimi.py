@@ -12,7 +12,7 @@ from indexer.transcripts.base import is_name
 from indexer.transcripts.model import GivenBack, Item, UsedTool
 from indexer.values import dict_in, dicts_in
 from smart_fork.agents.codec import Header, JsonAnswers, ReadCodec, Record, status_first, text_of
-from smart_fork.agents.own_logs import ReadAdapter
+from smart_fork.agents.log_adapters import ReadAdapter
 
 #: The main agent's log below a session's folder, and how the name of that folder begins.
 _LOG, _SESSION = "/agents/main/wire.jsonl", "session_"

@@ -15,21 +15,21 @@ from indexer.settings import DEPTH, WORKER_ID
 from indexer.transcripts.model import AgentName
 from indexer.values import dict_in, json_at
 from smart_fork.agents import AGENTS
-from smart_fork.agents.agent import Facet
+from smart_fork.agents.agent import AgentFacet
 from smart_fork.system.processes import Completed
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class LoginState:
     """Login state of an agent (`None` if unknown), and the missing variables."""
 
     logged_in: bool | None
     lacks: tuple[str, ...] = ()
 
 
-class Login(Facet):
+class Login(AgentFacet):
     """The login of one agent."""
 
     #: The command with which a person logs in permanently.

@@ -18,7 +18,7 @@ from indexer.lazy import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class FieldInput:
     """A field's input: `help` for people, `described` for models, `types` the accepted types.
 
     A field that is not `described` is not accepted in JSON, and one without `help` not on the command line. The field's
@@ -42,9 +42,9 @@ class Said:
     hidden: bool = False
 
     @classmethod
-    def of(cls, one: Field[Any]) -> Said | None:
+    def of(cls, one: Field[Any]) -> FieldInput | None:
         """Return a field's input, if it has one."""
-        given: Said | None = one.metadata.get("said")
+        given: FieldInput | None = one.metadata.get("said")
         return given if given is None or given.key or not given.described else replace(given, key=one.name)
 
     def schema(self) -> dict[str, Any]:
@@ -63,7 +63,7 @@ AnyPlace = Literal["tmux", "process", "iterm2", "claude", "here"]
 
 def said(*types: Any, default: Any = None, **how: Any) -> Any:
     """Return a field with this input. It is required if its default is `MISSING`."""
-    return field(default=default, metadata={"said": Said(types=types or (str,), **how)})
+    return field(default=default, metadata={"said": FieldInput(types=types or (str,), **how)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ def takes(
 
 #: The class of a request, and its fields by the parameters that are shown for them.
 Request = tuple[Any, Mapping[str, Field[Any]]]
-Made = Callable[[Field[Any], Said, Mapping[str, Any]], Iterable[Parameter]]
+Made = Callable[[Field[Any], FieldInput, Mapping[str, Any]], Iterable[Parameter]]
 
 
 def inputs(handler: Callable[..., Any], made: Made) -> tuple[list[Parameter], dict[str, Request]]:
@@ -166,7 +166,7 @@ def inputs(handler: Callable[..., Any], made: Made) -> tuple[list[Parameter], di
     requests: dict[str, Request] = {}
     for one in inspect.signature(handler, eval_str=True).parameters.values():
         kind: Any = one.annotation
-        asked = [(of, said) for of in fields(kind) if (said := Said.of(of))] if is_dataclass(kind) else []
+        asked = [(of, said) for of in fields(kind) if (said := FieldInput.of(of))] if is_dataclass(kind) else []
         if not asked:
             shown[one.name] = one
             continue
@@ -223,13 +223,16 @@ class Subject:
 
     def as_json(self, options: Options) -> dict[str, Any]:
         """Return a worker as a JSON object, without what is not given."""
-        given = ((Said.of(one), getattr(of, one.name), one.default) for of in (self, options) for one in fields(of))
+        given = (
+            (FieldInput.of(one), getattr(of, one.name), one.default) for of in (self, options) for one in fields(of)
+        )
         return {said.key: value for said, value, default in given if said and said.key and value != default}
 
 
 _SUBJECT, _OPTIONS = (
-    {one.name: given for one in fields(kind) if (given := Said.of(one)) and given.key} for kind in (Subject, Options)
+    {one.name: given for one in fields(kind) if (given := FieldInput.of(one)) and given.key}
+    for kind in (Subject, Options)
 )
 _SAID = {given.key: given for given in (_SUBJECT | _OPTIONS).values()}
 #: All fields of a worker in JSON, the most important first.
-KEYS: Mapping[str, Said] = {key: _SAID[key] for key in ("project_path", "prompt", "agent_type", "name")} | _SAID
+KEYS: Mapping[str, FieldInput] = {key: _SAID[key] for key in ("project_path", "prompt", "agent_type", "name")} | _SAID

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from indexer.transcripts.model import GivenBack, Item, UsedTool
 from indexer.values import dict_in, dicts_in
 from smart_fork.agents.codec import Header, ReadCodec, Record, status_first, text_of
-from smart_fork.agents.own_logs import ReadAdapter
+from smart_fork.agents.log_adapters import ReadAdapter
 
 #: Records that only stand between two messages, and messages that no person wrote.
 _LINKS = ("model_change", "thinking_level_change", "custom", "label", "session_info")

@@ -15,7 +15,7 @@ from indexer import state
 from indexer.lazy import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
-from smart_fork.agents.login import Login, Standing
+from smart_fork.agents.login import Login, LoginState
 from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError
 from smart_fork.system.login_shell import login_path
 from smart_fork.system.processes import Processes
@@ -181,25 +181,25 @@ class Program:
                 state.keep(_KEPT, [*kept, *new][-_MOST_KEPT:])
 
     @staticmethod
-    def standing(login: Login, env: Mapping[str, str], program: str, processes: Processes) -> Standing:
+    def standing(login: Login, env: Mapping[str, str], program: str, processes: Processes) -> LoginState:
         """Return whether an agent would be logged in with `env`, asking its own `program` if necessary.
 
         Without such a command, other ways to log in may exist, so that a missing variable does not mean no. Versions
         that do not know the command would take it for a prompt.
         """
         if login.is_plain(env):
-            return Standing(logged_in=True)
+            return LoginState(logged_in=True)
         if required := login.required():
-            return Standing(logged_in=False, lacks=tuple(one for one in required if not env.get(one)))
+            return LoginState(logged_in=False, lacks=tuple(one for one in required if not env.get(one)))
         try:
             if not login.status or not Program.lists(program, ("--help",), login.listed, processes, env):
-                return Standing(None)
+                return LoginState(None)
             said = processes.run(
                 [program, *login.status], cwd=login.of.home.folder().parent, env=env, timeout=STATUS_SECONDS
             )
         except (SmartForkError, OSError):
-            return Standing(None)
-        return Standing(login.answered(said))
+            return LoginState(None)
+        return LoginState(login.answered(said))
 
 
 def _absolute(path: str) -> str:

@@ -11,7 +11,7 @@ from shutil import which
 from typing import Any, ClassVar, NamedTuple
 
 from smart_fork import json_text
-from smart_fork.agents.agent import Facet
+from smart_fork.agents.agent import AgentFacet
 from smart_fork.errors import SmartForkError
 
 #: The name of our server in the agents' settings.
@@ -25,14 +25,14 @@ class UnsuitableError(SmartForkError):
     usual_hint = "Correct the file by hand."
 
 
-class Allowing(NamedTuple):
+class PermissionRules(NamedTuple):
     """Rules that allow tools without asking, and the file with them."""
 
     path: Path
     rules: tuple[str, ...]
 
 
-class Registration(Facet, ABC):
+class Registration(AgentFacet, ABC):
     """The entry of our server in an agent's settings. It converts texts; nothing here writes a file."""
 
     #: The agent's name for itself in MCP, and its protocol version.
@@ -72,7 +72,7 @@ class Registration(Facet, ABC):
         """The folder of a person's skills that the agent reads, or `None`."""
         return self.home() / "skills"
 
-    def allowing(self, tools: Sequence[str]) -> Allowing | None:
+    def allowing(self, tools: Sequence[str]) -> PermissionRules | None:
         """Return the rules that allow these reading tools without asking; `None` if none are needed."""
         return None
 

@@ -19,17 +19,17 @@ from indexer.settings import DEPTH, WORKER_ID
 from indexer.transcripts.model import AgentName
 from indexer.values import dict_in, dicts_in, json_at, json_in, text_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.agent import Facet
+from smart_fork.agents.agent import AgentFacet
 from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.snippets import plain_name
 
 #: The agent's command: fork a session, start a new one, or resume one.
-Form = Literal["fork", "new", "resume"]
+LaunchKind = Literal["fork", "new", "resume"]
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class LaunchRequest:
     """A worker to start. `at` is the id of the last message to keep.
 
     `session_id` is the session to fork or resume, empty for a new one. `source_agent` is its agent, `None` if nobody
@@ -53,7 +53,7 @@ class Launch:
     source_agent: AgentName | None = None
     depth: int = 0
     worker_id: str = ""
-    form: Form = "fork"
+    form: LaunchKind = "fork"
     of_others: bool = False
     has_tools: bool = False
     options: Options = field(default_factory=Options)
@@ -106,11 +106,11 @@ class Starter(ABC):
     #: The options with which it asks before it acts, whatever its settings and the session's records allow. None if
     #: records cannot allow anything, and only the settings of the person do.
     asking: tuple[str, ...] = ()
-    #: `True` if `Launch.has_tools` changes the command.
+    #: `True` if `LaunchRequest.has_tools` changes the command.
     waits: bool = False
 
     @abstractmethod
-    def line(self, request: Launch) -> CommandLine:
+    def line(self, request: LaunchRequest) -> CommandLine:
         """Return the command for `request`. Its ids are checked; its prompt and name are plain, and may be empty."""
 
     def fork_words(self, session_id: str) -> tuple[str, ...]:
@@ -135,7 +135,7 @@ class OptionStarter(Starter):
     joined: bool = False
     resumed: Staging = "nothing"
 
-    def line(self, request: Launch) -> CommandLine:
+    def line(self, request: LaunchRequest) -> CommandLine:
         session_id = request.session_id if request.form == "resume" else request.new_session_id
         option = "--session-id" if request.form == "new" else "--resume"
         session = (f"{option}={session_id}",) if self.joined else (option, session_id or "")
@@ -145,7 +145,7 @@ class OptionStarter(Starter):
         staging: Staging = "branch" if request.form == "fork" else "nothing" if request.form == "new" else self.resumed
         return CommandLine(argv, session_id, staging)
 
-    def _asked(self, request: Launch) -> tuple[str, ...]:
+    def _asked(self, request: LaunchRequest) -> tuple[str, ...]:
         prompt = request.prompt or ""
         said = ordinary(prompt, self.commands) if self.always or not request.headless else prompt
         if request.headless:
@@ -168,7 +168,7 @@ class BackgroundSession(NamedTuple):
     asks: str
 
 
-class Background(Facet):
+class Background(AgentFacet):
     """The verbs of one agent."""
 
     #: The help of a version that has them matches this.
@@ -226,7 +226,7 @@ class ForkPlan:
     name: str
     prompt: str
     headless: bool
-    form: Form = "fork"
+    form: LaunchKind = "fork"
     delivery: Delivery = "argument"
     writes: bool = False
     title: str = ""
@@ -266,7 +266,7 @@ class ForkPlan:
         return len(cls.passable(prompt).encode()) < MAX_PROMPT_BYTES
 
     @classmethod
-    def of(cls, request: Launch) -> ForkPlan:
+    def of(cls, request: LaunchRequest) -> ForkPlan:
         """Plan one worker.
 
         Raises:
@@ -321,7 +321,7 @@ class ForkPlan:
         return f"cd {shlex.quote(str(self.cwd))} && {given}{shlex.join(words)}"
 
 
-def _source_of(request: Launch) -> str:
+def _source_of(request: LaunchRequest) -> str:
     if request.form == "resume" and request.source_agent is None:
         return AGENTS.check_given(request.session_id)
     return AGENTS.check_id(request.source_agent or request.agent, request.session_id, "source")

@@ -22,7 +22,7 @@ from smart_fork.json_text import respelled
 Beside = Callable[[Entry], Entry | None]
 
 
-def placed(
+def records_in_order(
     source: Path,
     order: Sequence[str],
     has_place: Callable[[Record], bool],
@@ -86,7 +86,7 @@ class TreeCopy(Copy):
             return
         turns, codec = self._source.turns[: self._of + 1], self._copier.codec
         order, beside = self.order(turns), self.beside(turns)
-        records = placed(self._source.source_path, order, codec.has_place, beside, self.is_link)
+        records = records_in_order(self._source.source_path, order, codec.has_place, beside, self.is_link)
         for identity, (spelled, record) in records:
             if identity and not codec.is_sent(record) and not self.is_link(record):
                 continue
@@ -172,7 +172,7 @@ class TreeCopier(Copier):
 
     def live(self, session: Session) -> Iterator[LiveRecord]:
         places = {turn.id: number for number, turn in enumerate(session.turns)}
-        records = placed(session.source_path, list(places), self.codec.has_place, is_link=self.copies.is_link)
+        records = records_in_order(session.source_path, list(places), self.codec.has_place, is_link=self.copies.is_link)
         for identity, (spelled, record) in records:
             if record["uuid"] != identity:
                 yield LiveRecord(places[identity], (spelled, record), is_link=True)

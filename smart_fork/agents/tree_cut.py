@@ -31,7 +31,7 @@ COMPACTS: Mapping[str, Any] = {"compacts": True}
 PLAIN = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
-class About(NamedTuple):
+class RecordFacts(NamedTuple):
     """Facts that a cut needs beyond a record's item: the preview of a bookkeeping line, the keys of records that it
     `repeats`, and other keys by which copies know the record.
     """
@@ -86,9 +86,9 @@ class TreeCutter(Cutter):
         """Return the text of a record."""
         return item.text
 
-    def about(self, record: Record) -> About:
+    def about(self, record: Record) -> RecordFacts:
         """Return what else a cut must know of a record."""
-        return About()
+        return RecordFacts()
 
     def copied(self, record: Record) -> str:
         """Return the text of another record that a line of bookkeeping copies."""

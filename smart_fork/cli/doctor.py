@@ -28,7 +28,7 @@ from indexer.store.base import Scope, SessionRow, Store
 from indexer.store.damage import SHOWN, read_only
 from indexer.store.queries import StoreReading
 from indexer.transcripts.base import LogFile
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.cli.progress import progress_bar, working
 from smart_fork.cli.service.address import announced

@@ -391,7 +391,7 @@ def _shared(path: Path, agent: str) -> str | None:
     """Return the id under which a log is shared; `None` if no log of this machine is."""
     if not state.rows("SELECT 1 FROM pulled LIMIT 1"):
         return None
-    from smart_fork.agents.readers import READERS
+    from smart_fork.agents.log_readers import READERS
     from smart_fork.sharing.received_logs import pushed_as
 
     if agent not in READERS.names:

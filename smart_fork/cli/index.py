@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from indexer.locks import IndexBusyError, give_way, step_back
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.cli.command import Commands
 from smart_fork.cli.output import NOT_ERASED, at_home, out, plain, printed_as_json, say, say_passed_over
 from smart_fork.cli.progress import ProgressBar, progress_bar

@@ -17,7 +17,7 @@ import typer
 from typer.models import TyperPath
 
 from smart_fork.agents import AGENTS
-from smart_fork.agents.options import Options, Said, inputs
+from smart_fork.agents.options import FieldInput, Options, inputs
 from smart_fork.cli.output import answer_in_json
 from smart_fork.errors import Usage
 from smart_fork.snippets import one_of
@@ -70,10 +70,10 @@ def _own(one: Parameter) -> Parameter:
     kind, described = getattr(one.annotation, "__origin__", None), getattr(one.annotation, "__metadata__", ("",))[0]
     if kind is None or not isinstance(described, str):
         return one
-    return one.replace(annotation=Annotated[kind, _option(one.name, Said(help=described))])
+    return one.replace(annotation=Annotated[kind, _option(one.name, FieldInput(help=described))])
 
 
-def _made(one: Field[Any], said: Said, other: Mapping[str, Any]) -> Iterator[Parameter]:
+def _made(one: Field[Any], said: FieldInput, other: Mapping[str, Any]) -> Iterator[Parameter]:
     """The option of a field; the second one is for the name of a worktree."""
     described = other.get(one.name)
     if not (said.help or described):
@@ -94,12 +94,12 @@ def _made(one: Field[Any], said: Said, other: Mapping[str, Any]) -> Iterator[Par
         yield Parameter(_NAMED, Parameter.KEYWORD_ONLY, default=None, annotation=other.get(_NAMED, _WORKTREE_NAME))
 
 
-def _turned_off(said: Said) -> bool:
+def _turned_off(said: FieldInput) -> bool:
     """Return whether the flag makes a true field false."""
     return len(said.flags) == 1 and said.flags[0].startswith("--no-")
 
 
-def _annotation(one: Field[Any], said: Said, described: str) -> Any:
+def _annotation(one: Field[Any], said: FieldInput, described: str) -> Any:
     shown = _option(one.name, replace(said, help=described))
     if bool in said.types:
         either = one.default is None and any("/" in flag for flag in said.flags)
@@ -107,7 +107,7 @@ def _annotation(one: Field[Any], said: Said, described: str) -> Any:
     return Annotated[(said.read or said.types[0]) | None, shown]
 
 
-def _option(name: str, said: Said) -> Any:
+def _option(name: str, said: FieldInput) -> Any:
     how: dict[str, Any] = {"help": said.help, "metavar": said.metavar, "min": said.min, "max": said.max}
     flags = said.flags or (f"--{name.replace('_', '-')}",)
     return typer.Argument(**how) if said.argument else typer.Option(*flags, hidden=said.hidden, **how)
@@ -117,7 +117,7 @@ def _values(given: Mapping[str, Any], named: Mapping[str, Field[Any]]) -> dict[s
     """The fields of a request, without those of which nothing was said."""
     values = {}
     for name, value in given.items():
-        said = Said.of(named[name])
+        said = FieldInput.of(named[name])
         if name == _NAMED and value is not None:
             values["worktree"] = value
         elif name != _NAMED and said is not None and value is not None:
@@ -125,7 +125,7 @@ def _values(given: Mapping[str, Any], named: Mapping[str, Field[Any]]) -> dict[s
     return values
 
 
-def _plain(value: Any, said: Said) -> Any:
+def _plain(value: Any, said: FieldInput) -> Any:
     """A value as requests have it."""
     if isinstance(value, str) and int in said.types and value.isascii() and value.isdigit():
         return int(value)

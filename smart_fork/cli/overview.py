@@ -19,8 +19,8 @@ from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, value
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent
+from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.programs import Program
-from smart_fork.agents.readers import READERS
 from smart_fork.cli.index import NAME_WIDTH, index_rows
 from smart_fork.cli.output import out, plain, printed_as_json
 from smart_fork.cli.service.client import ServiceStatus, find_service

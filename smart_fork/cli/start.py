@@ -131,7 +131,7 @@ def spawn(
 
 def go_on(log: str, agent: str, told: Mapping[str, Any]) -> None:
     """Go on in the session of a log that was written just now. `told` is what --json says beside the worker."""
-    from smart_fork.agents.readers import READERS
+    from smart_fork.agents.log_readers import READERS
 
     session = READERS[agent].read(Path(log)).session
     if session is None:

@@ -22,7 +22,7 @@ from indexer.transcripts.model import Turn
 from indexer.values import dict_in, json_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts.model import MAX_DEPTH, CutWarning, Transcript, TranscriptTurn, is_fixed_field
-from smart_fork.agents.learned import learned
+from smart_fork.agents.revealed_secrets import revealed_secrets
 from smart_fork.errors import SmartForkError, advice
 from smart_fork.excise.answer import Excised
 from smart_fork.forking.family import reached
@@ -327,7 +327,7 @@ def _mask(
     kinds: Counter[str] = Counter()
     to_cut: set[str] = set()
     work = AGENTS[session.tool].codec if session.tool in AGENTS else None
-    keys = frozenset(learned((turn.raw for turn in session.turns), work))
+    keys = frozenset(revealed_secrets((turn.raw for turn in session.turns), work))
     for position, turn in enumerate(session.turns):
         if not turn.is_line or (among is not None and turn.id not in among):
             continue

@@ -25,7 +25,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.cuts import snapshots, titles
 from smart_fork.agents.cuts.model import CutWarning, Transcript
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import ForkRefused, SmartForkError, Usage, advice
 from smart_fork.excise import transcript
 from smart_fork.excise.answer import CutRequest, Excised, NotFollowed, Parent, Restored, RolledBack, Trimmed
@@ -245,7 +245,7 @@ class LastCut:
 def last_cut(session_id: str) -> LastCut | None:
     """Return the newest cut of a session's log or of a copy. Cuts without a snapshot and undone cuts do not count."""
     kept = {one.id for one in snapshots.snapshots(session_id)}
-    logged = snapshots.logged()
+    logged = snapshots.noted_changes()
     sources = {one.source_path for one in logged if one.session_id == session_id and not one.beside}
     found = [one for source in sources for one in snapshots.cuts(Path(source)) if one.snapshot in kept]
     if not found:
@@ -279,8 +279,8 @@ def rollback(
         OSError: nothing was written.
     """
     snapshot = snapshots.find(identity)
-    logged = snapshots.logged()
-    entry = next((one for one in reversed(logged) if one.snapshot == snapshot.id), snapshots.Noted())
+    logged = snapshots.noted_changes()
+    entry = next((one for one in reversed(logged) if one.snapshot == snapshot.id), snapshots.NotedChange())
     undoing = _Undoing(force or to is not None, disk, now or datetime.now(UTC), uuid.uuid4().hex)
     session = _destination(snapshot, entry, to, disk)
     done = [_put_back(snapshot, session, entry, undoing)]
@@ -301,14 +301,14 @@ def rollback(
     )  # fmt: skip
 
 
-def _changed_with(entry: snapshots.Noted, logged: Iterable[snapshots.Noted]) -> list[snapshots.Noted]:
+def _changed_with(entry: snapshots.NotedChange, logged: Iterable[snapshots.NotedChange]) -> list[snapshots.NotedChange]:
     """Return the logged changes of the other files that were changed together with `entry`."""
     together = (one for one in logged if entry.change and one.change == entry.change)
     others = (one for one in together if one.source_path != entry.source_path)
     return list({one.source_path: one for one in others if one.snapshot or one.beside}.values())
 
 
-def _put_back_other(entry: snapshots.Noted, undoing: _Undoing) -> Restored:
+def _put_back_other(entry: snapshots.NotedChange, undoing: _Undoing) -> Restored:
     if not entry.snapshot:
         return _taken_away(entry, undoing)
     snapshot = snapshots.find(entry.snapshot)
@@ -318,10 +318,10 @@ def _put_back_other(entry: snapshots.Noted, undoing: _Undoing) -> Restored:
     return _put_back(snapshot, session, entry, undoing)
 
 
-def _taken_away(entry: snapshots.Noted, undoing: _Undoing) -> Restored:
+def _taken_away(entry: snapshots.NotedChange, undoing: _Undoing) -> Restored:
     """Delete a file next to a transcript again, which a cut had deleted and a rollback had restored."""
     session, path = Transcript(entry.tool, Path(entry.source_path), entry.session_id, ()), Path(entry.source_path)
-    before = snapshots.take(path, entry.session_id, undoing.now, disk=undoing.disk)
+    before = snapshots.save(path, entry.session_id, undoing.now, disk=undoing.disk)
     snapshots.note(
         session, snapshots.ROLLBACK, before, path, undoing.now, size_after=0, change=undoing.change, beside="yes"
     )
@@ -329,7 +329,9 @@ def _taken_away(entry: snapshots.Noted, undoing: _Undoing) -> Restored:
     return Restored(session_id=entry.session_id, restored="", path=str(path), snapshot=before.id if before else None)
 
 
-def _put_back(snapshot: snapshots.Snapshot, session: Transcript, entry: snapshots.Noted, undoing: _Undoing) -> Restored:
+def _put_back(
+    snapshot: snapshots.Snapshot, session: Transcript, entry: snapshots.NotedChange, undoing: _Undoing
+) -> Restored:
     target, disk = session.source_path, undoing.disk
     files = AGENTS.files_of(session.tool)
     done = Restored(session_id=session.session_id, restored=snapshot.id, path=str(target))
@@ -338,7 +340,7 @@ def _put_back(snapshot: snapshots.Snapshot, session: Transcript, entry: snapshot
     if not undoing.force:
         _refuse_later(session, entry)
     with Occupation(session.tool, session.session_id, session.source_path).kept_out():
-        before = snapshots.take(target, session.session_id, undoing.now, disk=disk, files=files)
+        before = snapshots.save(target, session.session_id, undoing.now, disk=disk, files=files)
         snapshots.note(
             session, snapshots.ROLLBACK, before, target, undoing.now,
             size_after=sum(map(len, snapshots.content(snapshot))), change=undoing.change, restored=snapshot.id,
@@ -358,7 +360,7 @@ def _is_as_before(snapshot: snapshots.Snapshot, session: Transcript) -> bool:
     )
 
 
-def _destination(snapshot: snapshots.Snapshot, entry: snapshots.Noted, to: Path | None, disk: Disk) -> Transcript:
+def _destination(snapshot: snapshots.Snapshot, entry: snapshots.NotedChange, to: Path | None, disk: Disk) -> Transcript:
     known = entry.source_path
     if to is None and not known:
         raise Usage(
@@ -370,7 +372,7 @@ def _destination(snapshot: snapshots.Snapshot, entry: snapshots.Noted, to: Path 
     return Transcript(tool, target, session_id, (), stamp=AGENTS.files_of(tool).stamp(target, disk))
 
 
-def _refuse_later(session: Transcript, entry: snapshots.Noted) -> None:
+def _refuse_later(session: Transcript, entry: snapshots.NotedChange) -> None:
     after = entry.size_after
     if session.stamp is not None and after is not None and session.stamp.size > after:
         raise ForkRefused(
@@ -449,7 +451,7 @@ def _name(planned: CutPlan, parent: Conversation) -> str:
     staying = planned.survivors
     gone = titles.marks(key for turn in planned.removed for key in turn.says)
     gone -= titles.marks(key for turn in staying for key in turn.says)
-    if gone.isdisjoint(titles.quoting(parent.title)):
+    if gone.isdisjoint(titles.mark_of_title(parent.title)):
         return parent.title
     return title_of("", (turn.preview for turn in staying if turn.prompt))
 

@@ -33,7 +33,7 @@ from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.cuts.model import Transcript
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.references import Reference
 from smart_fork.errors import NotFound, SmartForkError, Usage, advice
 from smart_fork.excise.answer import NotFollowed
@@ -150,7 +150,7 @@ def _cut_erased(facts: Mapping[str, Any], words: Collection[str] | None) -> bool
     made, is_read = True, True
     if change := facts["change"]:
         _, left = finish_cut(session, change)
-        noted = [one for one in snapshots.logged() if one.change == change and not one.beside]
+        noted = [one for one in snapshots.noted_changes() if one.change == change and not one.beside]
         index = refresh(session.tool, [session.source_path, *(Path(one.source_path) for one in noted)])
         made, is_read = not left, index.updated or not index_db().exists()
         ids |= {one.session_id for one in noted}

@@ -25,7 +25,7 @@ from smart_fork.excise.cutting import branch
 from smart_fork.excise.transcript import auto, load_auto, load_with_tool, sort_by_timestamp
 from smart_fork.excise.writing import write_lines
 
-Call, Place, Result, Tool = model.Call, model.Place, model.Result, model.Tool
+Call, Place, Result, Tool = model.Call, model.LinePlace, model.Result, model.Tool
 Plan, plan = CutPlan, CutPlan.of
 P = ParamSpec("P")
 

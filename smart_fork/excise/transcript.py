@@ -24,8 +24,8 @@ from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.cuts import snapshots, titles
 from smart_fork.agents.cuts.cutter import feeding, only_prompts_previewed
 from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
-from smart_fork.agents.own_logs import LogAdapter
-from smart_fork.agents.readers import OWN, READERS
+from smart_fork.agents.log_adapters import LogAdapter
+from smart_fork.agents.log_readers import OWN, READERS
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice
 from smart_fork.excise.answer import CopyBehind, NumberedTurn, NumberedTurns
 from smart_fork.excise.text_search import all_words, is_telling, remaining_words, words_and_runs

@@ -18,7 +18,7 @@ from indexer.failures import what_failed
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import SmartForkError, advice
 from smart_fork.excise import text_search, transcript
 from smart_fork.excise.answer import CopyBehind, Soundness
@@ -130,7 +130,7 @@ def _gone_of(session: Transcript, path: Path | None) -> CutText:
     return CutText(lines, words - left, (runs | solid) - still, set(in_bytes - left))
 
 
-def cuts_of(session: Transcript) -> list[snapshots.Noted]:
+def cuts_of(session: Transcript) -> list[snapshots.NotedChange]:
     """Return the cuts of all files of a session that were not undone."""
     return [one for path in (written_path(session), *transcript.other_files(session)) for one in snapshots.cuts(path)]
 

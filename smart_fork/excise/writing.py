@@ -36,7 +36,7 @@ from indexer.transcripts.model import Session as Conversation
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import IndexUnavailable, SmartForkError, Usage, advice
 from smart_fork.excise.answer import Followed, NotFollowed, Refreshed
 from smart_fork.excise.cut_plan import CutPlan
@@ -88,7 +88,7 @@ def write(
     target = written_path(session)
     gone = planned.positions
     with Occupation(session.tool, session.session_id, session.source_path).kept_out():
-        snapshot = snapshots.take(
+        snapshot = snapshots.save(
             target, session.session_id, change.now, disk=disk, files=AGENTS.cutter_of(session.tool)
         )
         note = partial(snapshots.note, session, snapshot=snapshot, target=target, now=change.now, change=change.id)
@@ -138,7 +138,7 @@ def finish_cut(session: Transcript, change_id: str) -> tuple[list[Followed], lis
     AGENTS.cutter_of(session.tool).finish(session.source_path)
     keys, masks = frozenset(made.keys), frozenset(made.masked)
     change = CutChange(keys, masks, made.command, made.change, datetime.now(UTC))
-    together = [one for one in snapshots.logged() if one.change == change_id]
+    together = [one for one in snapshots.noted_changes() if one.change == change_id]
     for one in together:
         if one.beside and not one.size_after:
             write_or_delete(Path(one.source_path), b"")
@@ -183,7 +183,7 @@ def write_or_delete(path: Path, new: bytes) -> None:
 
 def _noted(session: Transcript, path: Path, change: CutChange, size: int) -> Followed:
     """Take a snapshot of a file next to a log, and record its change in the snapshot log."""
-    snapshot = snapshots.take(path, session.session_id, change.now, disk=change.disk)
+    snapshot = snapshots.save(path, session.session_id, change.now, disk=change.disk)
     command = f"{change.command} (beside {session.session_id})"
     snapshots.note(session, command, snapshot, path, change.now, size_after=size, change=change.id, beside="yes")
     return Followed(session.session_id, str(path), 0, snapshot.id if snapshot else None)
@@ -196,7 +196,7 @@ def _masked(planned: CutPlan) -> list[str]:
     return [*own, *sorted(planned.apart)]
 
 
-def _is_as_before(session: Transcript, made: snapshots.Noted) -> bool:
+def _is_as_before(session: Transcript, made: snapshots.NotedChange) -> bool:
     """Return True if a file still begins with its content before the cut: the cut was recorded but not made."""
     kept = next((one for one in snapshots.snapshots(made.session_id) if one.id == made.snapshot), None)
     return kept is not None and AGENTS.cutter_of(session.tool).begins_with(session.source_path, snapshots.content(kept))

@@ -25,7 +25,7 @@ from indexer.store.base import Scope, SessionRow, Store
 from indexer.transcripts.authored import plain
 from indexer.transcripts.lines import LOOK_SECONDS
 from indexer.transcripts.model import AgentName
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import IndexUnavailable, NotFound, ProgramFailed, SmartForkError
 from smart_fork.finding.code_authors import SLACK, named_in, objects, relative, seconds, sessions_named, writers_of
 from smart_fork.finding.git_blame import CodeLine, Range, blamed, committed

@@ -27,7 +27,7 @@ from indexer.store.base import Counts, Scope, Store
 from indexer.store.schema import VectorsUnavailableError
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import AgentName
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import SmartForkError, advice
 from smart_fork.finding.answer import Covered
 from smart_fork.finding.evidence import found_by_words

@@ -21,7 +21,7 @@ from indexer.transcripts.base import AgentAdapter, LogFile, odd_files
 from indexer.transcripts.model import AgentName, Origin, Session
 from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.agent import KeptPrompt
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import IndexUnavailable, Usage
 from smart_fork.finding.answer import GonePrompt, Recents
 from smart_fork.finding.index_access import known_index, opened

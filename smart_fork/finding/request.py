@@ -18,8 +18,8 @@ from indexer.store.base import Scope
 from indexer.transcripts.model import AgentName
 from smart_fork import config
 from smart_fork.agents import AGENTS, checkpoints
+from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import said
-from smart_fork.agents.readers import READERS
 from smart_fork.errors import SmartForkError, Usage, advice, is_empty
 from smart_fork.finding.query import Code, Query, plain
 from smart_fork.finding.session_notes import tag

@@ -22,8 +22,8 @@ from indexer.store.damage import kept
 from indexer.transcripts.error_lines import Commands
 from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.programs import Program
-from smart_fork.agents.readers import READERS
 from smart_fork.errors import IndexUnavailable, Usage, advice
 from smart_fork.finding import results
 from smart_fork.finding.answer import (

@@ -19,7 +19,7 @@ from indexer.masking import Masked, beginning, mask
 from indexer.transcripts.lines import bounded, is_over
 from indexer.transcripts.model import AgentName, Session, Turn
 from smart_fork.agents import AGENTS, checkpoints
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.references import Reference
 from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage, advice
 from smart_fork.finding.session_notes import noted_if_known

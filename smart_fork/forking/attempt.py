@@ -16,7 +16,7 @@ from smart_fork import session_origins
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession, copy_folder, second_name, stage_transcript
 from smart_fork.agents.cuts.cutter import Files
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.starter import ForkPlan
 from smart_fork.errors import ForkRefused, SmartForkError
 from smart_fork.forking import temporary_logs

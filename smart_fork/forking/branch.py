@@ -28,8 +28,8 @@ from smart_fork import session_origins
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.cuts import titles
+from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options
-from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import Reference
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice
 from smart_fork.finding import sessions
@@ -361,17 +361,17 @@ _BRANCHED = re.compile(rb"\(branch", re.IGNORECASE)
 def branch_title(name: str | None, parent_title: str, taken: Container[str], milliseconds: int) -> str:
     """The title of a branch that is called `name`, or like its parent. Pure.
 
-    `taken` holds the titles of the project as `titles.key` gives them, `milliseconds` is the time.
+    `taken` holds the titles of the project as `titles.comparable_title` gives them, `milliseconds` is the time.
     """
     base = titles.without_suffix(plain_name(name)) or titles.without_suffix(plain_name(parent_title)) or FALLBACK
     numbers = chain(("",), (f" {number}" for number in range(2, MAX_NUMBER + 1)))
     later = (f" {milliseconds + more}" for more in count())
     named = (_titled(base, number) for number in chain(numbers, later))
-    return next(title for title in named if titles.key(title) not in taken)
+    return next(title for title in named if titles.comparable_title(title) not in taken)
 
 
 def titles_like_ours(agents: Agents, project: Project) -> set[str]:
-    """The `titles.key` of each title in `project` that says "(Branch": no other can be in the way. One scan.
+    """Return the comparable form of each title in `project` with "(Branch": no other can be in the way. One scan.
 
     Logs that cannot be read have no title.
     """
@@ -381,7 +381,7 @@ def titles_like_ours(agents: Agents, project: Project) -> set[str]:
         for file in adapter.discover():
             if here and not file.location.startswith(here):  # another project's
                 continue
-            found.update(titles.key(title) for title in _titles(adapter, file, project))
+            found.update(titles.comparable_title(title) for title in _titles(adapter, file, project))
     return found
 
 

@@ -17,7 +17,7 @@ from indexer.masking import Masked, mask_screen
 from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.state import utc
 from smart_fork.agents import AGENTS
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.starter import ForkPlan
 from smart_fork.errors import SmartForkError
 from smart_fork.system.processes import Machine
@@ -25,7 +25,7 @@ from smart_fork.workers.place import SCREEN_SECONDS as TYPING_SECONDS
 from smart_fork.workers.place import Started, Typist, WorkerPlace
 
 if TYPE_CHECKING:
-    from smart_fork.agents.questions import Screen
+    from smart_fork.agents.screen import Screen
 
 #: How long a start waits for the worker to take its prompt, or without one to be ready, and how often it looks.
 CONFIRM_SECONDS, READY_SECONDS = 20.0, 10.0

@@ -21,10 +21,10 @@ from indexer.transcripts.model import AgentName, Session
 from indexer.transcripts.texts import HANDOVER_TAG
 from smart_fork import session_origins
 from smart_fork.agents import AGENTS
-from smart_fork.agents.ancestry import Kin, Tie, message_tie
+from smart_fork.agents.ancestry import FamilyLog, Tie, message_tie
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.cuts.cutter import Cutter
-from smart_fork.agents.readers import OWN, READERS
+from smart_fork.agents.log_readers import OWN, READERS
 from smart_fork.workers.registry import Registry, WorkerRecord
 
 #: Where a note is gone, the beginning of a log says it: what was told stands among so many of its bytes.
@@ -106,9 +106,9 @@ def known_relations(asked: Session, workers: Sequence[WorkerRecord]) -> KnownRel
     return found
 
 
-def relatives(asked: Session, root: str, found: KnownRelations) -> list[Kin]:
+def relatives(asked: Session, root: str, found: KnownRelations) -> list[FamilyLog]:
     """The logs of the family of a session, whichever agents' they are."""
-    family: list[Kin] = []
+    family: list[FamilyLog] = []
     known: dict[str, AgentName] = {}
     waiting = [(asked.agent, asked.session_id)]
     while waiting:
@@ -127,10 +127,10 @@ def relatives(asked: Session, root: str, found: KnownRelations) -> list[Kin]:
     return family
 
 
-def _logs(agent: AgentName, session_id: str) -> list[Kin]:
+def _logs(agent: AgentName, session_id: str) -> list[FamilyLog]:
     """The logs of a session whose agent's families are not known."""
     paths = READERS[agent].locate(session_id) if agent in READERS.names else ()
-    return [Kin(agent, session_id, path) for path in paths]
+    return [FamilyLog(agent, session_id, path) for path in paths]
 
 
 def _said_in(session: Session) -> tuple[AgentName, str] | None:
@@ -147,7 +147,7 @@ def _said_in(session: Session) -> tuple[AgentName, str] | None:
     return (agent, parent) if agent and agent != session.agent and parent != session.session_id else None
 
 
-def parents(family: Sequence[Kin], forks: Mapping[str, str]) -> dict[str, str]:
+def parents(family: Sequence[FamilyLog], forks: Mapping[str, str]) -> dict[str, str]:
     """Find each session's parent; the first ones of all are not in it. There are no circles in it.
 
     Forks of some agents, and the branches that are written, say whose copies they are. Others say nothing, but copy the
@@ -185,14 +185,14 @@ def reached(first: set[str], links: Mapping[str, Iterable[str]]) -> set[str]:
 class _Shared:
     """Messages that logs have in common. Sets of logs are bits of a number, since there may be hundreds."""
 
-    def __init__(self, family: Sequence[Kin]) -> None:
+    def __init__(self, family: Sequence[FamilyLog]) -> None:
         self._family = sorted(family, key=lambda kin: (kin.begun, kin.session_id))
         self._has: dict[str, int] = defaultdict(int)
         for place, kin in enumerate(self._family):
             for message in kin.messages:
                 self._has[message.id] |= 1 << place
 
-    def parent(self, kin: Kin, below: Collection[str]) -> str:
+    def parent(self, kin: FamilyLog, below: Collection[str]) -> str:
         """The one that began earlier and shares most, and is not `below` it; of several the one that is recorded, or
         records the same.
         """
@@ -211,7 +211,7 @@ class _Shared:
         )
         return best.session_id if best else kin.recorded
 
-    def _alive(self, kin: Kin, alive: int) -> tuple[int, int]:
+    def _alive(self, kin: FamilyLog, alive: int) -> tuple[int, int]:
         """Those of `alive` that share the longest beginning with `kin`, and how long it is."""
         shared = 0
         for message in kin.messages:
@@ -275,7 +275,7 @@ class _Noted:
 def _notes() -> dict[str, _Noted]:
     """Read the relations that were noted with each session's cuts."""
     found: dict[str, _Noted] = {}
-    for one in snapshots.logged():
+    for one in snapshots.noted_changes():
         if one.tool in AGENTS:
             noted = found.setdefault(one.session_id, _Noted(one.tool))
             noted.below |= {*one.below}
@@ -337,7 +337,9 @@ def descent(agent: AgentName, session_id: str, path: Path, keys: Collection[str]
 class _Logs:
     """The logs of a family: those that were made of some of its sessions."""
 
-    def __init__(self, family: Sequence[Kin], made: Links, agent: AgentName, agents: Mapping[str, AgentName]) -> None:
+    def __init__(
+        self, family: Sequence[FamilyLog], made: Links, agent: AgentName, agents: Mapping[str, AgentName]
+    ) -> None:
         self._family, self._made, self._agent = family, made, agent
         self._agents = agents
         #: Those of the same agent have records, the others are told.
@@ -369,7 +371,7 @@ class _Logs:
 
 
 def _links(
-    family: Sequence[Kin], guessed: Mapping[str, str], found: KnownRelations, cut: str
+    family: Sequence[FamilyLog], guessed: Mapping[str, str], found: KnownRelations, cut: str
 ) -> defaultdict[str, set[str]]:
     """Return the certain parent links. If two logs share records and began at the same time, or one was `cut`, either
     may be the parent.
@@ -387,7 +389,7 @@ def _links(
     return links
 
 
-def _noted_kin(there: set[str], notes: Mapping[str, _Noted], found: KnownRelations) -> Iterator[Kin]:
+def _noted_kin(there: set[str], notes: Mapping[str, _Noted], found: KnownRelations) -> Iterator[FamilyLog]:
     """The logs of the sessions that were of the family of these before cuts."""
     ties: dict[str, set[str]] = defaultdict(set)
     agents: dict[str, AgentName] = {}
@@ -420,7 +422,7 @@ def _same_agent(made: Links, agents: Mapping[str, AgentName], agent: AgentName) 
 
 
 def _add_copies_of_told(
-    session_id: str, family: Sequence[Kin], links: Links, made: defaultdict[str, set[str]], direct: Links
+    session_id: str, family: Sequence[FamilyLog], links: Links, made: defaultdict[str, set[str]], direct: Links
 ) -> None:
     """Count each session that shares records with a told one, and names no parent, as made of that one.
 

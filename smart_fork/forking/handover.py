@@ -21,7 +21,7 @@ from indexer.transcripts.texts import HANDOVER_TAG
 from smart_fork import session_origins
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt, NewSession
-from smart_fork.agents.forms import HomePlace, Utterance
+from smart_fork.agents.record_conversion import HomePlace, Utterance
 from smart_fork.errors import advice
 from smart_fork.forking.exchange_parts import marker, plain
 from smart_fork.forking.handover_log import DATA, SAID_CHARACTERS, as_session, lost_of, utterances, whence

@@ -14,8 +14,8 @@ from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record, aside
 from smart_fork.agents.copier import NewSession
-from smart_fork.agents.forms import Becomes, HomePlace, Utterance
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
+from smart_fork.agents.record_conversion import HomePlace, TargetSession, Utterance
 from smart_fork.errors import ForkRefused
 from smart_fork.forking import temporary_logs
 from smart_fork.forking.neutral_form import Neutral, NeutralMessage
@@ -87,7 +87,7 @@ def as_session(
     """
     starter = AGENTS.starter_of(agent)
     session_id = source_id if starter.ids.fullmatch(source_id) else starter.new_id()
-    records = AGENTS.teller_of(agent).log_of(said, Becomes(session_id, place))
+    records = AGENTS.teller_of(agent).log_of(said, TargetSession(session_id, place))
     with written(agent, session_id, records, folder) as log:
         read = READERS[agent].read(log).session
         if read is None:

@@ -19,8 +19,8 @@ from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import AGENTS
-from smart_fork.agents.ancestry import Kin
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.ancestry import FamilyLog
+from smart_fork.agents.log_readers import READERS
 from smart_fork.finding import sessions
 from smart_fork.finding.commits import commits_made
 from smart_fork.finding.index_access import known_index
@@ -90,7 +90,7 @@ def _with_index(told: Callable[[SqliteStore | None], _T]) -> _T:
 class _Known(NamedTuple):
     """Members and parents of a family, and its workers."""
 
-    family: list[Kin]
+    family: list[FamilyLog]
     found: KnownRelations
     workers: list[WorkerRecord]
 
@@ -155,9 +155,9 @@ def _workers() -> list[WorkerRecord]:
     return [worker for worker in known if call_context.permits(worker.cwd)]
 
 
-def _logs(family: Sequence[Kin]) -> dict[str, list[Kin]]:
+def _logs(family: Sequence[FamilyLog]) -> dict[str, list[FamilyLog]]:
     """The logs of each session, the original first: others are copies that were staged or archived."""
-    logs: dict[str, dict[Path, Kin]] = defaultdict(dict)
+    logs: dict[str, dict[Path, FamilyLog]] = defaultdict(dict)
     for kin in sorted(family, key=lambda kin: (-kin.mtime_ns, str(kin.path))):
         logs[kin.session_id][kin.path] = kin
     return {
@@ -167,7 +167,9 @@ def _logs(family: Sequence[Kin]) -> dict[str, list[Kin]]:
     }
 
 
-def _in_order(above: Mapping[str, str], logs: Mapping[str, Sequence[Kin]], asked: str) -> Iterator[tuple[str, int]]:
+def _in_order(
+    above: Mapping[str, str], logs: Mapping[str, Sequence[FamilyLog]], asked: str
+) -> Iterator[tuple[str, int]]:
     """Each session with its depth in the tree, also parents that are gone."""
     children: dict[str, list[str]] = defaultdict(list)
     for session_id, parent in above.items():
@@ -185,7 +187,8 @@ def _in_order(above: Mapping[str, str], logs: Mapping[str, Sequence[Kin]], asked
 
 
 def _member(
-    agent: AgentName, session_id: str, parent: str | None, logs: Mapping[str, Sequence[Kin]], telling: _Telling, *,
+    agent: AgentName, session_id: str, parent: str | None, logs: Mapping[str, Sequence[FamilyLog]],
+    telling: _Telling, *,
     others: tuple[str, ...], depth: int, workers: Sequence[WorkerRecord], running: WorkerRecord | None,
 ) -> Relative:  # fmt: skip
     """Describe a member from its log, if there is one, and from the worker registry."""
@@ -217,7 +220,7 @@ class _Telling:
         self._seen: Mapping[str, SeenFile] = store.seen() if store else {}
         self._read: dict[Path, Session | None] = {asked.source_path: asked}
 
-    def facts(self, kin: Kin) -> Facts:
+    def facts(self, kin: FamilyLog) -> Facts:
         """Read the facts about a session from its log."""
         row = self._store.session(kin.agent, kin.session_id) if self._store and self._unchanged(kin) else None
         if row is not None and row.path == str(kin.path):
@@ -227,7 +230,7 @@ class _Telling:
             return Facts()
         return _facts(placed_here(session), permits(session), len(session.turns), session.token_estimate)
 
-    def left(self, kin: Kin, parent: Kin) -> LeftAt | None:
+    def left(self, kin: FamilyLog, parent: FamilyLog) -> LeftAt | None:
         """The last message of `parent` that the fork knows, as ``show`` numbers them; `None` where it was rewound."""
         above = self._session(parent)
         if above is None:
@@ -243,14 +246,14 @@ class _Telling:
         number, turn = message
         return LeftAt(number, turn.role, shorten(shown_title(turn.text), WORDS))
 
-    def _unchanged(self, kin: Kin) -> bool:
+    def _unchanged(self, kin: FamilyLog) -> bool:
         seen = self._seen.get(str(kin.path))
         now = READERS[kin.agent].log_at(str(kin.path))
         if seen is None or now is None:
             return False
         return (seen.mtime_ns, seen.size) == (kin.mtime_ns, now.size)
 
-    def _session(self, kin: Kin) -> Session | None:
+    def _session(self, kin: FamilyLog) -> Session | None:
         if kin.path not in self._read:
             try:
                 self._read[kin.path] = READERS[kin.agent].read(kin.path).session

@@ -24,8 +24,8 @@ from indexer.transcripts.texts import strip_reminders
 from indexer.values import dict_in, json_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record
-from smart_fork.agents.learned import learned
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
+from smart_fork.agents.revealed_secrets import revealed_secrets
 
 #: The most characters of a tool output.
 OUTPUT_CHARACTERS = 2_000
@@ -102,7 +102,7 @@ def read(
     turns, starting = [session.turns[number] for number in numbers], work.starting if work else ()
     printed = (_printed(one) for item in items for one in item.results)
     texts = chain((turn.text for turn in session.turns), printed, map(_dumped, made.given.values()))
-    change = str if unmasked else _Masking(texts, learned(map(orjson.dumps, records), work))
+    change = str if unmasked else _Masking(texts, revealed_secrets(map(orjson.dumps, records), work))
     found = neutral(turns, items, made, starting, change)
     messages = tuple(replace(one, turn=numbers[one.turn]) for one in found.messages)
     return Neutral(messages, found.lost, mask_cut(change(session.title)))

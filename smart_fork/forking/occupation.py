@@ -17,7 +17,7 @@ from indexer.settings import Setting
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.state import utc
 from smart_fork.agents import AGENTS
-from smart_fork.agents.starter import Launch
+from smart_fork.agents.starter import LaunchRequest
 from smart_fork.errors import ForkRefused, Usage, advice
 from smart_fork.snippets import quoted
 from smart_fork.system.processes import Machine, Running
@@ -57,7 +57,7 @@ def limit(env: Mapping[str, str]) -> int:
     return Setting.MAX_WORKERS.number(env)
 
 
-def admission(request: Launch, machine: Machine, *, counts: bool) -> Callable[[Sequence[WorkerRecord]], None]:
+def admission(request: LaunchRequest, machine: Machine, *, counts: bool) -> Callable[[Sequence[WorkerRecord]], None]:
     """Return a check that refuses the worker if too many run. A terminal with a person in it does not count.
 
     Raises:

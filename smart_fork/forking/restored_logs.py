@@ -20,7 +20,7 @@ from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import Session
 from smart_fork import session_origins
 from smart_fork.agents import AGENTS, checkpoints
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import Ambiguous, ForkRefused, NotFound, Usage, advice
 from smart_fork.finding import sessions
 from smart_fork.finding.sessions import Located

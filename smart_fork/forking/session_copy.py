@@ -16,8 +16,8 @@ from indexer.lazy import dataclass
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.model import AgentName, Session, Turn
 from smart_fork.agents import AGENTS
-from smart_fork.agents.copier import Copy, Excerpt, Merged, NewSession
-from smart_fork.agents.forms import HomePlace
+from smart_fork.agents.copier import Copy, Excerpt, MergedCopy, NewSession
+from smart_fork.agents.record_conversion import HomePlace
 from smart_fork.errors import ForkRefused, NotFound, advice
 from smart_fork.system.processes import Machine
 
@@ -224,10 +224,10 @@ def write_copy(
     circular = ("Parent ids form a cycle: records are in the order of the file",) if session.circular else ()
     machine = machine or Machine()
     with ExitStack() as stack:
-        copy: Copy | Merged = agent.up_to(session, end, becomes)
+        copy: Copy | MergedCopy = agent.up_to(session, end, becomes)
         if excerpt:
             parts = [MergedPart(session, excerpt), *others]
-            copy = Merged(stack.enter_context(distilled(parts, session.agent, becomes)))
+            copy = MergedCopy(stack.enter_context(distilled(parts, session.agent, becomes)))
         written = agent.write(copy, target, becomes, machine, lambda: None)
     last = session.turns[end].id
     return Branch(

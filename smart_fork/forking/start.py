@@ -19,9 +19,9 @@ from indexer.transcripts.base import is_there
 from indexer.transcripts.model import Session
 from smart_fork import session_origins
 from smart_fork.agents import AGENTS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.programs import Program
-from smart_fork.agents.readers import READERS
-from smart_fork.agents.starter import ForkPlan, Launch
+from smart_fork.agents.starter import ForkPlan, LaunchRequest
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice
 from smart_fork.finding.session_place import unplaced, where_now
 from smart_fork.forking.attempt import Attempt, undone
@@ -62,7 +62,7 @@ class Prepared:
 
     spec: WorkerSpec
     machine: Machine
-    request: Launch
+    request: LaunchRequest
     place: WorkerPlace
     provisions: Provisions = field(default_factory=Provisions)
     #: What has changed since the session that is forked: it stands before the prompt, if there is one.
@@ -172,7 +172,7 @@ def _prepared(spec: WorkerSpec, machine: Machine, *, dry_run: bool) -> Prepared:
     target = place_of_work(source.cwd, spec.cwd) if source else directory(spec.cwd or Path.cwd())
     note = spec.note_in(target, machine.processes)
     known = [*([source] if source else []), *(part.session for part in spec.content.others)]
-    request = Launch(
+    request = LaunchRequest(
         agent=spec.agent, session_id=source.session_id if source else "", target_cwd=target,
         program=_program(spec, place, machine),
         new_session_id=written.session_id if written else AGENTS.starter_of(spec.agent).new_id(),
@@ -335,7 +335,7 @@ def _check_told(spec: WorkerSpec) -> None:
         )
 
 
-def _check_asks(request: Launch) -> None:
+def _check_asks(request: LaunchRequest) -> None:
     """Require confirmations for a session of someone else: its author could have planted instructions."""
     if request.of_others and request.skip_permissions:
         raise ForkRefused(
@@ -347,7 +347,7 @@ def _check_asks(request: Launch) -> None:
         )
 
 
-def _check_resumable(spec: WorkerSpec, request: Launch) -> None:
+def _check_resumable(spec: WorkerSpec, request: LaunchRequest) -> None:
     """A session goes on where it worked, and as itself."""
     if spec.options.in_worktree or spec.content.point:
         raise Usage("Only a fork can have a worktree or begin at an earlier message", "Fork the session instead.")

@@ -21,7 +21,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt
 from smart_fork.agents.options import Options
 from smart_fork.agents.references import Reference
-from smart_fork.agents.starter import ForkPlan, Form
+from smart_fork.agents.starter import ForkPlan, LaunchKind
 from smart_fork.errors import ProgramFailed, SmartForkError, advice
 from smart_fork.finding.session_place import as_guest, directory_of, in_project, where_now
 from smart_fork.finding.session_view import resumed_part
@@ -102,7 +102,7 @@ class WorkerSpec:
         return self.options.worktree if isinstance(self.options.worktree, str) else self.called
 
     @property
-    def form(self) -> Form:
+    def form(self) -> LaunchKind:
         """The agent's command to use."""
         match self.kind:
             case "continue":

@@ -18,7 +18,7 @@ from indexer.failures import next_step, what_failed
 from indexer.lazy import dataclass
 from indexer.runs import Freshness
 from indexer.values import dict_in, json_in
-from smart_fork.agents.options import Said
+from smart_fork.agents.options import FieldInput
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.finding.index_access import opened
 from smart_fork.page.board import WorkerBoard
@@ -241,7 +241,7 @@ def read(kind: type[T], form: Mapping[str, str], only: Collection[str]) -> T:
     """Return a request as a form says it: `only` these of its fields. A box that is ticked says "yes"."""
     values: dict[str, Any] = {}
     for one in fields(kind):  # type: ignore[arg-type]  # a request is a dataclass
-        said, text = Said.of(one), form.get(one.name, "").strip()
+        said, text = FieldInput.of(one), form.get(one.name, "").strip()
         if said is None or one.name not in only:
             continue
         if bool in said.types:

@@ -17,7 +17,7 @@ from indexer.store.base import Holding
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.cuts import snapshots
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.references import Reference
 from smart_fork.doctor import Checked, run_checks
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartForkError, Usage
@@ -184,7 +184,7 @@ def checked(_: Mapping[str, str]) -> Checked:
 
 def _cuts() -> tuple[tuple[str, LastCut], ...]:
     """The cuts that can be undone, each after the id of its session."""
-    sessions = dict.fromkeys(one.session_id for one in reversed(snapshots.logged()) if one.session_id)
+    sessions = dict.fromkeys(one.session_id for one in reversed(snapshots.noted_changes()) if one.session_id)
     found = ((session, last_cut(session)) for session in sessions)
     standing: dict[str, tuple[str, LastCut]] = {}
     for session, last in found:

@@ -17,7 +17,7 @@ from indexer.repositories import recorded
 from indexer.transcripts.model import Exchange, Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Codec
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.references import Reference
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.finding import sessions

@@ -21,8 +21,8 @@ from indexer.masking import Masked, knowing, shorten
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import Exchange, Session, Turn
 from smart_fork.agents.codec import Codec
-from smart_fork.agents.learned import learned
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
+from smart_fork.agents.revealed_secrets import revealed_secrets
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.finding import sessions
 from smart_fork.finding.quotations import matched_words
@@ -237,7 +237,7 @@ def reading(
     if at is not None and not 0 <= at < len(session.turns):
         last = next((number for number, _ in reversed(session.messages)), 0)
         raise NotFound(f"No message {at} in {session.session_id}", f"The last one is {last}.")
-    known = learned((turn.raw for turn in session.turns), work)
+    known = revealed_secrets((turn.raw for turn in session.turns), work)
     told = _Reading(session, at, words, Steps(session, work, begun, thoughts=not whole), known)
     starts = [0] if whole else _starts(told.exchanges)
     asked = bisect_right([one.start for one in told.exchanges], at) - 1 if at is not None else 0

@@ -27,7 +27,7 @@ from indexer.lazy import dataclass
 from indexer.masking import Masked, beginning, mask
 from indexer.masking.view import INVISIBLE
 from smart_fork.agents import AGENTS
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.finding.fork_worth import cache_in_words
 from smart_fork.finding.ranking import percent

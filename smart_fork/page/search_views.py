@@ -21,7 +21,7 @@ from indexer.project import project_of
 from indexer.store.base import Holding, SessionRow
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.finding.answer import Answer, Found, RecentSession
 from smart_fork.finding.git_blame import names_lines

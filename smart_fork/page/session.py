@@ -17,8 +17,8 @@ from indexer.masking import knowing
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS
-from smart_fork.agents.learned import learned
 from smart_fork.agents.references import Reference
+from smart_fork.agents.revealed_secrets import revealed_secrets
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.excise.answer import RolledBack
 from smart_fork.excise.cutting import LastCut, last_cut
@@ -273,7 +273,7 @@ def output(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
     if session is not None:
         check_still(asked.get("seen", ""), session)
     steps = Steps(session, AGENTS[there.agent].codec) if session else None
-    known = learned((one.raw for one in session.turns), AGENTS[there.agent].codec) if session else ()
+    known = revealed_secrets((one.raw for one in session.turns), AGENTS[there.agent].codec) if session else ()
     told = steps.of(turn) if session and steps and turn is not None and turn < len(session.turns) else ()
     with knowing(known):
         step = next((one for one in told if one.call == call), None)

@@ -20,7 +20,7 @@ from mcp_types import CallToolResult, InputRequiredResult, TextContent, ToolAnno
 from pydantic import Field
 
 from indexer.values import Value
-from smart_fork.agents.options import Said, inputs
+from smart_fork.agents.options import FieldInput, inputs
 from smart_fork.errors import speak_of_tools
 from smart_fork.hooks import recall_switch
 from smart_fork.server.arguments import taken
@@ -159,7 +159,7 @@ def asynchronous(handler: Handler) -> Handler:
     return run
 
 
-def _made(one: DataclassField[Any], said: Said, other: Mapping[str, Any]) -> Iterator[Parameter]:
+def _made(one: DataclassField[Any], said: FieldInput, other: Mapping[str, Any]) -> Iterator[Parameter]:
     """The argument of a field."""
     described = other.get(one.name, said.described)
     if not described:

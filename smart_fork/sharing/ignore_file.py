@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indexer.transcripts.model import UsedTool
-from smart_fork.agents.forms import HomePlace
+from smart_fork.agents.record_conversion import HomePlace
 from smart_fork.errors import Usage
 from smart_fork.snippets import quoted
 

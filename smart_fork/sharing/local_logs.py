@@ -22,8 +22,8 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.cuts import titles
-from smart_fork.agents.forms import Becomes, HomePlace
-from smart_fork.agents.readers import OWN, READERS
+from smart_fork.agents.log_readers import OWN, READERS
+from smart_fork.agents.record_conversion import HomePlace, TargetSession
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Unshareable, Usage
 from smart_fork.finding import sessions
 from smart_fork.finding.recent import recent_sessions
@@ -230,7 +230,7 @@ def arrived(
             elif not (others and forms.decode(one).thoughts):
                 lost[UNKNOWN] += 1
 
-    becomes = Becomes(source_id, HomePlace.of(root))
+    becomes = TargetSession(source_id, HomePlace.of(root))
     with (
         received_logs.temporary_folder() as folder,
         handover_log.written(agent, source_id, forms.anew(kept(), becomes), folder) as log,
@@ -286,9 +286,9 @@ def write_local(
 
 def _name(title: str, session: Session) -> str:
     """Return the title to write. If copies are not cut, none that quotes a prompt: the agent makes the same itself."""
-    prompts = {mark for turn in session.turns if turn.prompt for mark in titles.made_of(turn.text)}
+    prompts = {mark for turn in session.turns if turn.prompt for mark in titles.mark_of_prompt(turn.text)}
     cutter = AGENTS.find_cutter(session.agent)
-    return title if (cutter and cutter.withdraws) or prompts.isdisjoint(titles.quoting(title)) else ""
+    return title if (cutter and cutter.withdraws) or prompts.isdisjoint(titles.mark_of_title(title)) else ""
 
 
 @contextmanager

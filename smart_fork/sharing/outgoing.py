@@ -29,8 +29,8 @@ from indexer.transcripts.model import AgentName, Session
 from smart_fork import config
 from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.codec import Record
-from smart_fork.agents.forms import HOME, LITERAL, ROOT, Forms, HomePlace
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
+from smart_fork.agents.record_conversion import HOME, LITERAL, ROOT, Forms, HomePlace
 from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError, Unshareable, Usage
 from smart_fork.forking.secrets import MaskedSecrets, Secrets
 from smart_fork.sharing.canonical import NOTHING, START, encode, state_after, written

@@ -30,8 +30,8 @@ from indexer.values import dict_in
 from smart_fork import session_origins
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record
-from smart_fork.agents.forms import Forms
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
+from smart_fork.agents.record_conversion import Forms
 from smart_fork.errors import SmartForkError
 from smart_fork.sharing import tracking
 from smart_fork.sharing.canonical import START, decode, encode, written

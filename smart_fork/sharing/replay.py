@@ -26,8 +26,8 @@ from indexer.transcripts.model import Session, Turn
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.cuts.model import is_fixed_field
-from smart_fork.agents.forms import Becomes, Forms, HomePlace
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
+from smart_fork.agents.record_conversion import Forms, HomePlace, TargetSession
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Unshareable
 from smart_fork.excise.cut_plan import dangling
 from smart_fork.forking.secrets import LOOSE, MaskedSecrets
@@ -70,7 +70,7 @@ def written(agent: str, records: Sequence[Record], place: HomePlace) -> Iterator
     with tempfile.TemporaryDirectory(prefix="sf-replay-") as folder:
         log = Path(folder) / AGENTS.copier_of(agent).place(Path(folder) / "log", new).name
         with log.open("wb") as file:
-            for record in AGENTS.forms_of(agent).anew(records, Becomes(new.id, place)):
+            for record in AGENTS.forms_of(agent).anew(records, TargetSession(new.id, place)):
                 file.write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))
         yield log
 

@@ -23,8 +23,8 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record
 from smart_fork.agents.cuts import snapshots, titles
 from smart_fork.agents.cuts.model import Transcript, TranscriptTurn, searchable_texts
-from smart_fork.agents.forms import Becomes, HomePlace
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
+from smart_fork.agents.record_conversion import HomePlace, TargetSession
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError
 from smart_fork.excise import erasure, transcript, writing
 from smart_fork.excise.cut_plan import CutPlan, map_texts
@@ -181,7 +181,7 @@ def renamed_beside(planned: CutPlan, words: Collection[str]) -> dict[Path, bytes
     session = planned.session
     read = READERS[session.tool].read(session.source_path).session
     name = read.title if read is not None else ""
-    marks = titles.quoting(name) if telling_words([name.encode()], words) else ()
+    marks = titles.mark_of_title(name) if telling_words([name.encode()], words) else ()
     return writing.changed_beside(planned, {*transcript.keys_of(planned.removed), *marks})
 
 
@@ -321,7 +321,7 @@ def rewrite(one: ReceivedLog, keys: EditsByKey, path: Path, *, remove: bool = Fa
     gone = remove or not any(said.intersection(forms.ids(record)) for record in left)
     whole = transcript.load_with_tool(one.agent, path)
     words = words_and_runs(map(orjson.dumps, before)) - words_and_runs(map(orjson.dumps, left))
-    becomes = Becomes(session.session_id, place, session.parent_id or "")
+    becomes = TargetSession(session.session_id, place, session.parent_id or "")
 
     def write() -> None:
         replace_file(path, (orjson.dumps(record) + b"\n" for record in forms.anew(left, becomes)))

@@ -20,8 +20,8 @@ from indexer.files import replace_file
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.cuts.model import Transcript
-from smart_fork.agents.forms import HomePlace, Identity
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
+from smart_fork.agents.record_conversion import HomePlace, Identity
 from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError, advice
 from smart_fork.excise import transcript
 from smart_fork.excise.cut_plan import CutPlan
@@ -317,7 +317,7 @@ def _cut_logs(path: Path, tool: str) -> Iterator[Transcript]:
     session = transcript.load_for_cut(tool, path)
     yield session
     for one in transcript.derived_from(session).descendants:
-        if snapshots.logged(one.path):
+        if snapshots.noted_changes(one.path):
             with suppress(SmartForkError, OSError):
                 yield transcript.load_for_cut(one.agent, one.path)
 

@@ -15,7 +15,7 @@ from indexer.project import project_of
 from indexer.transcripts.model import AgentName, Session
 from indexer.values import Value
 from smart_fork.agents import AGENTS
-from smart_fork.agents.readers import OWN
+from smart_fork.agents.log_readers import OWN
 from smart_fork.errors import Conflict, IndexUnavailable, NotFound, ServerUnavailable, SmartForkError, Unshareable
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.recent import recent_sessions

@@ -13,8 +13,8 @@ from indexer.transcripts.model import AgentName, Session
 from indexer.values import Value
 from smart_fork import session_origins
 from smart_fork.agents import AGENTS
-from smart_fork.agents.forms import HOME, ROOT
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
+from smart_fork.agents.record_conversion import HOME, ROOT
 from smart_fork.errors import Conflict, NotFound, SmartForkError, Usage
 from smart_fork.sharing import canonical, replay
 from smart_fork.sharing.local_logs import found, local, newest, read_log

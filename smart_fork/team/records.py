@@ -21,8 +21,8 @@ from indexer.pipeline import document_of
 from indexer.store.base import Document, Words
 from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS
-from smart_fork.agents.forms import Becomes, Forms, HomePlace
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
+from smart_fork.agents.record_conversion import Forms, HomePlace, TargetSession
 from smart_fork.errors import TooLarge, Unshareable
 from smart_fork.sharing import canonical
 
@@ -220,7 +220,7 @@ def searched(
 
 def _read(records: Iterable[bytes], agent: str, forms: Forms, session_id: str) -> Session | None:
     told = (forms.arrived(orjson.loads(record), others=True) for record in records)
-    made = forms.anew((record for record in told if record is not None), Becomes(session_id, _NOWHERE))
+    made = forms.anew((record for record in told if record is not None), TargetSession(session_id, _NOWHERE))
     with tempfile.TemporaryDirectory(prefix="smart-fork-") as folder:
         log = Path(folder) / f"{session_id}.jsonl"
         with log.open("wb") as file:

@@ -21,7 +21,7 @@ from indexer.transcripts.model import AgentName
 from indexer.values import Value, value
 from smart_fork import config, session_origins
 from smart_fork.agents import AGENTS
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.references import Resolved
 from smart_fork.errors import Ambiguous, NotAuthenticated, NotFound, ServerUnavailable, SmartForkError, Usage, WrongVerb
 from smart_fork.finding import sessions

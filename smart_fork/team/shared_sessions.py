@@ -11,7 +11,7 @@ from typing import Any, Literal
 from indexer.masking import mask
 from indexer.transcripts.model import AgentName, Role, Session, Turn
 from indexer.values import Value
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import NotAuthenticated, NotFound, SmartForkError, Usage
 from smart_fork.finding import sessions
 from smart_fork.finding.answer import SharedReading, SharedSession, SharedSessions

@@ -21,8 +21,8 @@ from smart_fork import session_origins
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.model import Transcript, searchable_texts
-from smart_fork.agents.forms import HomePlace
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
+from smart_fork.agents.record_conversion import HomePlace
 from smart_fork.errors import Conflict, NotAuthenticated, ServerUnavailable, SmartForkError, Usage, WrongVerb
 from smart_fork.excise import transcript
 from smart_fork.excise.cut_plan import CutPlan

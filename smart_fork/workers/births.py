@@ -10,7 +10,7 @@ from indexer.masking import mask
 from indexer.transcripts.model import AgentName
 from indexer.values import seconds_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.starter import ForkPlan
 from smart_fork.errors import Usage
 from smart_fork.workers.registry import Registry, WorkerRecord

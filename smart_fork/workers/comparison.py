@@ -17,7 +17,7 @@ from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session
 from indexer.values import Value, rare, value
 from smart_fork.agents import AGENTS
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import NotFound, SmartForkError, advice
 from smart_fork.finding import session_notes, sessions
 from smart_fork.finding.commits import works_of

@@ -19,11 +19,11 @@ from indexer.files import private_dir, state_home
 from indexer.locks import held_file
 from indexer.masking import NOTHING, ending
 from smart_fork.agents import AGENTS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options
 from smart_fork.agents.programs import Program
-from smart_fork.agents.questions import Question
-from smart_fork.agents.readers import READERS
-from smart_fork.agents.starter import ForkPlan, Launch
+from smart_fork.agents.screen import Question
+from smart_fork.agents.starter import ForkPlan, LaunchRequest
 from smart_fork.errors import ForkRefused, ProgramFailed, Usage, advice
 from smart_fork.forking.occupation import Occupation
 from smart_fork.forking.provisions import provisions
@@ -96,7 +96,7 @@ def going_on(worker: WorkerRecord, program: str, text: str) -> ForkPlan:
         )
     place = place_of(worker)
     given = place.agent is None  # an agent keeps the options of its own background sessions
-    launch = Launch(
+    launch = LaunchRequest(
         agent=worker.agent, session_id=worker.session_id, target_cwd=Path(worker.cwd), program=program,
         prompt=typed_text(text), headless=place.headless, background=not given, name=worker.name,
         depth=worker.depth - 1, worker_id=worker.id, form="resume",

@@ -23,9 +23,9 @@ from indexer.settings import WORKER_ID
 from indexer.values import seconds_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import remove_copy
-from smart_fork.agents.questions import Question
-from smart_fork.agents.readers import READERS
-from smart_fork.agents.tail import Activity, TokenUse
+from smart_fork.agents.log_readers import READERS
+from smart_fork.agents.log_tail import Activity, TokenUse
+from smart_fork.agents.screen import Question
 from smart_fork.errors import SmartForkError
 from smart_fork.repository.worktree import Worktree
 from smart_fork.snippets import printable

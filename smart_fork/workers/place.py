@@ -26,8 +26,8 @@ from indexer.masking import NOTHING, Masked, ending, mask, mask_screen
 from indexer.settings import DEPTH, WORKER_ID
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
-from smart_fork.agents.questions import Question, Screen
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
+from smart_fork.agents.screen import Question, Screen
 from smart_fork.agents.starter import Delivery, ForkPlan
 from smart_fork.errors import ForkRefused, ProgramFailed, SmartForkError
 from smart_fork.system.processes import Completed, Machine, Processes

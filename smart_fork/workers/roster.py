@@ -10,7 +10,7 @@ from indexer.project import Project
 from indexer.transcripts.model import Session
 from indexer.values import seconds_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import SmartForkError, Usage, advice
 from smart_fork.finding import sessions
 from smart_fork.finding.results import title

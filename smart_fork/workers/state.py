@@ -8,7 +8,7 @@ from typing import Any, Self
 from indexer.masking import NOTHING, Masked
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, value
-from smart_fork.agents.tail import TokenUse
+from smart_fork.agents.log_tail import TokenUse
 from smart_fork.finding.session_view import Message, SessionNotes
 from smart_fork.repository.uncommitted import FileChange
 from smart_fork.snippets import duration

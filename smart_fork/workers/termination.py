@@ -16,7 +16,7 @@ from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, value
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import is_part_of, remove_copy
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import ForkRefused, ProgramFailed, SmartForkError
 from smart_fork.finding.session_place import in_project
 from smart_fork.repository.worktree import Worktree

@@ -308,7 +308,7 @@ def _one(world: World, count: int, report: Report) -> None:
 def _read(world: World, folder: Path, count: int, own: str, report: Report) -> list[str]:
     """What must not be readable from `folder`, and is."""
     from indexer.project import project_of
-    from smart_fork.agents.readers import READERS
+    from smart_fork.agents.log_readers import READERS
     from smart_fork.finding.index_refresh import Engine
     from smart_fork.finding.recent import recent_sessions
     from smart_fork.finding.request import FindRequest

@@ -25,7 +25,7 @@ from indexer.embedding import DIMENSIONS, LightEmbedder
 from indexer.files import index_db, state_home
 from indexer.freshness import complete
 from indexer.store.sqlite import SqliteStore
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.cli.service.address import announced
 from smart_fork.cli.service.token import token
 from tests import warm

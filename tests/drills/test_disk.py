@@ -14,7 +14,7 @@ from indexer.embedding import LightEmbedder
 from indexer.files import index_db, state_home
 from indexer.freshness import complete
 from indexer.store.sqlite import SqliteStore
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.cli.service.records import log_to_file
 from smart_fork.errors import RegistryUnavailable
 from smart_fork.workers.registry import Registry

@@ -16,7 +16,7 @@ from indexer.freshness import complete
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts import base
 from indexer.transcripts import lines as reading
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from tests.drills.drill import Quick, differs, fresh, grow, session, smart_fork, untouched, write_logs
 from tests.indexer.written import claude_log, codex_log, content
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import psutil
 
-from smart_fork.agents.questions import Question, Screen
+from smart_fork.agents.screen import Question, Screen
 from tests.living import lives
 
 #: For everything: where all goes well it costs nothing, and a machine may be busy.

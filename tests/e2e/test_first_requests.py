@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents.starter import ForkPlan, Launch
+from smart_fork.agents.starter import ForkPlan, LaunchRequest
 from smart_fork.server import FEW
 from tests.e2e.agents import SERVER, Machine
 from tests.e2e.first_requests import WAYS, first_tools
@@ -37,7 +37,7 @@ SLOW = 7
 @pytest.mark.parametrize("agent", ["claude", "codex"])
 def test_the_first_request_of_a_worker_without_a_terminal_waits_for_our_tools(machine: Machine, agent: str):
     prompt = f"Say hello {uuid.uuid4().hex}"
-    asked = Launch(
+    asked = LaunchRequest(
         agent, "", machine.project, str(machine.programs / agent), prompt=prompt, headless=True, form="new",
         has_tools=True, new_session_id=str(uuid.uuid4()),
     )  # fmt: skip

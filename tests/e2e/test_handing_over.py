@@ -13,7 +13,7 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.finding import sessions
 from smart_fork.forking.handover import handover
 from smart_fork.forking.lineage import lineage

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from indexer.outcome import Outcome
 from indexer.transcripts.model import Session, Turn
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from tests.indexer.transcripts.records import FIXTURES, codex_path, lay_out
 from tests.smart_fork.agents.opencode import database
 

@@ -19,7 +19,7 @@ from indexer.masking import Masked
 from indexer.store import damage, schema
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.claude.log import slug
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from tests.cases import first
 from tests.indexer.written import HashEmbedder, append, claude_log, claude_records, lines, stored_vectors
 

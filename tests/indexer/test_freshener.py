@@ -20,7 +20,7 @@ from indexer.freshener import Batch, Freshener
 from indexer.freshness import complete
 from indexer.locks import NICE, only_writer
 from indexer.store.sqlite import SqliteStore
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from tests import warm
 from tests.indexer.written import HashEmbedder, append, claude_log, claude_records, codex_log, content, lines
 
@@ -432,7 +432,7 @@ import sys
 from apscheduler.triggers.interval import IntervalTrigger
 from indexer.freshener import Batch
 from indexer.freshener import Freshener
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from tests.indexer.written import HashEmbedder
 Freshener(READERS, HashEmbedder(), IntervalTrigger(hours=1), batch=Batch(0.0, 0.0)).start()
 print("started", flush=True)

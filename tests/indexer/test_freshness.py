@@ -19,7 +19,7 @@ from indexer.locks import IndexBusyError, give_way, only_writer
 from indexer.pipeline import embed_waiting
 from indexer.project import Project, project_of
 from indexer.store.sqlite import SqliteStore
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from tests.indexer.written import HashEmbedder, claude_log
 
 ROOT = Path(freshness.__file__).parent.parent

@@ -17,7 +17,7 @@ from indexer.store.sqlite import SqliteStore
 from indexer.transcripts import state
 from indexer.transcripts.model import Turn
 from indexer.transcripts.state import Warm, WarmTurns, pack, unpack
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from tests.cases import first
 from tests.drilled import drilled
 from tests.indexer.written import append, content, lines, moment, save, session_of

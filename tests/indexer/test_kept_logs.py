@@ -16,7 +16,7 @@ from indexer.changes import Report
 from indexer.files import index_db, state_home
 from indexer.freshness import complete, read_rest
 from indexer.store.sqlite import SqliteStore
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from tests import warm
 from tests.cases import first
 from tests.drilled import drilled
@@ -180,7 +180,7 @@ def test_facts_that_somebody_has_changed_lead_nowhere(store, change):
 KEEP = """
 import os, signal, sys, zstandard
 from indexer import kept_logs
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 moments, last = 0, int(sys.argv[1])
 def moment(event, _):
     global moments

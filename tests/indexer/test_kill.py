@@ -15,7 +15,7 @@ from indexer.export import export_path, is_export
 from indexer.files import index_db
 from indexer.freshness import complete
 from indexer.store.sqlite import SqliteStore
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from tests import warm
 from tests.drilled import drilled
 from tests.indexer.written import HashEmbedder, claude_log, codex_log, content, lost_passages, same_vectors
@@ -33,7 +33,7 @@ from indexer.freshness import complete
 from indexer.export import export_path, is_export
 from indexer.files import index_db
 from indexer.store.sqlite import SqliteStore
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from tests.indexer.written import HashEmbedder
 
 moments, last = 0, int(sys.argv[1])

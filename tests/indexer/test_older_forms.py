@@ -14,7 +14,7 @@ from indexer.files import index_db, state_home
 from indexer.freshness import complete
 from indexer.store.damage import open_sound
 from indexer.store.schema import FORM, NewerIndexError
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from tests.indexer.written import HashEmbedder, claude_log, content
 
 ONE, TWO = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"

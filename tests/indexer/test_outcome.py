@@ -12,7 +12,7 @@ from indexer.pipeline import document_of
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.base import UNREAD
 from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from tests.indexer.written import moment, reading_of, save, session_of
 from tests.smart_fork.world import Did, World
 

@@ -21,7 +21,7 @@ from indexer.transcripts import state
 from indexer.transcripts.base import Agents
 from indexer.transcripts.model import ToolCall, Turn
 from smart_fork.agents.claude.log import ClaudeAdapter
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from tests.indexer.written import (
     HashEmbedder,
     append,
@@ -77,7 +77,7 @@ import os, sys
 from indexer.freshness import complete
 from indexer.files import index_db
 from indexer.store.sqlite import SqliteStore
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 store = SqliteStore(index_db())
 assert complete(store, READERS, None, patience=1).read == 20
 opened, stats = [], []

@@ -2,7 +2,7 @@
 
 from indexer import freshener
 from indexer.files import state_home
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 
 
 def test_missing_folders_keep_one_agent_out_and_say_what_to_do(home):

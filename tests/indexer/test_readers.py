@@ -14,7 +14,7 @@ from indexer.pipeline import read_logs
 from indexer.readers import read_ahead
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.base import UNREAD
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from tests.indexer.written import append, claude_log, claude_records, codex_log, lines
 
 
@@ -104,7 +104,7 @@ def test_a_reader_ends_with_whoever_has_started_it(logs):
     code = """
 import os, psutil, signal
 from indexer.readers import read_ahead
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 ahead = read_ahead(READERS, [file for agent in READERS for file in agent.discover()], lambda _: None, readers=1)
 next(ahead)
 print(*(child.pid for child in psutil.Process().children()), flush=True)

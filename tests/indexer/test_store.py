@@ -10,7 +10,7 @@ from indexer.store.schema import FORM, immediate
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.base import Checkpoint, LogFile
 from indexer.transcripts.model import BrokenLine
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from tests.indexer.written import moment, reading_of, save, session_of, stored_vectors, vector_of
 
 

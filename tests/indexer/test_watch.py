@@ -11,7 +11,7 @@ import pytest
 
 from indexer import schedule
 from indexer.schedule import Watcher
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from tests.indexer.written import append, claude_log, codex_log
 
 ONE = "00000001-1111-4111-8111-111111111111"

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from indexer.transcripts.base import Agents
 from smart_fork import agents
-from smart_fork.agents import AllAgents, own_logs, readers
+from smart_fork.agents import AllAgents, log_adapters, log_readers
 from smart_fork.agents.agent import Home, ProgramSpec
 from smart_fork.agents.claude import Claude
 from smart_fork.agents.claude import log as claude_log
@@ -50,6 +50,6 @@ class MadeUp(Claude):
     starter = MadeUpStarter()
 
 
-agents.AGENTS = own_logs.AGENTS = AllAgents(*agents.AGENTS, MadeUp())
-readers.OWN = Agents(*readers.OWN, MadeUpAdapter())
-readers.READERS = readers.Readers(*readers.OWN)
+agents.AGENTS = log_adapters.AGENTS = AllAgents(*agents.AGENTS, MadeUp())
+log_readers.OWN = Agents(*log_readers.OWN, MadeUpAdapter())
+log_readers.READERS = log_readers.Readers(*log_readers.OWN)

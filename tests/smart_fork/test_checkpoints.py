@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents import checkpoint_objects, checkpoints
+from smart_fork.agents import checkpoint_sources, checkpoints
+from smart_fork.agents.log_readers import OWN, READERS
 from smart_fork.agents.options import Options
-from smart_fork.agents.readers import OWN, READERS
 from smart_fork.errors import ForkRefused
 from smart_fork.finding import sessions
 from smart_fork.finding.index_refresh import Engine
@@ -76,7 +76,7 @@ def test_where_no_ref_has_moved_git_is_not_asked(kept, world, monkeypatch):
     def refused(*_, **__):
         raise AssertionError("git was asked")
 
-    monkeypatch.setattr(checkpoint_objects, "_git", refused)
+    monkeypatch.setattr(checkpoint_sources, "_git", refused)
     assert [ALICES] == world.ids(RETRY, kept)
 
 

@@ -14,7 +14,7 @@ from indexer.transcripts.actions import describe, describe_raw, error_note, fail
 from indexer.transcripts.model import Session, Turn
 from indexer.transcripts.texts import title_of
 from smart_fork.agents.cuts.cutter import preview
-from smart_fork.agents.questions import Screen
+from smart_fork.agents.screen import Screen
 from smart_fork.cli.service.records import JsonLines
 from smart_fork.errors import Usage
 from smart_fork.finding import sessions

@@ -11,7 +11,7 @@ from indexer import state
 from indexer.files import index_db, state_home
 from smart_fork import doctor
 from smart_fork.agents import AGENTS
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.doctor import Check, Checked, run_checks
 from tests.smart_fork.world import BrokenModel, add_program
 

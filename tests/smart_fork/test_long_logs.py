@@ -9,7 +9,7 @@ import pytest
 from indexer.transcripts import lines
 from indexer.transcripts.base import UNREAD
 from smart_fork import public
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.finding import sessions
 from smart_fork.forking.lineage import lineage

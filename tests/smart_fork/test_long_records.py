@@ -15,8 +15,8 @@ from indexer.transcripts import lines
 from indexer.transcripts.base import Checkpoint
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
-from smart_fork.agents.forms import Becomes, HomePlace, Utterance
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
+from smart_fork.agents.record_conversion import HomePlace, TargetSession, Utterance
 from smart_fork.excise import Request, cut, rollback
 from smart_fork.finding import sessions
 from smart_fork.forking.budget_choice import selected
@@ -41,7 +41,7 @@ def log(request, home, repo, monkeypatch) -> Path:
     said = [Utterance(not n % 2, text, f"2026-01-01T10:0{n}:00.000Z") for n, text in enumerate(SAID)]
     path: Path = AGENTS.copier_of(agent).place(Path("log"), NewSession(session_id, repo, datetime.now(UTC)))
     path.parent.mkdir(parents=True, exist_ok=True)
-    records = AGENTS.teller_of(agent).log_of(said, Becomes(session_id, HomePlace(str(repo), str(home))))
+    records = AGENTS.teller_of(agent).log_of(said, TargetSession(session_id, HomePlace(str(repo), str(home))))
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     return path
 

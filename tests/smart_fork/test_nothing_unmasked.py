@@ -23,7 +23,7 @@ import zstandard
 from indexer.files import index_db, state_home
 from indexer.freshness import complete
 from indexer.store.sqlite import SqliteStore
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from tests.indexer.transcripts.records import ASKED, below_home
 from tests.indexer.transcripts.test_resuming import AGENTS
 from tests.smart_fork.agents.opencode.database import make as make_opencode

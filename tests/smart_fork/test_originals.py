@@ -13,7 +13,7 @@ import pytest
 from indexer.values import json_of
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.copier import NewSession, stage_transcript
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import NotFound
 from smart_fork.excise import Request, check, cut, rollback
 from smart_fork.finding import sessions

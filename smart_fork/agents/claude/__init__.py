@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smart_fork.agents.agent import Agent, Home, ProgramSpec, Sign, usual
+from smart_fork.agents.agent import Agent, Home, ProgramSpec, Sign, usual_facets
 
 HOME = Home("CLAUDE_CONFIG_DIR", ".claude")
 #: In it programs that Claude Code starts find the id of its session.
@@ -29,8 +29,8 @@ class Claude(Agent):
     session_variables = (SESSION,)
     project_variables = ("CLAUDE_PROJECT_DIR",)
     clients = ("claude",)
-    facets = usual(
-        "births", screen="smart_fork.agents.questions:Screen", background="smart_fork.agents.starter:Background",
+    facets = usual_facets(
+        "births", screen="smart_fork.agents.screen:Screen", background="smart_fork.agents.starter:Background",
         login="settings:ClaudeLogin", registration="settings:ClaudeRegistration", hooks="settings:ClaudeHooks",
         caller="settings:ClaudeCalls",
     )  # fmt: skip

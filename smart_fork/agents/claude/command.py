@@ -15,14 +15,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from indexer.values import dict_in, json_at, text_in
+from smart_fork.agents.agent_processes import Presence, ProcessNote, noted_at
 from smart_fork.agents.claude import HOME
-from smart_fork.agents.presence import Note, Presence, noted_at
-from smart_fork.agents.starter import CommandLine, Form, Launch, Staging, Starter
+from smart_fork.agents.starter import CommandLine, LaunchKind, LaunchRequest, Staging, Starter
 from smart_fork.system.processes import Running
 
 #: As long as it waits for a server to start at all.
 _PATIENT = {"MCP_CONNECT_TIMEOUT_MS": "30000"}
-_STAGED: dict[Form, Staging] = {"new": "nothing", "resume": "name", "fork": "transcript"}
+_STAGED: dict[LaunchKind, Staging] = {"new": "nothing", "resume": "name", "fork": "transcript"}
 
 
 class ClaudeStarter(Starter):
@@ -32,7 +32,7 @@ class ClaudeStarter(Starter):
     forks_nothing = True
     asking = ("--permission-mode", "default")
 
-    def line(self, request: Launch) -> CommandLine:
+    def line(self, request: LaunchRequest) -> CommandLine:
         """See `Starter.line`. The id of a new session can be chosen, that of a fork as well."""
         # In the background only a copy of ours has an id that we know.
         new = None if request.background and not request.at else request.new_session_id
@@ -68,10 +68,10 @@ class ClaudePresence(Presence):
 
     forks = ("--fork-session",)
 
-    def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[Note]:
+    def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[ProcessNote]:
         """See `Presence.notes`: ``sessions/<pid>.json`` in its home, which may be another one than ours."""
         homes = {HOME.folder(), *((log.parents[2],) if log and len(log.parents) > 2 else ())}
         for path in (path for home in homes for path in (home / "sessions").glob("*.json")):
             note = dict_in(json_at(path))
             if type(pid := note.get("pid")) is int:
-                yield Note(pid, text_in(note.get("sessionId")), noted_at(path, note.get("startedAt"), 1000))
+                yield ProcessNote(pid, text_in(note.get("sessionId")), noted_at(path, note.get("startedAt"), 1000))

@@ -21,8 +21,8 @@ from smart_fork.agents.claude.fold import CODEC, ClaudeCodec
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.codec import Record, aside, only
 from smart_fork.agents.copier import Entry, Excerpt, NewSession, copy_file, copy_folder
-from smart_fork.agents.forms import Becomes, Forms, Image, Utterance, all_texts
-from smart_fork.agents.tree_copy import Beside, TreeCopier, TreeCopy, placed
+from smart_fork.agents.record_conversion import Forms, Image, TargetSession, Utterance, all_texts
+from smart_fork.agents.tree_copy import Beside, TreeCopier, TreeCopy, records_in_order
 
 #: The record that stands where a compaction was.
 _BOUNDARY = "compact_boundary"
@@ -35,7 +35,9 @@ def of_conversation(session: Session, turns: Sequence[Turn]) -> Iterator[Record]
         ForkRefused: the log was rewritten meanwhile.
     """
     order = [turn.id for turn in turns]
-    records = (record for _, (_, record) in placed(session.source_path, order, CODEC.has_place, is_link=is_between))
+    records = (
+        record for _, (_, record) in records_in_order(session.source_path, order, CODEC.has_place, is_link=is_between)
+    )
     return (record for record in records if is_boundary(record) or not is_between(record))
 
 
@@ -265,11 +267,11 @@ class ClaudeForms(ClaudeCodec, Forms):
     def records_of(self, session: Session, end: int | None = None) -> Iterator[Record]:
         return of_conversation(session, session.turns[: None if end is None else end + 1])
 
-    def anew(self, records: Iterable[Record], becomes: Becomes) -> Iterator[Record]:
+    def anew(self, records: Iterable[Record], becomes: TargetSession) -> Iterator[Record]:
         """See `Forms.anew`. What a compaction left is a root."""
         return self.in_line(records, becomes, is_boundary)
 
-    def log_of(self, said: Iterable[Utterance], becomes: Becomes) -> Iterator[Record]:
+    def log_of(self, said: Iterable[Utterance], becomes: TargetSession) -> Iterator[Record]:
         parent: str | None = None
         for number, one in enumerate(said):
             identity = str(uuid5(_MADE, f"{becomes.session_id} {number}"))

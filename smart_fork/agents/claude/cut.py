@@ -15,7 +15,7 @@ from smart_fork.agents.claude.fold import CODEC, is_request
 from smart_fork.agents.codec import Record, text_of
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.model import TranscriptTurn
-from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, About, TreeCutter
+from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, RecordFacts, TreeCutter
 from smart_fork.errors import NotFound
 
 #: What a first line has of one; summaries and snapshots of files, which may come first, have the last two.
@@ -49,7 +49,7 @@ def _keys_repeated(record: dict[str, Any]) -> tuple[str, ...]:
     if isinstance(record.get("messageId"), str):
         keys.append(f"turn:{record['messageId']}")
     name = _TITLES.get(str(record.get("type")))
-    return (*keys, *(titles.quoting(record.get(name)) if name else ()))
+    return (*keys, *(titles.mark_of_title(record.get(name)) if name else ()))
 
 
 def discover_newest_claude() -> Path:
@@ -90,7 +90,7 @@ class ClaudeCutter(TreeCutter):
     def is_typed(self, record: Record) -> bool:
         return record.get("type") == "user" and not any(record.get(one) is True for one in _NOT_TYPED)
 
-    def about(self, record: Record) -> About:
+    def about(self, record: Record) -> RecordFacts:
         attachment, message, parts = record.get("attachment"), record.get("message"), CODEC.parts(record)
         kind = attachment.get("type") if isinstance(attachment, dict) else record.get("subtype")
         words = (record.get("type"), kind, record.get("summary"), record.get("content"), record.get("lastPrompt"))
@@ -98,7 +98,7 @@ class ClaudeCutter(TreeCutter):
             repeats: tuple[str, ...] = (TranscriptTurn.ANY,)
         else:
             repeats = _thought_for(message, parts) if isinstance(message, dict) else _keys_repeated(record)
-        return About(
+        return RecordFacts(
             "" if parts else " ".join(word for word in words if isinstance(word, str)),
             COMPACTS if record.get("isCompactSummary") is True else NOTHING,
             _part_of(message, parts),

@@ -16,7 +16,7 @@ from indexer.transcripts.state import is_path, utc
 from indexer.values import dict_in, json_at, json_in, text_in
 from smart_fork.agents.agent import KeptPrompt, Storage
 from smart_fork.agents.claude import HOME
-from smart_fork.agents.own_logs import TreeAdapter
+from smart_fork.agents.log_adapters import TreeAdapter
 
 #: The setting that says after how many days it deletes a log at its next start; with 0 it keeps none.
 _DAYS, _USUAL_DAYS = "cleanupPeriodDays", 30.0

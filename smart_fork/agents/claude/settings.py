@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from indexer.values import dict_in, json_in
-from smart_fork.agents.agent import Calls, ClientCall, newest_logs
+from smart_fork.agents.agent import CallerIdentity, ClientCall, newest_logs
 from smart_fork.agents.claude import HOME, SESSION
 from smart_fork.agents.hooks import Hooks
 from smart_fork.agents.login import Login, table
-from smart_fork.agents.registration import NAME, Allowing, JsonRegistration
+from smart_fork.agents.registration import NAME, JsonRegistration, PermissionRules
 from smart_fork.errors import SmartForkError
 from smart_fork.system.processes import Completed
 
@@ -42,10 +42,10 @@ class ClaudeRegistration(JsonRegistration):
         folder = self.home() if os.environ.get("CLAUDE_CONFIG_DIR") else Path.home()
         return folder / ".claude.json"
 
-    def allowing(self, tools: Sequence[str]) -> Allowing | None:
+    def allowing(self, tools: Sequence[str]) -> PermissionRules | None:
         """See `Registration.allowing`: a tool has another name where the server came with the plugin."""
         servers = (NAME, f"plugin_{NAME}_{NAME}")
-        return Allowing(
+        return PermissionRules(
             self.home() / "settings.json", tuple(f"mcp__{one}__{tool}" for one in servers for tool in tools)
         )
 
@@ -114,8 +114,8 @@ TAIL_BYTES = 512 * 1024
 LOOKS, LOOK_SECONDS = 6, 0.06
 
 
-class ClaudeCalls(Calls):
-    """See `Calls`."""
+class ClaudeCalls(CallerIdentity):
+    """See `CallerIdentity`."""
 
     def session_id(self, call: ClientCall) -> str | None:
         tool_use = call.meta.get("claudecode/toolUseId")

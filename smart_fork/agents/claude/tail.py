@@ -6,73 +6,84 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from indexer.values import dict_in, dicts_in
-from smart_fork.agents import tail
 from smart_fork.agents.claude.fold import USAGE, loaded_after, usage_of
 from smart_fork.agents.codec import texts_of
+from smart_fork.agents.log_tail import (
+    GOING_ON,
+    NO_CALL,
+    AnswerTokens,
+    Calls,
+    OpenCall,
+    RecordSign,
+    Steps,
+    Tail,
+    answer_tokens,
+    notified,
+)
 
 _INTERRUPTED = "[Request interrupted by user"
 #: What Claude Code writes down about commands of its own, which no model sees or answers.
 _COMMANDS = ("<command-name>", "<local-command-", "<command-message>")
 
 
-def _sign(record: Mapping[str, Any]) -> tail.RecordSign:
+def _sign(record: Mapping[str, Any]) -> RecordSign:
     kind, message = record.get("type"), record.get("message")
     if record.get("isSidechain") is True or record.get("isMeta") is True:
-        return tail.RecordSign()
+        return RecordSign()
     if kind == "system" and record.get("subtype") == "turn_duration":
-        return tail.RecordSign("idle")
+        return RecordSign("idle")
     if kind == "queue-operation" and record.get("operation") in ("enqueue", "dequeue"):
-        return tail.RecordSign("working")
+        return RecordSign("working")
     if kind == "assistant" and isinstance(message, dict):
         return _said(record, message)
     if kind == "user" and isinstance(message, dict):
         return _heard(message)
-    return tail.RecordSign()
+    return RecordSign()
 
 
-def _said(record: Mapping[str, Any], message: Mapping[str, Any]) -> tail.RecordSign:
+def _said(record: Mapping[str, Any], message: Mapping[str, Any]) -> RecordSign:
     tokens, text = loaded_after(dict(message)), texts_of(message.get("content"))
     if record.get("isApiErrorMessage") is True:
-        return tail.RecordSign("idle", tokens, problem=text or "The model could not be reached")
+        return RecordSign("idle", tokens, problem=text or "The model could not be reached")
     if message.get("stop_reason") in ("end_turn", "stop_sequence", "max_tokens", "refusal"):
-        return tail.RecordSign("idle", tokens)
+        return RecordSign("idle", tokens)
     # The blocks of one message are records of their own: behind a text may come a call.
     settling = bool(text) and message.get("stop_reason") is None
-    return tail.RecordSign("idle" if settling else "working", tokens, settling=settling)
+    return RecordSign("idle" if settling else "working", tokens, settling=settling)
 
 
-def _heard(message: Mapping[str, Any]) -> tail.RecordSign:
+def _heard(message: Mapping[str, Any]) -> RecordSign:
     text = texts_of(message.get("content"))
     if text.startswith(_INTERRUPTED):
-        return tail.RecordSign("idle")
-    return tail.RecordSign() if text.startswith(_COMMANDS) else tail.RecordSign("working")
+        return RecordSign("idle")
+    return RecordSign() if text.startswith(_COMMANDS) else RecordSign("working")
 
 
-def _steps(record: Mapping[str, Any], calls: tail.Calls) -> tail.Steps:
+def _steps(record: Mapping[str, Any], calls: Calls) -> Steps:
     """Sub-agents' own tasks end with them; what was copied from another session runs there."""
     if record.get("isSidechain") is True or "forkedFrom" in record:
         return
     content, attachment = dict_in(record.get("message")).get("content"), dict_in(record.get("attachment"))
-    call = tail.NO_CALL
+    call = NO_CALL
     for block in dicts_in(content):
         if block.get("type") == "tool_use" and isinstance(given := block.get("input"), dict):
-            calls[str(block.get("id"))] = tail.OpenCall(str(block.get("name")), given)
+            calls[str(block.get("id"))] = OpenCall(str(block.get("name")), given)
         elif block.get("type") == "tool_result":
             call = calls.pop(str(block.get("tool_use_id")), call)
     if isinstance(result := record.get("toolUseResult"), dict):
         yield from _result(result, call)
     if record.get("type") == "user":
-        yield from tail.notified(texts_of(content))
+        yield from notified(texts_of(content))
     elif record.get("type") == "queue-operation":
-        yield from tail.notified(texts_of(record.get("content")))
+        yield from notified(texts_of(record.get("content")))
     elif attachment.get("type") == "queued_command":
-        yield from tail.notified(texts_of(attachment.get("prompt")))
+        yield from notified(texts_of(attachment.get("prompt")))
     elif attachment.get("type") == "task_status":
         yield from _told(attachment, "taskId")
 
 
-def _result(result: Mapping[str, Any], call: tail.OpenCall) -> tail.Steps:
-    said = tail.OpenCall("", result)
+def _result(result: Mapping[str, Any], call: OpenCall) -> Steps:
+    said = OpenCall("", result)
     if begun := _begun(said):
         yield begun, call.text("description", "command") or said.text("description", "workflowName", "summary")
     if stopped := said.text("task_id", "shell_id"):
@@ -84,7 +95,7 @@ def _result(result: Mapping[str, Any], call: tail.OpenCall) -> tail.Steps:
         yield from _told(result, "shellId")
 
 
-def _begun(said: tail.OpenCall) -> str:
+def _begun(said: OpenCall) -> str:
     """The id of the task that a tool says it has begun; empty for most."""
     if said.text("status") in ("async_launched", "remote_launched"):
         return said.text("agentId", "taskId")
@@ -93,18 +104,18 @@ def _begun(said: tail.OpenCall) -> str:
     return said.text("backgroundTaskId", "resumedAgentId")
 
 
-def _told(task: Mapping[str, Any], name: str) -> tail.Steps:
+def _told(task: Mapping[str, Any], name: str) -> Steps:
     """Return the steps in a tool's report on a task with this id field. Only the task's end is news."""
-    if task.get("status") not in tail.GOING_ON:
+    if task.get("status") not in GOING_ON:
         yield str(task.get(name)), None
 
 
-def _answers(records: Iterable[Mapping[str, Any]]) -> tail.AnswerTokens:
+def _answers(records: Iterable[Mapping[str, Any]]) -> AnswerTokens:
     """A message stands in several records; each says what was written up to then."""
     for record in records:
         message = dict_in(record.get("message"))
         if record.get("type") == "assistant":
-            yield tail.took(message.get("id") or record.get("uuid"), usage_of(message), USAGE, whole=False)
+            yield answer_tokens(message.get("id") or record.get("uuid"), usage_of(message), USAGE, whole=False)
 
 
 def _is_prompt(record: Mapping[str, Any]) -> bool:
@@ -113,4 +124,4 @@ def _is_prompt(record: Mapping[str, Any]) -> bool:
 
 
 #: Logs of Claude Code.
-TAIL = tail.Tail("claude", _sign, _steps, _answers, is_prompt=_is_prompt)
+TAIL = Tail("claude", _sign, _steps, _answers, is_prompt=_is_prompt)

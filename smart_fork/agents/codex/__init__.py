@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smart_fork.agents.agent import Agent, Home, ProgramSpec, Sign, usual
+from smart_fork.agents.agent import Agent, Home, ProgramSpec, Sign, usual_facets
 
 HOME = Home("CODEX_HOME", ".codex", ("sessions", "archived_sessions"))
 
@@ -22,9 +22,9 @@ class Codex(Agent):
     marks = ("CODEX_THREAD_ID", "CODEX_SESSION_ID")
     session_variables = ("CODEX_THREAD_ID",)
     clients = ("codex",)
-    facets = usual(
+    facets = usual_facets(
         "prompts", heads="history:CodexHeads", births="history:CodexBirths", codec="codec:CodexCodec",
-        subagents="subagents:CodexSubAgents", screen="smart_fork.agents.questions:Screen",
+        subagents="subagents:CodexSubAgents", screen="smart_fork.agents.screen:Screen",
         login="settings:CodexLogin", registration="settings:CodexRegistration", hooks="settings:CodexHooks",
         caller="settings:CodexCalls",
     )  # fmt: skip

@@ -130,7 +130,7 @@ def ordinal_of(line: Line) -> int:
     return ordinal if type(ordinal) is int else line.number
 
 
-def told_once(turns: list[Turn]) -> tuple[Turn, ...]:
+def without_second_copies(turns: list[Turn]) -> tuple[Turn, ...]:
     """The turns without the second copies of what was said, whichever of the two was written first.
 
     The person's words are taken from the events, since these are free of injected text, and from the items after the
@@ -197,7 +197,7 @@ def _beside(turns: list[Turn], place: int) -> Iterator[int]:
 
 def roll_back(turns: list[Turn], prompts: int) -> int:
     """Forget the last so many `prompts` and all that followed them; returns how many there were too few."""
-    asked = {id(turn) for turn in told_once(turns) if turn.prompt}
+    asked = {id(turn) for turn in without_second_copies(turns) if turn.prompt}
     while prompts and asked:
         turn = turns.pop()
         if id(turn) in asked:

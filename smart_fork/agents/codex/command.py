@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from smart_fork.agents.agent_processes import Presence, ProcessNote
 from smart_fork.agents.codex import HOME
 from smart_fork.agents.codex.log import is_id
-from smart_fork.agents.presence import Note, Presence
 from smart_fork.agents.registration import NAME
-from smart_fork.agents.starter import CommandLine, Launch, Starter
+from smart_fork.agents.starter import CommandLine, LaunchRequest, Starter
 from smart_fork.errors import ForkRefused
 from smart_fork.system.processes import Running
 
@@ -33,7 +33,7 @@ class CodexStarter(Starter):
     forks = ("codex", "fork", "ID")
     waits = True
 
-    def line(self, request: Launch) -> CommandLine:
+    def line(self, request: LaunchRequest) -> CommandLine:
         """See `Starter.line`. Its forks and new sessions have ids of their own choice; a fork writes immediately."""
         goes_on_in = request.session_id if request.form == "resume" else request.new_session_id if request.at else None
         if goes_on_in:
@@ -67,14 +67,14 @@ class CodexPresence(Presence):
 
     forks = ("fork",)
 
-    def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[Note]:
+    def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[ProcessNote]:
         """See `Presence.notes`. Which of its windows shows a session that the server has open is not known."""
         own, holders = self._holders(session_id, processes)
         shown = [pid for pid in holders if "app-server" not in own[pid].words]
-        yield from (Note(pid, session_id) for pid in shown)
+        yield from (ProcessNote(pid, session_id) for pid in shown)
         for pid, one in own.items() if holders and not shown else ():
             if _SERVES.isdisjoint(one.words) and not any(is_id(word) and word != session_id for word in one.words):
-                yield Note(pid, session_id, sure=False)
+                yield ProcessNote(pid, session_id, sure=False)
 
     def queue(self, session_id: str, text: str, running: Callable[[], Mapping[int, Running]]) -> tuple[str, ...]:
         """See `Presence.queue`. Only its server delivers messages: to a window without one they come never."""

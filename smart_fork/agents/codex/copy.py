@@ -14,13 +14,24 @@ from indexer.transcripts.lines import LineReader, decode_line
 from indexer.transcripts.model import Session, UsedTool
 from indexer.values import dict_in, dicts_in, json_in
 from smart_fork.agents.codec import Record
-from smart_fork.agents.codex import HOME, remembered
+from smart_fork.agents.codex import HOME
 from smart_fork.agents.codex.codec import CALLS, CodexCodec, base_of, ordinal_of
-from smart_fork.agents.codex.history import lines_of, whole
-from smart_fork.agents.codex.remembered import COMPACTIONS
+from smart_fork.agents.codex.history import complete_history, lines_of
+from smart_fork.agents.codex.sent_records import (
+    COMPACTIONS,
+    Entry,
+    SeenRecord,
+    added,
+    compaction_items,
+    enveloped,
+    linked_turns,
+    sent_records,
+    short,
+    size_of,
+)
 from smart_fork.agents.copier import Copier, Copy, LiveRecord, NewSession
 from smart_fork.agents.cuts.cutter import only_prompts_previewed
-from smart_fork.agents.forms import Becomes, Forms, Identity, Image, Utterance, all_texts
+from smart_fork.agents.record_conversion import Forms, Identity, Image, TargetSession, Utterance, all_texts
 from smart_fork.json_text import respelled
 
 #: What a header says of how its own file is kept and where it is from.
@@ -47,7 +58,7 @@ class CodexCopy(Copy):
     def header(self) -> Iterator[bytes]:
         """The copy's first record: what that of the source says, as far as it is true of the copy."""
         lines = LineReader(self._source.source_path)
-        entries = filter(None, (remembered.enveloped(line.source, line.record) for line in lines))
+        entries = filter(None, (enveloped(line.source, line.record) for line in lines))
         spelled, first = next(
             (entry for entry in entries if entry[1]["type"] == "session_meta"), (b"", {"payload": {}})
         )
@@ -67,10 +78,10 @@ class CodexCopy(Copy):
                 header["runtime_workspace_roots"] = [str(self._new.cwd)]
         yield respelled(spelled, made)
 
-    def up_to(self, end: int) -> Iterator[remembered.Entry]:
-        return kept(self._source.source_path, self._source.turns[end].id)
+    def up_to(self, end: int) -> Iterator[Entry]:
+        return records_up_to(self._source.source_path, self._source.turns[end].id)
 
-    def record(self, number: int, entry: remembered.Entry) -> Iterator[bytes]:
+    def record(self, number: int, entry: Entry) -> Iterator[bytes]:
         """See `Copy.record`. Headers are other files'."""
         source, record = entry
         payload = record["payload"]
@@ -82,15 +93,15 @@ class CodexCopy(Copy):
             payload["cwd"] = str(self._new.cwd)
         yield respelled(source, record)
 
-    def summary(self, entry: remembered.Entry) -> Iterator[bytes]:
+    def summary(self, entry: Entry) -> Iterator[bytes]:
         """See `Copy.summary`. By its own record the agent would forget what stands above."""
         moment = entry[1].get("timestamp", "")
-        for item in remembered.left_by(entry[1]["payload"]):
+        for item in compaction_items(entry[1]["payload"]):
             yield orjson.dumps({"timestamp": moment, "type": "response_item", "payload": item})
 
-    def line(self, text: str, before: remembered.Entry) -> Iterator[bytes]:
+    def line(self, text: str, before: Entry) -> Iterator[bytes]:
         yield orjson.dumps({
-            "timestamp": before[1].get("timestamp", ""), "type": "response_item", "payload": remembered.added(text),
+            "timestamp": before[1].get("timestamp", ""), "type": "response_item", "payload": added(text),
         })  # fmt: skip
 
 
@@ -104,24 +115,27 @@ class CodexCopier(Copier):
         name = f"rollout-{new.now:%Y-%m-%dT%H-%M-%S}-{new.id}.jsonl"
         return HOME.folder() / "sessions" / f"{new.now:%Y/%m/%d}" / name
 
-    def of_records(self, session: Session, records: Iterable[remembered.Entry], new: NewSession) -> Copy:
-        return CodexCopy(self, session, new, filter(None, starmap(remembered.enveloped, records)))
+    def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
+        return CodexCopy(self, session, new, filter(None, starmap(enveloped, records)))
 
     def live(self, session: Session) -> Iterator[LiveRecord]:
         with only_prompts_previewed():
-            lines = (next(same) for _, same in groupby(lines_of(whole(session.source_path)), lambda line: line.number))
-            turns = remembered.joined([remembered.Seen.of(line.number, line.record) for line in lines])
-        for number, entry in remembered.remembered(turns, session.turns, through_parents(session.source_path)):
+            lines = (
+                next(same)
+                for _, same in groupby(lines_of(complete_history(session.source_path)), lambda line: line.number)
+            )
+            turns = linked_turns([SeenRecord.of(line.number, line.record) for line in lines])
+        for number, entry in sent_records(turns, session.turns, through_parents(session.source_path)):
             yield self.sized(number, entry, sums_up=entry[1]["type"] == "compacted")
 
     def size(self, record: Record) -> int:
-        return remembered.size_of(record)
+        return size_of(record)
 
     def short(self, record: Record) -> Record:
-        return remembered.short(record)
+        return short(record)
 
 
-def kept(path: Path, last: str | None) -> Iterator[remembered.Entry]:
+def records_up_to(path: Path, last: str | None) -> Iterator[Entry]:
     """The records of a session and of those that it was forked from, up to turn `last` and what closes it.
 
     Raises:
@@ -139,14 +153,14 @@ def kept(path: Path, last: str | None) -> Iterator[remembered.Entry]:
             return
 
 
-def through_parents(path: Path) -> Iterator[tuple[str, remembered.Entry]]:
+def through_parents(path: Path) -> Iterator[tuple[str, Entry]]:
     """The records of a session from all rollouts of its history, with the ids that the reader gives their turns.
 
     Raises:
         NotFound: a rollout of its history is gone.
     """
-    for line in lines_of(whole(path)):
-        if (entry := remembered.enveloped(line.source, line.record)) is not None:
+    for line in lines_of(complete_history(path)):
+        if (entry := enveloped(line.source, line.record)) is not None:
             yield str(ordinal_of(line)), entry
 
 
@@ -214,7 +228,7 @@ class CodexForms(CodexCodec, Forms):
 
     def records_of(self, session: Session, end: int | None = None) -> Iterator[Record]:
         last = None if end is None else session.turns[end].id
-        for _, record in kept(session.source_path, last):
+        for _, record in records_up_to(session.source_path, last):
             if record["type"] != "session_meta":
                 yield record
 
@@ -224,7 +238,7 @@ class CodexForms(CodexCodec, Forms):
         payloads = (record.get("payload") for line in lines for _, record in decode_line(line)[0])
         return any(isinstance(one, dict) and base_of(one) for one in payloads)
 
-    def anew(self, records: Iterable[Record], becomes: Becomes) -> Iterator[Record]:
+    def anew(self, records: Iterable[Record], becomes: TargetSession) -> Iterator[Record]:
         """A header, and the records in the form of before copy-on-write, which has no numbers."""
         begun = False
         for record in records:
@@ -236,7 +250,7 @@ class CodexForms(CodexCodec, Forms):
                 begun = True
             yield made
 
-    def log_of(self, said: Iterable[Utterance], becomes: Becomes) -> Iterator[Record]:
+    def log_of(self, said: Iterable[Utterance], becomes: TargetSession) -> Iterator[Record]:
         """Each message as the model is sent it, and as it is shown."""
         for number, one in enumerate(said):
             if not number:
@@ -364,7 +378,7 @@ def _decoded(given: object) -> object:
     return given
 
 
-def _header(moment: str, becomes: Becomes) -> Record:
+def _header(moment: str, becomes: TargetSession) -> Record:
     meta: dict[str, Any] = {
         "id": becomes.session_id,
         "timestamp": moment,

@@ -18,26 +18,26 @@ from indexer.values import dict_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import texts_of
 from smart_fork.agents.codex.codec import ForkBase, base_of, payload_of
-from smart_fork.agents.codex.history import Part, first_header, whole
+from smart_fork.agents.codex.history import RolloutPart, complete_history, first_header
 from smart_fork.agents.codex.log import id_in, rollout_in, rollouts
-from smart_fork.agents.codex.remembered import Seen, joined, numbered
+from smart_fork.agents.codex.sent_records import SeenRecord, linked_turns, with_event_numbers
 from smart_fork.agents.cuts.cutter import Cutter, Edits, first_record, head, opened, raw_lines, rewritten
-from smart_fork.agents.cuts.model import CutWarning, Stamp, Transcript, TranscriptTurn
+from smart_fork.agents.cuts.model import CutWarning, FileVersion, Transcript, TranscriptTurn
 
 _ENVELOPED = ("session_meta", "response_item", "event_msg", "turn_context", "compacted", "world_state")
 #: The first record, without which Codex does not load a file.
 _HEADER = {"needed": "Codex"}
 
 
-class _Reading:
+class _RolloutReader:
     """Data collected from a rollout and its fork ancestors."""
 
     def __init__(self) -> None:
-        self.seen: list[Seen] = []
+        self.seen: list[SeenRecord] = []
         self.first_id = self.base = ""
         self.numbered = False
 
-    def read(self, part: Part, own: Path) -> Stamp:
+    def read(self, part: RolloutPart, own: Path) -> FileVersion:
         """Collect what a session has of a rollout."""
         file, stamp = opened(part.path)
         below = part.path != own
@@ -53,7 +53,7 @@ class _Reading:
                     self.numbered = self.numbered or isinstance(number, int)
                 elif not apart:
                     self.base = id_in(part.path)
-                one = Seen.of(line.number, record, kept=line.place, inherited=below, apart=apart)
+                one = SeenRecord.of(line.number, record, kept=line.place, inherited=below, apart=apart)
                 if not before and payload_of(record)[0] == "session_meta":
                     one = one._replace(turn=replace(one.turn, meta=_HEADER))
                 self.seen.append(one)
@@ -96,10 +96,10 @@ class CodexCutter(Cutter):
             OSError: it cannot be read.
         """
         opened(path)[0].close()
-        reading = _Reading()
-        stamps = [reading.read(part, path) for part in whole(path)]
+        reading = _RolloutReader()
+        stamps = [reading.read(part, path) for part in complete_history(path)]
         session_id = id_in(path) or reading.first_id or path.stem
-        turns = joined(reading.seen)
+        turns = linked_turns(reading.seen)
         return Transcript(
             "codex", path, session_id, turns, stamp=stamps[-1], padded=reading.numbered, base=reading.base
         )
@@ -118,7 +118,7 @@ class CodexCutter(Cutter):
         return _without(session, gone, frozenset(heads)) if heads else {}
 
     def numbered(self, turns: Sequence[TranscriptTurn], numbers: Sequence[int | None]) -> Sequence[int | None]:
-        return numbered(turns, numbers)
+        return with_event_numbers(turns, numbers)
 
     def may_have_others(self, path: Path) -> bool:
         """Only forks do, and their first records say that they are forks."""

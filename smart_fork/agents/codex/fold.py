@@ -43,12 +43,12 @@ from smart_fork.agents.codex.codec import (
     payload_of,
     roll_back,
     text_of,
-    told_once,
+    without_second_copies,
 )
 from smart_fork.agents.codex.log import find_rollout, id_in, is_moved, rollout_in, thread_name, threads
 
 if TYPE_CHECKING:
-    from smart_fork.agents.codex.remembered import Measured
+    from smart_fork.agents.codex.sent_records import Measured
 
 _OLD_CWD = re.compile(
     r"<environment_context>(?:(?!</environment_context>).)*?(?:<cwd>|Current working directory: )([^<\n]+)", re.DOTALL
@@ -129,7 +129,7 @@ class CodexFold(fold.LineFold):
     def measured(self) -> Measured | None:
         """The sizes of the records, if requested."""
         if self._measured is None and self.sizes is not None:
-            from smart_fork.agents.codex.remembered import Measured  # no other reading needs it
+            from smart_fork.agents.codex.sent_records import Measured  # no other reading needs it
 
             self._measured = Measured()
         return self._measured
@@ -384,7 +384,7 @@ class CodexFold(fold.LineFold):
         return "" if self.all_turns() or rollout_in(self.path) == id_in(self.path) else TAKEN_BACK
 
     def active(self) -> tuple[Turn, ...]:
-        turns = list(told_once(self.all_turns()))
+        turns = list(without_second_copies(self.all_turns()))
         for last, _, _, left in self.facts.get("compacted", ()) if turns else ():
             said = {_digest(turn.role, turn.text) for turn in self.inherited}
             words = [text for digest, text in left if digest not in said]

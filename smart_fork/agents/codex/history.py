@@ -19,14 +19,14 @@ from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
 from indexer.values import dict_in, dicts_in, seconds_in, text_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.ancestry import Birth, Births, Heads, Kin
+from smart_fork.agents.ancestry import Birth, Births, FamilyLog, Heads
 from smart_fork.agents.codec import Record
 from smart_fork.agents.codex.codec import base_of, ordinal_of, payload_of
 from smart_fork.agents.codex.log import find_rollout, id_in, rollout_in
 from smart_fork.errors import NotFound
 
 
-class Part(NamedTuple):
+class RolloutPart(NamedTuple):
     """A rollout, and the number of its first record that the session does not have; `None` where it has all."""
 
     path: Path
@@ -42,23 +42,23 @@ def first_header(path: Path) -> Record:
     return next((payload_of(line.record)[1] for line in first_lines(path)), {})
 
 
-def history(path: Path) -> tuple[list[Part], str]:
+def history(path: Path) -> tuple[list[RolloutPart], str]:
     """The parts of a session's history, the oldest first; and the id of the rollout before these that is missing, or
     that comes after itself; empty where none is.
 
     Raises:
         OSError: one of them cannot be read.
     """
-    parts = [Part(path)]
+    parts = [RolloutPart(path)]
     while base := base_of(first_header(parts[0].path)):
         above, below = find_rollout(base.rollout_id), parts[0].end
         if above is None or above in [part.path for part in parts] or len(parts) > AGENTS.MAX_FORK_DEPTH:
             return parts, base.rollout_id
-        parts.insert(0, Part(above, min(base.end or 0, base.end or 0 if below is None else below)))
+        parts.insert(0, RolloutPart(above, min(base.end or 0, base.end or 0 if below is None else below)))
     return parts, ""
 
 
-def lines_of(parts: Iterable[Part]) -> Iterator[Line]:
+def lines_of(parts: Iterable[RolloutPart]) -> Iterator[Line]:
     """The lines that a session has of these rollouts.
 
     Raises:
@@ -86,7 +86,7 @@ def unpacked(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def as_one(path: Path) -> Iterator[Path]:
+def merged_rollouts(path: Path) -> Iterator[Path]:
     """All records of a session as a rollout that goes on from no other, in a file that is gone afterwards.
 
     Raises:
@@ -107,7 +107,7 @@ def as_one(path: Path) -> Iterator[Path]:
         yield made
 
 
-def whole(path: Path) -> list[Part]:
+def complete_history(path: Path) -> list[RolloutPart]:
     """The parts of a session's history, the oldest first.
 
     Raises:
@@ -133,7 +133,7 @@ class CodexHeads(Heads):
         base = base_of(header)
         return text_in(header.get("forked_from_id")) or base.rollout_id if base else ""
 
-    def begins(self, kin: Kin) -> bool:
+    def begins(self, kin: FamilyLog) -> bool:
         """See `Heads.begins`. A log without a header is one of the family as well."""
         records = (payload_of(line.record) for line in islice(LineReader(kin.path), 2))
         metas = [payload if kind == "session_meta" else None for kind, payload in records]
@@ -147,7 +147,7 @@ class CodexHeads(Heads):
             kin.recorded = recorded if isinstance(recorded, str) and recorded != kin.session_id else ""
         return True
 
-    def shared(self, kin: Kin, parent: Kin, above: Session, fork: Callable[[], Session | None]) -> int:
+    def shared(self, kin: FamilyLog, parent: FamilyLog, above: Session, fork: Callable[[], Session | None]) -> int:
         read, end = fork(), 0
         for (i, turn), (_, other) in zip(above.messages, read.messages if read else (), strict=False):
             same = kin.base is None or (turn.id, turn.timestamp) == (other.id, other.timestamp)  # copies have their own

@@ -21,7 +21,7 @@ from indexer.transcripts.base import LogFile, regular_file, regular_files
 from indexer.transcripts.lines import decode_line, last_lines
 from smart_fork.agents.agent import Storage
 from smart_fork.agents.codex import HOME
-from smart_fork.agents.own_logs import LogAdapter, newest_first
+from smart_fork.agents.log_adapters import LogAdapter, newest_first
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _IDS = re.compile(rf"({_UUID.pattern})(?:_({_UUID.pattern}))?$")
@@ -143,10 +143,10 @@ class CodexAdapter(LogAdapter):
 
     def as_file(self, path: Path) -> AbstractContextManager[Path]:
         """See `AgentAdapter.as_file`. What follows a rewind needs the rollouts before it."""
-        from smart_fork.agents.codex.history import as_one, unpacked
+        from smart_fork.agents.codex.history import merged_rollouts, unpacked
 
         if rollout_in(path) != id_in(path):
-            return as_one(path)
+            return merged_rollouts(path)
         return unpacked(path) if is_compressed(path) else nullcontext(path)
 
     def is_copy(self, path: Path) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 from indexer.lazy import dataclass
 from indexer.values import dict_in
-from smart_fork.agents.agent import Calls, ClientCall
+from smart_fork.agents.agent import CallerIdentity, ClientCall
 from smart_fork.agents.codex import HOME
 from smart_fork.agents.codex.daemon import runs_hooks
 from smart_fork.agents.hooks import Hooks
@@ -239,8 +239,8 @@ def _trusted(text: str) -> dict[str, Any]:
     return dict_in(dict_in(_loaded(text).get("hooks")).get("state"))
 
 
-class CodexCalls(Calls):
-    """See `Calls`."""
+class CodexCalls(CallerIdentity):
+    """See `CallerIdentity`."""
 
     def session_id(self, call: ClientCall) -> str | None:
         thread = call.meta.get("threadId") or call.meta.get("sessionId")

@@ -9,9 +9,20 @@ from typing import Any
 from indexer.transcripts.lines import last_lines
 from indexer.transcripts.state import count
 from indexer.values import dict_in, text_in
-from smart_fork.agents import tail
 from smart_fork.agents.codec import texts_of
 from smart_fork.agents.codex.log import CodexAdapter
+from smart_fork.agents.log_tail import (
+    GOING_ON,
+    NO_CALL,
+    AnswerTokens,
+    Calls,
+    OpenCall,
+    RecordSign,
+    Steps,
+    Tail,
+    answer_tokens,
+    object_in,
+)
 
 #: So much is read of a log's end, of the newest logs that so many.
 _BYTES, _LOGS = 1 << 20, 5
@@ -38,48 +49,46 @@ _OUTPUT = "\nOutput:\n"
 _OF_SUBAGENT = re.compile(r"<subagent_notification>\s*(\{.*\})\s*</subagent_notification>", re.DOTALL)
 
 
-def _sign(record: Mapping[str, Any]) -> tail.RecordSign:
+def _sign(record: Mapping[str, Any]) -> RecordSign:
     payload = record.get("payload")
     if not isinstance(payload, dict):
-        return tail.RecordSign()
+        return RecordSign()
     kind = payload.get("type")
     if record.get("type") == "response_item":
-        return tail.RecordSign("working")
+        return RecordSign("working")
     if record.get("type") != "event_msg":
-        return tail.RecordSign()
+        return RecordSign()
     if kind in ("task_complete", "turn_complete", "turn_aborted"):
-        return tail.RecordSign("idle")
+        return RecordSign("idle")
     if kind in ("task_started", "turn_started"):
-        return tail.RecordSign("working")
+        return RecordSign("working")
     if kind == "error":
-        return tail.RecordSign(problem=str(payload.get("message") or ""))
+        return RecordSign(problem=str(payload.get("message") or ""))
     if kind == "token_count":
         usage = dict_in(dict_in(payload.get("info")).get("last_token_usage"))
-        return tail.RecordSign(tokens=count(usage.get("total_tokens")))
-    return tail.RecordSign()
+        return RecordSign(tokens=count(usage.get("total_tokens")))
+    return RecordSign()
 
 
-def _steps(record: Mapping[str, Any], calls: tail.Calls) -> tail.Steps:
+def _steps(record: Mapping[str, Any], calls: Calls) -> Steps:
     payload = record.get("payload")
     if not isinstance(payload, dict):
         return
     kind = payload.get("type")
     if kind == "function_call":
-        calls[str(payload.get("call_id"))] = tail.OpenCall(
-            str(payload.get("name")), tail.object_in(payload.get("arguments"))
-        )
+        calls[str(payload.get("call_id"))] = OpenCall(str(payload.get("name")), object_in(payload.get("arguments")))
     elif kind == "function_call_output":
-        call = calls.pop(str(payload.get("call_id")), tail.NO_CALL)
+        call = calls.pop(str(payload.get("call_id")), NO_CALL)
         yield from _result(call, texts_of(payload.get("output")))
     elif kind == "exec_command_end":
         yield str(payload.get("process_id")), None
     elif kind == "message" and payload.get("role") == "user":
         for told in _OF_SUBAGENT.finditer(texts_of(payload.get("content"))):
-            said = tail.object_in(told[1])
+            said = object_in(told[1])
             yield from _come_to_rest({str(said.get("agent_path") or said.get("agent_id")): said.get("status")})
 
 
-def _result(call: tail.OpenCall, output: str) -> tail.Steps:
+def _result(call: OpenCall, output: str) -> Steps:
     if call.tool in ("exec_command", "write_stdin"):
         about = output.partition(_OUTPUT)[0]
         if running := _RUNNING.search(about):
@@ -88,7 +97,7 @@ def _result(call: tail.OpenCall, output: str) -> tail.Steps:
         elif _OVER.search(about):
             yield str(call.given.get("session_id")), None
         return
-    said = tail.object_in(output)
+    said = object_in(output)
     if call.tool == "spawn_agent" and isinstance(agent := said.get("agent_id"), str):
         yield agent, call.text("message") or str(said.get("nickname") or "")
     elif call.tool == "send_input" and "submission_id" in said:
@@ -99,14 +108,14 @@ def _result(call: tail.OpenCall, output: str) -> tail.Steps:
         yield from _come_to_rest(states)
 
 
-def _come_to_rest(states: Mapping[str, Any]) -> tail.Steps:
+def _come_to_rest(states: Mapping[str, Any]) -> Steps:
     """Those sub-agents that do nothing more; one that has done something says what."""
     for agent, state in states.items():
-        if isinstance(state, dict) or (isinstance(state, str) and state not in tail.GOING_ON):
+        if isinstance(state, dict) or (isinstance(state, str) and state not in GOING_ON):
             yield agent, None
 
 
-def _answers(records: Iterable[Mapping[str, Any]]) -> tail.AnswerTokens:
+def _answers(records: Iterable[Mapping[str, Any]]) -> AnswerTokens:
     """A count may be repeated, which its total tells; the total itself goes on from the parent's.
 
     A fork may have a copy of its parent's records, with times of its own: behind the parent's metadata, or noted as of
@@ -121,8 +130,8 @@ def _answers(records: Iterable[Mapping[str, Any]]) -> tail.AnswerTokens:
         last = info.get("last_token_usage") if payload.get("type") == "token_count" else payload.get("usage")
         if isinstance(last, dict) and (info or kind == "token_usage_record"):
             total = info.get("total_token_usage") or payload.get("thread_token_usage")
-            yield tail.took(total or number, last, _USAGE, of=thread)
+            yield answer_tokens(total or number, last, _USAGE, of=thread)
 
 
 #: Rollouts of Codex.
-TAIL = tail.Tail("codex", _sign, _steps, _answers, window=_window)
+TAIL = Tail("codex", _sign, _steps, _answers, window=_window)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smart_fork.agents.agent import Agent, Home, ProgramSpec, Sign, usual
+from smart_fork.agents.agent import Agent, Home, ProgramSpec, Sign, usual_facets
 
 HOME = Home("COPILOT_HOME", ".copilot", ("session-state",))
 #: The variable in which it tells its session to what it starts.
@@ -22,4 +22,4 @@ class Copilot(Agent):
     session_variables = (SESSION,)
     project_variables = ("COPILOT_PROJECT_DIR",)
     clients = ("copilot",)
-    facets = usual("births", "caller", "prompts", tail="fold:TAIL")
+    facets = usual_facets("births", "caller", "prompts", tail="fold:TAIL")

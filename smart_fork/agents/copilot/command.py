@@ -17,9 +17,9 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
+from smart_fork.agents.agent_processes import Presence, ProcessNote, noted_at
 from smart_fork.agents.copilot.log import sessions
-from smart_fork.agents.presence import Note, Presence, noted_at
-from smart_fork.agents.questions import Screen
+from smart_fork.agents.screen import Screen
 from smart_fork.agents.starter import OptionStarter
 from smart_fork.system.processes import Running
 
@@ -33,13 +33,13 @@ class CopilotPresence(Presence):
         """See `Presence.goes_on_in`: its options are one word each with what they name."""
         return bool({f"--resume={session_id}", f"--session-id={session_id}", session_id} & set(words))
 
-    def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[Note]:
+    def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[ProcessNote]:
         """See `Presence.notes`: a file in the folder of each session. It may stay when the process has ended."""
         for folder in {sessions(), *((log.parent.parent,) if log else ())}:
             for path in folder.glob("*/inuse.*.lock"):
                 if found := _NOTE.fullmatch(path.name):
                     one = session_id if log and path.parent == log.parent else path.parent.name
-                    yield Note(int(found[1]), one, noted_at(path))
+                    yield ProcessNote(int(found[1]), one, noted_at(path))
 
 
 class CopilotScreen(Screen):

@@ -25,7 +25,7 @@ from smart_fork.agents.codec import Record, aside, only
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession, copy_folder, read_again
 from smart_fork.agents.copilot import fold
 from smart_fork.agents.copilot.log import EVENTS, WORKSPACE, sessions
-from smart_fork.agents.forms import Becomes, Forms, Identity, Image, Utterance, all_texts
+from smart_fork.agents.record_conversion import Forms, Identity, Image, TargetSession, Utterance, all_texts
 from smart_fork.agents.tree import rooted
 from smart_fork.errors import ForkRefused
 from smart_fork.json_text import respelled
@@ -227,7 +227,7 @@ class CopilotForms(fold.CopilotCodec, Forms):
         if missing:
             raise ForkRefused(f"The log changed during reading: {session.source_path}", "Try again.")
 
-    def anew(self, records: Iterable[Record], becomes: Becomes) -> Iterator[Record]:
+    def anew(self, records: Iterable[Record], becomes: TargetSession) -> Iterator[Record]:
         """A head, the events in one line of parents, and last the one that says whose they are."""
         parent: str | None = None
         for record in records:
@@ -242,7 +242,7 @@ class CopilotForms(fold.CopilotCodec, Forms):
             said = f'Forked from "" ({becomes.forked_from}) as "" ({becomes.session_id}).'
             yield _event("session.info", {"infoType": "fork", "message": said}, becomes, "forked", parent=parent)
 
-    def log_of(self, said: Iterable[Utterance], becomes: Becomes) -> Iterator[Record]:
+    def log_of(self, said: Iterable[Utterance], becomes: TargetSession) -> Iterator[Record]:
         """A head, and an event for each thing that was said.
 
         Seen with 1.0.102: it sends what stands in ``content``, and does not load an answer without a ``messageId``; of
@@ -305,7 +305,7 @@ class CopilotForms(fold.CopilotCodec, Forms):
         return value if name in fold.THOUGHTS else super()._mapped(name, value, change, depth)
 
 
-def _head(becomes: Becomes, moment: str) -> Record:
+def _head(becomes: TargetSession, moment: str) -> Record:
     data: Record = {
         "sessionId": becomes.session_id, "version": 1, "producer": "copilot-agent", "copilotVersion": "1.0.102",
         "startTime": moment, "context": {"cwd": becomes.place.root},
@@ -314,7 +314,7 @@ def _head(becomes: Becomes, moment: str) -> Record:
 
 
 def _event(
-    kind: str, data: Record, becomes: Becomes, name: str, *, parent: str | None = None, moment: str = ""
+    kind: str, data: Record, becomes: TargetSession, name: str, *, parent: str | None = None, moment: str = ""
 ) -> Record:
     identity = str(uuid5(_MADE, f"{becomes.session_id} {name}"))
     return {"type": kind, "data": data, "id": identity, "timestamp": moment, "parentId": parent}

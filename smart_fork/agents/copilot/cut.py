@@ -22,7 +22,7 @@ from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.cutter import RawLine
 from smart_fork.agents.cuts.model import Transcript
 from smart_fork.agents.foreign_database import erase
-from smart_fork.agents.tree_cut import COMPACTS, NOTHING, About, TreeCutter
+from smart_fork.agents.tree_cut import COMPACTS, NOTHING, RecordFacts, TreeCutter
 
 _ROLES: Mapping[str, Role] = {"user.message": "user", "assistant.message": "assistant", ANSWERED: "tool"}
 #: Without the first record it does not find the session.
@@ -71,10 +71,10 @@ class CopilotCutter(TreeCutter):
     def is_typed(self, record: Record) -> bool:
         return asks(record)
 
-    def about(self, record: Record) -> About:
+    def about(self, record: Record) -> RecordFacts:
         kind, data = record.get("type"), data_of(record)
         words = () if str(kind) in _ROLES else (kind, data.get("message"))
-        return About(
+        return RecordFacts(
             " ".join(one for one in words if isinstance(one, str)),
             _NEEDED if kind == "session.start" else COMPACTS if kind == "session.compaction_complete" else NOTHING,
             repeats=self._repeats(record),
@@ -99,7 +99,7 @@ class CopilotCutter(TreeCutter):
             return tuple(self._said)
         if kind.startswith(_KEEPING):
             forked = _FORKED.match(str(data.get("message") or "")) if data.get("infoType") == "fork" else None
-            return titles.quoting(forked[1]) if forked else ()
+            return titles.mark_of_title(forked[1]) if forked else ()
         return tuple(self._said[self._exchange :])
 
     def _of_agent(self, agent: str, data: Mapping[str, Any]) -> tuple[str, ...]:
@@ -124,7 +124,7 @@ class CopilotCutter(TreeCutter):
             workspace = path.with_name(WORKSPACE)
             before = workspace.read_bytes()
             name = name_in(before.decode("utf-8", "replace"))
-            if (not name or not titles.marks(titles.quoting(name)).isdisjoint(keys)) and _NAME.search(before):
+            if (not name or not titles.marks(titles.mark_of_title(name)).isdisjoint(keys)) and _NAME.search(before):
                 found[workspace] = _NAME.sub(b"", before)
         with suppress(OSError, ValueError, TypeError, KeyError):
             rewinds = path.parent / "rewind-file-snapshots/index.json"

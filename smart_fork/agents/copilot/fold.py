@@ -25,13 +25,13 @@ from indexer.transcripts.state import count, utc
 from indexer.transcripts.texts import strip_boilerplate, strip_recall, title_of
 from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.ancestry import HEAD_RECORDS, Copied, Heads, Kin, SubAgents
+from smart_fork.agents.ancestry import HEAD_RECORDS, CopiedMessage, FamilyLog, Heads, SubAgents
 from smart_fork.agents.codec import Record, SizedCodec, characters, shortened
 from smart_fork.agents.copilot.log import WORKSPACE, name_in
 from smart_fork.agents.fold import read
-from smart_fork.agents.tail import AnswerTokens, RecordSign, Tail, no_steps, took
+from smart_fork.agents.headless_origin import origin_of
+from smart_fork.agents.log_tail import AnswerTokens, RecordSign, Tail, answer_tokens, no_steps
 from smart_fork.agents.tree import ID_CHARACTERS, ROOT, FolderlessTree
-from smart_fork.agents.unattended import origin_of
 
 #: The event that has a result, and the fields of what was thought, as text and as it is signed or encrypted.
 ANSWERED, THOUGHTS = "tool.execution_complete", ("reasoningText", "reasoningOpaque")
@@ -344,12 +344,12 @@ _SAID = ("user.message", "assistant.message", "tool.execution_complete")
 class CopilotHeads(Heads):
     """Reads the beginnings of Copilot CLI's logs."""
 
-    def begins(self, kin: Kin) -> bool:
+    def begins(self, kin: FamilyLog) -> bool:
         records = (line.record for line in islice(LineReader(kin.path), HEAD_RECORDS))
-        kin.first = next((Copied(identity) for record in records if (identity := _said(record))), None)
+        kin.first = next((CopiedMessage(identity) for record in records if (identity := _said(record))), None)
         return kin.first is not None
 
-    def messages(self, kin: Kin) -> list[Copied]:
+    def messages(self, kin: FamilyLog) -> list[CopiedMessage]:
         """See `Heads.messages`. If it says whose fork it is, all above was said there."""
         said: list[str] = []
         inherited = 0
@@ -361,7 +361,7 @@ class CopilotHeads(Heads):
                 said.append(identity)
             elif not kin.begun:
                 kin.begun = utc(line.record.get("timestamp"))
-        return [Copied(one, kin.recorded if number < inherited else "") for number, one in enumerate(said)]
+        return [CopiedMessage(one, kin.recorded if number < inherited else "") for number, one in enumerate(said)]
 
 
 def _said(record: Mapping[str, Any]) -> str:
@@ -394,7 +394,7 @@ def _sign(record: Mapping[str, Any]) -> RecordSign:
 def _answers(records: Iterable[Mapping[str, Any]]) -> AnswerTokens:
     for number, record in enumerate(records):
         if record.get("type") == "session.usage_record":
-            yield took(number, dict_in(data_of(record).get("usage")), _USAGE)
+            yield answer_tokens(number, dict_in(data_of(record).get("usage")), _USAGE)
 
 
 #: Logs of Copilot CLI.

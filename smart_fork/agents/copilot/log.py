@@ -10,7 +10,7 @@ from indexer.transcripts.base import is_name
 from indexer.values import json_in, text_in
 from smart_fork.agents.agent import Storage
 from smart_fork.agents.copilot import HOME
-from smart_fork.agents.own_logs import TreeAdapter, newest_first
+from smart_fork.agents.log_adapters import TreeAdapter, newest_first
 
 #: What a session's log is called, in the folder that is named after the session.
 EVENTS = "events.jsonl"

@@ -18,7 +18,7 @@ from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import Role, estimate_tokens
 from indexer.values import dicts_in, json_in
 from smart_fork.agents.cuts.cutter import Cutter, first_record, opened, preview, raw_lines
-from smart_fork.agents.cuts.model import Call, Result, Stamp, Transcript, TranscriptTurn
+from smart_fork.agents.cuts.model import Call, FileVersion, Result, Transcript, TranscriptTurn
 from smart_fork.agents.cuts.snapshots import cuts
 from smart_fork.agents.foreign_database import read_only
 from smart_fork.errors import NotFound, SmartForkError, Usage
@@ -54,7 +54,7 @@ def side_car(path: Path) -> Path:
     return path.with_name(path.name + SIDE_CAR) if path.suffix.lower() in DATABASES else path
 
 
-def _left_by_cuts(side: Path, composer: str) -> tuple[list[TranscriptTurn], Stamp | None]:
+def _left_by_cuts(side: Path, composer: str) -> tuple[list[TranscriptTurn], FileVersion | None]:
     """Return a conversation's turns in the side-car and the side-car's stamp; without one, no stamp."""
     if not side.is_file():
         return [], None

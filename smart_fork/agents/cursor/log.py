@@ -16,7 +16,7 @@ from types import MappingProxyType
 from indexer.transcripts.model import Item
 from indexer.values import dict_in
 from smart_fork.agents.codec import Header, ReadCodec, Record, item_of, text_of
-from smart_fork.agents.own_logs import ReadAdapter
+from smart_fork.agents.log_adapters import ReadAdapter
 
 #: What the person typed, and where the directory is in what Cursor adds to it.
 _TYPED = re.compile(r"<user_query>\s*(.*?)\s*</user_query>", re.DOTALL)

@@ -19,9 +19,18 @@ from indexer.files import DISK, Disk, open_regular, replace_file
 from indexer.masking import NOTHING, Masked, mask, shorten
 from indexer.transcripts.lines import GLANCE_GAP_BYTES, Line, current_bound, decode_line
 from indexer.transcripts.model import Item, Role
-from smart_fork.agents.agent import Facet
+from smart_fork.agents.agent import AgentFacet
 from smart_fork.agents.cuts import titles
-from smart_fork.agents.cuts.model import Call, CutWarning, Place, Result, Stamp, Tool, Transcript, TranscriptTurn
+from smart_fork.agents.cuts.model import (
+    Call,
+    CutWarning,
+    FileVersion,
+    LinePlace,
+    Result,
+    Tool,
+    Transcript,
+    TranscriptTurn,
+)
 from smart_fork.agents.fold import LineFold
 from smart_fork.errors import ForkRefused, NotFound, Usage, advice
 from smart_fork.json_text import respelled
@@ -34,7 +43,7 @@ class Files:
         """Return whether there is such a transcript."""
         return path.is_file()
 
-    def stamp(self, path: Path, disk: Disk = DISK) -> Stamp | None:
+    def stamp(self, path: Path, disk: Disk = DISK) -> FileVersion | None:
         """Return what tells this version of a transcript from another; `None` without a transcript."""
         return stamp_of(now) if (now := disk.look(path)) else None
 
@@ -48,7 +57,7 @@ class Files:
         with path.open("rb") as file:
             return all(piece == file.read(len(piece)) for piece in before)
 
-    def replace(self, path: Path, pieces: Iterable[bytes], expected: Stamp | None, disk: Disk = DISK) -> None:
+    def replace(self, path: Path, pieces: Iterable[bytes], expected: FileVersion | None, disk: Disk = DISK) -> None:
         """Write a transcript again, completely or not at all. `expected` is the version to replace.
 
         Raises:
@@ -72,7 +81,7 @@ class Files:
         """Finish `replace` after its process was killed."""
 
 
-class Cutter(Files, Facet, ABC):
+class Cutter(Files, AgentFacet, ABC):
     """Reads and describes one agent's transcripts for cuts."""
 
     #: The suffixes of its files.
@@ -260,7 +269,7 @@ class RawLine(NamedTuple):
     """A line that is not blank, and its objects: usually one, none if the line cannot be decoded."""
 
     number: int
-    place: Place
+    place: LinePlace
     objects: tuple[dict[str, Any], ...]
 
 
@@ -280,11 +289,11 @@ def raw_lines(file: IO[bytes], path: Path) -> Iterator[RawLine]:
         ended = raw.endswith(b"\n")
         if fold and (ended or not reason):  # else it is still being written
             fold.take(Line(number, source, record) for source, record in objects)
-        place = Place(path, start, end - 1 if ended else end)
+        place = LinePlace(path, start, end - 1 if ended else end)
         yield RawLine(number, place, tuple(record for _, record in objects))
 
 
-def opened(path: Path) -> tuple[IO[bytes], Stamp]:
+def opened(path: Path) -> tuple[IO[bytes], FileVersion]:
     """Open a file, and return it with its stamp, which is taken before the first byte is read.
 
     Raises:
@@ -336,9 +345,9 @@ def overlapping(pieces: Iterable[bytes]) -> Iterator[bytes]:
         rest = piece[-_OVERLAP:]
 
 
-def stamp_of(info: os.stat_result) -> Stamp:
+def stamp_of(info: os.stat_result) -> FileVersion:
     """Return the stamp of this version of a file."""
-    return Stamp(info.st_size, info.st_mtime_ns, info.st_ino)
+    return FileVersion(info.st_size, info.st_mtime_ns, info.st_ino)
 
 
 @contextmanager
@@ -398,7 +407,7 @@ def turn_of(
         token_est=tokens(size, len(calls)) if counts else 0,
         tool_calls=calls,
         tool_results=tuple(Result(intern(result.id)) for result in item.results),
-        says=(*keys, *(titles.made_of(said) if prompt else ())),
+        says=(*keys, *(titles.mark_of_prompt(said) if prompt else ())),
         prompt=prompt,
         **more,
     )

@@ -29,7 +29,7 @@ class Result(NamedTuple):
     tool_use_id: str
 
 
-class Place(NamedTuple):
+class LinePlace(NamedTuple):
     """A line's position: bytes `start` to `end` of `path`, without the newline."""
 
     path: Path
@@ -37,7 +37,7 @@ class Place(NamedTuple):
     end: int
 
 
-class Stamp(NamedTuple):
+class FileVersion(NamedTuple):
     """The version of a file, to detect changes since it was read."""
 
     size: int
@@ -67,7 +67,7 @@ class TranscriptTurn:
     token_est: int = 0
     tool_calls: tuple[Call, ...] = ()
     tool_results: tuple[Result, ...] = ()
-    kept: bytes | Place = b""
+    kept: bytes | LinePlace = b""
     meta: Mapping[str, Any] = field(default_factory=dict)
     aliases: tuple[str, ...] = ()
     links: tuple[str, ...] = ()
@@ -95,7 +95,7 @@ class TranscriptTurn:
         return next(self.raws((self,)))
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> LinePlace | None:
         """The position of a line that is not kept in memory."""
         return None if isinstance(self.kept, bytes) else self.kept
 
@@ -138,7 +138,7 @@ class Transcript:
     session_id: str
     turns: tuple[TranscriptTurn, ...]
     composer_id: str = ""
-    stamp: Stamp | None = None
+    stamp: FileVersion | None = None
     padded: bool = False
     base: str = ""
     numbers: tuple[int | None, ...] = ()

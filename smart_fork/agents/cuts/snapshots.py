@@ -46,7 +46,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class NotedChange:
     """One noted change of one file (see `note`). Fields that the note lacks are empty.
 
     `keys` are the keys of removed records, `masked` of records whose secrets were masked. `below` are sessions made
@@ -83,7 +83,7 @@ def folder_of(session_id: str) -> Path:
     return root() / _plain(session_id)
 
 
-def take(source: Path, session_id: str, now: datetime, *, disk: Disk = DISK, files: Files = FILES) -> Snapshot | None:
+def save(source: Path, session_id: str, now: datetime, *, disk: Disk = DISK, files: Files = FILES) -> Snapshot | None:
     """Save the bytes of `source` as a snapshot; return `None` if it does not exist. `files` are those of its agent.
 
     Raises:
@@ -216,7 +216,7 @@ def note(
         os.close(descriptor)
 
 
-def logged(source: Path | None = None) -> list[Noted]:
+def noted_changes(source: Path | None = None) -> list[NotedChange]:
     """Return the changes so far, or those of one file, oldest first."""
     path = state_home() / "excise.jsonl"
     lines = path.read_bytes().splitlines() if path.is_file() else ()
@@ -224,12 +224,12 @@ def logged(source: Path | None = None) -> list[Noted]:
     return [entry for entry in entries if source is None or entry.source_path == str(source)]
 
 
-def cuts(source: Path) -> list[Noted]:
+def cuts(source: Path) -> list[NotedChange]:
     """Return a file's successful cuts that were not undone, oldest first."""
-    entries = logged(source)
+    entries = noted_changes(source)
     failed = {one.change for one in entries if one.command == FAILED}
-    standing: list[Noted] = []
-    before: dict[str, list[Noted]] = {}
+    standing: list[NotedChange] = []
+    before: dict[str, list[NotedChange]] = {}
     for entry in entries:
         if entry.change and entry.change in failed:
             continue
@@ -238,10 +238,10 @@ def cuts(source: Path) -> list[Noted]:
     return standing
 
 
-def _noted(line: bytes) -> Noted | None:
+def _noted(line: bytes) -> NotedChange | None:
     if not isinstance(entry := json_in(line), dict):
         return None
-    return Noted(**{one.name: _like(one.default, entry.get(one.name)) for one in fields(Noted)})
+    return NotedChange(**{one.name: _like(one.default, entry.get(one.name)) for one in fields(NotedChange)})
 
 
 def _like(default: object, said: object) -> Any:

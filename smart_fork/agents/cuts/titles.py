@@ -28,18 +28,18 @@ def without_suffix(title: str) -> str:
     return _SUFFIX.sub("", title).strip()
 
 
-def key(title: str) -> str:
+def comparable_title(title: str) -> str:
     """Return the title in a form for comparison."""
     return " ".join(title.split()).casefold()
 
 
-def made_of(prompt: str) -> tuple[str, ...]:
+def mark_of_prompt(prompt: str) -> tuple[str, ...]:
     """Return the mark of the title that a prompt gives its session; nothing for automated prompts."""
     said = strip_boilerplate(prompt[:_LOOKED_AT])
     return (_mark(title_of("", (said,))),) if said.strip() else ()
 
 
-def quoting(title: object) -> tuple[str, ...]:
+def mark_of_title(title: object) -> tuple[str, ...]:
     """Return the mark of the prompt that a title may quote."""
     return (_mark(without_suffix(title)),) if isinstance(title, str) and title.strip() else ()
 
@@ -50,7 +50,7 @@ def marks(keys: Iterable[str]) -> set[str]:
 
 
 def _mark(title: str) -> str:
-    return f"{_PREFIX}{mark(key(title).encode('utf-8', 'surrogatepass'))}"
+    return f"{_PREFIX}{mark(comparable_title(title).encode('utf-8', 'surrogatepass'))}"
 
 
 _BYTES = 32

@@ -9,7 +9,7 @@ It deletes sessions that were resumed. What follows from that for us:
 
 from __future__ import annotations
 
-from smart_fork.agents.agent import Agent, Home, ProgramSpec, Sign, usual
+from smart_fork.agents.agent import Agent, Home, ProgramSpec, Sign, usual_facets
 
 HOME = Home("GEMINI_CLI_HOME", ".gemini", ("tmp",), inside=".gemini")
 #: The variable in which it tells its session to what it starts.
@@ -30,4 +30,6 @@ class Gemini(Agent):
     project_variables = ("GEMINI_PROJECT_DIR",)
     clients = ("gemini",)
     window = 1_000_000
-    facets = usual("births", "prompts", tail="fold:TAIL", caller="command:GeminiCalls", codec="codec:GeminiCodec")
+    facets = usual_facets(
+        "births", "prompts", tail="fold:TAIL", caller="command:GeminiCalls", codec="codec:GeminiCodec"
+    )

@@ -24,11 +24,11 @@ from pathlib import Path
 from indexer.masking import Masked, mask_screen
 from indexer.transcripts.state import utc
 from indexer.values import seconds_in
-from smart_fork.agents.agent import Calls, ClientCall, newest_logs
+from smart_fork.agents.agent import CallerIdentity, ClientCall, newest_logs
+from smart_fork.agents.agent_processes import START_SECONDS, Presence, ProcessNote
 from smart_fork.agents.gemini.home import BEGINS, CHATS, id_of, project_for, root_of
 from smart_fork.agents.gemini.log import GeminiAdapter, start_of
-from smart_fork.agents.presence import START_SECONDS, Note, Presence
-from smart_fork.agents.questions import Question, Screen
+from smart_fork.agents.screen import Question, Screen
 from smart_fork.agents.starter import OptionStarter
 from smart_fork.system.processes import Running
 
@@ -71,8 +71,8 @@ _NAMING = ("--resume", "-r", "--session-id")
 _LOGS = f"{BEGINS}*.jsonl"
 
 
-class GeminiCalls(Calls):
-    """See `Calls`.
+class GeminiCalls(CallerIdentity):
+    """See `CallerIdentity`.
 
     Nothing that Gemini CLI tells its servers says which session calls, and so the process that has started us: it was
     told the session that it goes on with, or began one when it started. Where several are begun since, that one counts
@@ -109,7 +109,7 @@ class GeminiPresence(Presence):
 
     forks = ("--session-file",)
 
-    def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[Note]:
+    def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[ProcessNote]:
         """See `Presence.notes`. It notes nothing: a process is in the session that was begun last since it was started.
 
         Where several run in a directory, each is also in the one that was begun just after its start.
@@ -124,7 +124,7 @@ class GeminiPresence(Presence):
         for pid, those in begun.items():
             first = [one for one in those if one[0] - here[pid].born <= START_SECONDS] if len(here) > 1 else []
             if any(named == session_id for _, named in (max(those, default=(0.0, "")), *first)):
-                yield Note(pid, session_id, sure=False)
+                yield ProcessNote(pid, session_id, sure=False)
 
     def near(self, log: Path, processes: Mapping[int, Running]) -> str:
         """See `Presence.near`. It notes nowhere which sessions it has open, so it must not run in their directory."""

@@ -22,12 +22,21 @@ from indexer.transcripts.model import Session, UsedTool
 from indexer.values import dict_in, dicts_in
 from smart_fork.agents.codec import Record, aside, only
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession, read_again
-from smart_fork.agents.forms import SHARED, Becomes, Identity, PartForms, Utterance, all_texts, unsigned, withheld
 from smart_fork.agents.gemini.codec import CODEC, GeminiCodec, is_context, parts_of, said_in
 from smart_fork.agents.gemini.fold import Kept, given_back, lines_of, plain
 from smart_fork.agents.gemini.home import CHATS, claim, digest, project_for
 from smart_fork.agents.gemini.log import new_name
 from smart_fork.agents.gemini.memory import Memory, sign_of
+from smart_fork.agents.record_conversion import (
+    SHARED,
+    Identity,
+    PartForms,
+    TargetSession,
+    Utterance,
+    all_texts,
+    unsigned,
+    withheld,
+)
 from smart_fork.errors import ForkRefused
 
 
@@ -159,7 +168,7 @@ class GeminiForms(GeminiCodec, PartForms):
         wanted = {turn.id for turn in session.turns[: None if end is None else end + 1]}
         return said.records(wanted)
 
-    def anew(self, records: Iterable[Record], becomes: Becomes) -> Iterator[Record]:
+    def anew(self, records: Iterable[Record], becomes: TargetSession) -> Iterator[Record]:
         """A head, and the records."""
         begun = False
         for record in records:
@@ -171,7 +180,7 @@ class GeminiForms(GeminiCodec, PartForms):
                 begun = True
             yield made
 
-    def log_of(self, said: Iterable[Utterance], becomes: Becomes) -> Iterator[Record]:
+    def log_of(self, said: Iterable[Utterance], becomes: TargetSession) -> Iterator[Record]:
         """A head, what it says itself of the workspace, which tells the directory, and a message for each utterance."""
         utterances = list(said)
         first, last = (next((one.moment for one in some if one.moment), "") for some in (utterances, utterances[::-1]))
@@ -269,7 +278,7 @@ class _Said:
         return identity in self._left
 
 
-def _head(becomes: Becomes, first: str, last: str) -> Record:
+def _head(becomes: TargetSession, first: str, last: str) -> Record:
     return {
         "sessionId": becomes.session_id, "projectHash": digest(becomes.place.root), "startTime": first,
         "lastUpdated": last, "kind": "main",

@@ -182,7 +182,7 @@ def _without(record: dict[str, Any], names: Collection[str], quoted: Collection[
     """Take messages out of a list, and what is said of the conversation out of the first record of a log."""
     changes = record.get("$set")
     if not isinstance(changes, dict):
-        ours = "forkedFrom" in record and titles.marks(titles.quoting(record.get("summary"))).isdisjoint(quoted)
+        ours = "forkedFrom" in record and titles.marks(titles.mark_of_title(record.get("summary"))).isdisjoint(quoted)
         about = [name for name in ABOUT if name in record and not (ours and name == "summary")]
         return bool([record.pop(name) for name in about])
     before = changes["messages"]
@@ -194,4 +194,4 @@ def _is_cut(entry: Any, session: str, keys: Collection[str]) -> bool:
     if not isinstance(entry, dict) or entry.get("sessionId") != session:
         return False
     said = str(entry.get("message") or "")
-    return not set(titles.made_of(said)).isdisjoint(keys) or mask(said) != said
+    return not set(titles.mark_of_prompt(said)).isdisjoint(keys) or mask(said) != said

@@ -33,7 +33,7 @@ from indexer.transcripts.state import count, is_path, pack, utc
 from indexer.transcripts.texts import masked_name, strip_boilerplate, strip_recall
 from indexer.values import dict_in, dicts_in, json_in
 from smart_fork.agents import AGENTS, fold
-from smart_fork.agents.ancestry import HEAD_RECORDS, Copied, Heads, Kin, SubAgents
+from smart_fork.agents.ancestry import HEAD_RECORDS, CopiedMessage, FamilyLog, Heads, SubAgents
 from smart_fork.agents.codec import Record
 from smart_fork.agents.gemini.codec import (
     CODEC,
@@ -47,8 +47,8 @@ from smart_fork.agents.gemini.codec import (
 )
 from smart_fork.agents.gemini.home import CHATS, digest, id_of, root_of
 from smart_fork.agents.gemini.memory import Memory, Told, sign_of
-from smart_fork.agents.tail import AnswerTokens, RecordSign, Tail, no_steps, took
-from smart_fork.agents.unattended import origin_of
+from smart_fork.agents.headless_origin import origin_of
+from smart_fork.agents.log_tail import AnswerTokens, RecordSign, Tail, answer_tokens, no_steps
 
 #: The tool that runs command lines.
 _SHELL = "run_shell_command"
@@ -366,28 +366,30 @@ def named_in(raw: bytes) -> Iterator[tuple[str, str]]:
 class GeminiHeads(Heads):
     """Reads the beginnings of Gemini CLI's logs."""
 
-    def begins(self, kin: Kin) -> bool:
+    def begins(self, kin: FamilyLog) -> bool:
         memory = Memory()
         for record in islice(lines_of(kin.path), HEAD_RECORDS):
             _note(kin, record)
             if (said := next((told.id for told in memory.take(record) if _is_said(told.record)), None)) is not None:
-                kin.first = Copied(said, kin.recorded)
+                kin.first = CopiedMessage(said, kin.recorded)
                 return True
         return False
 
-    def messages(self, kin: Kin) -> list[Copied]:
+    def messages(self, kin: FamilyLog) -> list[CopiedMessage]:
         memory = Memory()
         told = (one for record in lines_of(kin.path) for one in memory.take(record))
-        return [Copied(one, kin.recorded) for one in dict.fromkeys(one.id for one in told if _is_said(one.record))]
+        return [
+            CopiedMessage(one, kin.recorded) for one in dict.fromkeys(one.id for one in told if _is_said(one.record))
+        ]
 
-    def shared(self, kin: Kin, parent: Kin, above: Session, fork: Callable[[], Session | None]) -> int:
+    def shared(self, kin: FamilyLog, parent: FamilyLog, above: Session, fork: Callable[[], Session | None]) -> int:
         there = {message.id for message in kin.messages}
         return max(
             (number + 1 for number, turn in enumerate(above.turns) if turn.prompt and turn.id in there), default=0
         )
 
 
-def _note(kin: Kin, record: Record) -> None:
+def _note(kin: FamilyLog, record: Record) -> None:
     kin.begun = kin.begun or utc(record.get("startTime"))
     origin = record.get("forkedFrom")
     if isinstance(origin, dict) and isinstance(origin.get("sessionId"), str):
@@ -419,7 +421,7 @@ def _answers(records: Iterable[Mapping[str, Any]]) -> AnswerTokens:
         if record.get("type") == "gemini":
             tokens = dict_in(record.get("tokens"))
             output = count(tokens.get("output")) + count(tokens.get("thoughts"))
-            yield took(record.get("id"), tokens | {"output": output}, ("input", "output", "cached", ""))
+            yield answer_tokens(record.get("id"), tokens | {"output": output}, ("input", "output", "cached", ""))
 
 
 #: Logs of Gemini CLI.

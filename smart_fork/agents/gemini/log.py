@@ -16,7 +16,7 @@ from indexer.transcripts.model import Session
 from indexer.values import dict_in, json_at
 from smart_fork.agents.agent import Storage
 from smart_fork.agents.gemini.home import BEGINS, CHATS, claim, id_of, is_named_whole, project_for
-from smart_fork.agents.own_logs import OwnLogs, newest_first
+from smart_fork.agents.log_adapters import OwnLogs, newest_first
 
 _ENDINGS = (".jsonl", ".json")
 #: How it is said for how long logs are kept, and for how long where nothing is said.

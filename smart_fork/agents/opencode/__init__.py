@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from smart_fork.agents.agent import Agent, Home, ProgramSpec, Sign, usual
+from smart_fork.agents.agent import Agent, Home, ProgramSpec, Sign, usual_facets
 
 HOME = Home("XDG_DATA_HOME", ".local/share/opencode", ("",), ("OPENCODE_DB",), "opencode")
 
@@ -30,4 +30,4 @@ class OpenCode(Agent):
     tells = ("OPENCODE", "OPENCODE_PID")
     marks = ("OPENCODE",)
     clients = ("opencode",)
-    facets = usual("prompts", heads="head:OpenCodeHeads", forms="forms:OpenCodeForms")
+    facets = usual_facets("prompts", heads="head:OpenCodeHeads", forms="forms:OpenCodeForms")

@@ -20,10 +20,10 @@ import apsw
 
 from indexer.locks import locked_by
 from indexer.masking import Masked, beginning, mask
+from smart_fork.agents.agent_processes import Presence, ProcessNote
 from smart_fork.agents.opencode.database import opened
-from smart_fork.agents.presence import Note, Presence
-from smart_fork.agents.questions import Question, Screen, words
-from smart_fork.agents.starter import CommandLine, Delivery, Launch, Staging, Starter
+from smart_fork.agents.screen import Question, Screen, words
+from smart_fork.agents.starter import CommandLine, Delivery, LaunchRequest, Staging, Starter
 from smart_fork.snippets import printable
 from smart_fork.system.processes import Running
 
@@ -78,7 +78,7 @@ class OpenCodeStarter(Starter):
     ids = re.compile(r"ses_[A-Za-z0-9]{8,64}")
     beginnings = re.compile(r"ses_[A-Za-z0-9]{4,64}")
 
-    def line(self, request: Launch) -> CommandLine:
+    def line(self, request: LaunchRequest) -> CommandLine:
         """See `Starter.line`. A fork is a copy that was imported, and is gone on with in its own directory."""
         session_id = None if request.form == "new" else request.session_id
         if request.form == "fork":
@@ -102,7 +102,7 @@ class OpenCodePresence(Presence):
 
     forks = ("--fork",)
 
-    def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[Note]:
+    def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[ProcessNote]:
         """See `Presence.notes`. It notes nothing: a process is in the session of its directory that was written last,
         if that was since its start and no other session was named to it.
         """
@@ -114,7 +114,7 @@ class OpenCodePresence(Presence):
             with suppress(psutil.Error, OSError):
                 named = any(OpenCodeStarter.ids.fullmatch(word) for word in one.words)
                 if newest and not named and one.born <= newest[1] and psutil.Process(pid).cwd() == newest[0]:
-                    yield Note(pid, session_id, sure=False)
+                    yield ProcessNote(pid, session_id, sure=False)
 
     def near(self, log: Path, processes: Mapping[int, Running]) -> str:
         """See `Presence.near`: who has the database open, in whichever session, may write any of them again."""

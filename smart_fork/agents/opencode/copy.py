@@ -19,7 +19,7 @@ import orjson
 from indexer.transcripts.model import Session
 from indexer.values import dict_in, json_at, list_in
 from smart_fork.agents.codec import aside
-from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, Merged, NewSession, Written, read_again
+from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, MergedCopy, NewSession, WrittenCopy, read_again
 from smart_fork.agents.opencode import HOME, settings_folder
 from smart_fork.agents.opencode.database import Document, decoded, opened
 from smart_fork.agents.opencode.fold import CODEC, LEFT_OUT, conversation, sums_up, text_of, written
@@ -170,8 +170,8 @@ class OpenCodeCopier(Copier):
             raise _changed(session)
 
     def write(
-        self, copy: Copy | Merged, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]
-    ) -> Written:
+        self, copy: Copy | MergedCopy, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]
+    ) -> WrittenCopy:
         """See `Copier.write`: OpenCode is run to take it."""
         reader = self.of.reader
         if reader.locate(new.id):
@@ -189,7 +189,7 @@ class OpenCodeCopier(Copier):
             )
         if not done.ok or not reader.locate(new.id):
             raise ProgramFailed(f"OpenCode refused the copy of the session ({done.ending})", done.complaint)
-        return Written(target, (), forget=lambda: _forget(new.id, machine))
+        return WrittenCopy(target, (), forget=lambda: _forget(new.id, machine))
 
 
 class _Renamed:

@@ -25,7 +25,7 @@ from indexer.values import dict_in, dicts_in, json_in, text_in
 from smart_fork.agents.codec import only
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.cutter import Cutter, Edits, preview, rewritten, turn_of
-from smart_fork.agents.cuts.model import Stamp, Transcript, TranscriptTurn
+from smart_fork.agents.cuts.model import FileVersion, Transcript, TranscriptTurn
 from smart_fork.agents.foreign_database import columns, rewriting
 from smart_fork.agents.opencode import HOME
 from smart_fork.agents.opencode.database import Json, has, opened
@@ -95,7 +95,7 @@ class OpenCodeCutter(Cutter):
     def has(self, path: Path) -> bool:
         return there(path) if self.detect(path) else super().has(path)
 
-    def stamp(self, path: Path, disk: Disk = DISK) -> Stamp | None:
+    def stamp(self, path: Path, disk: Disk = DISK) -> FileVersion | None:
         if not self.detect(path):
             return super().stamp(path, disk)
         return stamp_of_lines(path, lines_of(path)) if there(path) else None
@@ -109,7 +109,7 @@ class OpenCodeCutter(Cutter):
             return super().begins_with(path, before)
         return set(b"".join(before).split(b"\n")[1:]) <= {*lines_of(path), b""}
 
-    def replace(self, path: Path, pieces: Iterable[bytes], expected: Stamp | None, disk: Disk = DISK) -> None:
+    def replace(self, path: Path, pieces: Iterable[bytes], expected: FileVersion | None, disk: Disk = DISK) -> None:
         if not self.detect(path):
             super().replace(path, pieces, expected, disk)
             return
@@ -167,7 +167,7 @@ def _of_session(number: int, line: bytes, record: dict[str, Any]) -> TranscriptT
     shown = preview(text_in(row.get("title")))
     if number > 1:
         return TranscriptTurn(intern(str(row["id"])), preview=shown, kept=line, repeats=(f"agent:{row['id']}",))
-    says = titles.quoting(row.get("title"))
+    says = titles.mark_of_title(row.get("title"))
     return TranscriptTurn("line-1", preview=shown, kept=line, meta={"needed": "OpenCode"}, says=says)
 
 
@@ -222,16 +222,16 @@ def there(path: Path) -> bool:
         return has(db, path.name)
 
 
-def stamp_of_lines(path: Path, lines: Iterable[bytes]) -> Stamp:
+def stamp_of_lines(path: Path, lines: Iterable[bytes]) -> FileVersion:
     """Return a stamp by which unchanged lines of a session are recognized."""
     size, digest = 0, blake2b(digest_size=7)
     for line in lines:
         size += len(line) + 1
         digest.update(line + b"\n")
-    return Stamp(size, int.from_bytes(digest.digest()), path.parent.stat().st_ino)
+    return FileVersion(size, int.from_bytes(digest.digest()), path.parent.stat().st_ino)
 
 
-def write(path: Path, lines: Iterable[bytes], expected: Stamp | None) -> None:
+def write(path: Path, lines: Iterable[bytes], expected: FileVersion | None) -> None:
     """Give a session these rows and no others, in one transaction; no line takes all that it has.
 
     Nothing of what goes is left in the file, or in what SQLite keeps beside it.

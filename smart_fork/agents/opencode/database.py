@@ -18,7 +18,7 @@ import apsw
 from indexer.transcripts.long_lines import abridged
 from indexer.values import json_in
 from smart_fork.agents.foreign_database import columns, with_tables
-from smart_fork.agents.own_logs import Stamp
+from smart_fork.agents.log_adapters import SessionStamp
 
 #: A session's id is the last part of its log's place: nothing else may be one.
 KEY = re.compile(r"[A-Za-z0-9_-]{1,128}")
@@ -72,7 +72,7 @@ def opened(path: Path) -> AbstractContextManager[apsw.Connection]:
     return with_tables(path, _NEEDED, "an OpenCode database")
 
 
-def stamps(db: apsw.Connection, key: str = "") -> Iterator[Stamp]:
+def stamps(db: apsw.Connection, key: str = "") -> Iterator[SessionStamp]:
     """Those of all sessions, or of one. Sub-agents' own are left out."""
     if key and not KEY.fullmatch(key):
         return
@@ -80,7 +80,7 @@ def stamps(db: apsw.Connection, key: str = "") -> Iterator[Stamp]:
     for identity, updated, messages, last in db.execute(_STAMPS + one[0], one[1]):
         name = _text(identity)
         if KEY.fullmatch(name):
-            yield Stamp(name, messages * _MESSAGE_BYTES, max(_number(updated), _number(last)) * 1_000_000)
+            yield SessionStamp(name, messages * _MESSAGE_BYTES, max(_number(updated), _number(last)) * 1_000_000)
 
 
 def has(db: apsw.Connection, key: str) -> bool:

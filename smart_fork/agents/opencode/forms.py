@@ -16,9 +16,9 @@ from indexer.transcripts.model import Session
 from indexer.values import dict_in, dicts_in, seconds_in, text_in
 from smart_fork.agents.codec import Record, only
 from smart_fork.agents.copier import read_again
-from smart_fork.agents.forms import Becomes, Forms, HomePlace, Identity, Image, Utterance, all_texts
 from smart_fork.agents.opencode.database import Document
 from smart_fork.agents.opencode.fold import LEFT_OUT, OpenCodeCodec, conversation, written
+from smart_fork.agents.record_conversion import Forms, HomePlace, Identity, Image, TargetSession, Utterance, all_texts
 from smart_fork.errors import ForkRefused
 
 UNKNOWN = {"providerID": "unknown", "modelID": "unknown"}
@@ -70,11 +70,11 @@ class OpenCodeForms(OpenCodeCodec, Forms):
                     )
                 yield record
 
-    def anew(self, records: Iterable[Record], becomes: Becomes) -> Iterator[Record]:
+    def anew(self, records: Iterable[Record], becomes: TargetSession) -> Iterator[Record]:
         """One document."""
         yield _document([self.incoming(one, Identity(becomes.place, {})) for one in records], becomes)
 
-    def log_of(self, said: Iterable[Utterance], becomes: Becomes) -> Iterator[Record]:
+    def log_of(self, said: Iterable[Utterance], becomes: TargetSession) -> Iterator[Record]:
         """See `Forms.log_of`: one document. Times only grow, since OpenCode sorts by them, and by ids."""
         messages, moment = list[Record](), 0
         for one in said:
@@ -203,7 +203,7 @@ def _goes_on(info: Record) -> bool:
     return info.get("role") == "assistant" and "completed" not in dict_in(info.get("time")) and "error" not in info
 
 
-def _document(messages: Iterable[Record], becomes: Becomes) -> Record:
+def _document(messages: Iterable[Record], becomes: TargetSession) -> Record:
     """The document of a session with these messages, under ids in their order."""
     asked, named, count = "", list[Record](), 0
     for number, one in enumerate(messages):

@@ -12,25 +12,25 @@ from typing import Any
 
 from indexer.transcripts.model import Session, Turn
 from indexer.transcripts.state import utc
-from smart_fork.agents.ancestry import Birth, Births, Copied, Heads, Kin
+from smart_fork.agents.ancestry import Birth, Births, CopiedMessage, FamilyLog, Heads
 from smart_fork.agents.opencode.fold import conversation, left_out, said_in, text_of, written
 
 
 class OpenCodeHeads(Heads):
     """Reads the beginnings of OpenCode's sessions."""
 
-    def begins(self, kin: Kin) -> bool:
+    def begins(self, kin: FamilyLog) -> bool:
         found = written(kin.path, 1)
         kin.begun = utc(found["info"]["time"]["created"])
         if first := next(iter(found["messages"]), None):
             kin.recorded = str(left_out(first["parts"]).get("sessionID") or "")
-            kin.first = Copied(_sign(first))
+            kin.first = CopiedMessage(_sign(first))
         return kin.first is not None
 
-    def messages(self, kin: Kin) -> list[Copied]:
-        return [Copied(_sign(one)) for one in written(kin.path)["messages"] if not left_out(one["parts"])]
+    def messages(self, kin: FamilyLog) -> list[CopiedMessage]:
+        return [CopiedMessage(_sign(one)) for one in written(kin.path)["messages"] if not left_out(one["parts"])]
 
-    def shared(self, kin: Kin, parent: Kin, above: Session, fork: Callable[[], Session | None]) -> int:
+    def shared(self, kin: FamilyLog, parent: FamilyLog, above: Session, fork: Callable[[], Session | None]) -> int:
         read = fork()
         end = 0
         for turn in read.turns if read else ():

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from smart_fork.agents.agent import Calls, ClientCall
+from smart_fork.agents.agent import CallerIdentity, ClientCall
 from smart_fork.agents.hooks import Hooks
 from smart_fork.agents.opencode import settings_folder
 from smart_fork.agents.registration import NAME
@@ -16,8 +16,8 @@ from smart_fork.agents.registration import NAME
 ARGUMENT = "calling_session"
 
 
-class OpenCodeCalls(Calls):
-    """See `Calls`."""
+class OpenCodeCalls(CallerIdentity):
+    """See `CallerIdentity`."""
 
     argument = ARGUMENT
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.model import Session
 from smart_fork.agents.agent import Storage
+from smart_fork.agents.log_adapters import DatabaseAdapter, SessionStamp
 from smart_fork.agents.opencode import HOME
-from smart_fork.agents.own_logs import DatabaseAdapter, Stamp
 
 if TYPE_CHECKING:
     import apsw
@@ -46,7 +46,7 @@ class OpenCodeAdapter(DatabaseAdapter):
 
         return opened(path)
 
-    def stamps(self, db: apsw.Connection, key: str) -> Iterator[Stamp]:
+    def stamps(self, db: apsw.Connection, key: str) -> Iterator[SessionStamp]:
         from smart_fork.agents.opencode.database import stamps
 
         return stamps(db, key)

@@ -8,8 +8,8 @@ from typing import Any
 
 from indexer.transcripts.state import count, utc
 from indexer.values import dict_in
+from smart_fork.agents.log_tail import AnswerTokens, RecordSign, Tail, answer_tokens, no_steps
 from smart_fork.agents.opencode.fold import ABORTED, conversation, loaded_after, written
-from smart_fork.agents.tail import AnswerTokens, RecordSign, Tail, no_steps, took
 
 #: After these the same answer goes on: with the results of its calls, or because they were none.
 _GOES_ON = ("tool-calls", "unknown")
@@ -46,7 +46,7 @@ def _answers(records: Iterable[Mapping[str, Any]]) -> AnswerTokens:
             tokens = dict_in(info.get("tokens"))
             used = dict_in(tokens.get("cache")) | {"input": tokens.get("input")}
             used["output"] = count(tokens.get("output")) + count(tokens.get("reasoning"))
-            yield took(number, used, ("input", "output", "read", "write"), whole=False)
+            yield answer_tokens(number, used, ("input", "output", "read", "write"), whole=False)
 
 
 #: Sessions of OpenCode.

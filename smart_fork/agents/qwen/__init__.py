@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smart_fork.agents.agent import Agent, Home, ProgramSpec, Sign, usual
+from smart_fork.agents.agent import Agent, Home, ProgramSpec, Sign, usual_facets
 
 _RUNTIME = "QWEN_RUNTIME_DIR"
 HOME = Home("QWEN_HOME", ".qwen", beside=(_RUNTIME,), runtime=_RUNTIME)
@@ -24,4 +24,4 @@ class Qwen(Agent):
     session_variables = (SESSION,)
     project_variables = ("QWEN_PROJECT_DIR",)
     clients = ("qwen",)
-    facets = usual("births", "caller", "prompts", tail="fold:TAIL")
+    facets = usual_facets("births", "caller", "prompts", tail="fold:TAIL")

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from indexer.values import dict_in, json_at
-from smart_fork.agents.presence import Note, Presence, noted_at
-from smart_fork.agents.questions import Screen
+from smart_fork.agents.agent_processes import Presence, ProcessNote, noted_at
+from smart_fork.agents.screen import Screen
 from smart_fork.agents.starter import OptionStarter
 from smart_fork.system.processes import Running
 
@@ -26,13 +26,13 @@ class QwenPresence(Presence):
 
     forks = ("--fork-session",)
 
-    def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[Note]:
+    def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[ProcessNote]:
         """See `Presence.notes`: a file beside each log. It stays when the process has ended."""
         for path in log.parent.glob("*.runtime.json") if log else ():
             note = dict_in(json_at(path))
             named = path.name.removesuffix(".runtime.json")
             if type(pid := note.get("pid")) is int and note.get("session_id") == named:
-                yield Note(pid, named, noted_at(path, note.get("started_at")))
+                yield ProcessNote(pid, named, noted_at(path, note.get("started_at")))
 
 
 class QwenScreen(Screen):

@@ -15,10 +15,18 @@ import orjson
 from indexer.transcripts.model import Session
 from smart_fork.agents.codec import Record, aside, only
 from smart_fork.agents.copier import Entry, NewSession, copy_folder
-from smart_fork.agents.forms import SHARED, Becomes, PartForms, Utterance, all_texts, unsigned, withheld
 from smart_fork.agents.qwen.fold import CODEC, SAID, QwenCodec, left_by_compaction, parts_of, sums_up
 from smart_fork.agents.qwen.log import CHATS, agents_of, folder_of, project_of
-from smart_fork.agents.tree_copy import TreeCopier, TreeCopy, placed
+from smart_fork.agents.record_conversion import (
+    SHARED,
+    PartForms,
+    TargetSession,
+    Utterance,
+    all_texts,
+    unsigned,
+    withheld,
+)
+from smart_fork.agents.tree_copy import TreeCopier, TreeCopy, records_in_order
 
 
 class QwenCopy(TreeCopy):
@@ -96,13 +104,13 @@ class QwenForms(QwenCodec, PartForms):
 
     def records_of(self, session: Session, end: int | None = None) -> Iterator[Record]:
         turns = session.turns[: None if end is None else end + 1]
-        records = placed(session.source_path, [turn.id for turn in turns], self.has_place)
+        records = records_in_order(session.source_path, [turn.id for turn in turns], self.has_place)
         return (record for _, (_, record) in records if _is_said(record))
 
-    def anew(self, records: Iterable[Record], becomes: Becomes) -> Iterator[Record]:
+    def anew(self, records: Iterable[Record], becomes: TargetSession) -> Iterator[Record]:
         return self.in_line(records, becomes)
 
-    def log_of(self, said: Iterable[Utterance], becomes: Becomes) -> Iterator[Record]:
+    def log_of(self, said: Iterable[Utterance], becomes: TargetSession) -> Iterator[Record]:
         parent: str | None = None
         before: bool | None = None
         for number, one in enumerate(said):

@@ -13,7 +13,7 @@ from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.model import TranscriptTurn
 from smart_fork.agents.qwen.fold import CODEC, is_typed, parts_of, sums_up, typed_in
 from smart_fork.agents.qwen.log import agents_of
-from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, About, TreeCutter
+from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, RecordFacts, TreeCutter
 
 
 class QwenCutter(TreeCutter):
@@ -36,17 +36,17 @@ class QwenCutter(TreeCutter):
     def is_typed(self, record: Record) -> bool:
         return is_typed(record) and record.get("isSidechain") is not True
 
-    def about(self, record: Record) -> About:
+    def about(self, record: Record) -> RecordFacts:
         """A line of telemetry repeats a call with what came back."""
         payload = dict_in(record.get("systemPayload"))
         event, title = dict_in(payload.get("uiEvent")), payload.get("customTitle")
         call, words = event.get("call_id"), (record.get("subtype"), event.get("event.name"), payload.get("rawCommand"))
         said = " ".join(word for word in (*words, title) if isinstance(word, str))
         calls = (f"call:{call}",) if isinstance(call, str) else ()
-        return About(
+        return RecordFacts(
             "" if parts_of(record.get("message")) else said,
             COMPACTS if sums_up(record) else NOTHING,
-            repeats=(*calls, *titles.quoting(title)),
+            repeats=(*calls, *titles.mark_of_title(title)),
         )
 
     def copied(self, record: Record) -> str:

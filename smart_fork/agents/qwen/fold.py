@@ -22,10 +22,20 @@ from indexer.values import dict_in, dicts_in, list_in, text_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.ancestry import LoggedSubAgents, TreeHeads
 from smart_fork.agents.codec import MessageCodec, Record, characters, patch_shown, shortened, texts_of
+from smart_fork.agents.headless_origin import origin_of
+from smart_fork.agents.log_tail import (
+    NO_CALL,
+    AnswerTokens,
+    Calls,
+    OpenCall,
+    RecordSign,
+    Steps,
+    Tail,
+    answer_tokens,
+    notified,
+)
 from smart_fork.agents.qwen.log import agents_of, project_of, slug
-from smart_fork.agents.tail import NO_CALL, AnswerTokens, Calls, OpenCall, RecordSign, Steps, Tail, notified, took
 from smart_fork.agents.tree import Tree
-from smart_fork.agents.unattended import origin_of
 
 #: The header of what a shell command gave back, and what stands below its output.
 _RAN = re.compile(r"\ACommand: .*?^Output: (?P<output>.*)^Error: ", re.DOTALL | re.MULTILINE)
@@ -317,7 +327,7 @@ def _begun(answer: Mapping[str, Any], call: OpenCall) -> Steps:
 def _answers(records: Iterable[Mapping[str, Any]]) -> AnswerTokens:
     for number, record in enumerate(records):
         if record.get("type") == "assistant":
-            yield took(number, dict_in(record.get("usageMetadata")), _USAGE)
+            yield answer_tokens(number, dict_in(record.get("usageMetadata")), _USAGE)
 
 
 #: Logs of Qwen Code.

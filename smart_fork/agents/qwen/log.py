@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from smart_fork.agents.agent import Storage
-from smart_fork.agents.own_logs import TreeAdapter
+from smart_fork.agents.log_adapters import TreeAdapter
 from smart_fork.agents.qwen import HOME
 
 #: The folder of a project's sessions, and in that the folder of those that were put away.

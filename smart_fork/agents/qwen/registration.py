@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from smart_fork.agents.registration import NAME, Allowing, JsonRegistration
+from smart_fork.agents.registration import NAME, JsonRegistration, PermissionRules
 
 
 class QwenRegistration(JsonRegistration):
@@ -17,5 +17,5 @@ class QwenRegistration(JsonRegistration):
     #: The server's own name is the end of it.
     client = (f"qwen-cli-mcp-client-{NAME}", "2025-11-25")
 
-    def allowing(self, tools: Sequence[str]) -> Allowing | None:
-        return Allowing(self.path(), tuple(f"mcp__{NAME}__{tool}" for tool in tools))
+    def allowing(self, tools: Sequence[str]) -> PermissionRules | None:
+        return PermissionRules(self.path(), tuple(f"mcp__{NAME}__{tool}" for tool in tools))

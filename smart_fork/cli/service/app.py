@@ -33,7 +33,7 @@ from indexer.transcripts.model import AgentName
 from indexer.values import json_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts import snapshots
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.cli.service.guard import MAX_BODY, WITH, Doors, Guard, Key
 from smart_fork.cli.service.renewal import Renewal
 from smart_fork.cli.service.token import Token

@@ -9,8 +9,8 @@ from functools import partial
 from indexer import kept_logs
 from indexer.files import private_dir, remove, replace_file
 from indexer.transcripts.model import AgentName
-from smart_fork.agents.deletions import Deletion
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
+from smart_fork.agents.log_retention import Deletion
 from smart_fork.cli.setup.ledger import Ledger, LedgerLine, Step, switching, take_away
 
 NAME = "copies of logs"

@@ -20,9 +20,9 @@ from indexer.files import index_db
 from indexer.lazy import dataclass
 from indexer.settings import Setting
 from smart_fork.agents import AGENTS
-from smart_fork.agents.deletions import Deletion
+from smart_fork.agents.log_readers import READERS
+from smart_fork.agents.log_retention import Deletion
 from smart_fork.agents.programs import Program
-from smart_fork.agents.readers import READERS
 from smart_fork.agents.registration import Registration
 from smart_fork.cli.service.units.unit_settings import own_program
 from smart_fork.cli.setup import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from indexer.lazy import dataclass
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, value
-from smart_fork.agents.deletions import Deletion
+from smart_fork.agents.log_retention import Deletion
 from smart_fork.agents.options import said
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from smart_fork import json_text
-from smart_fork.agents.registration import Allowing, Registration, UnsuitableError
+from smart_fork.agents.registration import PermissionRules, Registration, UnsuitableError
 from smart_fork.cli.setup import foreign_files
 from smart_fork.cli.setup.ledger import Edit, Ledger, LedgerLine, Step, take_away, understood
 
@@ -106,7 +106,7 @@ def planned(way: Registration) -> Step:
     return step(str(allowing.path), "new", act=partial(_written, way, allowing))
 
 
-def _written(way: Registration, allowing: Allowing, ledger: Ledger) -> list[str]:
+def _written(way: Registration, allowing: PermissionRules, ledger: Ledger) -> list[str]:
     path = allowing.path
     earlier = ledger.of("reading", way.agent, path)
     text = _read(path)

@@ -16,7 +16,7 @@ from indexer.project import project_of
 from indexer.values import Value, rare, record, value
 from smart_fork import session_origins
 from smart_fork.agents import AGENTS, checkpoints
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import Conflict, SmartForkError
 from smart_fork.repository.history import look
 from smart_fork.sharing import received_logs, withdrawal

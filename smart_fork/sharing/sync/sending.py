@@ -16,7 +16,7 @@ from indexer.project import project_of
 from indexer.transcripts.model import Session
 from smart_fork import config, session_origins
 from smart_fork.agents import AGENTS, checkpoints
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.finding.recent import recent_sessions
 from smart_fork.repository.history import look

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from benchmarks.which_session.transcripts import log_of, transcripts
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from tests.benchmarks.which_session.repository import ROOT, Repository, at, session_id, time_of, typed
 
 pytestmark = pytest.mark.thorough  # of the benchmarks, which no user runs

@@ -20,9 +20,9 @@ from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.agents.copilot.log import CopilotAdapter
 from smart_fork.agents.gemini.log import GeminiAdapter
 from smart_fork.agents.goose import GooseAdapter
+from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.qwen.log import QwenAdapter
 from smart_fork.agents.qwen.log import slug as qwen_slug
-from smart_fork.agents.readers import READERS
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 SESSION = "11111111-1111-4111-8111-111111111111"

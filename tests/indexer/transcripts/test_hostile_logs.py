@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from indexer.transcripts.model import Session
 from smart_fork.agents.claude.log import ClaudeAdapter
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from tests.cases import mostly
 from tests.drilled import drilled
 from tests.indexer.transcripts.records import (

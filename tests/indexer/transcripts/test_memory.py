@@ -33,7 +33,7 @@ NUMBER, BEFORE = "0000000000", "9999999999"
 READ = """
 import sys
 from pathlib import Path
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 reader, path = READERS[sys.argv[1]], Path(sys.argv[2])
 first = reader.read(path)
 peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))

@@ -21,8 +21,8 @@ from indexer.transcripts.lines import LineReader, as_read
 from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent
-from smart_fork.agents.forms import Becomes, HomePlace
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
+from smart_fork.agents.record_conversion import HomePlace, TargetSession
 from smart_fork.errors import SmartForkError
 from smart_fork.forking import neutral_form
 from tests.cases import mostly
@@ -225,7 +225,7 @@ def shared(agent: Agent, records: list[dict[str, Any]]) -> None:
             forms.incoming(out[-1], forms.identity_of(sent, HERE))
         for others in (True, False):
             forms.arrived(record, others=others)
-    list(forms.anew(out, Becomes(SESSION, HERE)))
+    list(forms.anew(out, TargetSession(SESSION, HERE)))
 
 
 def related(agent: Agent, session: Session) -> None:

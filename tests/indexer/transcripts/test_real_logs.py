@@ -10,7 +10,7 @@ import pytest
 
 from indexer.transcripts.base import UNREAD
 from indexer.transcripts.model import Session
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from tests.drilled import drilled
 from tests.indexer.transcripts.records import (
     FIXTURES,

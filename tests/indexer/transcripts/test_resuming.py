@@ -16,8 +16,8 @@ from smart_fork.agents.claude.log import ClaudeAdapter
 from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.agents.copilot.log import CopilotAdapter
 from smart_fork.agents.gemini.log import GeminiAdapter
+from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.qwen.log import QwenAdapter
-from smart_fork.agents.readers import READERS
 from tests.drilled import drilled
 from tests.indexer.transcripts.records import (
     DOCUMENTS,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents import AGENTS
-from smart_fork.agents.tail import TAIL_BYTES, Activity
+from smart_fork.agents.log_tail import TAIL_BYTES, Activity
 from tests.smart_fork.forks import said, text, write_log
 
 COPIED, START, OWN, LATER = (f"2026-01-01T00:00:{second:02}.000Z" for second in (0, 10, 20, 30))

@@ -8,7 +8,7 @@ import pytest
 
 from indexer.transcripts.base import AgentAdapter, Agents, UnknownAgentError
 from smart_fork.agents.checkpoint_log import WithCheckpoints
-from smart_fork.agents.readers import OWN, READERS
+from smart_fork.agents.log_readers import OWN, READERS
 from tests.cases import each
 
 
@@ -50,7 +50,7 @@ def test_whoever_opens_a_log_reads_a_session(agent, home):
     [
         ("import smart_fork.agents", ""),
         (
-            "from smart_fork.agents.readers import READERS",
+            "from smart_fork.agents.log_readers import READERS",
             "claude.log codex.log copilot.log cursor.log gemini.home gemini.log opencode.log qwen.log",
         ),
     ],

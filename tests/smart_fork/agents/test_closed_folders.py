@@ -13,7 +13,7 @@ import pytest
 _LIKE_OTHERS = ("setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all")
 LISTED = """
 import sys
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 for agent in READERS:
     print(agent.name, agent.unread())
 sys.argv[0] = "smart-fork"

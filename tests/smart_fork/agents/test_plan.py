@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import Options
-from smart_fork.agents.starter import MAX_PROMPT_BYTES, ForkPlan, Launch
+from smart_fork.agents.starter import MAX_PROMPT_BYTES, ForkPlan, LaunchRequest
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.snippets import plain_name
 from tests.smart_fork.forks import NEW, SESSION
 
-CLAUDE = Launch("claude", SESSION, Path("/work"), "/bin/claude", new_session_id=NEW)
+CLAUDE = LaunchRequest("claude", SESSION, Path("/work"), "/bin/claude", new_session_id=NEW)
 CODEX = replace(CLAUDE, agent="codex", program="/bin/codex")
 UNASKED = Options(skip_permissions=True)
 both = pytest.mark.parametrize("request_", [CLAUDE, CODEX], ids=["claude", "codex"])

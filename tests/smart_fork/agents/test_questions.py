@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smart_fork.agents.questions import Question, Screen
+from smart_fork.agents.screen import Question, Screen
 from tests.cases import each
 from tests.smart_fork import screens
 

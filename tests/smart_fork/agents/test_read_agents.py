@@ -14,7 +14,7 @@ import pytest
 
 from indexer.transcripts.base import UNREAD
 from smart_fork.agents import AGENTS
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from tests.indexer.transcripts.records import DOCUMENTS, READ_LOGS, SESSION, below_home, lay_out, prompts, said, write
 
 CORPUS = Path(__file__).resolve().parents[3].parent / "shared/corpus/sessions.tar.xz"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from smart_fork.agents import AGENTS
-from smart_fork.agents.tail import TokenUse
+from smart_fork.agents.log_tail import TokenUse
 from tests.cases import each
 from tests.smart_fork.forks import write_log
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.agents.copilot.test_log import fixture as copilot
 from tests.smart_fork.agents.gemini.test_log import fixture as gemini

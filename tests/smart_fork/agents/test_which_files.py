@@ -18,8 +18,8 @@ from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.base import UNREAD, is_name
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codex.log import threads
-from smart_fork.agents.readers import READERS
-from smart_fork.agents.tail import TAIL_BYTES, backwards
+from smart_fork.agents.log_readers import READERS
+from smart_fork.agents.log_tail import TAIL_BYTES, backwards
 from smart_fork.finding.recent import odd
 from tests.indexer.transcripts.records import (
     ASKED,

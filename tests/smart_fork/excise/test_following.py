@@ -18,7 +18,7 @@ from indexer.files import index_db, state_home
 from indexer.freshness import complete
 from smart_fork import session_origins
 from smart_fork.agents.cuts import snapshots
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.excise import Request, check, cut, erasure, rollback, writing
 from smart_fork.finding.index_access import opened
 from smart_fork.workers.registry import Registry

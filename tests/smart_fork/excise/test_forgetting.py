@@ -122,7 +122,7 @@ def test_one_whose_log_is_gone_is_forgotten_with_its_copy(session_id, world, sho
 
 def test_what_was_kept_of_it_before_a_cut_goes_as_well(session_id, world):
     for kept_of in (session_id, "another"):
-        assert snapshots.take(world.log_of(session_id), kept_of, datetime.now(UTC))
+        assert snapshots.save(world.log_of(session_id), kept_of, datetime.now(UTC))
 
     smart_fork.forget(session_id)
 

@@ -19,7 +19,7 @@ from smart_fork import excise
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cursor.cut import composers
 from smart_fork.agents.cuts import cutter as reading
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.excise import (
     ClaudeLoader,

@@ -16,7 +16,7 @@ from indexer.files import index_db
 from indexer.freshness import complete
 from indexer.store import damage
 from smart_fork.agents.claude.log import folder_of
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.excise import Request, check, cut, erasure, rollback
 from smart_fork.finding.index_access import opened
 from smart_fork.workers.registry import Registry

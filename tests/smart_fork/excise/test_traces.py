@@ -20,7 +20,7 @@ from indexer.freshness import complete
 from indexer.store import schema
 from indexer.transcripts import lines
 from smart_fork.agents.cuts import snapshots
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import NotFound, Usage
 from smart_fork.excise import Request, check, cut, writing
 from smart_fork.excise import erasure as erasing

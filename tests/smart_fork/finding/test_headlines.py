@@ -14,7 +14,7 @@ from indexer.files import index_db
 from indexer.freshness import complete
 from indexer.store.damage import open_sound
 from smart_fork import read
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.cli.picker import rows_for
 from smart_fork.excise import Request, cut
 from smart_fork.finding import recent

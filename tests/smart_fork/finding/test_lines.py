@@ -11,7 +11,7 @@ from indexer.export import export_path
 from indexer.files import index_db
 from indexer.freshness import complete
 from indexer.store.sqlite import SqliteStore
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.excise import Request, cut
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.recent import list_recent

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork import read
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from tests.cases import mostly
 from tests.indexer.transcripts.records import (
     READ_LOGS,

@@ -15,7 +15,7 @@ from indexer import files
 from indexer.transcripts import lines
 from indexer.transcripts.lines import GAP_BYTES, GLANCE_GAP_BYTES, LineReader, first_lines
 from smart_fork import doctor
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import NotFound
 from smart_fork.finding import sessions
 from smart_fork.finding.recent import list_recent

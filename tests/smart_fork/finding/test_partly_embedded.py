@@ -6,7 +6,7 @@ import pytest
 
 from indexer.changes import Report
 from indexer.pipeline import embed_waiting
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest

@@ -7,7 +7,7 @@ import io
 import pytest
 
 from indexer.freshness import complete
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest

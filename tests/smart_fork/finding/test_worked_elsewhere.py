@@ -13,8 +13,8 @@ from indexer.files import index_db
 from indexer.pipeline import document_of
 from indexer.project import project_of
 from indexer.store.sqlite import SqliteStore
+from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options
-from smart_fork.agents.readers import READERS
 from smart_fork.errors import NotFound
 from smart_fork.finding.recent import list_recent, recent_sessions
 from smart_fork.finding.sessions import locate

@@ -11,8 +11,8 @@ import pytest
 
 from indexer.transcripts.model import Session
 from smart_fork.agents.claude.log import folder_of
+from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options
-from smart_fork.agents.readers import READERS
 from smart_fork.forking.session_copy import Point
 from smart_fork.forking.start import prepare
 from smart_fork.forking.worker import Content, WorkerSpec, as_fork

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.forking.lineage import lineage
 from tests.smart_fork.world import World
 

@@ -14,8 +14,8 @@ import pytest
 
 from smart_fork.agents.claude import copy as claude_copy
 from smart_fork.agents.claude.log import folder_of
+from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options
-from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, NotFound, ProgramMissing, SmartForkError, Usage
 from smart_fork.finding import sessions
 from smart_fork.forking import branch as branching

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from indexer.project import project_of
 from smart_fork.agents.claude.log import folder_of
-from smart_fork.agents.cuts.titles import key
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.cuts.titles import comparable_title
+from smart_fork.agents.log_readers import READERS
 from smart_fork.forking.branch import FALLBACK, branch_title, titles_like_ours
 from tests.smart_fork.forks import codex_path, codex_records, said, text, write_log
 
@@ -18,7 +18,7 @@ MOMENT = 1_780_000_000_000
 
 
 def named(name: str | None, parent: str = "", *taken: str) -> str:
-    return branch_title(name, parent, {key(one) for one in taken}, MOMENT)
+    return branch_title(name, parent, {comparable_title(one) for one in taken}, MOMENT)
 
 
 def test_a_branch_is_called_like_what_it_is_given_else_like_its_parent():
@@ -56,11 +56,13 @@ def test_a_title_is_unlike_all_others_and_never_too_long(name, parent, others, b
     """B-030, B-036: whatever it is made of."""
     first = branch_title(name, parent, set(), MOMENT)
     base = first.removesuffix(" (Branch)")
-    taken = {key(one) for one in (*others, first)} | {key(f"{base} (Branch {n})") for n in range(2, branches)}
+    taken = {comparable_title(one) for one in (*others, first)} | {
+        comparable_title(f"{base} (Branch {n})") for n in range(2, branches)
+    }
 
     title = branch_title(name, parent, taken, MOMENT)
 
-    assert key(title) not in taken
+    assert comparable_title(title) not in taken
     assert len(title) <= 200
     assert title.split(" (Branch")[-1].rstrip(")").strip().isdigit()
     assert not any(ord(c) < 32 or 127 <= ord(c) < 160 for c in title)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents.claude.log import folder_of
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.finding.ranking import ExchangeEvidence, PointParts
 from smart_fork.forking.exchange_parts import Needs, costs, units
 from smart_fork.forking.request import MATCH, Wanted

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from smart_fork.agents.starter import ForkPlan, Launch
+from smart_fork.agents.starter import ForkPlan, LaunchRequest
 from smart_fork.forking.confirmation import CONFIRM_SECONDS, HEARS_SECONDS, SCREEN_SECONDS, confirm
 from smart_fork.forking.worker import remark
 from smart_fork.system.processes import Machine
@@ -30,7 +30,7 @@ class Showing:
 
 @pytest.fixture
 def plan(home):
-    request = Launch(
+    request = LaunchRequest(
         agent="claude", session_id=SESSION, target_cwd=home,
         program="claude", new_session_id=NEW, prompt="go on",
     )  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 
 from indexer.files import state_home
 from smart_fork import session_origins
-from smart_fork.agents.ancestry import Copied, Kin
+from smart_fork.agents.ancestry import CopiedMessage, FamilyLog
 from smart_fork.forking.family import Descent, descent, parents
 from smart_fork.workers.registry import Registry
 from tests.cases import first, mostly_first
@@ -118,9 +118,9 @@ def test_a_fork_of_a_told_session_is_told_also_where_nothing_says_which_of_them_
 def test_a_fork_that_seems_older_than_its_parent_is_not_taken_for_that_one_s_parent():
     """Both have the same beginning, and the register says whose fork one of them is."""
     names = ("first", "fork", "between")
-    family = [Kin("claude", name, Path(), begun=str(number)) for number, name in enumerate(names)]
+    family = [FamilyLog("claude", name, Path(), begun=str(number)) for number, name in enumerate(names)]
     for kin, count in zip(family, (2, 3, 3), strict=True):
-        kin.messages += [Copied(str(number)) for number in range(count)]
+        kin.messages += [CopiedMessage(str(number)) for number in range(count)]
 
     assert {"fork": "between", "between": "first"} == parents(family, {"fork": "between"})
 

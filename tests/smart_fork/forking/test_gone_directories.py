@@ -10,8 +10,8 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.claude.log import folder_of
+from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options
-from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.finding.results import fork_command
 from smart_fork.finding.session_place import where_now

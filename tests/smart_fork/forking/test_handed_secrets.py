@@ -14,8 +14,8 @@ import pytest
 
 import smart_fork
 from smart_fork.agents import AGENTS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options
-from smart_fork.agents.readers import READERS
 from smart_fork.finding import sessions
 from smart_fork.forking.handover import handover
 from smart_fork.forking.handover_log import as_session

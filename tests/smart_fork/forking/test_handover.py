@@ -13,8 +13,8 @@ from indexer.transcripts.model import estimate_tokens
 from indexer.transcripts.retold import Action
 from smart_fork import session_origins
 from smart_fork.agents import AGENTS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options
-from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, SmartForkError
 from smart_fork.excise.transcript import located
 from smart_fork.finding import sessions

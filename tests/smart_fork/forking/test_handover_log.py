@@ -10,7 +10,7 @@ import pytest
 
 from indexer.files import state_home
 from smart_fork.agents import AGENTS
-from smart_fork.agents.forms import Becomes, HomePlace
+from smart_fork.agents.record_conversion import HomePlace, TargetSession
 from smart_fork.forking import temporary_logs
 from smart_fork.forking.handover_log import as_session, lost_of, utterances, whence
 from smart_fork.forking.neutral_form import read
@@ -96,7 +96,7 @@ def test_a_conversation_begins_with_a_person_whatever_an_agent_said_before(home,
 @pytest.mark.parametrize("agent", TOLD)
 def test_the_same_session_is_written_in_the_same_words(session, agent):
     said = utterances(session, read(session).messages)
-    first, second = (list(AGENTS.teller_of(agent).log_of(said, Becomes(NEW, HERE))) for _ in range(2))
+    first, second = (list(AGENTS.teller_of(agent).log_of(said, TargetSession(NEW, HERE))) for _ in range(2))
 
     assert first == second
     assert first

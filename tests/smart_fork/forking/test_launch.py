@@ -15,8 +15,8 @@ from filelock import FileLock, Timeout
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.claude.log import folder_of
+from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options
-from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, Usage
 from smart_fork.forking.confirmation import CONFIRM_SECONDS
 from smart_fork.forking.plan import fork_session

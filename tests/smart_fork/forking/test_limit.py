@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from indexer.settings import WORKER_ID
-from smart_fork.agents.starter import Launch
+from smart_fork.agents.starter import LaunchRequest
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.forking.occupation import AlreadyRuns, WorkerLimit, admission, limit
 from smart_fork.system.processes import Machine
@@ -17,8 +17,8 @@ from smart_fork.workers.places import STARTING_SECONDS
 from smart_fork.workers.registry import Registry, WorkerRecord
 from tests.smart_fork.forks import SESSION, FakeClock, FakeProcesses
 
-REQUEST = Launch("claude", SESSION, Path("/work"), "/bin/claude", prompt="go")
-GOING_ON = Launch("claude", SESSION, Path("/work"), "/bin/claude", prompt="go", form="resume")
+REQUEST = LaunchRequest("claude", SESSION, Path("/work"), "/bin/claude", prompt="go")
+GOING_ON = LaunchRequest("claude", SESSION, Path("/work"), "/bin/claude", prompt="go", form="resume")
 
 
 class Living(FakeProcesses):
@@ -53,7 +53,9 @@ def add(home, clock):
     return register
 
 
-def ask(request: Launch, processes: FakeProcesses, clock: FakeClock, *, most: int = 2, counts: bool = True) -> None:
+def ask(
+    request: LaunchRequest, processes: FakeProcesses, clock: FakeClock, *, most: int = 2, counts: bool = True
+) -> None:
     world = Machine(processes, {"SMART_FORK_MAX_WORKERS": str(most)}, clock)
     with Registry() as registry:
         registry.add("claude", source_session_id="", place="process", cwd=Path("/"), admit=admission(request, world, counts=counts))  # fmt: skip

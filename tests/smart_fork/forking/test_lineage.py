@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smart_fork.agents.ancestry import Copied, Kin
+from smart_fork.agents.ancestry import CopiedMessage, FamilyLog
 from smart_fork.agents.claude.log import ClaudeAdapter, folder_of
 from smart_fork.agents.copier import stage_transcript
 from smart_fork.errors import NotFound
@@ -187,8 +187,8 @@ def test_sessions_that_say_they_are_each_others_forks_do_not_go_round(world, sho
 def test_whatever_logs_claim_nobody_is_below_itself(said, forks):
     """B-077: copies, circles, parents that are not there."""
     family = [
-        Kin("claude", name, Path(name), recorded=above, begun=shared[:1], native=native,
-            messages=[Copied(f"{one}{i}", above) for i, one in enumerate(shared)])
+        FamilyLog("claude", name, Path(name), recorded=above, begun=shared[:1], native=native,
+            messages=[CopiedMessage(f"{one}{i}", above) for i, one in enumerate(shared)])
         for name, above, shared, native in said
     ]  # fmt: skip
 

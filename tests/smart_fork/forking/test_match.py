@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options
-from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, Usage
 from smart_fork.finding import sessions
 from smart_fork.finding.index_access import opened

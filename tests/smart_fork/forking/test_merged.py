@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents.claude.log import folder_of
+from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options
-from smart_fork.agents.readers import READERS
 from smart_fork.errors import Usage
 from smart_fork.excise import Request, cut
 from smart_fork.excise.cut_plan import broken_links, dangling, unanswered

@@ -19,7 +19,7 @@ from indexer.files import STALE_SECONDS
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.codex.copy import through_parents
 from smart_fork.agents.copier import NewSession
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import ForkRefused, NotFound, Usage
 from smart_fork.forking import session_copy
 from smart_fork.forking.session_copy import branch_point, write_branch
@@ -294,7 +294,7 @@ def test_a_long_session_is_copied_record_by_record(agent, home, repo):
 import resource
 from datetime import datetime
 from pathlib import Path
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.copier import NewSession
 from smart_fork.forking.session_copy import write_branch
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -315,7 +315,7 @@ def test_a_writer_that_is_killed_leaves_nothing_that_an_agent_sees_and_the_next_
 import sys
 from datetime import datetime
 from pathlib import Path
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.claude import copy
 from smart_fork.agents.copier import NewSession
 from smart_fork.forking import session_copy

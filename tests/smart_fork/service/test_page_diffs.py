@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents import AGENTS
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.page.reading import reading
 from smart_fork.page.steps import MOST_CHARACTERS, MOST_LINES, compared, diffs_in, diffs_of
 from tests.smart_fork.world import Did

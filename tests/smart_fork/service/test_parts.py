@@ -20,8 +20,8 @@ def test_snapshots_that_have_had_their_time_go_when_the_service_starts(world, sh
     monkeypatch.setattr(app, "configured_embedder", lambda **_: world.model)
     now = datetime.now(UTC)
     log = world.log_of(world.claude(shop, "question", "answer"))
-    snapshots.take(log, "old", now - snapshots.KEPT - timedelta(days=1))
-    snapshots.take(log, "new", now)
+    snapshots.save(log, "old", now - snapshots.KEPT - timedelta(days=1))
+    snapshots.save(log, "new", now)
 
     service = app.ServiceParts()
     service.start()

@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from smart_fork.agents import AGENTS
-from smart_fork.agents.forms import HOME, LITERAL, ROOT, Becomes, HomePlace, Identity
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
+from smart_fork.agents.record_conversion import HOME, LITERAL, ROOT, HomePlace, Identity, TargetSession
 from smart_fork.errors import Usage
 from smart_fork.forking.secrets import Secrets
 from smart_fork.sharing.canonical import encode
@@ -226,7 +226,7 @@ HOSTILE = st.recursive(
 @given(records=st.lists(st.dictionaries(NAMES, HOSTILE, max_size=5), max_size=3))
 def test_records_that_no_agent_wrote_are_taken_as_they_are(agent, records):
     forms = AGENTS.forms_of(agent)
-    made = forms.anew([forms.outgoing(record, HERE) for record in records], Becomes(NEW, THERE, "x"))
+    made = forms.anew([forms.outgoing(record, HERE) for record in records], TargetSession(NEW, THERE, "x"))
 
     for record in made:
         item = forms.decode(record)
@@ -310,7 +310,7 @@ def test_a_session_is_read_on_another_machine_as_it_was(agent, log, home):
     out = [shared(agent, record) for record in forms.records_of(session)]
     target = home / PLACES[agent].format(NEW)
     target.parent.mkdir(parents=True, exist_ok=True)
-    made = list(forms.anew(out, Becomes(NEW, THERE, session.session_id)))
+    made = list(forms.anew(out, TargetSession(NEW, THERE, session.session_id)))
     target.write_text("".join(json.dumps(record) + "\n" for record in made))
     tell_root(agent, target, THERE)
 
@@ -346,7 +346,7 @@ def test_a_compaction_stays_between_the_records_that_it_was_between(tmp_path):
     )  # fmt: skip
     session, forms = read_claude(log), AGENTS.forms_of("claude")
     out = [shared("claude", record) for record in forms.records_of(session)]
-    made = list(forms.anew(out, Becomes(NEW, THERE)))
+    made = list(forms.anew(out, TargetSession(NEW, THERE)))
 
     assert ["u1", "a1", "b", "s", "u2", "a2"] == [record["uuid"] for record in out]
     assert [None, "u1", None, "b", "s", "u2"] == [record["parentUuid"] for record in made]

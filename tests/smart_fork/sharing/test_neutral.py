@@ -4,7 +4,7 @@ import pytest
 
 from indexer.transcripts.model import GivenBack, Item, Proof, ToolCall, ToolResult, Turn
 from indexer.transcripts.retold import ASKED_US
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.forking.neutral_form import (
     EDIT_CHARACTERS,
     NAMES_CHARACTERS,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents import AGENTS
-from smart_fork.agents.forms import HomePlace
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
+from smart_fork.agents.record_conversion import HomePlace
 from smart_fork.forking.neutral_form import read
 from smart_fork.sharing.canonical import decode, encode
 from smart_fork.team.records import pack, unpack

@@ -10,7 +10,7 @@ import pytest
 
 from indexer import changes
 from indexer.transcripts.model import Session
-from smart_fork.agents.forms import HOME, ROOT
+from smart_fork.agents.record_conversion import HOME, ROOT
 from smart_fork.errors import Conflict, ForkRefused, NotFound, Unshareable, Usage
 from smart_fork.sharing.canonical import NOTHING
 from smart_fork.sharing.local_logs import ahead, local, read_log

@@ -12,8 +12,8 @@ import pytest
 from indexer.export import export_path
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
-from smart_fork.agents.forms import Becomes, HomePlace, Utterance
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
+from smart_fork.agents.record_conversion import HomePlace, TargetSession, Utterance
 from smart_fork.sharing import received_logs, withdrawal
 from smart_fork.sharing.local_logs import local
 from smart_fork.workers.registry import Registry
@@ -37,7 +37,7 @@ def copied(home: Path, agent: str) -> tuple[Path, list[bytes]]:
     log = AGENTS.copier_of(agent).place(Path("log"), NewSession(SESSION, root, datetime(2026, 11, 23, tzinfo=UTC)))
     log.parent.mkdir(parents=True)
     (log.parents[1] / ".project_root").write_text(str(root))
-    became = AGENTS.forms_of(agent).log_of(said, Becomes(SESSION, HomePlace(str(root), str(home))))
+    became = AGENTS.forms_of(agent).log_of(said, TargetSession(SESSION, HomePlace(str(root), str(home))))
     log.write_text("".join(json.dumps(record) + "\n" for record in became))
     return log, list(local(READERS[agent].read(log).session, root).records)
 

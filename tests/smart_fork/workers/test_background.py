@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import PLACES as NAMES
 from smart_fork.agents.options import Options
-from smart_fork.agents.readers import READERS
-from smart_fork.agents.starter import ForkPlan, Launch
+from smart_fork.agents.starter import ForkPlan, LaunchRequest
 from smart_fork.errors import ForkRefused, ProgramFailed, Usage
 from smart_fork.forking.start import prepare
 from smart_fork.forking.worker import WorkerSpec, as_fork
@@ -86,7 +86,7 @@ def test_its_hooks_get_the_marks_and_the_supervisor_does_not(place, worker, repo
     seen = {}
     owner = Owner()
     monkeypatch.setattr(owner, "run", lambda argv, **how: seen.update(how["env"]) or Owner.run(owner, argv, **how))
-    launch = Launch("claude", SESSION, repo, "/bin/claude", NEW, "go on now", background=True, worker_id="w-1")
+    launch = LaunchRequest("claude", SESSION, repo, "/bin/claude", NEW, "go on now", background=True, worker_id="w-1")
 
     plan = ForkPlan.of(launch)
     started(place, owner, repo, worker)
@@ -100,14 +100,14 @@ def test_its_hooks_get_the_marks_and_the_supervisor_does_not(place, worker, repo
 
 def test_a_session_that_goes_on_keeps_the_options_that_it_has(repo):
     """With others its agent would start a copy of it."""
-    launch = Launch("claude", SESSION, repo, "/bin/claude", NEW, "go on now", background=True, form="resume")
+    launch = LaunchRequest("claude", SESSION, repo, "/bin/claude", NEW, "go on now", background=True, form="resume")
 
     assert ("/bin/claude", "--bg", "--resume", SESSION, "--", "go on now") == ForkPlan.of(launch).argv
 
 
 @pytest.mark.parametrize(("prompt", "said"), [("/clear it", "Prompt: /clear it"), ("stop", "Prompt: stop")])
 def test_a_prompt_is_no_command_of_its_agent(repo, prompt, said):
-    launch = Launch("claude", SESSION, repo, "/bin/claude", NEW, prompt, background=True)
+    launch = LaunchRequest("claude", SESSION, repo, "/bin/claude", NEW, prompt, background=True)
 
     assert said == ForkPlan.of(launch).argv[-1]
 

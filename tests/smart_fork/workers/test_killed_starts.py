@@ -34,7 +34,7 @@ START = """
 import os, sys
 from pathlib import Path
 from smart_fork.agents.options import Options
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.forking.session_copy import Point
 from smart_fork.forking.start import prepare
 from smart_fork.forking.worker import Content, WorkerSpec

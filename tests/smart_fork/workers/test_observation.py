@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from indexer.values import seconds_in as moment
+from smart_fork.agents.log_tail import Activity, Tail
 from smart_fork.agents.qwen.command import QwenScreen
-from smart_fork.agents.tail import Activity, Tail
 from smart_fork.workers import observation
 from smart_fork.workers.observation import Seen, WorkerWatch
 from smart_fork.workers.places import BECOMING_SECONDS, STARTING_SECONDS

@@ -10,7 +10,7 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt, NewSession
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.excise import Request, branch, check, cut, load_auto, rollback
 
 FIXTURE = Path(__file__).parents[3] / "fixtures/claude/requests.jsonl"

@@ -17,7 +17,7 @@ from indexer.freshness import complete
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.agents.copier import NewSession
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import NotFound
 from smart_fork.excise import Request, check, cut
 from smart_fork.excise.erasure import forget

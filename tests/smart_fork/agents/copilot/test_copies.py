@@ -15,7 +15,7 @@ from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt, NewSession
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import ForkRefused
 from smart_fork.forking.exchange_parts import costs
 from smart_fork.forking.family import parents

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from smart_fork.agents import AGENTS
-from smart_fork.agents.forms import ROOT, HomePlace
+from smart_fork.agents.record_conversion import ROOT, HomePlace
 from tests.cases import each
 from tests.indexer.transcripts.records import FIXTURES
 from tests.smart_fork.sharing.test_forms import session_of

@@ -12,7 +12,7 @@ from indexer.transcripts.model import Proof, Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copilot.fold import TAIL
 from smart_fork.agents.copilot.log import CopilotAdapter
-from smart_fork.agents.starter import ForkPlan, Launch
+from smart_fork.agents.starter import ForkPlan, LaunchRequest
 from smart_fork.hooks.worker_events import WorkerEvent
 from tests.indexer.transcripts.records import (
     FIXTURES,
@@ -181,7 +181,7 @@ def test_its_events_are_those_of_claude_code():
 
 
 def test_a_fork_of_others_sessions_asks_before_it_acts():
-    of_others = Launch("copilot", SESSION, Path("/srv/shop"), "/bin/copilot", id_of(9), of_others=True)
+    of_others = LaunchRequest("copilot", SESSION, Path("/srv/shop"), "/bin/copilot", id_of(9), of_others=True)
 
     assert ForkPlan.of(of_others).argv[1:] == (f"--resume={id_of(9)}", "--mode=interactive")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents import AGENTS
-from smart_fork.agents.forms import Becomes, HomePlace
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
+from smart_fork.agents.record_conversion import HomePlace, TargetSession
 from smart_fork.sharing.canonical import encode
 from smart_fork.sharing.replay import read_back
 from tests.cases import each
@@ -152,6 +152,6 @@ def test_of_a_withheld_call_neither_what_it_was_given_nor_what_came_back_is_sent
 
 
 def test_a_log_of_it_says_whose_it_is_and_whose_fork():
-    head, message = FORMS.anew([said("a")], Becomes(NEW, THERE, "7"))
+    head, message = FORMS.anew([said("a")], TargetSession(NEW, THERE, "7"))
 
     assert (NEW, {"sessionId": "7"}, "a") == (head["sessionId"], head["forkedFrom"], message["id"])

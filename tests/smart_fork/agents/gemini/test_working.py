@@ -17,7 +17,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import ClientCall
 from smart_fork.agents.gemini.command import GeminiScreen
 from smart_fork.agents.options import Options
-from smart_fork.agents.starter import ForkPlan, Launch
+from smart_fork.agents.starter import ForkPlan, LaunchRequest
 from smart_fork.forking.occupation import Occupation
 from smart_fork.hooks.worker_events import WorkerEvent
 from tests.indexer.transcripts.records import SESSION, gemini_log, id_of, ran, spoken
@@ -93,9 +93,9 @@ def test_its_screen_tells_a_question_work_and_rest():
     ]  # fmt: skip
 
 
-def request(form: str = "fork", **more: object) -> Launch:
+def request(form: str = "fork", **more: object) -> LaunchRequest:
     said: dict = {"agent": "gemini", "session_id": "" if form == "new" else SESSION} | more
-    return Launch(
+    return LaunchRequest(
         target_cwd=Path("/srv/shop"), program="gemini", new_session_id=id_of(9), form=form, **said
     )  # fmt: skip
 

@@ -9,12 +9,12 @@ import pytest
 
 from indexer.transcripts.state import utc
 from smart_fork.agents import AGENTS
+from smart_fork.agents.log_tail import Activity
 from smart_fork.agents.opencode.command import OpenCodeStarter
 from smart_fork.agents.opencode.head import OpenCodeBirths
 from smart_fork.agents.opencode.log import OpenCodeAdapter
 from smart_fork.agents.options import Options
-from smart_fork.agents.starter import Launch
-from smart_fork.agents.tail import Activity
+from smart_fork.agents.starter import LaunchRequest
 from smart_fork.forking.family import parents
 from tests.cases import each
 from tests.smart_fork.agents.opencode.database import COMPACTED, FAILED, FORK, FORK_AT, SAID_AGAIN, TOOLS, change, make
@@ -98,9 +98,11 @@ def vars_of(birth):
     return (birth.session_id, birth.parent_id, birth.cwd, birth.born)
 
 
-def request(**said) -> Launch:
+def request(**said) -> LaunchRequest:
     usual = {"agent": "opencode", "session_id": ""}
-    return Launch(**{**usual, "target_cwd": Path("/work/depot"), "program": "/bin/opencode", "prompt": "do it", **said})
+    return LaunchRequest(
+        **{**usual, "target_cwd": Path("/work/depot"), "program": "/bin/opencode", "prompt": "do it", **said}
+    )
 
 
 NEW = "ses_00112233445566778899aabbcc"

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents import AGENTS
-from smart_fork.agents.forms import Becomes, HomePlace
 from smart_fork.agents.opencode.fold import written
 from smart_fork.agents.opencode.log import OpenCodeAdapter
+from smart_fork.agents.record_conversion import HomePlace, TargetSession
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.sharing.canonical import encode
 from smart_fork.sharing.replay import read_back
@@ -63,7 +63,7 @@ def test_it_is_read_again_as_it_was_shared(path, identity):
 @first("identity", ALL, number=2)
 def test_a_session_is_read_on_another_machine_as_it_was(path, identity, tmp_path):
     read = session(path, identity)
-    (document,) = FORMS.anew(records_of(read), Becomes(NEW, THERE))
+    (document,) = FORMS.anew(records_of(read), TargetSession(NEW, THERE))
     log = tmp_path / NEW
     log.write_text(json.dumps(document))
 
@@ -202,6 +202,6 @@ def test_in_the_place_of_an_image_a_note_is_shared_that_is_no_prompt():
     assert {"status": "completed", "output": "x\n[image dropped]"} == state.instead("[image dropped]")
     assert "" == FORMS.decode(said(note)).text
     assert note == FORMS.sent(said(note))["parts"][0]
-    (document,) = FORMS.anew([record], Becomes(NEW, THERE))
+    (document,) = FORMS.anew([record], TargetSession(NEW, THERE))
     shown = document["messages"][0]["parts"][1]["state"]["attachments"]
     assert [NEW] == [one["sessionID"] for one in shown]

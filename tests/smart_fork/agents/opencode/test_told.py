@@ -11,8 +11,8 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
-from smart_fork.agents.forms import HomePlace, Utterance
 from smart_fork.agents.opencode.copy import usual_model
+from smart_fork.agents.record_conversion import HomePlace, Utterance
 from smart_fork.errors import ForkRefused
 from smart_fork.forking.handover_log import as_session
 from tests.smart_fork.agents.opencode import database

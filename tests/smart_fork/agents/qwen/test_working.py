@@ -11,7 +11,7 @@ from indexer.masking import mask_screen
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import Options
 from smart_fork.agents.qwen.command import QwenScreen
-from smart_fork.agents.starter import Launch
+from smart_fork.agents.starter import LaunchRequest
 from tests.cases import each
 from tests.indexer.transcripts.records import SESSION, answering, calling, id_of, linked, qwen_log
 from tests.smart_fork.agents.qwen.test_log import fixture
@@ -119,9 +119,9 @@ def test_what_is_typed_is_held_until_enter():
     assert not QwenScreen().holds(IDLE, "Take your time")
 
 
-def request(**more: object) -> Launch:
+def request(**more: object) -> LaunchRequest:
     basis = {"agent": "qwen", "session_id": SESSION, "program": "qwen"}
-    return Launch(**(basis | {"target_cwd": Path("/r"), "new_session_id": NEW} | more))
+    return LaunchRequest(**(basis | {"target_cwd": Path("/r"), "new_session_id": NEW} | more))
 
 
 @each(

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from smart_fork.agents.agent import Agent, ProgramSpec
 from smart_fork.agents.hooks import Hooks
-from smart_fork.agents.registration import NAME, Allowing, JsonRegistration
+from smart_fork.agents.registration import NAME, JsonRegistration, PermissionRules
 
 
 class OneFileHooks(Hooks):
@@ -31,7 +31,7 @@ class OneFileRegistration(JsonRegistration):
         return Path.home() / ".agents" / "skills"
 
     def allowing(self, tools):
-        return Allowing(self.path(), tuple(f"mcp__{NAME}__{tool}" for tool in tools))
+        return PermissionRules(self.path(), tuple(f"mcp__{NAME}__{tool}" for tool in tools))
 
 
 class OneFile(Agent):

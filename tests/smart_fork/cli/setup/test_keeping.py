@@ -12,8 +12,8 @@ import pytest
 
 from indexer import kept_logs
 from smart_fork import doctor
-from smart_fork.agents.deletions import Deletion
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
+from smart_fork.agents.log_retention import Deletion
 from smart_fork.cli.setup.ledger import Ledger
 from tests.indexer.transcripts.records import gemini_log, spoken
 from tests.smart_fork.test_docs import assert_documented

@@ -17,7 +17,7 @@ import pytest
 
 from indexer.files import state_home
 from smart_fork import session_origins
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import SmartForkError
 from smart_fork.excise.transcript import load_with_tool
 from tests.cases import mostly_first

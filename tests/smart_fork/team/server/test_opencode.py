@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents import AGENTS
-from smart_fork.agents.forms import Becomes, HomePlace, Utterance
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
+from smart_fork.agents.record_conversion import HomePlace, TargetSession, Utterance
 from tests.smart_fork.agents.opencode import database
 from tests.smart_fork.team.server.test_two_people import said, second_machine  # noqa: F401
 from tests.smart_fork.team.server.test_withdrawal import LEFT, OWN, OWN_ANSWER, SAID, SECRET, carol, later
@@ -32,7 +32,7 @@ def told(machine, session_id: str, texts: tuple[str, ...], hour: int) -> dict:
     moments = (f"2026-11-24T{hour}:0{number}:00.000Z" for number in range(len(texts)))
     utterances = [Utterance(not number % 2, *one) for number, one in enumerate(zip(texts, moments, strict=True))]
     place = HomePlace(str(machine.repository), str(machine.home))
-    (document,) = AGENTS.forms_of("opencode").log_of(utterances, Becomes(session_id, place))
+    (document,) = AGENTS.forms_of("opencode").log_of(utterances, TargetSession(session_id, place))
     return document
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from tests.cases import first
 from tests.smart_fork.team.server.test_two_people import ANSWER, MORE, MORE_ANSWER, PROMPT, assert_refused, session_of
 

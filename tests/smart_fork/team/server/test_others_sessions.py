@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options
-from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest

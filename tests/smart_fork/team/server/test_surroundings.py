@@ -141,7 +141,7 @@ search.embedded = lambda texts: None  # which has a test of its own
 processes.import_all()
 before = set(sys.modules)
 from smart_fork.agents import AGENTS
-from smart_fork.agents.forms import HomePlace
+from smart_fork.agents.record_conversion import HomePlace
 from smart_fork.sharing import replay
 from smart_fork.sharing.canonical import encode
 from smart_fork.team import records

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import ForkRefused
 from smart_fork.team import client
 from smart_fork.team.login import Account, account, remember

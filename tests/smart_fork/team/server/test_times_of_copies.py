@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from tests.cases import first
 from tests.smart_fork.team.server.test_two_people import ANSWER, PROMPT, session_of
 from tests.smart_fork.team.server.test_unfinished_sessions import SHARED, broken_off, opencode_in

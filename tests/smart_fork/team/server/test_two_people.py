@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import ForkRefused
 from smart_fork.forking.worker import Launched
 from tests.smart_fork.team.server.machines import TeamMachine

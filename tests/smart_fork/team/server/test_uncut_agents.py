@@ -15,8 +15,8 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
-from smart_fork.agents.forms import Becomes, HomePlace, Utterance
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
+from smart_fork.agents.record_conversion import HomePlace, TargetSession, Utterance
 from smart_fork.sharing.rewrite_copies import is_rewritten
 from tests.smart_fork.team.server.test_two_people import said
 from tests.smart_fork.team.server.test_withdrawal import LEFT, OWN, OWN_ANSWER, SAID, SECRET, carol, having
@@ -34,7 +34,7 @@ def told(machine, agent: str, session_id: str, *texts: str) -> list[dict]:
         Utterance(not number % 2, text, f"2026-11-23T10:0{number}:00.000Z") for number, text in enumerate(texts)
     ]
     place = HomePlace(str(machine.repository), str(machine.home))
-    return list(AGENTS.forms_of(agent).log_of(utterances, Becomes(session_id, place)))
+    return list(AGENTS.forms_of(agent).log_of(utterances, TargetSession(session_id, place)))
 
 
 def written(machine, agent: str, *texts: str) -> str:

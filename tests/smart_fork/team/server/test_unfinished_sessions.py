@@ -10,7 +10,7 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from tests.cases import mostly
 from tests.smart_fork.agents.opencode import database
 from tests.smart_fork.team.server.test_two_people import ANSWER, PROMPT, go_on, session_of

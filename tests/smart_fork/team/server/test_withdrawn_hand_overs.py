@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents.readers import READERS
+from smart_fork.agents.log_readers import READERS
 from tests.cases import first
 from tests.smart_fork.forks import HELP
 from tests.smart_fork.team.server.test_two_people import go_on, said, session_of

@@ -20,7 +20,7 @@ from indexer.transcripts.model import AgentName
 from indexer.transcripts.retold import Action, rendered
 from indexer.transcripts.state import utc
 from indexer.values import dict_in, json_in, list_in, seconds_in, text_in
-from smart_fork.agents.forms import Utterance
+from smart_fork.agents.record_conversion import Utterance
 from smart_fork.errors import SmartForkError
 from smart_fork.snippets import printable
 from smart_fork.system.processes import Processes
@@ -51,7 +51,7 @@ _ENVIRONMENT = {
 }  # fmt: skip
 
 
-class Stored(NamedTuple):
+class StoredSession(NamedTuple):
     """The newest form of a session in a repository: its transcript in `parts`, and the `facts` about it, by their ids.
 
     `at` is the time of its checkpoint in nanoseconds. The author and the title are text of whoever wrote it.
@@ -142,7 +142,7 @@ def _content(common: str, ids: Sequence[str]) -> Iterator[tuple[str, bytes]]:
         at = end + 2 + length
 
 
-def transcript(common: str, one: Stored) -> tuple[bytes, frozenset[str]]:
+def transcript(common: str, one: StoredSession) -> tuple[bytes, frozenset[str]]:
     """The transcript of a session, its parts joined, and the files that it changed below the project's root.
 
     Raises:
@@ -183,7 +183,7 @@ class _Place(NamedTuple):
     author: str = ""
 
 
-def sessions_in(common: str, refs: Sequence[tuple[str, str]]) -> dict[str, Stored]:
+def sessions_in(common: str, refs: Sequence[tuple[str, str]]) -> dict[str, StoredSession]:
     """The newest form of each session in these refs, the newest sessions first."""
     places, authors = [], dict[tuple[str, str], str]()
     commits = _read(common, [commit for commit, _ in refs], _MOST_FACTS)
@@ -199,7 +199,7 @@ def sessions_in(common: str, refs: Sequence[tuple[str, str]]) -> dict[str, Store
             authors.setdefault((checkpoint, session), whose)
             authors.setdefault((checkpoint, ""), whose)
         authors.setdefault(("", ""), said["author"])
-    found: dict[str, Stored] = {}
+    found: dict[str, StoredSession] = {}
     for one in _told(common, places[:_MOST_CHECKPOINTS], authors):
         known = found.get(one.session_id)
         if known is None or (one.at, one.size) > (known.at, known.size):
@@ -220,7 +220,7 @@ def _of_branch(common: str, tree: str) -> list[_Place]:
     ]
 
 
-def _told(common: str, places: Sequence[_Place], authors: dict[tuple[str, str], str]) -> Iterator[Stored]:
+def _told(common: str, places: Sequence[_Place], authors: dict[tuple[str, str], str]) -> Iterator[StoredSession]:
     """Each session of these checkpoints that has a transcript and says whose it is."""
     numbered = [
         (place, one.id)
@@ -249,7 +249,7 @@ def _told(common: str, places: Sequence[_Place], authors: dict[tuple[str, str], 
             continue
         author = place.author or authors.get((place.id, named)) or authors.get((place.id, "")) or authors.get(("", ""))
         title = asked.decode("utf-8", "replace").strip().partition("\n")[0] if "prompt.txt" in files else ""
-        yield Stored(
+        yield StoredSession(
             agent, session_id, plain_text(author or "", _NAME) or "unknown", plain_text(title, _TITLE),
             plain_text(text_in(told.get("branch")), _TITLE), time_of(told.get("created_at")), size,
             files["metadata.json"], parts,
@@ -343,7 +343,7 @@ class _Message(NamedTuple):
     lines: list[str]
 
 
-def is_history(one: Stored) -> bool:
+def is_history(one: StoredSession) -> bool:
     """Return whether a stored session is Markdown."""
     return one.facts.startswith(_FACTS)
 
@@ -362,10 +362,10 @@ def stamps(folder: str) -> Iterator[tuple[str, int, int, int]]:
             yield entry.name, info.st_mtime_ns, info.st_size, info.st_ino
 
 
-def listed(folder: str, before: Mapping[str, Stored]) -> dict[str, Stored]:
+def listed(folder: str, before: Mapping[str, StoredSession]) -> dict[str, StoredSession]:
     """List the histories in a folder; what has not changed is as it was `before`."""
     known = {(one.parts[0], one.facts): one for one in before.values() if is_history(one)}
-    found: dict[str, Stored] = {}
+    found: dict[str, StoredSession] = {}
     for name, *stamp in stamps(folder):
         facts = f"{_FACTS}{' '.join(map(str, stamp))}"
         one = known.get((name, facts)) or _stored(folder, name, facts, stamp[1])
@@ -374,7 +374,7 @@ def listed(folder: str, before: Mapping[str, Stored]) -> dict[str, Stored]:
     return found
 
 
-def said_in(folder: str, one: Stored) -> list[Utterance]:
+def said_in(folder: str, one: StoredSession) -> list[Utterance]:
     """Return what was said in a history.
 
     Raises:
@@ -390,7 +390,7 @@ def _text(folder: str, name: str) -> str:
         return file.read(_MAX_HISTORY_BYTES).decode("utf-8", "replace").replace("\r\n", "\n")
 
 
-def _stored(folder: str, name: str, facts: str, size: int) -> Stored | None:
+def _stored(folder: str, name: str, facts: str, size: int) -> StoredSession | None:
     try:
         text = _text(folder, name)
     except OSError:
@@ -404,7 +404,7 @@ def _stored(folder: str, name: str, facts: str, size: int) -> Stored | None:
     session_id = head[2] if head and is_session_id(head[2]) else str(uuid5(NAMESPACE_URL, f"{author}/{name}"))
     at = max((time_of(one.moment) for one in said), default=0) or time_of(_moment(name.replace("_", " ", 1)))
     title = plain_text(asked.partition("\n")[0], _TITLE_CHARACTERS)
-    return Stored(_agent(head[1] if head else ""), session_id, author, title, "", at, size, facts, (name,))
+    return StoredSession(_agent(head[1] if head else ""), session_id, author, title, "", at, size, facts, (name,))
 
 
 def _agent(said: str) -> AgentName:

@@ -166,7 +166,7 @@ class ReadAdapter(TreeAdapter, ReadSource):
 
     @property
     def tree(self) -> Callable[..., Any]:
-        from smart_fork.agents.read_fold import ReadTree
+        from smart_fork.agents.read_only_fold import ReadTree
 
         return partial(ReadTree, self)
 
@@ -179,7 +179,7 @@ class ReadAdapter(TreeAdapter, ReadSource):
     def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
         if not self.document:
             return super().read(path, checkpoint, keep_raw=keep_raw)
-        from smart_fork.agents.read_fold import read_document
+        from smart_fork.agents.read_only_fold import read_document
 
         return read_document(self, path, keep_raw=keep_raw)
 
@@ -196,7 +196,7 @@ class ReadAdapter(TreeAdapter, ReadSource):
         return session is not None and session.copied
 
 
-class Stamp(NamedTuple):
+class SessionStamp(NamedTuple):
     """A session's id, its estimated size, and its last change in nanoseconds."""
 
     key: str
@@ -230,7 +230,7 @@ class DatabaseAdapter(OwnLogs):
         """
 
     @abstractmethod
-    def stamps(self, db: apsw.Connection, key: str) -> Iterator[Stamp]:
+    def stamps(self, db: apsw.Connection, key: str) -> Iterator[SessionStamp]:
         """Yield the stamps of all sessions, or of the one with this id."""
 
     @abstractmethod

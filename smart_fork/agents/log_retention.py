@@ -11,7 +11,7 @@ from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, value
 from smart_fork.agents import AGENTS
-from smart_fork.agents.readers import OWN
+from smart_fork.agents.log_readers import OWN
 
 #: Logs that will be deleted within this many days count as `soon`.
 SOON_DAYS = 7.0

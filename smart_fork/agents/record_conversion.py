@@ -51,7 +51,7 @@ class Identity(NamedTuple):
     fields: Mapping[str, Any]
 
 
-class Becomes(NamedTuple):
+class TargetSession(NamedTuple):
     """The session as which records are written. `forked_from` is the id of the session that they come from."""
 
     session_id: str
@@ -103,7 +103,7 @@ class Forms(Codec):
         return False
 
     def in_line(
-        self, records: Iterable[Record], becomes: Becomes, is_root: Callable[[Record], bool] = lambda _: False
+        self, records: Iterable[Record], becomes: TargetSession, is_root: Callable[[Record], bool] = lambda _: False
     ) -> Iterator[Record]:
         """Write records as a chain of parents. A root has no parent, but names the record before it."""
         parent: str | None = None
@@ -118,11 +118,11 @@ class Forms(Codec):
             parent = identity if isinstance(identity, str) else parent
 
     @abstractmethod
-    def anew(self, records: Iterable[Record], becomes: Becomes) -> Iterator[Record]:
+    def anew(self, records: Iterable[Record], becomes: TargetSession) -> Iterator[Record]:
         """Yield the log of a new session with these records, which are in the form of `outgoing`."""
 
     @abstractmethod
-    def log_of(self, said: Iterable[Utterance], becomes: Becomes) -> Iterator[Record]:
+    def log_of(self, said: Iterable[Utterance], becomes: TargetSession) -> Iterator[Record]:
         """Yield the log of a new session with these messages, without any actions."""
 
     def ids(self, record: Record) -> Iterator[str]:

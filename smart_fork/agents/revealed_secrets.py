@@ -13,7 +13,7 @@ from indexer.values import json_in
 from smart_fork.agents.codec import Codec
 
 
-def learned(lines: Iterable[bytes], work: Codec | None) -> list[str]:
+def revealed_secrets(lines: Iterable[bytes], work: Codec | None) -> list[str]:
     """Return the secrets revealed by the lines of a log, longest first."""
     found, asked = set[str](), dict[str, str]()
     for line in lines:

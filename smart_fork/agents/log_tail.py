@@ -82,7 +82,7 @@ Calls = dict[str, OpenCall]
 Steps = Iterator[tuple[str, str | None]]
 
 
-class Answered(NamedTuple):
+class AnswerUse(NamedTuple):
     """A record's token counts for one answer. Several records of one answer have the same `key`.
 
     `of` is the session that the record says it is of; empty where it does not.
@@ -93,11 +93,13 @@ class Answered(NamedTuple):
     of: str = ""
 
 
-AnswerTokens = Iterator[Answered]
+AnswerTokens = Iterator[AnswerUse]
 
 
-def took(key: object, usage: Mapping[str, Any], names: Sequence[str], *, whole: bool = True, of: str = "") -> Answered:
-    """Return the numbers of a log as `Answered`. What is no number is not known.
+def answer_tokens(
+    key: object, usage: Mapping[str, Any], names: Sequence[str], *, whole: bool = True, of: str = ""
+) -> AnswerUse:
+    """Return the numbers of a log as `AnswerUse`. What is no number is not known.
 
     `names` are its words for tokens that were sent, written, read from the cache and written to it. `whole` says that
     it counts what the cache had among those that were sent.
@@ -105,7 +107,7 @@ def took(key: object, usage: Mapping[str, Any], names: Sequence[str], *, whole: 
     sent, output, *cached = map(usage.get, names)
     had, got = (count(one) or (0 if one == 0 and type(one) is int else None) for one in cached)
     others = max(0, count(sent) - whole * ((had or 0) + (got or 0)))
-    return Answered(str(key), TokenUse(had, got, others, count(output)), of)
+    return AnswerUse(str(key), TokenUse(had, got, others, count(output)), of)
 
 
 def records(path: Path) -> Iterator[Mapping[str, Any]]:
@@ -129,7 +131,7 @@ def backwards(path: Path) -> Iterator[Mapping[str, Any]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class BackgroundTask:
     """A background task. `what` is its name, or its command line."""
 
     id: str
@@ -181,7 +183,7 @@ class Tail:
         """Yield the records of a log since then. Those that a fork copied are mostly older."""
         return (one for one in self.records(log) if utc(one.get("timestamp")) >= since)
 
-    def running_tasks(self, records: Iterable[Mapping[str, Any]], since: str = "") -> tuple[Task, ...]:
+    def running_tasks(self, records: Iterable[Mapping[str, Any]], since: str = "") -> tuple[BackgroundTask, ...]:
         """Return the tasks started since `since` without a logged end, oldest first."""
         calls: Calls = {}
         running: dict[str, str] = {}
@@ -191,7 +193,9 @@ class Tail:
                     running.pop(identity, None)
                 elif utc(record.get("timestamp")) >= since:
                     running[identity] = what
-        return tuple(Task(identity, quoted(" ".join((what or identity).split()))) for identity, what in running.items())
+        return tuple(
+            BackgroundTask(identity, quoted(" ".join((what or identity).split()))) for identity, what in running.items()
+        )
 
     def keeps_prompt(self, log: Path) -> bool:
         """Return whether a fork of a session has its system prompt in another directory, too."""

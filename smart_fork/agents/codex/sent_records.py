@@ -16,7 +16,7 @@ from smart_fork.agents.codec import Record, aside, characters, shortened, texts_
 from smart_fork.agents.codex.codec import CALLS, CODEC, OUTPUTS, ordinal_of, payload_of
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.cutter import head, only_prompts_previewed, turn_of, with_sources
-from smart_fork.agents.cuts.model import Place, TranscriptTurn
+from smart_fork.agents.cuts.model import LinePlace, TranscriptTurn
 from smart_fork.agents.cuts.titles import mark
 
 #: Records that stay when what they repeat goes, without that.
@@ -35,7 +35,7 @@ _OF_THE_WHOLE = ("token_count", "thread_rolled_back", "thread_name_updated", "co
 COMPACTIONS = ("compaction", "compaction_summary")
 
 
-class Seen(NamedTuple):
+class SeenRecord(NamedTuple):
     """A line: its turn, whether it is a thought, how a message begins, and how what it repeats begins."""
 
     turn: TranscriptTurn
@@ -45,7 +45,7 @@ class Seen(NamedTuple):
 
     @classmethod
     def of(
-        cls, number: int, record: Record, kept: Place | bytes = b"", *, inherited: bool = False, apart: bool = False
+        cls, number: int, record: Record, kept: LinePlace | bytes = b"", *, inherited: bool = False, apart: bool = False
     ) -> Self:
         """Return what is seen of the record on line `number`; an empty record could not be read."""
         kind, payload = payload_of(record)
@@ -57,7 +57,7 @@ class Seen(NamedTuple):
         return cls(turn, is_thought, None, head(strip_boilerplate(copy)) if copy else "")
 
 
-def joined(seen: Sequence[Seen]) -> tuple[TranscriptTurn, ...]:
+def linked_turns(seen: Sequence[SeenRecord]) -> tuple[TranscriptTurn, ...]:
     """The turns of these lines. Thoughts go with what came of them, since no API takes them alone; what is said twice
     goes with its message.
     """
@@ -74,7 +74,7 @@ def joined(seen: Sequence[Seen]) -> tuple[TranscriptTurn, ...]:
     return with_sources(turns, heads, {one.turn.id: one.repeats for one in seen if one.repeats})
 
 
-def numbered(turns: Sequence[TranscriptTurn], numbers: Sequence[int | None]) -> Sequence[int | None]:
+def with_event_numbers(turns: Sequence[TranscriptTurn], numbers: Sequence[int | None]) -> Sequence[int | None]:
     """Number items for the model and their events for the screen as one message."""
     found = list(numbers)
     at = {turn.id: position for position, turn in enumerate(turns)}
@@ -87,7 +87,7 @@ def numbered(turns: Sequence[TranscriptTurn], numbers: Sequence[int | None]) -> 
     return found
 
 
-def _turn(number: int, record: Record, kept: Place | bytes, *, inherited: bool, apart: bool) -> TranscriptTurn:
+def _turn(number: int, record: Record, kept: LinePlace | bytes, *, inherited: bool, apart: bool) -> TranscriptTurn:
     kind, payload = payload_of(record)
     ordinal = record.get("ordinal")
     item = str(payload.get("type")) if kind == "response_item" else ""
@@ -140,10 +140,10 @@ def _keys_repeated(payload: dict[str, Any]) -> tuple[str, ...]:
     item = payload.get("item")
     named = [payload.get("call_id"), payload.get("callId"), item.get("id") if isinstance(item, dict) else None]
     keys = (key for one in named if isinstance(one, str) for key in (f"call:{one}", f"item:{one}"))
-    return (*keys, *titles.quoting(payload.get("thread_name")))
+    return (*keys, *titles.mark_of_title(payload.get("thread_name")))
 
 
-def remembered(
+def sent_records(
     turns: Sequence[TranscriptTurn], shown: Sequence[Turn], records: Iterable[tuple[str, Entry]]
 ) -> Iterator[tuple[int, Entry]]:
     """Those of these records, each with its id, that are remembered, with the number of the turn that each goes with.
@@ -155,7 +155,7 @@ def remembered(
     """
     lines = {line.id: line for line in turns}
     places = {turn.id: number for number, turn in enumerate(shown)}
-    numbers = numbered(tuple(lines.values()), [places.get(one) for one in lines])
+    numbers = with_event_numbers(tuple(lines.values()), [places.get(one) for one in lines])
     found = {one: number for one, number in zip(lines, numbers, strict=True) if number is not None}
     waiting: list[tuple[int | None, Entry]] = []
     last, alive = 0, True
@@ -195,7 +195,7 @@ def size_of(record: Record) -> int:
     """Count the characters of a record that the model receives."""
     kind, payload = record["type"], record["payload"]
     if kind == "compacted":
-        return sum(map(characters, left_by(payload)))
+        return sum(map(characters, compaction_items(payload)))
     return characters(payload) if kind == "response_item" and not _is_instruction(payload) else 0
 
 
@@ -211,7 +211,7 @@ class Measured:
     """The lines of a rollout, and what each of its records takes. Nothing else is kept of these."""
 
     def __init__(self) -> None:
-        self._seen: list[Seen] = []
+        self._seen: list[SeenRecord] = []
         self._records: list[tuple[str, Entry]] = []
         self._last = 0
 
@@ -219,7 +219,7 @@ class Measured:
         """Take the next line."""
         if line.number != self._last:
             with only_prompts_previewed():
-                self._seen.append(Seen.of(line.number, line.record))
+                self._seen.append(SeenRecord.of(line.number, line.record))
         self._last = line.number
         if entry := enveloped(line.source, line.record):
             source, record = entry
@@ -238,7 +238,7 @@ class Measured:
 
     def sizes(self, shown: Sequence[Turn]) -> Iterator[tuple[int, RecordSize]]:
         """The sizes of the records that are remembered, each with the number of its turn."""
-        for number, (_, stub) in remembered(joined(self._seen), shown, self._records):
+        for number, (_, stub) in sent_records(linked_turns(self._seen), shown, self._records):
             yield number, stub["size"]
 
 
@@ -255,7 +255,7 @@ def added(text: str) -> Record:
     return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": aside(text)}]}
 
 
-def left_by(payload: Record) -> list[Record]:
+def compaction_items(payload: Record) -> list[Record]:
     """Return what a compaction left beside messages: a text, or data that only its maker can read."""
     if isinstance(said := payload.get("message"), str) and said.strip():
         return [added(said)]

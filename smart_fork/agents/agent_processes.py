@@ -8,7 +8,7 @@ from math import inf
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
-from smart_fork.agents.agent import Facet
+from smart_fork.agents.agent import AgentFacet
 from smart_fork.system.processes import Running
 
 #: Programs that run scripts.
@@ -17,7 +17,7 @@ _INTERPRETERS = {"node", "bun"}
 START_SECONDS = 60.0
 
 
-class Note(NamedTuple):
+class ProcessNote(NamedTuple):
     """A process and the session that it has open, as its agent notes it, and when that was, in seconds since the epoch.
 
     It is not `sure` if it is concluded: the process may have left that session for another one.
@@ -45,7 +45,7 @@ def _program(word: str) -> str:
     return path.parent.parent.name if path.parent.name == "versions" else path.stem
 
 
-class Presence(Facet):
+class Presence(AgentFacet):
     """The processes of one agent, whose program has its name."""
 
     #: The words that begin a fork.
@@ -60,7 +60,7 @@ class Presence(Facet):
         options = words[: words.index("--")] if "--" in words else words  # behind that is what it was asked
         return session_id in options and set(options).isdisjoint(self.forks)
 
-    def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[Note]:
+    def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[ProcessNote]:
         """Yield the processes that are in that session or have left it for another, as the agent notes it itself.
 
         Some may have ended.
@@ -91,7 +91,7 @@ class Presence(Facet):
         What a process notes counts more than the words that it was started with: ``/clear`` and the like begin another
         session. One that only starts the process with the note is not asked.
         """
-        noted: dict[int, Note] = {}
+        noted: dict[int, ProcessNote] = {}
         for note in sorted(self.notes(session_id, log, processes), key=lambda one: one.since):
             one = processes.get(note.pid)
             if one and one.born <= note.since + START_SECONDS and self._may_be(one.words):
