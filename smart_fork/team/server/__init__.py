@@ -1,6 +1,7 @@
-"""The server of a team: sessions that were pushed, who may read them, and the PostgreSQL that keeps them.
+"""The server of a team: it stores pushed sessions in PostgreSQL and decides who may read them.
 
-Here are checks for the packages that it needs. Its modules import them.
+Here are its options, its listening address, and the check for the packages that it needs. Plain HTTP is allowed only
+on this machine.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ NEEDED, EMBEDDED = ("psycopg", "psycopg_pool", "pgvector", "prometheus_client"),
 
 
 def check_installed(*, embedded: bool) -> None:
-    """Refuse what needs these packages where one is missing; `embedded` needs the database that comes with them.
+    """Refuse to go on if a package of the team server is missing. `embedded` also needs the package with PostgreSQL.
 
     Raises:
-        ProgramMissing: one is.
+        ProgramMissing: a package is missing.
     """
     for name in (*NEEDED, *((EMBEDDED,) if embedded else ())):
         if find_spec(name) is None:
@@ -39,7 +40,7 @@ def check_installed(*, embedded: bool) -> None:
 
 
 def how_to_install() -> str:
-    """The command that adds them to this installation."""
+    """Return the command that adds the team server to this installation."""
     return f"Install the team server: {adding(*packages_of('team-server'))}"
 
 
@@ -81,7 +82,7 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """Options of a server. TLS ends here, at a proxy in front, or is not used."""
+    """The options of a server. The server handles TLS itself, a proxy in front does, or it is not used."""
 
     listen: str = said(default="127.0.0.1:8770", help="Where.", metavar="HOST:PORT")
     dsn: str | None = _dsn()
@@ -109,10 +110,10 @@ class ServerOptions:
         return (self.data or data_folder()).absolute()
 
     def check(self, host: str, addresses: Sequence[str]) -> None:
-        """Refuse what could be read on its way.
+        """Refuse to send tokens and sessions unencrypted to other machines.
 
         Raises:
-            Usage: It could, or a certificate is named without its key.
+            Usage: `addresses` are not all of this machine and TLS is not used; or a certificate or its key is missing.
         """
         if (self.tls_cert is None) != (self.tls_key is None):
             raise Usage("A certificate needs its key, and a key its certificate.", "--tls-cert F --tls-key F")
@@ -130,10 +131,10 @@ class ServerOptions:
 
 
 def parsed(listen: str) -> tuple[str, int]:
-    """The host and the port of `HOST:PORT`.
+    """Return the host and the port of `HOST:PORT`.
 
     Raises:
-        Usage: It is not that.
+        Usage: it has another form.
     """
     found = _WRITTEN.fullmatch(listen)
     if found is None or int(found[3]) > 65535:
@@ -142,11 +143,11 @@ def parsed(listen: str) -> tuple[str, int]:
 
 
 def listening(options: ServerOptions) -> list[socket.socket]:
-    """Sockets that listen at all addresses of a host that this machine has.
+    """Return sockets that listen at all addresses of the configured host that this machine has.
 
     Raises:
-        Usage: It is no address, or what is sent there could be read by others.
-        ProgramFailed: Nobody can listen there.
+        Usage: it is not an address, or would be unencrypted.
+        ProgramFailed: an address cannot be used.
     """
     host, port = parsed(options.listen)
     try:
@@ -177,6 +178,6 @@ def listening(options: ServerOptions) -> list[socket.socket]:
 
 
 def written(sockets: Sequence[socket.socket], options: ServerOptions) -> str:
-    """The address as a client is told it."""
+    """Return the server's URL for clients."""
     host, port = sockets[0].getsockname()[:2]
     return f"{options.scheme}://{f'[{host}]' if ':' in host else host}:{port}"

@@ -1,4 +1,4 @@
-"""The server of a team: its database, the processes that answer, and the one that works in the background."""
+"""The program of a team server: it starts the database, the processes that answer, and the background process."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ log = logging.getLogger(__name__)
 
 
 def serve(options: ServerOptions, told: Callable[[dict[str, Any]], None]) -> None:
-    """Run the server until a signal ends it. `told` is given its address as soon as it answers.
+    """Run the server until a signal ends it. `told` is called with its address and processes as soon as it answers.
 
     Raises:
-        Usage: Something that was asked for cannot be.
-        ProgramFailed: A part of it could not be started.
+        Usage: an option is not acceptable.
+        ProgramFailed: a part of it could not be started.
     """
     from smart_fork.team.server.database import CONNECTIONS, elsewhere, embedded, roles_of
     from smart_fork.team.server.metrics import counted_together
@@ -74,7 +74,7 @@ def _try_certificate(options: ServerOptions) -> None:
 
 
 def options_of(said: str) -> ServerOptions:
-    """Read the server's options as the command passed them, with the private addresses of databases."""
+    """Parse the options in JSON. The addresses of databases come from the environment: they may have passwords."""
     options = TypeAdapter(ServerOptions).validate_json(said)
     return replace(
         options, dsn=os.environ.get(Setting.TEAM_DSN) or None, read_dsn=os.environ.get(Setting.TEAM_READ_DSN) or None
@@ -100,9 +100,9 @@ def _words(options: ServerOptions) -> Callable[[dict[str, Any]], None]:
 
 
 def main() -> int:
-    """The program that `smart-fork team serve` becomes.
+    """Run the server; ``smart-fork team serve`` becomes this program. Return the exit code.
 
-    When it answers it says so: with --json in a line of its output, else in words.
+    When the server answers, its address is printed: with ``--json`` as a line of JSON, else in words.
     """
     with never_waiting():
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # until all has begun, it ends what has

@@ -1,6 +1,6 @@
-"""Routes of the server, and who may call each of them.
+"""The routes of the server, and the admin requests.
 
-All of one project is below its key; a session is asked for with the key of its project as `project`.
+Requests about a project have its key in the path. Requests about a session have it in the query, as `project`.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _SHOWN = 200
 
 
 def hello(_server: ServerContext, _: Request) -> canonical.WireModel:
-    """Describe this server."""
+    """Return the version of the protocol and of this server."""
     return wire.Hello(protocol=wire.PROTOCOL, version=own_version())
 
 
 def login(server: ServerContext, _: Request, wanted: wire.LoginRequest) -> canonical.WireModel:
-    """A token for whoever has an invitation."""
+    """Exchange an invitation for a token."""
     with server.database.asked_by() as db:
         name, token, scope = auth.login(
             db, wanted.invite, wanted.machine, server.token_expires_at(), token=wanted.token
@@ -57,20 +57,23 @@ def renew(server: ServerContext, _: Request, person: auth.Person) -> canonical.W
 
 
 def logout(server: ServerContext, _: Request, person: auth.Person) -> Response:
-    """End the token with which this is asked."""
+    """Revoke the token of this request."""
     with server.database.asked_by(person.id) as db:
         auth.revoke(db, person.token)
     return Response(status_code=204)
 
 
 class AskedSession(QueryParameters):
-    """Query of a request for a session."""
+    """The query of a request for a session: what the client will do with it."""
 
     verb: Literal["show", "pull", "fork"] = "show"
 
 
 def read(server: ServerContext, request: Request, person: auth.Person) -> canonical.WireModel:
-    """A session and its segments. Who `pull`s gets his own alone, and is told later of what is withdrawn."""
+    """Return a session and its segments. A user can `pull` only own sessions.
+
+    A pull or fork is stored, so that the user learns of later withdrawals.
+    """
     verb = asked(AskedSession, request).verb
 
     def found(db: Connection) -> wire.SessionRead:
@@ -90,7 +93,7 @@ def read(server: ServerContext, request: Request, person: auth.Person) -> canoni
 def change(
     server: ServerContext, request: Request, person: auth.Person, wanted: wire.SessionChange
 ) -> canonical.WireModel:
-    """Change what is said of a session, or who may read it."""
+    """Change the description or visibility of a session."""
     with server.database.asked_by(person.id) as db:
         row = sessions.change(db, asked_project(request), person, session_id(request), wanted)
         sessions.note(db, person, wanted.visibility or "describe", row["project_id"], str(row["id"]))
@@ -98,13 +101,13 @@ def change(
 
 
 def page(server: ServerContext, request: Request, person: auth.Person) -> canonical.WireModel:
-    """Sessions of a project, newest first."""
+    """Return a page of a project's sessions, newest first."""
     project, wanted = server.project(request, person), asked(sessions.AskedPage, request)
     return server.database.read(person.id, lambda db: sessions.page(db, project, person, wanted))
 
 
 def have(server: ServerContext, request: Request, person: auth.Person, wanted: wire.Have) -> canonical.WireModel:
-    """List the segments that need not be sent. For an unknown or foreign project that is none."""
+    """Return the segments that need not be sent. If the user may not read the project, there are none."""
     try:
         project = server.project(request, person)
     except NotFound:
@@ -114,7 +117,7 @@ def have(server: ServerContext, request: Request, person: auth.Person, wanted: w
 
 
 def put_segment(server: ServerContext, request: Request, person: auth.Person, body: bytes) -> Response:
-    """Take a segment; to send it again changes nothing."""
+    """Store a segment. Sending it again changes nothing."""
     digest = _digest(request)
     lines = unpack(body, digest)
     with server.database.asked_by(person.id) as db:
@@ -125,7 +128,7 @@ def put_segment(server: ServerContext, request: Request, person: auth.Person, bo
 
 
 def get_segment(server: ServerContext, request: Request, person: auth.Person) -> Response:
-    """The compressed records of a segment."""
+    """Return the compressed records of a segment."""
     digest = _digest(request)
     project = server.project(request, person)
     body = server.database.read(person.id, lambda db: stored_records.content(db, project, person, digest))
@@ -133,7 +136,7 @@ def get_segment(server: ServerContext, request: Request, person: auth.Person) ->
 
 
 def commit(server: ServerContext, request: Request, person: auth.Person, wanted: wire.Push) -> canonical.WireModel:
-    """Append to a session, or make it."""
+    """Append records to a session, or create it."""
     checked = push.check_bodies(wanted)
     with server.database.asked_by(person.id) as db:
         project = auth.project_to_push(db, person, project_key(request), anybody=server.open_projects)
@@ -141,7 +144,7 @@ def commit(server: ServerContext, request: Request, person: auth.Person, wanted:
 
 
 def branches(server: ServerContext, request: Request, person: auth.Person, wanted: wire.Branch) -> canonical.WireModel:
-    """Make a session with the first records of another."""
+    """Create a session with the first records of another."""
     project = server.project(request, person)
     return sessions.branch(server.database, project, person, wanted)
 
@@ -156,7 +159,7 @@ def search(server: ServerContext, request: Request, person: auth.Person, wanted:
 
 
 class AskedChanges(QueryParameters):
-    """The number of the last withdrawal that was told."""
+    """The query of a request for withdrawals: the number of the last one that the client knows."""
 
     since: Annotated[int, Field(ge=0, lt=1 << 63)] = 0
 
@@ -169,18 +172,18 @@ def changes(server: ServerContext, request: Request, person: auth.Person) -> can
 
 
 def withdraw(server: ServerContext, request: Request, person: auth.Person, wanted: wire.Rewrite) -> canonical.WireModel:
-    """Withdraw records of a session, from it and from all that was made of it."""
+    """Withdraw records from a session and from all sessions made from it."""
     return withdrawal.rewrite(server.database, asked_project(request), person, session_id(request), wanted)
 
 
 class AskedDeletion(QueryParameters):
-    """Query of a deletion: withdraw the session's own records everywhere, or hide it."""
+    """The query of a deletion: withdraw the session's own records everywhere, or only hide it."""
 
     everywhere: bool = False
 
 
 def delete(server: ServerContext, request: Request, person: auth.Person) -> canonical.WireModel | Response:
-    """Hide a session; with `everywhere` withdraw all that is its own."""
+    """Hide a session. With `everywhere`, withdraw its own records from all sessions made from it."""
     key, session = asked_project(request), session_id(request)
     if asked(AskedDeletion, request).everywhere:
         return withdrawal.delete_everywhere(server.database, key, person, session)
@@ -223,11 +226,11 @@ AdminAnswer = dict[str, Any]
 
 
 def carry_out(db: Connection, wanted: wire.Administer, person: Person | None = None) -> AdminAnswer:
-    """Do it, and write into the audit who did, if it is not done on the server's machine.
+    """Carry out an admin request. `person` is `None` on the server's own machine. Changes are noted in the audit log.
 
     Raises:
-        Usage: It cannot be done so.
-        NotFound: There is no such user, project or token.
+        Usage: the request cannot be carried out.
+        NotFound: the user, project or token does not exist.
     """
     told = _VERBS[wanted.verb](db, wanted)
     if wanted.verb not in _LOOKS:
@@ -279,7 +282,7 @@ _VERBS: Mapping[str, Callable[[Connection, wire.Administer], AdminAnswer]] = {
 
 
 def administer(server: ServerContext, _: Request, person: Person, wanted: wire.Administer) -> canonical.WireModel:
-    """The same with a token, which has to be an admin's."""
+    """Carry out an admin request from a client. Its token must be an admin's."""
     if not person.admin:
         raise WrongVerb("This token is not an admin's.")
     with server.database.asked_by(person.id) as db:
@@ -287,11 +290,12 @@ def administer(server: ServerContext, _: Request, person: Person, wanted: wire.A
 
 
 def add(db: Connection, name: str, *, admin: bool, project: str | None = None) -> dict[str, Any]:
-    """Make a user, with an invitation that is told this once: a writer of the project, or where it is made by this, its
-    maintainer.
+    """Create a user, and return an invitation, which is shown only once.
+
+    With a `project`, the user becomes a writer of it, or its maintainer if the project is new.
 
     Raises:
-        Usage: The name cannot be one, there is one of that name, or it is no key of a project.
+        Usage: the name is not allowed, a user has it already, or the key is not one of a project.
     """
     key = None if project is None else check_key(project)
     auth.add_user(db, name, admin=admin)
@@ -304,7 +308,7 @@ def add(db: Connection, name: str, *, admin: bool, project: str | None = None) -
 
 
 def invited(db: Connection, name: str, *, admin: bool = False) -> dict[str, Any]:
-    """Another invitation, for another machine."""
+    """Return a new invitation for a user, for another machine."""
     invitation = auth.invite(db, name, "admin" if admin else "write")
     return {
         "user": name,
@@ -315,7 +319,7 @@ def invited(db: Connection, name: str, *, admin: bool = False) -> dict[str, Any]
 
 
 def users(db: Connection) -> list[dict[str, Any]]:
-    """Everybody, with what they may do where, and when they were here last."""
+    """Return all users, with their roles and the time of their last request."""
     rows = db.execute(
         "SELECT u.name, u.role, u.disabled_at IS NOT NULL AS disabled, u.bytes,"
         " (SELECT max(t.used_at) FROM tokens t WHERE t.user_id = u.id) AS seen,"
@@ -327,7 +331,7 @@ def users(db: Connection) -> list[dict[str, Any]]:
 
 
 def tokens(db: Connection) -> list[dict[str, Any]]:
-    """Every token, without what makes it one."""
+    """Return all tokens without their secrets."""
     rows = db.execute(
         "SELECT t.id, u.name AS user, t.machine, t.scope, t.created_at AS created, t.used_at AS used,"
         " t.expires_at AS expires, t.revoked_at IS NOT NULL AS revoked"
@@ -367,7 +371,7 @@ ADDRESSES = (
 
 
 def application(server: ServerContext) -> ASGIApp:
-    """The whole server, behind its guard."""
+    """Return the whole app: the routes behind the check of tokens and the metrics."""
     app = Starlette(routes=[one.route(server) for one in ADDRESSES], exception_handlers=endpoints.HANDLERS)
     app.router.redirect_slashes = False
     return metrics.Watched(endpoints.TokenGuard(app, server.database))

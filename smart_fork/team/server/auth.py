@@ -1,4 +1,4 @@
-"""Authorization: users, invitations, tokens, projects and their members."""
+"""The authorization of requests: users, invitations, tokens, projects and their members."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WHO = "Not authenticated. Please run smart-fork team login first."
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """The user who sends a request, and the token."""
+    """The user who sends a request, with the token and its scope."""
 
     id: int
     name: str
@@ -40,20 +40,20 @@ class Person:
     scope: Scope
 
     def needs(self, scope: Scope) -> None:
-        """Refuse what the token is not for.
+        """Refuse a request that needs a wider scope than the token's.
 
         Raises:
-            WrongVerb: It may do less.
+            WrongVerb: the token's scope is narrower.
         """
         if _SCOPES.index(self.scope) < _SCOPES.index(scope):
             raise WrongVerb("This token may only read." if self.scope == "read" else "This token is not an admin's.")
 
 
 def add_user(db: Connection, name: str, *, admin: bool = False) -> None:
-    """Make a user.
+    """Create a user.
 
     Raises:
-        Usage: The name cannot be one, or there is one of that name.
+        Usage: the name is not allowed, or a user has it already.
     """
     if not _NAME.fullmatch(name):
         raise Usage("The name of a user has 1 to 32 of the letters a-z, digits and -.")
@@ -68,10 +68,10 @@ def add_user(db: Connection, name: str, *, admin: bool = False) -> None:
 
 
 def disable_user(db: Connection, name: str) -> None:
-    """Let nobody in any more by that name: all tokens and invitations end.
+    """Disable a user: revoke all tokens and invitations.
 
     Raises:
-        NotFound: There is no such user.
+        NotFound: the user does not exist.
     """
     user = _user(db, name)
     db.execute("UPDATE users SET disabled_at = coalesce(disabled_at, now()) WHERE id = %s", (user,))
@@ -80,20 +80,20 @@ def disable_user(db: Connection, name: str) -> None:
 
 
 def enable_user(db: Connection, name: str) -> None:
-    """Let somebody in again by that name, with an invitation: no token or invitation of before is good again.
+    """Enable a disabled user. Earlier tokens and invitations stay revoked.
 
     Raises:
-        NotFound: There is no such user.
+        NotFound: the user does not exist.
     """
     db.execute("UPDATE users SET disabled_at = NULL WHERE id = %s", (_user(db, name),))
 
 
 def invite(db: Connection, name: str, scope: Scope = "write") -> str:
-    """An invitation of a user, good once, for seven days.
+    """Return a new invitation for a user. It works once, for seven days.
 
     Raises:
-        NotFound: There is no such user.
-        Usage: That one is disabled.
+        NotFound: the user does not exist.
+        Usage: the user is disabled.
     """
     secret, digest = _made(INVITE)
     made = db.execute(
@@ -109,10 +109,12 @@ def invite(db: Connection, name: str, scope: Scope = "write") -> str:
 def login(
     db: Connection, invitation: str, machine: str, expires_at: datetime | None = None, *, token: str | None = None
 ) -> tuple[str, str, Scope]:
-    """The name, the token and its scope of whoever has an invitation, which is used up: good for that token alone.
+    """Exchange an invitation for a token, and return the user's name, the token and its scope.
+
+    With `token`, the client chooses the token. After a lost answer, a used invitation still works with an equal token.
 
     Raises:
-        NotAuthenticated: It was used for another one, is too old, was taken back, or never was one.
+        NotAuthenticated: the invitation was used for another token, is too old, was revoked, or is unknown.
     """
     given, digest = (token, _hash(token, TOKEN)) if token is not None else _made(TOKEN)
     row = db.execute(
@@ -136,7 +138,7 @@ def login(
 
 
 def renewed(db: Connection, person: Person, expires_at: datetime | None) -> str:
-    """Return a new token for the machine of a request. The old one ends later: an answer can be lost."""
+    """Return a new token for the machine of a request. The old token ends an hour later: the answer may be lost."""
     token, digest = _made(TOKEN)
     db.execute(
         "INSERT INTO tokens(user_id, hash, machine, scope, expires_at)"
@@ -150,16 +152,16 @@ def renewed(db: Connection, person: Person, expires_at: datetime | None) -> str:
 
 
 def expires_at(db: Connection, token: str) -> datetime | None:
-    """Return when a token ends; `None` if never."""
+    """Return the time at which a token expires; `None` if it does not."""
     row = db.execute("SELECT expires_at FROM tokens WHERE hash = %s", (_hash(token, TOKEN),)).fetchone()
     return row["expires_at"] if row else None
 
 
 def _answered(db: Connection, invitation: str, digest: bytes) -> tuple[str, Scope]:
-    """The name and the scope of who has used an invitation for that token already, and did not see the answer.
+    """Return the name and scope of the user who used the invitation for a token of this hash already.
 
     Raises:
-        NotAuthenticated: Nobody has.
+        NotAuthenticated: the invitation was not used for it.
     """
     row = db.execute(
         "SELECT u.name, t.scope FROM invites i JOIN users u ON u.id = i.user_id JOIN tokens t ON t.user_id = u.id"
@@ -178,7 +180,7 @@ def known(db: Connection, token: str) -> Person:
     """Return the owner of a token.
 
     Raises:
-        NotAuthenticated: Nobody's, or not any more.
+        NotAuthenticated: the token is unknown, expired or revoked.
     """
     row = db.execute(
         "SELECT t.id, t.scope, u.id AS user_id, u.name, u.role FROM tokens t JOIN users u ON u.id = t.user_id"
@@ -198,10 +200,10 @@ def known(db: Connection, token: str) -> Person:
 
 
 def revoke(db: Connection, token: int) -> None:
-    """End a token by its number.
+    """Revoke a token by its number.
 
     Raises:
-        NotFound: There is none of that number.
+        NotFound: no token has this number.
     """
     if not db.execute("UPDATE tokens SET revoked_at = coalesce(revoked_at, now()) WHERE id = %s", (token,)).rowcount:
         raise NotFound(f"Token not found: {token}", "smart-fork team user token list numbers them")
@@ -209,17 +211,17 @@ def revoke(db: Connection, token: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A project, as somebody who is a member of it sees it."""
+    """A project, with the role of one member."""
 
     id: int
     key: str
     role: Role
 
     def needs(self, role: Role) -> None:
-        """Refuse what the member may not do.
+        """Refuse a request that needs a higher role than the member's.
 
         Raises:
-            WrongVerb: The role is a lesser one.
+            WrongVerb: the role is lower.
         """
         if _ROLES.index(self.role) < _ROLES.index(role):
             raise WrongVerb(
@@ -228,16 +230,16 @@ class Project:
 
 
 def no_project(key: str) -> NotFound:
-    """The same for a project that is not there, and for one that is others'."""
+    """Return the error for a project that does not exist or has other members only: the user cannot tell which."""
     hint = "The first push creates it. An admin adds others: smart-fork team user member NAME writer --project KEY"
     return NotFound(f"Project not found: {key}", hint)
 
 
 def project(db: Connection, person: Person, key: str) -> Project:
-    """A project of which that person is a member.
+    """Return a project of which the user is a member.
 
     Raises:
-        NotFound: There is none, or only others are.
+        NotFound: the project does not exist, or the user is not a member.
     """
     row = db.execute(
         "SELECT p.id, m.role FROM projects p JOIN members m ON m.project_id = p.id AND m.user_id = %s WHERE p.key = %s",
@@ -249,10 +251,12 @@ def project(db: Connection, person: Person, key: str) -> Project:
 
 
 def project_to_push(db: Connection, person: Person, key: str, *, anybody: bool = True) -> Project:
-    """The same. Where there is none, its first pusher makes it and is its maintainer, if `anybody` may, or an admin.
+    """Return a project for a push. If it does not exist, create it with the user as its maintainer.
+
+    Only admins can create projects, or with `anybody` all users.
 
     Raises:
-        NotFound: It is others', or only admins make projects.
+        NotFound: the user is not a member, or may not create it.
     """
     made = make_project(db, key) if anybody or person.admin else None
     if made is not None:
@@ -262,7 +266,7 @@ def project_to_push(db: Connection, person: Person, key: str, *, anybody: bool =
 
 
 def make_project(db: Connection, key: str) -> int | None:
-    """Make a project, and answer with its number; `None` where it is there already."""
+    """Create a project and return its number; `None` if it exists."""
     row = db.execute(
         "INSERT INTO projects(key) VALUES (%s) ON CONFLICT (key) DO NOTHING RETURNING id", (key,)
     ).fetchone()
@@ -270,10 +274,10 @@ def make_project(db: Connection, key: str) -> int | None:
 
 
 def set_member(db: Connection, key: str, name: str, role: Role | None) -> None:
-    """Make a user a member of a project, with that role, or none any more.
+    """Give a user a role in a project; `None` removes the user from the project.
 
     Raises:
-        NotFound: There is no such user, or no such project.
+        NotFound: the user or the project does not exist.
     """
     found = db.execute("SELECT id FROM projects WHERE key = %s", (key,)).fetchone()
     if found is None:
@@ -302,6 +306,6 @@ def _made(prefix: str) -> tuple[str, bytes]:
 
 
 def _hash(secret: str, prefix: str) -> bytes:
-    """Return the stored hash of a secret. A malformed secret gets one that matches nothing."""
+    """Return the stored hash of a secret. A malformed secret gets a hash that matches nothing."""
     is_one = secret.startswith(prefix) and _RANDOM.fullmatch(secret.removeprefix(prefix))
     return sha256(secret.encode()).digest() if is_one else b""

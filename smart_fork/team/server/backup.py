@@ -1,7 +1,7 @@
-"""Backups of the server's database, and restoring one: what was withdrawn after it was made stays withdrawn.
+"""Backups of the server's database, and their restoring. Later withdrawals stay in force.
 
-A restore fills a new database, withdraws again what was withdrawn in the old one, and lets the two change their names
-in one transaction: whoever is killed at any step leaves the old one or the new one.
+A restore fills a new database, and repeats the withdrawals of the old one. Then the databases exchange their names in
+one transaction: a kill at any step leaves the old database or the new one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LEAVING_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """A backup that was written; on the day `until` the next one takes it away. `removed` were too old."""
+    """A written backup. A later backup deletes it after the day `until`. `removed` are deleted older ones."""
 
     path: Path
     until: datetime
@@ -49,13 +49,13 @@ class Backup:
 
 @dataclass(frozen=True, slots=True)
 class DatabasePlace:
-    """A database by its owner's address, and the programs of PostgreSQL to reach it with."""
+    """A database with the address of its owner, and the PostgreSQL programs for it."""
 
     conninfo: str
     programs: Programs
 
     def other(self, name: str) -> str:
-        """The address of another database there."""
+        """Return the address of another database of the cluster."""
         return make_conninfo(self.conninfo, dbname=name)
 
     @property
@@ -65,10 +65,10 @@ class DatabasePlace:
 
 
 def backup(place: DatabasePlace, folder: Path, *, now: datetime, days: int = KEPT_DAYS) -> Backup:
-    """Write a backup into a folder, and take away those of ours there that have expired.
+    """Write a backup into a folder, and delete the expired backups there.
 
     Raises:
-        Usage: The folder cannot be written, or a backup would expire before it is made.
+        Usage: the folder cannot be written, or `days` is less than 1.
         ProgramFailed: PostgreSQL could not write it.
     """
     if days < 1:
@@ -102,13 +102,12 @@ def _expired(folder: Path, now: datetime) -> list[Path]:
 
 
 def restore(place: DatabasePlace, file: Path) -> int:
-    """Put the database of a backup in the place of the one that is there. Nobody may be connected to that. Return from
-    how many sessions it withdrew again.
+    """Replace the database by the content of a backup. Return the number of sessions with repeated withdrawals.
 
     Raises:
-        NotFound: There is no such file.
-        ProgramFailed: It is no backup, or could not be read.
-        Usage: The server still runs.
+        NotFound: the file does not exist.
+        ProgramFailed: the file is not a backup, or could not be read.
+        Usage: the server still runs.
     """
     if not file.is_file():
         raise NotFound(f"No such backup: {file}", "smart-fork team backup DIR prints the files that it wrote.")
@@ -142,10 +141,10 @@ def _fill(place: DatabasePlace, new: str, file: Path) -> None:
 
 
 def _withdrawals(conninfo: str) -> list[Withdrawal]:
-    """Read the withdrawals from the database that is replaced. A new one has no tables yet.
+    """Return the withdrawals of the database that is replaced. A new database has no tables yet.
 
     Raises:
-        ProgramFailed: It cannot be read: what was withdrawn would come back.
+        ProgramFailed: they cannot be read, so withdrawn text would come back.
     """
     try:
         with psycopg.connect(conninfo, row_factory=dict_row) as db:
@@ -160,7 +159,7 @@ def _withdrawals(conninfo: str) -> list[Withdrawal]:
 
 
 def _bring_up(conninfo: str, known: list[Withdrawal]) -> int:
-    """Withdraw again what was; return from how many sessions that was needed."""
+    """Repeat the `known` withdrawals in a restored database. Return the number of sessions that needed it."""
     done = 0
     with psycopg.connect(conninfo, autocommit=True) as db:
         create(db)  # refuses the tables of another version
@@ -191,8 +190,9 @@ def _bring_up(conninfo: str, known: list[Withdrawal]) -> int:
 
 
 def _in_use(db: psycopg.Connection[tuple[object, ...]], name: str) -> bool:
-    """Return whether clients stay connected to a database. PostgreSQL notices a killed one only a moment later, and its
-    own workers do not count.
+    """Return True if clients stay connected to a database.
+
+    PostgreSQL notices a killed client only a moment later. Its own workers do not count.
     """
     clients = "SELECT 1 FROM pg_stat_activity WHERE datname = %s AND backend_type = 'client backend'"
     until = time.monotonic() + _LEAVING_SECONDS
@@ -208,7 +208,7 @@ def _is_there(db: psycopg.Connection[tuple[object, ...]], name: str) -> bool:
 
 
 def _exchange(db: psycopg.Connection[tuple[object, ...]], name: str, new: str) -> None:
-    """Both names in one transaction."""
+    """Exchange the names of the old and the new database in one transaction."""
     before = f"{name}_old_{secrets.token_hex(4)}"
     try:
         with db.transaction():
@@ -228,7 +228,7 @@ def _rename(db: psycopg.Connection[tuple[object, ...]], old: str, new: str) -> N
 
 
 def _sweep(db: psycopg.Connection[tuple[object, ...]], name: str) -> None:
-    """Take away what restores have left: databases that were replaced, and those that never came to it."""
+    """Drop the databases that earlier restores have left behind: replaced ones and unfinished ones."""
     pattern = re.compile(rf"{re.escape(name)}_(old|new)_[0-9a-f]{{8}}")
     for (other,) in db.execute("SELECT datname FROM pg_database").fetchall():
         if pattern.fullmatch(str(other)):
@@ -242,7 +242,7 @@ def _drop(db: psycopg.Connection[tuple[object, ...]], name: str) -> None:
 def _run(
     place: DatabasePlace, argv: list[str], *, stdin: int = subprocess.DEVNULL, stdout: int = subprocess.DEVNULL
 ) -> None:
-    """Run a program of PostgreSQL; a password is in no list of processes."""
+    """Run a program of PostgreSQL. A password is passed in the environment, so that no list of processes shows it."""
     values: dict[str, Any] = conninfo_to_dict(place.conninfo)
     secret = {"PGPASSWORD": str(values.pop("password"))} if "password" in values else {}
     if "sslpassword" in values:

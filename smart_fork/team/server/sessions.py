@@ -1,6 +1,6 @@
-"""Sessions as they are stored: read, described, changed, branched, deleted; where their segments are; what they take.
+"""The stored sessions: reading, changing, branching, deleting; their segments, their sizes, and the audit log.
 
-A branch or fork is a new session with the first records of another, of which none travels.
+A branch or fork is a new session with the first records of another. No records are sent for it.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ QUESTION_BYTES = canonical.MIB
 
 
 class QueryParameters(BaseModel):
-    """The base class of what stands behind the question mark of an address."""
+    """The base class of the parsed query strings."""
 
     model_config = ConfigDict(frozen=True)
 
 
 class OverQuota(TooLarge):
-    """There is no room for it: `used` and `limit` say how much there is."""
+    """A user or a project would need more than its `limit` of bytes. `used` is the present number."""
 
     code = "over_quota"
 
@@ -46,10 +46,10 @@ class OverQuota(TooLarge):
 
 
 def account(db: Connection, project: Project, person: Person, more: int) -> None:
-    """Count what is stored for a user and in a project.
+    """Add `more` bytes to the sizes of a user and of a project.
 
     Raises:
-        OverQuota: It is more than either may have.
+        OverQuota: a size exceeds its limit.
     """
     for table, number, limit, whose in (
         ("users", person.id, canonical.LIMITS.user_bytes, "You"),
@@ -70,15 +70,15 @@ VISIBILITY = ("private", "public")
 
 
 def missing(session_id: str) -> NotFound:
-    """One answer for all that cannot be had: it is not there, private, deleted, or of another project."""
+    """Return the error for a session that does not exist or may not be read: the user cannot tell which."""
     return NotFound(f"Session not found: {session_id}", wire.NOT_FOUND)
 
 
 def readable(db: Connection, key: str, person: Person, session_id: str, *, own: bool = False) -> Row:
-    """A session that a person may read, or only if it is `own`.
+    """Return a session that the user may read. With `own`, it must be the user's own.
 
     Raises:
-        NotFound: There is none.
+        NotFound: there is none.
     """
     row = db.execute(
         "SELECT s.*, u.name AS owner, p.key FROM projects p JOIN sessions s ON s.project_id = p.id"
@@ -92,7 +92,7 @@ def readable(db: Connection, key: str, person: Person, session_id: str, *, own: 
 
 
 def told(row: Row) -> SessionInfo:
-    """A session without its records, as it travels."""
+    """Return the description of a session as a message of the protocol."""
     own: Row = {
         "project": row["key"],
         **{name: str(row[name]) for name in ("id", "root_id", "parent_id") if row[name]},
@@ -106,7 +106,7 @@ def told(row: Row) -> SessionInfo:
 
 
 def places(db: Connection, project_id: int, session_id: UUID | str) -> list[SegmentPlace]:
-    """Return the places of a session's segments."""
+    """Return the positions of a session's segments."""
     rows = db.execute(
         "SELECT digest, first_record, records, raw_bytes, chain_start FROM session_segments"
         " WHERE project_id = %s AND session_id = %s ORDER BY position",
@@ -116,7 +116,7 @@ def places(db: Connection, project_id: int, session_id: UUID | str) -> list[Segm
 
 
 def records(db: Connection, project_id: int, session_id: UUID | str, until: int | None = None) -> list[bytes]:
-    """All records of a session, or those of the segments before one."""
+    """Return the records of a session, of all segments or of the first `until` ones."""
     there = places(db, project_id, session_id)[:until]
     bodies = stored_records.bodies(db, project_id, (place.digest for place in there))
     return [record for place in there for record in unpack(bodies[place.digest], place.digest)]
@@ -125,10 +125,10 @@ def records(db: Connection, project_id: int, session_id: UUID | str, until: int 
 def put_places(
     db: Connection, project_id: int, session_id: UUID | str, new: Sequence[SegmentPlace], position: int = 0
 ) -> list[str]:
-    """Let a session have these segments from a position on, and none of those that it had there, which it gives back.
+    """Replace the segments of a session from `position` on. Return the digests of the replaced ones.
 
     Raises:
-        Unshareable: One of them is not stored any more.
+        Unshareable: a new segment is no longer stored.
     """
     stored_records.hold(db, project_id, (one.digest for one in new))
     gone = db.execute(
@@ -150,7 +150,7 @@ def put_places(
 
 
 def counted(db: Connection, project_id: int, session_id: UUID | str) -> int:
-    """The bytes of a session's segments, which are written down as well."""
+    """Recompute and store the size of a session. Return it in bytes."""
     row = db.execute(
         "UPDATE sessions s SET bytes = (SELECT coalesce(sum(g.raw_bytes), 0) FROM session_segments g"
         " WHERE g.project_id = s.project_id AND g.session_id = s.id)"
@@ -161,11 +161,11 @@ def counted(db: Connection, project_id: int, session_id: UUID | str) -> int:
 
 
 def owned(db: Connection, key: str, person: Person, session_id: str) -> Row:
-    """A session that is a person's own.
+    """Return a session of the user's own.
 
     Raises:
-        NotFound: It cannot be read.
-        WrongVerb: It is somebody else's.
+        NotFound: the session cannot be read.
+        WrongVerb: it belongs to another user.
     """
     row = readable(db, key, person, session_id)
     if row["owner_id"] != person.id:
@@ -174,11 +174,11 @@ def owned(db: Connection, key: str, person: Person, session_id: str) -> Row:
 
 
 def change(db: Connection, key: str, person: Person, session_id: str, wanted: SessionChange) -> Row:
-    """Change what is said of a session, or who may read it.
+    """Change the description or visibility of a session.
 
     Raises:
-        NotFound: It cannot be read.
-        WrongVerb: It is somebody else's.
+        NotFound: the session cannot be read.
+        WrongVerb: it belongs to another user.
     """
     row = owned(db, key, person, session_id)
     visibility = None if wanted.visibility is None else VISIBILITY.index(wanted.visibility)
@@ -195,7 +195,7 @@ def change(db: Connection, key: str, person: Person, session_id: str, wanted: Se
 
 
 def own(db: Connection, key: str, person: Person, session_id: str) -> Row | None:
-    """A session of a person's own, also one that is hidden."""
+    """Return a session of the user's own, also if it is hidden; `None` if there is none."""
     return db.execute(
         "SELECT s.*, u.name AS owner, p.key FROM projects p JOIN sessions s ON s.project_id = p.id"
         " JOIN users u ON u.id = s.owner_id WHERE p.key = %s AND s.id = %s AND s.owner_id = %s",
@@ -204,11 +204,11 @@ def own(db: Connection, key: str, person: Person, session_id: str) -> Row | None
 
 
 def delete(db: Connection, key: str, person: Person, session_id: str) -> Row | None:
-    """Hide a session, unless it is hidden already. What others forked of it stays theirs.
+    """Hide a session. Return `None` if it is hidden already. Forks by other users stay.
 
     Raises:
-        NotFound: It cannot be read.
-        WrongVerb: It is somebody else's.
+        NotFound: the session cannot be read.
+        WrongVerb: it belongs to another user.
     """
     row = own(db, key, person, session_id) or owned(db, key, person, session_id)
     return db.execute(
@@ -235,7 +235,9 @@ _Word = Annotated[str | None, StringConstraints(pattern=r"^[^\x00]*$")]
 
 
 class AskedPage(QueryParameters):
-    """Filters of a list of sessions: owner, tag, agent, family, id prefix, first row. `mine`: the user's own."""
+    """The filters of a list of sessions: owner, tag, agent, family, id prefix, first row. `mine`: the user's own
+    sessions.
+    """
 
     owner: _Word = None
     tag: _Word = None
@@ -258,7 +260,7 @@ _NARROWING: Mapping[str, sql.SQL] = {
 
 
 def page(db: Connection, where: Project, person: Person, asked: AskedPage) -> wire.SessionListPage:
-    """Sessions of a project that a person may read, newest first, from a place on."""
+    """Return a page of a project's sessions that the user may read, newest first."""
     # Public ones and one's own are read from an index each, in their order: a project may have any number of sessions.
     legs = (sql.SQL("s.visibility = 1"), sql.SQL("s.owner_id = %(me)s"))
     values = asked.model_dump() | ({"owner": person.name} if asked.mine else {})
@@ -281,7 +283,7 @@ def page(db: Connection, where: Project, person: Person, asked: AskedPage) -> wi
 
 
 def note_pull(db: Connection, project_id: int, person: Person, session_id: str, revision: int) -> None:
-    """Remember who has a copy of a session: he is told when something of it is withdrawn."""
+    """Store that a user has a copy of a session, so that the user learns of later withdrawals."""
     db.execute(
         "INSERT INTO pulls(project_id, session_id, user_id, token_id, revision) VALUES (%s, %s, %s, %s, %s)",
         (project_id, session_id, person.id, person.token, revision),
@@ -291,7 +293,7 @@ def note_pull(db: Connection, project_id: int, person: Person, session_id: str, 
 def note(
     db: Connection, person: Person | None, verb: str, project_id: int | None, session_id: str | None, **about: object
 ) -> None:
-    """Write into the audit what somebody did: no word of a session stands in it."""
+    """Add a line to the audit log. It has no text of a session."""
     db.execute(
         "INSERT INTO audit(actor, token, verb, project_id, session_id, details) VALUES (%s, %s, %s, %s, %s, %s)",
         (person and person.id, person and person.token, verb, project_id, session_id, Jsonb(about)),
@@ -299,13 +301,13 @@ def note(
 
 
 def branch(database: Database, project: Project, person: Person, wanted: Branch) -> Pushed:
-    """Make a session of a person's own with the first records of another.
+    """Create a session of the user with the first records of another.
 
     Raises:
-        NotFound: The source cannot be read.
-        WrongVerb: It is somebody else's and to be branched, or one's own and to be forked; or no writer asks.
-        Usage: It has no so many records.
-        Conflict: Another session has that id.
+        NotFound: the source cannot be read.
+        WrongVerb: a branch of another user's session, a fork of an own one, or the user may not write.
+        Usage: the source has fewer records.
+        Conflict: another session has the id.
     """
     with database.asked_by(person.id) as db:
         stored_records.share(db, project.id)
@@ -348,8 +350,8 @@ def _right_verb(source: Row, person: Person, wanted: Branch) -> None:
 
 
 def _beginning(db: Connection, project: Project, source: Row, count: int) -> tuple[list[SegmentPlace], bytes]:
-    """Segments of the first records: those that are the source's, the last of them where it ends earlier, and the
-    digest of them all.
+    """Return the segments of the source's first `count` records, and their digest. The last segment may be a shortened
+    one.
     """
     there = places(db, source["project_id"], source["id"])
     kept, part = cut(there, count, stored_records.body_of(db, project))
@@ -362,7 +364,7 @@ def _beginning(db: Connection, project: Project, source: Row, count: int) -> tup
 
 
 def _there(db: Connection, project: Project, person: Person, wanted: Branch, *, count: int, digest: bytes) -> Pushed:
-    """The session that is there already, if an answer was lost and this is the same question."""
+    """Return the existing session if an equal request with a lost answer created it."""
     row = readable(db, project.key, person, wanted.id, own=True)
     if (str(row["parent_id"]), row["base_count"], row["base_digest"]) == (wanted.source_id, count, digest):
         return Pushed(session=told(row), created=False, up_to_date=True)
@@ -382,7 +384,7 @@ AUDIT_PAGE = 200
 
 
 class AuditQuestion(QueryParameters):
-    """Filters of the audit log: session, time, the user's own lines, and a bookmark."""
+    """The filters of the audit log: session, time, the user's own lines, and a bookmark."""
 
     session: UUID | None = None
     since: AwareDatetime | None = None

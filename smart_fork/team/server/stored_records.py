@@ -1,4 +1,4 @@
-"""Records as they are stored: segments and who may use them, and the digests of what was withdrawn."""
+"""The stored records: segments, the users who may read them, and the digests of withdrawn records."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ _GONE = "DELETE FROM segments g WHERE g.project_id = %s AND g.digest = ANY(%s) A
 
 
 def have(db: Connection, project: Project, person: Person, digests: Iterable[str]) -> list[str]:
-    """Those of these segments that need not be sent, in their order: a digest is no key to what others keep private."""
+    """Return the segments that need not be sent, in order. The digest of a private segment of another user is not
+    enough.
+    """
     asked = list(dict.fromkeys(digests))
     values = (project.id, [bytes.fromhex(digest) for digest in asked], person.id)
     found = {row["digest"].hex() for statement in (_READ, _SENT) for row in db.execute(statement, values)}
@@ -48,7 +50,7 @@ def have(db: Connection, project: Project, person: Person, digests: Iterable[str
 def take(  # noqa: PLR0917
     db: Connection, project: Project, person: Person, digest: str, body: bytes, records: Sequence[bytes]
 ) -> None:
-    """Store a segment that was checked, and that this person has it. Done again it changes nothing."""
+    """Store a checked segment, and that this user has sent it. Repeating it changes nothing."""
     raw = sum(map(len, records)) + len(records)
     _insert(db, project.id, digest, body, records=len(records), raw=raw)
     db.execute(
@@ -59,7 +61,7 @@ def take(  # noqa: PLR0917
 
 
 def store(db: Connection, project_id: int, segment: Segment) -> None:
-    """Store a segment that was made here: nobody has sent it."""
+    """Store a segment that the server itself made."""
     place = segment.place
     _insert(db, project_id, place.digest, segment.body, records=place.records, raw=place.raw_bytes)
 
@@ -76,10 +78,10 @@ def _insert(db: Connection, project_id: int, digest: str, body: bytes, *, record
 
 
 def content(db: Connection, project: Project, person: Person, digest: str) -> bytes:
-    """The compressed bytes of a segment that a person may read.
+    """Return the compressed bytes of a segment that the user may read.
 
     Raises:
-        NotFound: There is none.
+        NotFound: there is none.
     """
     if digest not in have(db, project, person, [digest]):
         raise NotFound(f"Segment not found: {digest}")
@@ -87,7 +89,7 @@ def content(db: Connection, project: Project, person: Person, digest: str) -> by
 
 
 def bodies(db: Connection, project_id: int, digests: Iterable[str]) -> dict[str, bytes]:
-    """The compressed bytes of segments, whoever may read them."""
+    """Return the compressed bytes of segments by digest, without a check of the user."""
     rows = db.execute(
         "SELECT digest, body FROM segments WHERE project_id = %s AND digest = ANY(%s)",
         (project_id, [bytes.fromhex(digest) for digest in digests]),
@@ -101,10 +103,10 @@ def body_of(db: Connection, project: Project) -> Callable[[SegmentPlace], bytes]
 
 
 def hold(db: Connection, project_id: int, digests: Iterable[str]) -> None:
-    """Let nobody take these segments away until the transaction ends, in which a session gets them.
+    """Lock segments until the end of the transaction, in which a session gets them, so that they are not deleted.
 
     Raises:
-        Unshareable: One is gone already.
+        Unshareable: a segment is deleted already.
     """
     wanted = sorted({bytes.fromhex(digest) for digest in digests})
     if len(_held(db, project_id, wanted)) < len(wanted):
@@ -120,7 +122,7 @@ def _held(db: Connection, project_id: int, digests: Sequence[bytes]) -> list[byt
 
 
 def drop(db: Connection, project_id: int, digests: Iterable[str]) -> None:
-    """Take away those of these segments that no session has, whoever has sent them."""
+    """Delete the given segments that no session uses, also from the uploads of users."""
     gone = [
         row["digest"]
         for row in db.execute(
@@ -134,8 +136,9 @@ def drop(db: Connection, project_id: int, digests: Iterable[str]) -> None:
 
 
 def drop_unused(db: Connection, project: Project, records: Container[bytes]) -> None:
-    """Take away segments of no session that have one of these records, by their digests: earlier versions of one that
-    was not full, and what was sent and not committed.
+    """Delete the unused segments that contain one of the given records. `records` are digests.
+
+    They are earlier versions of a session's last segment, and uploads that were never committed.
     """
     unused = [
         row["digest"].hex()
@@ -154,10 +157,9 @@ def drop_unused(db: Connection, project: Project, records: Container[bytes]) -> 
 
 
 def sweep(db: Connection, project_id: int, hours: float = 24) -> int:
-    """Take away segments of no session that were sent so long ago that nobody will commit them; how many.
+    """Delete unused segments that were sent more than `hours` ago. Return their number.
 
-    They are locked first, and looked at again by a statement that sees what was committed until then: a push may have
-    given one to a session while the first statement ran.
+    They are locked first, then checked again by a second statement: a push may have used one while the first ran.
     """
     db.execute(
         "DELETE FROM uploads WHERE project_id = %s AND at < now() - make_interval(hours => %s)", (project_id, hours)
@@ -175,22 +177,24 @@ _NUMBERS = 0x5F0_4B6
 
 
 def share(db: Connection, project_id: int) -> None:
-    """Let nothing be withdrawn in a project until this transaction ends; others may push meanwhile."""
+    """Block withdrawals in a project until the end of the transaction. Other pushes may run."""
     db.execute("SELECT pg_advisory_xact_lock_shared(hashtextextended('smartfork project ' || %s, 0))", (project_id,))
 
 
 def alone(db: Connection, project_id: int) -> None:
-    """Wait until nobody pushes or branches in a project, and let nobody until this transaction ends."""
+    """Wait until no push or branch runs in a project, and let none run until the end of the transaction."""
     db.execute("SELECT pg_advisory_xact_lock(hashtextextended('smartfork project ' || %s, 0))", (project_id,))
 
 
 def refuse(db: Connection, project_id: int, records: Iterable[bytes]) -> None:
-    """Refuse records that were withdrawn. One that still stands elsewhere is not: in a session of the pusher's own, or
-    in one that he reads and has a copy of, that was not made of what it was withdrawn from. So who pushes a copy of
-    somebody's records and withdraws that takes nothing from their author.
+    """Refuse records that were withdrawn, unless they are also in an independent session of the user.
+
+    The session is the user's own, or one that the user may read and has a copy of. It was not made from the session of
+    the withdrawal. So a user who pushes a copy of another user's records, and withdraws it, takes nothing from the
+    author.
 
     Raises:
-        Withdrawn: One was.
+        Withdrawn: a record was withdrawn.
     """
     digests = list({sha256(record).digest() for record in records})
     rows = db.execute(
@@ -209,7 +213,7 @@ def refuse(db: Connection, project_id: int, records: Iterable[bytes]) -> None:
 def _standing(
     db: Connection, project_id: int, withdrawn_from: Collection[UUID], digests: Collection[bytes]
 ) -> set[bytes]:
-    """Those of these records that stand in a session of the asker's that is apart from where they were withdrawn."""
+    """Return the digests of the records that are in an independent session of the user. See `refuse`."""
     rows = db.execute(
         "SELECT DISTINCT g.digest FROM session_segments g"
         " WHERE g.project_id = %s AND g.session_id IN (SELECT stands_apart(%s, %s::uuid[]))",
@@ -226,7 +230,7 @@ def _standing(
 
 
 def bury(db: Connection, project_id: int, session_id: str, digests: Iterable[bytes]) -> None:
-    """Let nobody push these records again, which were withdrawn from that session."""
+    """Store that the records were withdrawn from a session, so that they cannot be pushed again."""
     db.execute(
         "INSERT INTO tombstones(project_id, digest, session_id) SELECT %s, unnest(%s::bytea[]), %s"
         " ON CONFLICT (project_id, digest, session_id) DO NOTHING",
@@ -235,7 +239,7 @@ def bury(db: Connection, project_id: int, session_id: str, digests: Iterable[byt
 
 
 def note(db: Connection, project_id: int, session_id: str, edits: Digests, *, kind: str, revision: int) -> None:
-    """Write down what was withdrawn of a session, for all who have a copy of it."""
+    """Store a withdrawal from a session, for the users who have a copy of it."""
     db.execute("SELECT pg_advisory_xact_lock(%s)", (_NUMBERS,))
     told = [[old.hex(), new.hex() if new is not None else None] for old, new in edits.items()]
     db.execute(
@@ -246,7 +250,7 @@ def note(db: Connection, project_id: int, session_id: str, edits: Digests, *, ki
 
 
 def known(db: Connection, project_id: int, session_id: str, revision: int) -> dict[bytes, bytes | None] | None:
-    """Return the withdrawals from a session since that revision."""
+    """Return the withdrawal that made this revision of a session; `None` if there is none."""
     row = db.execute(
         "SELECT edits FROM rewrites WHERE project_id = %s AND session_id = %s AND revision = %s",
         (project_id, session_id, revision),
@@ -255,7 +259,7 @@ def known(db: Connection, project_id: int, session_id: str, revision: int) -> di
 
 
 def edits_of(db: Connection, project_id: int, session_id: str) -> dict[bytes, bytes | None]:
-    """Return all withdrawals from a session, combined: a replacement may have been replaced as well."""
+    """Return all withdrawals from a session, combined. A replacement may have been replaced again."""
     rows = db.execute(
         "SELECT edits FROM rewrites WHERE project_id = %s AND session_id = %s ORDER BY seq", (project_id, session_id)
     )

@@ -1,6 +1,6 @@
-"""A project's shared sessions as they are searched: what `smart_fork.finding` asks of an index, from PostgreSQL.
+"""The index of a project's shared sessions in PostgreSQL, in the form that `smart_fork.finding` searches.
 
-Each question is answered from what its asker may read, and from nothing else: not a count, not the weight of a word.
+Each answer uses only data that the user may read, also for counts and weights of words.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ EVERYTHING = Scope((1,))
 
 
 class _Term(NamedTuple):
-    """A term as PostgreSQL looks for it, and in how many chunks and sessions it is."""
+    """A search term as a PostgreSQL query, with the numbers of passages and sessions that have it."""
 
     query: str
     chunks: int
@@ -50,15 +50,17 @@ class _Term(NamedTuple):
 
 
 class _LookedAt(NamedTuple):
-    """Rows of a table, and what each term adds to those of them that have it."""
+    """The rows of a table that were searched, and the score of each row for each term."""
 
     rows: frozenset[int]
     scores: dict[str, dict[int, float]]
 
 
 class _Table(NamedTuple):
-    """A table to search words in: which query finds rows by the rarest word, the weight of a single occurrence (in each
-    part of a session), and the long words of whole sessions, which are read once for all questions.
+    """A table to search words in.
+
+    `function` finds rows by their rarest words. `weights` are the weights of a session's parts, and `once` the rank of
+    a single occurrence. `words` is the searched column; a whole session's is read once for all questions.
     """
 
     function: str
@@ -84,9 +86,9 @@ _COLUMNS: Mapping[HavingTable, str] = {"chunks": "words", "sessions": "words", "
 
 @dataclass(slots=True)
 class TeamIndex:
-    """The `indexer.store.base.Searchable` of one project, for one person, in one transaction.
+    """The index of one project for one user in one transaction; see `indexer.store.base.Searchable`.
 
-    `space` is the number of the vectors' space, `None` where there are none. Sessions are numbered as they are met.
+    `space` is the number of the vector space, `None` without vectors. Sessions are numbered in the order of their use.
     """
 
     db: Connection
@@ -100,7 +102,7 @@ class TeamIndex:
     _all: tuple[int, int] | None = None
 
     def number(self, session_id: UUID | str) -> int:
-        """The row of a session, for as long as this lives."""
+        """Return the row number of a session, which is valid for this object only."""
         known = self._numbers.get(name := str(session_id))
         if known is None:
             known = self._numbers[name] = len(self._ids)
@@ -108,7 +110,7 @@ class TeamIndex:
         return known
 
     def id_of(self, row: int) -> str:
-        """The session of a row."""
+        """Return the session id of a row number."""
         return self._ids[row]
 
     def session_count(self) -> int:
@@ -239,7 +241,7 @@ class TeamIndex:
         return {(row := self.number(one["session_id"])): _session(row, one) for one in found}
 
     def _learn(self, terms: Iterable[str]) -> None:
-        """Look up how to search for these terms and how many rows have them, each once."""
+        """Look up the query and the number of rows of each new term."""
         new = [term for term in dict.fromkeys(terms) if term not in self._terms]
         if not new:
             return
@@ -267,7 +269,7 @@ class TeamIndex:
                 self._terms[term] = _Term(row["query"], number, number, phrase=True)
 
     def _having(self, queries: Sequence[str]) -> dict[str, int]:
-        """In how many sessions each of these is."""
+        """Return the number of sessions that have each query."""
         if not queries:
             return {}
         rows = self.db.execute(
@@ -287,12 +289,12 @@ class TeamIndex:
         return self._all
 
     def _has_looked_at(self, table: HavingTable, terms: Sequence[str], rows: Collection[int]) -> bool:
-        """Return True if all these rows were already searched for all these terms."""
+        """Return True if all these rows were already searched for all terms."""
         known = self._looked_at.get(table)
         return known is not None and known.scores.keys() >= set(terms) and known.rows.issuperset(rows)
 
     def _weights(self, table: WordTable, terms: Sequence[str]) -> dict[str, float]:
-        """Return the rarity of each term that occurs."""
+        """Return the inverse document frequency of each term that occurs."""
         self._learn(terms)
         chunks, sessions = self._everything()
         number = chunks if table == "chunks" else sessions
@@ -306,9 +308,9 @@ class TeamIndex:
     def _ranked(
         self, table: WordTable, known: Sequence[str], weights: Mapping[str, float], limit: int
     ) -> list[tuple[int, int, Sequence[float]]]:
-        """The rows with most of the rarest of these terms; of each its length and how much it has of every term.
+        """Return the rows with the most of the rarest terms: row, length, and rank for every term.
 
-        What is found in the index of words is found past the wall of the database, and looked at behind it.
+        The word index finds rows without row-level security. They are then read with it.
         """
         function, rows, key, kind, parts, _, words = _TABLES[table]
         rarest = self._rarest(table, known)
@@ -337,7 +339,7 @@ class TeamIndex:
         return [(self._row(table, row["id"]), row["length"], row["ranks"]) for row in found]
 
     def _rarest(self, table: WordTable, known: Sequence[str]) -> list[str]:
-        """The rarest of these terms, by as many as can be looked up. The words of a phrase are there by themselves."""
+        """Return the rarest terms, as many as can be searched. Of a phrase, its words are separate terms."""
         rarest: list[str] = []
         rows = 0
         for term in [term for term in known if not self._terms[term].phrase] or known:
@@ -366,7 +368,11 @@ class TeamIndex:
 
 @dataclass(frozen=True, slots=True)
 class _Cosines:
-    """As `indexer.store.base.Similarities`; each vector is looked at, but of what all may read in a large project."""
+    """The cosines of vectors to the questions; see `indexer.store.base.Similarities`.
+
+    All vectors are compared, except in a large project: there, a graph finds the nearest vectors that all members may
+    read.
+    """
 
     index: TeamIndex
     questions: tuple[HalfVector, ...]
@@ -421,6 +427,6 @@ _APART = re.compile(r"[\W_]+")
 
 
 def cut(text: str) -> str:
-    """A text as its words are looked for: lower case, without accents, cut at all that is neither letter nor digit."""
+    """Return a text in the form in which words are searched: lower case, no accents, only letters and digits."""
     plain = "".join(char for char in unicodedata.normalize("NFKD", bigrams(text)) if not unicodedata.combining(char))
     return _APART.sub(" ", plain.lower()).strip()

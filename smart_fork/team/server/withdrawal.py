@@ -1,7 +1,7 @@
-"""Withdrawing: records are taken out of a session, or replaced, and by their digests out of all that was made of it.
+"""The withdrawal of records from a session, and by their digests from all sessions made from it.
 
-Forks of others are changed as well; what a session was made of never is: who copies a session cannot withdraw it from
-its author. All of them are changed in one transaction.
+Forks by other users change as well. The parent never does: a user who copies a session cannot withdraw it from its
+author. All sessions change in one transaction.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NOTHING_SAID: Mapping[str, Any] = {"title": "", "tags": [], "summary": ""}
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A session that is changed; its first `protected` records stay, whatever they are."""
+    """A session that a withdrawal changes. Its first `protected` records stay."""
 
     id: str
     owner: int
@@ -39,21 +39,23 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class WithdrawalWork:
-    """A withdrawal from one session of a project, whoever wants it."""
+    """A withdrawal from one session of a project."""
 
     project: Project
     session_id: str
     kind: str
 
     def targets(self, db: Connection) -> list[Target]:
-        """The session and all that was made of it, parents first, for its owner and for maintainers."""
+        """Return the session and all sessions made from it, parents first."""
         rows = db.execute(
             "SELECT id, owner_id, protected FROM family_below(%s, %s)", (self.project.id, self.session_id)
         )
         return [Target(str(row["id"]), row["owner_id"], row["protected"]) for row in rows]
 
     def apply(self, db: Connection, target: Target, edits: Edits) -> Edited | None:
-        """Change one session, in a transaction that has the project alone."""
+        """Change one session. The transaction must have locked the project. Return `None` if the session has none of
+        the records.
+        """
         row = db.execute(
             "SELECT base_count, base_digest, revision, bytes FROM sessions WHERE project_id = %s AND id = %s",
             (self.project.id, target.id),
@@ -91,13 +93,13 @@ class WithdrawalWork:
 
 
 def rewrite(database: Database, key: str, person: Person, session_id: str, wanted: Rewrite) -> Rewritten:
-    """Withdraw records of a session. Asked once more, since an answer was lost, it changes nothing.
+    """Withdraw records of a session. Repeating the request, after a lost answer, changes nothing.
 
     Raises:
-        NotFound: It cannot be read.
-        WrongVerb: Neither is it one's own, nor does one maintain the project.
-        Conflict: It has changed since this was planned.
-        Unshareable: A record is not canonical, or none of the session's own.
+        NotFound: the session cannot be read.
+        WrongVerb: it belongs to another user, and the user does not maintain the project.
+        Conflict: it has changed since the plan.
+        Unshareable: a record is not canonical, or not the session's own.
     """
     edits = checked(wanted)
     given = {name: value for name in NOTHING_SAID if (value := getattr(wanted, name)) is not None}
@@ -114,11 +116,11 @@ def rewrite(database: Database, key: str, person: Person, session_id: str, wante
 
 
 def delete_everywhere(database: Database, key: str, person: Person, session_id: str) -> Rewritten:
-    """Withdraw all that is a session's own, of it and of all that was made of it, and hide it.
+    """Withdraw all own records of a session, also from all sessions made from it, and hide it.
 
     Raises:
-        NotFound: There is none that one may know of.
-        WrongVerb: Neither is it one's own, nor does one maintain the project.
+        NotFound: the session does not exist, or may not be read.
+        WrongVerb: it belongs to another user, and the user does not maintain the project.
     """
     with database.asked_by(person.id) as db:
         row = _withdrawable(db, key, person, session_id, deleted=True)
@@ -130,7 +132,7 @@ def delete_everywhere(database: Database, key: str, person: Person, session_id: 
 
 @dataclass(frozen=True, slots=True)
 class Withdrawal:
-    """A withdrawal from a session, repeated after a restore. `hide` withdraws the whole session."""
+    """The withdrawals from one session, to be repeated after a restore. `hide` withdraws the whole session."""
 
     project: str
     session_id: str
@@ -139,7 +141,7 @@ class Withdrawal:
 
 
 def withdrawals(db: Connection) -> list[Withdrawal]:
-    """Return what was ever withdrawn, session by session. `db` belongs to the owner of the tables."""
+    """Return all withdrawals, by session. `db` belongs to the owner of the tables."""
     rows = db.execute(
         "SELECT t.project_id, p.key, t.session_id, array_agg(t.digest) AS digests,"
         " EXISTS (SELECT FROM rewrites r WHERE r.project_id = t.project_id AND r.session_id = t.session_id"
@@ -160,7 +162,7 @@ def withdrawals(db: Connection) -> list[Withdrawal]:
 
 
 def do_again(db: Connection, owner: int, one: Withdrawal, where: Project) -> None:
-    """Do a withdrawal again, where it has anything left to do. `db` belongs to the owner of the tables."""
+    """Repeat a withdrawal in a restored database. `db` belongs to the owner of the tables."""
     work = WithdrawalWork(where, one.session_id, "delete" if one.hide else "cut")
     with db.transaction():
         stored_records.alone(db, where.id)
@@ -191,8 +193,9 @@ def _withdraw(
 
 
 def _take_out(db: Connection, work: WithdrawalWork, owner: int, edits: Edits) -> tuple[frozenset[bytes], int]:
-    """Change the session and all that was made of it, and hide it where it is deleted. What of it the session had, and
-    how many others were changed.
+    """Change the session and all sessions made from it, and hide it if it is deleted.
+
+    Return the digests that the session had, and the number of other changed sessions.
     """
     stored_records.bury(db, *_ids(work), edits)
     _as(db, owner)
@@ -214,7 +217,7 @@ def _take_out(db: Connection, work: WithdrawalWork, owner: int, edits: Edits) ->
 
 
 def _withdrawable(db: Connection, key: str, person: Person, session_id: str, *, deleted: bool = False) -> Row:
-    """A session of which that person may withdraw something; where it is `deleted`, its owner alone."""
+    """Return a session that the user may withdraw from. With `deleted`, an owner also gets a hidden session."""
     if deleted and (own := sessions.own(db, key, person, session_id)) is not None:
         return own
     row = sessions.readable(db, key, person, session_id)
@@ -230,7 +233,9 @@ def _withdrawable(db: Connection, key: str, person: Person, session_id: str, *, 
 
 
 def _describe(db: Connection, work: WithdrawalWork, row: Row, given: Mapping[str, Any]) -> None:
-    """Replace what describes the session, also of what was made of it and says the same, or is named its branch."""
+    """Replace the description of a session, also in sessions made from it that have an equal one or its title as a
+    branch.
+    """
     targets = work.targets(db)
     branches = f"{name} (Branch" if (name := titles.without_suffix(row["title"])) else None
     for target in targets:
@@ -272,8 +277,9 @@ Edits = Mapping[bytes, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Edited:
-    """A session after its edits: the segments from `position` on, its base, its records. `done` are the edits that
-    applied.
+    """A session after its edits: the new segments from `position` on, its base, and its records.
+
+    `done` are the digests of the edits that applied.
     """
 
     position: int
@@ -286,11 +292,11 @@ class Edited:
 
 
 def checked(wanted: Rewrite) -> dict[bytes, bytes | None]:
-    """The edits that somebody sends, with the records that they bring.
+    """Return the edits of a request, with the replacing records.
 
     Raises:
-        Usage: They contradict each other, or name other records than they bring.
-        Unshareable: A record is not canonical, or too large.
+        Usage: the edits contradict each other, or do not match the sent records.
+        Unshareable: a record is not canonical, or too large.
     """
     for record in wanted.records:
         canonical.decode(record)
@@ -312,9 +318,9 @@ def edited(
     protected: int,
     base: tuple[int, bytes],
 ) -> Edited | None:
-    """A session after its edits; None where no record behind the first `protected` ones is one of them.
+    """Return a session after its edits; `None` if no record after the first `protected` ones is edited.
 
-    Segments before the first change stay as they are.
+    Segments before the first change stay.
     """
     done: set[bytes] = set()
     old: list[bytes] = []
@@ -349,7 +355,7 @@ def edited(
 def _with(
     edits: Edits, records: Iterable[bytes], first: int, *, protected: int, base_count: int
 ) -> tuple[list[bytes], int]:
-    """The records after their edits, and how many of the session's are its base then."""
+    """Return the records after their edits, and the new number of base records of the session."""
     new: list[bytes] = []
     count = base_count
     for number, record in enumerate(records, first):
