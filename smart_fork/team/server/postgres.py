@@ -171,7 +171,7 @@ class SystemUser:
         raise Usage(f"{self.name} may not enter {closed}, and {what} in there.", hint)
 
     def _enters(self, folder: Path) -> bool:
-        """Return True if this user may enter a folder. The system decides, since access lists count besides the mode."""
+        """Return True if this user may enter a folder. The system decides: access lists count besides the mode."""
         if os.geteuid() != 0:
             return os.access(folder, os.X_OK)
         asked = subprocess.run(["test", "-x", folder], env={"PATH": os.defpath}, check=False, **self.popen())
