@@ -27,7 +27,6 @@ from smart_fork.forking import results
 from smart_fork.page import export
 from smart_fork.repository import history
 from smart_fork.sharing.sync import run as sync_run
-from smart_fork.sharing.sync import setup as sync_setup
 from smart_fork.workers import state, termination
 
 DOCS = Path(__file__).resolve().parent.parent / "docs/reference/json.md"
@@ -107,7 +106,7 @@ TABLES: Mapping[str, Table] = {
     "moved": _of(sync_run.Moved),
     "waiting": _of(sync_run.PendingSessions),
     "not moved": _of(sync_run.NotMoved),
-    "sync setup": _of(sync_setup.TakingPart),
+    "sync setup": _of(sync_run.TakingPart),
     "places": _of(history.ProjectPlace),
     "worktrees": _of(termination.WorkersTrees),
     "trees": _of(termination.WorkersTree),

@@ -7,15 +7,16 @@ wherever it stands, since a misspelt setting that is passed over looks as if it 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import Field, field, fields
+from dataclasses import Field, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from indexer.files import state_home
 from indexer.lazy import dataclass
 from smart_fork.errors import Usage
-from smart_fork.snippets import shown
+from smart_fork.snippets import quoted, shown
 
 #: No name, path or pattern of a person's is longer.
 MAX_TEXT = 1_000
@@ -50,7 +51,7 @@ class ServiceSection:
 class TeamSection:
     """``[team]``: what never leaves, what is masked beside secrets, and what looks like a secret and is none.
 
-    See `smart_fork.sharing.outgoing.settings`.
+    See `sharing_rules`.
     """
 
     never: tuple[str, ...] = _key((), "Sessions in these folders are never pushed.")
@@ -90,6 +91,23 @@ def homes() -> tuple[str, ...]:
 def team() -> TeamSection:
     """Return the rules for content that leaves this machine. Raises `Usage` as `section` does."""
     return section(TeamSection)
+
+
+def sharing_rules() -> TeamSection:
+    """Return the ``[team]`` section with checked patterns and absolute paths, for preparing what leaves this machine.
+
+    Raises:
+        Usage: the section or a pattern is invalid.
+    """
+    found = team()
+    for pattern in found.redact:
+        try:
+            empty = re.compile(pattern).fullmatch("")
+        except re.error as error:
+            raise Usage(f"[team] redact: {quoted(pattern)} is not a pattern: {error}", _EXAMPLES["team"]) from error
+        if empty:
+            raise Usage(f"[team] redact: {quoted(pattern)} matches the empty text", _EXAMPLES["team"])
+    return replace(found, never=tuple(str(Path(one).expanduser().resolve()) for one in found.never))
 
 
 def section(kind: type[_Section]) -> _Section:

@@ -158,9 +158,8 @@ def fork(
     Raises:
         SmartForkError: nothing was started, and nothing is left of the attempt.
     """
-    wanted = _wanted(budget, intent, also, keep, drop)
-    asked = {"at": at, "cwd": cwd, "budget": wanted, "intent": intent or None, "also": also, "as_agent": as_agent}
-    return Worker(_forked([session_id], prompt, options, asked))
+    asked = {"at": at, "cwd": cwd, "intent": intent or None, "also": also, "as_agent": as_agent}
+    return Worker(_forked([session_id], prompt, options, asked, _wanted(budget, intent, also, keep, drop)))
 
 
 def read(
@@ -230,8 +229,8 @@ def preview(
     if budget is None and (keep or drop):
         raise Usage("keep and drop are only for a budget", "Give a budget as well, such as 30000.")
     wanted = None if budget is None else _wanted(budget, intent, also, keep, drop)
-    asked = {"at": at, "cwd": cwd, "budget": wanted, "intent": intent or None, "also": also, "as_agent": as_agent}
-    return _forked([session_id], prompt, options, asked | {"dry_run": True})
+    asked = {"at": at, "cwd": cwd, "intent": intent or None, "also": also, "as_agent": as_agent, "dry_run": True}
+    return _forked([session_id], prompt, options, asked, wanted)
 
 
 def merge(
@@ -255,9 +254,8 @@ def merge(
     """
     if isinstance(session_ids, str):
         raise Usage("Several sessions are merged", "Give a list of their ids.")
-    wanted = _wanted(budget, intent, also)
-    asked = {"cwd": cwd, "budget": wanted, "intent": intent or None, "also": also, "as_agent": as_agent}
-    return Worker(_forked(session_ids, prompt, options, asked, merge=True))
+    asked = {"cwd": cwd, "intent": intent or None, "also": also, "as_agent": as_agent, "merge": tuple(session_ids[1:])}
+    return Worker(_forked(session_ids, prompt, options, asked, _wanted(budget, intent, also)))
 
 
 def _forked(
@@ -265,8 +263,7 @@ def _forked(
     prompt: str | None,
     options: Mapping[str, Any],
     asked: Mapping[str, Any],
-    *,
-    merge: bool = False,
+    wanted: Wanted | None,
 ) -> Forked:
     """Fork a session, or several merged, as is asked. A team's copy goes again if that fails, or is only a preview."""
     from smart_fork.agents.options import Options
@@ -274,8 +271,8 @@ def _forked(
     from smart_fork.forking.request import ForkRequest
 
     own = Options(prompt=prompt, **options)
-    first, *others = session_ids or [""]
-    return fork_session(ForkRequest(first, own, merge=tuple(others) if merge else None, **asked), _library)
+    first = next(iter(session_ids), "")
+    return fork_session(ForkRequest(first, own, budget=wanted, **asked), _library)
 
 
 def _wanted(

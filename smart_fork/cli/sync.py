@@ -45,9 +45,9 @@ def setup(
     project: ProjectOption = None,
 ) -> None:
     """Choose the remote and the key, and add this repository."""
-    from smart_fork.sharing.sync import setup
+    from smart_fork.sharing.sync import run
 
-    done = setup.set_up(remote, _given() if key else None, project)
+    done = run.set_up(remote, _given() if key else None, project)
     if printed_as_json(done):
         return
     out.print(plain(f"{done.directories[0] if done.directories else ''} takes part. Remote: {done.remote}"))
@@ -74,9 +74,9 @@ def show_key() -> None:
 @app.command("add")
 def add(project: ProjectOption = None) -> None:
     """Add this repository: its sessions are sent and received."""
-    from smart_fork.sharing.sync import setup
+    from smart_fork.sharing.sync import run
 
-    done = setup.add(project)
+    done = run.add(project)
     if not printed_as_json(done):
         out.print(plain("\n".join(done.directories)))
 
@@ -84,9 +84,9 @@ def add(project: ProjectOption = None) -> None:
 @app.command("remove")
 def remove(project: ProjectOption = None) -> None:
     """Stop sending this repository's sessions. Sent sessions stay until you withdraw them."""
-    from smart_fork.sharing.sync import setup
+    from smart_fork.sharing.sync import run
 
-    done = setup.remove(project)
+    done = run.remove(project)
     if not printed_as_json(done):
         out.print(plain("\n".join(done.directories) or "No repository takes part."))
 
@@ -94,9 +94,9 @@ def remove(project: ProjectOption = None) -> None:
 @app.command("leave")
 def leave() -> None:
     """Delete the key and all settings of sync from this machine. Sessions stay."""
-    from smart_fork.sharing.sync import setup
+    from smart_fork.sharing.sync import run
 
-    done = setup.leave()
+    done = run.leave()
     if not printed_as_json(done):
         out.print(plain(f"This machine no longer syncs with {done.remote}."))
 
@@ -109,10 +109,10 @@ def withdraw(
 
     The original log stays.
     """
-    from smart_fork.sharing.sync import setup
+    from smart_fork.sharing.sync import run
 
     with progress_bar() as progress:
-        done = setup.withdraw(session, progress=progress)
+        done = run.withdraw(session, progress=progress)
     _print(done)
 
 

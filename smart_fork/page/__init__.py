@@ -1,1 +1,1 @@
-"""The page for people who would rather look: search, read, the families of sessions, start a fork."""
+"""The web page of the service: search, read and compare sessions, start forks, and watch workers."""

@@ -1,6 +1,6 @@
-"""A session, or workers compared, as one file to read or send, without the service: HTML that loads and runs nothing.
+"""Files of a session, or of compared workers, to read or send without the service. They load and run nothing.
 
-It is made of what the page shows, by the same templates, and masked as that is. A session can be Markdown, too.
+An HTML file uses the page's templates and is masked like the page. A session can also be written as Markdown.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from smart_fork.agents import AGENTS
 from smart_fork.errors import SmartForkError, Usage
 from smart_fork.finding import sessions
 from smart_fork.finding.results import title
-from smart_fork.page.reading import ConversationPage, ShownMessage, reading
+from smart_fork.page.agent_steps import FileDiff, PageStep
+from smart_fork.page.conversation_view import ConversationPage, ShownMessage, reading
 from smart_fork.page.renderer import Shown, own_style, written
-from smart_fork.page.steps import FileDiff, PageStep
 from smart_fork.workers.state import Compared
 
 # Nothing that was said passes for a heading, a step or a message of a Markdown file of ours: every line is quoted,
@@ -38,7 +38,7 @@ _MOST = 40_000
 
 
 def quoted_lines(text: str) -> Iterator[str]:
-    """`text` as the lines of a quotation; what is HTML in it is text, but for code, where it is that already."""
+    """Yield `text` as lines of a Markdown quotation, with HTML escaped outside code."""
     lines = [f"> {line}".rstrip() for line in text.splitlines()]
     in_code = _code_lines(lines)
     yield from (
@@ -49,12 +49,12 @@ def quoted_lines(text: str) -> Iterator[str]:
 
 
 def in_line(text: str) -> str:
-    """`text` as part of a line that is not code."""
+    """Return `text` as part of a Markdown line, with HTML escaped."""
     return _as_text(" ".join(text.split()))
 
 
 def code(text: str) -> str:
-    """`text` in a line as code, whatever marks are in it."""
+    """Return `text` as inline Markdown code, whatever backticks it contains."""
     longest = max(map(len, re.findall("`+", text)), default=0)
     marks, room = "`" * (longest + 1), " " if longest else ""
     return f"{marks}{room}{text}{room}{marks}" if text else ""
@@ -65,7 +65,7 @@ def _as_text(line: str) -> str:
 
 
 def _code_lines(lines: Sequence[str]) -> frozenset[int] | None:
-    """The lines that are in blocks of code, `None` where there is no HTML in any line."""
+    """Return the numbers of the lines in code blocks; `None` if no line contains HTML."""
     if not any(_TAG.search(line) for line in lines):
         return None
     if sum(map(len, lines)) > _MOST:
@@ -88,7 +88,7 @@ _SIGNS = {"added": "+", "removed": "-", "same": " ", "gap": "@"}
 
 @record
 class SessionFile(Value):
-    """The answer of ``export``: a session as a file; its `text` where no file was named."""
+    """The answer of ``export``: facts about the written file, or the session's `text` if no file was named."""
 
     session_id: str
     agent_type: AgentName
@@ -102,11 +102,11 @@ class SessionFile(Value):
 
 @bounded(0.4)  # it is read for less time than it is written
 def exported(reference: str, form: FileFormat, file: Path | None = None, *, force: bool = False) -> SessionFile:
-    """Write a session into `file`; without one, its text is in the answer.
+    """Write a session to `file`, or return its text in the answer without a file.
 
     Raises:
-        Usage: the reference means no one session, or the file is there already.
-        NotFound: there is no such session.
+        Usage: the reference is ambiguous or invalid, or the file exists already.
+        NotFound: the session does not exist.
         SmartForkError: the file cannot be written.
     """
     located = sessions.locate(reference)
@@ -132,30 +132,31 @@ def exported(reference: str, form: FileFormat, file: Path | None = None, *, forc
 
 
 def side_by_side(workers: Sequence[Compared]) -> Shown:
-    """Workers, and the prompts that they were given."""
+    """Return the template values for compared workers: the workers, and their different prompts."""
     return {"compared": workers, "prompts": list(dict.fromkeys(one.prompt for one in workers if one.prompt))}
 
 
 def comparison(workers: Sequence[Compared]) -> str:
-    """Workers compared, as one file: a column for each."""
+    """Return compared workers as one HTML file with a column for each worker."""
     return written("comparison.html", side_by_side(workers), {"style": own_style()})
 
 
 def write_comparison(workers: Sequence[Compared], path: Path) -> None:
-    """Write it to a private file; what is there is replaced, and a symbolic link is not followed.
+    """Write compared workers to a private HTML file. An existing file is replaced, and a symbolic link is not
+    followed.
 
     Raises:
-        SmartForkError: it cannot be written.
+        SmartForkError: the file cannot be written.
     """
     write_private(path, comparison(workers), force=True)
 
 
 def write_private(file: Path, text: str, *, force: bool) -> None:
-    """Write a file that only its owner can read; with `force` also in the place of another one.
+    """Write `text` to a file that only its owner can read. With `force`, replace an existing file.
 
     Raises:
-        Usage: It is a directory, or exists already.
-        SmartForkError: It cannot be written.
+        Usage: `file` is a directory, or exists already.
+        SmartForkError: the file cannot be written.
     """
     write = replace_file if force else write_new
     try:
@@ -217,7 +218,7 @@ def _diff(diff: FileDiff) -> Iterator[str]:
 
 
 def _fenced(language: str, lines: Sequence[str]) -> Iterator[str]:
-    """Code that nothing in it ends."""
+    """Yield a fenced code block. The fence is longer than any run of backticks in `lines`."""
     longest = max((len(run) for line in lines for run in line.split() if set(run) == {"`"}), default=0)
     fence = "`" * max(3, longest + 1)
     yield f"  {fence}{language}"

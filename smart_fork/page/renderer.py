@@ -1,47 +1,57 @@
-"""Templates, style sheets and scripts into answers, whose headers let nothing from elsewhere in; a result's reasons.
+"""Renders templates and text as HTML, with headers that let a page load nothing from elsewhere.
 
-Style sheets and scripts are as they were when this program began; an upgrade puts others in place. Their addresses tell
-their contents, so a browser asks for each once and not again with every page.
+Style sheets, scripts and templates are read when the program starts, since an upgrade replaces the files. Their
+addresses contain a digest of their content, so that a browser asks for each only once.
+
+Markdown of a message is rendered without its own HTML, and code in colors. Templates escape all text that is not
+`Markup`. Links lead only to the web or to mail, images become words, and no message can set a class, an id or a style.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field
+from datetime import UTC, datetime
+from functools import lru_cache
 from hashlib import blake2b
+from html import escape
 from importlib.resources import files
-from itertools import pairwise
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
+from urllib.parse import quote, urlencode
 
 from jinja2 import DictLoader, Environment, StrictUndefined
-from markupsafe import Markup, escape
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.token import Token
+from markdown_it.utils import EnvType, OptionsDict
+from markupsafe import Markup
+from markupsafe import escape as escaped
+from pygments.lexers import get_lexer_by_name
+from pygments.token import Token as Kind
+from pygments.util import ClassNotFound
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 
-from indexer.export import LABELS
-from indexer.lazy import dataclass
-from indexer.masking import Masked, beginning, mask
+from indexer.masking import mask, shorten
 from indexer.masking.view import INVISIBLE
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
-from smart_fork.errors import IndexUnavailable, SmartForkError
+from smart_fork.errors import SmartForkError
 from smart_fork.finding.fork_worth import cache_in_words
 from smart_fork.finding.ranking import percent
 from smart_fork.finding.results import place_mark, title
 from smart_fork.finding.session_view import outcome_in_words
-from smart_fork.page import phrases, prose, steps
+from smart_fork.forking.worker import name_of
+from smart_fork.page import agent_steps
 from smart_fork.repository.uncommitted import FileChange
-from smart_fork.snippets import ago, in_words, printable, tokens_about
+from smart_fork.snippets import ago, in_words, printable, time_of, tokens_about
 from smart_fork.workers.state import Compared
-
-if TYPE_CHECKING:
-    from indexer.store.base import Placement, Store
-    from smart_fork.finding.session_view import Hit
-
 
 _TYPES = {
     "page.css": "text/css", "page.js": "text/javascript", "session.css": "text/css", "session.js": "text/javascript",
@@ -51,7 +61,7 @@ _FOR_EVER, _ASK_AGAIN = "public, max-age=31536000, immutable", "no-cache"
 
 
 class StaticFile(NamedTuple):
-    """One of them, and what tells it from its other versions."""
+    """A style sheet or script, with a digest of its content as version."""
 
     content: bytes
     media_type: str
@@ -69,18 +79,18 @@ PUBLIC = tuple(f"/static/{name}" for name in FILES)
 
 
 def address(name: str) -> str:
-    """Return the URL of this version of a file."""
+    """Return the URL of the current version of a static file."""
     return f"/static/{name}?v={FILES[name].version}"
 
 
 def own_style() -> Mapping[str, str]:
-    """The style sheets as they stand in a file that loads nothing, and what its policy knows them by."""
+    """Return the style sheets for a file that loads nothing: their text, and its digest for the file's policy."""
     text = "\n" + "".join(FILES[name].content.decode() for name in ("page.css", "session.css"))
     return {"text": text, "digest": base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}
 
 
 def answer(name: str, version: str) -> Response:
-    """The file of that name, to be kept where that version of it was asked for."""
+    """Return the response with a static file. The browser may keep it forever if it asked for the current version."""
     file = FILES.get(name)
     if file is None:
         return PlainTextResponse("no such file\n", 404)
@@ -89,93 +99,257 @@ def answer(name: str, version: str) -> Response:
     return Response(file.content, media_type=file.media_type, headers=headers)
 
 
-#: How near a passage is in meaning, by its cosine, in words.
-_NEAR = ((0.6, "very near"), (0.45, "near"), (0.3, "somewhat near"))
-#: Words that are named; how much of a title has to be in the question to be said, in points.
-_NAMED, _TITLE_POINTS, _SESSION_POINTS, _FILES_POINTS = 6, 1.0, 1.0, 1.0
-#: In so many passages of an exchange, at its beginning or its end, the other side is looked for.
-_LOOKED_AT = 8
-#: How much is shown of the side of an exchange that the passage is not of.
-OTHER_CHARACTERS = 240
+#: Each word for a score, and the lowest one that it describes.
+_CHANCES = ((0.75, "very likely"), (0.5, "likely"), (0.3, "possible"), (0.0, "unlikely"))
+#: How a list of sessions is divided: the most days of each period.
+_PERIODS, _EARLIER = ((0, "Today"), (1, "Yesterday"), (7, "Last 7 days"), (30, "Last 30 days")), 31
+#: How much of a prompt names its worker.
+NAME_CHARACTERS = 100
 
 
-@dataclass(frozen=True, slots=True)
-class SpokenPart:
-    """One side of an exchange; `found` is the passage itself."""
-
-    by: str
-    text: Masked
-    found: bool
+def period(moment: str | None, now: datetime | None = None) -> str:
+    """Return the part of a list for `moment`: "Today", "Yesterday", "Last 7 days", "Last 30 days" or "Earlier"."""
+    then = time_of(moment)
+    days = ((now or datetime.now(UTC)).astimezone().date() - then.date()).days if then else _EARLIER
+    return next((name for most, name in _PERIODS if days <= most), "Earlier")
 
 
-def why(hit: Hit) -> list[str]:
-    """Return the reasons for a hit: its words, its similarity, its files."""
-    return [*_by_words(hit), *_by_meaning(hit), *_by_files(hit)]
+def exact(moment: str | None) -> str:
+    """Format `moment` to the minute, in this machine's time: "Thu 3 Dec 2026, 14:05"."""
+    then = time_of(moment)
+    return f"{then:%a} {then.day} {then:%b %Y, %H:%M}" if then else ""
 
 
-def spoken(hits: Iterable[Hit]) -> Mapping[str, tuple[SpokenPart, ...]]:
-    """By session the exchange that answers: what was asked, what was said; of those of this machine that have one."""
-    from smart_fork.finding.index_access import opened
+def day(moment: str | None) -> str:
+    """Format `moment` as a day: "3 Dec 2026"."""
+    then = time_of(moment)
+    return f"{then.day} {then:%b %Y}" if then else ""
 
-    wanted = [hit for hit in hits if hit.snippet and hit.origin is None and hit.match.exchange is not None]
+
+def clock(moment: str | None) -> str:
+    """Format `moment` inside a conversation: "3 Dec, 14:05"."""
+    then = time_of(moment)
+    return f"{then.day} {then:%b, %H:%M}" if then else ""
+
+
+def chance(score: float) -> str:
+    """Return the word for a score from 0 to 1."""
+    return next(word for least, word in _CHANCES if score >= least)
+
+
+def place(path: str | None, home: str | None = None) -> str:
+    """Return a directory with ``~`` for the home directory."""
+    text, start = " ".join(printable(path or "").splitlines()), home or str(Path.home())
+    return f"~{text[len(start) :]}" if text == start or text.startswith(f"{start}/") else text
+
+
+def homely(command: str, home: str | None = None) -> str:
+    """Shorten the home to ``~`` in a command that begins with `cd` to a directory below it, unless the directory is
+    quoted.
+    """
+    start = f"cd {home or Path.home()}/"
+    return f"cd ~/{command[len(start) :]}" if command.startswith(start) else command
+
+
+def link(path: str, **query: Any) -> str:
+    """Return an address with a query. Empty values are left out; a list gives one parameter for each element."""
+    given = {name: value for name, value in query.items() if value not in (None, "", [])}
+    return f"{path}?{urlencode(given, doseq=True)}" if given else path
+
+
+class Named(Protocol):
+    """A worker with a name. The name is the worker's id if the worker was given no other name."""
+
+    @property
+    def worker_id(self) -> str | None:
+        """Return the worker's id."""
+
+    @property
+    def name(self) -> str:
+        """Return the worker's name."""
+
+
+def is_named(one: Named) -> bool:
+    """Return True if the worker was given a name. A fork without a given name is named by the first words of its
+    prompt.
+    """
+    return one.name not in ("", one.worker_id, name_of(getattr(one, "prompt", "")))
+
+
+def called(one: Named) -> str:
+    """Return the text that names a worker on the page: its given name, the start of its prompt, or its id."""
+    asked = "" if is_named(one) else shorten(mask(getattr(one, "prompt", "")), NAME_CHARACTERS)
+    return printable(asked or one.name or one.worker_id or "")
+
+
+class Addressed(Protocol):
+    """A value that identifies a session."""
+
+    @property
+    def agent_type(self) -> str:
+        """The agent of the session."""
+
+    @property
+    def session_id(self) -> str:
+        """The session's id, as its agent writes it."""
+
+
+def session_link(one: Addressed, at: int | None = None, kind: str = "session", **query: Any) -> str:
+    """Return the address of a session's page, or of another `kind` of page, such as its family. `at` is a message
+    number.
+    """
+    path = "/".join(quote(part, safe="") for part in (one.agent_type, one.session_id))
+    return link(f"/{kind}/{path}", at=at, **query) + (f"#message-{at}" if at is not None else "")
+
+
+def subagent_link(one: Addressed, name: str, **query: Any) -> str:
+    """Return the address of the conversation of a session's sub-agent."""
+    return link(f"{session_link(one)}/agents/{quote(name, safe='')}", **query)
+
+
+#: A longer text is shown as it was written, and code without colours that is longer, or of more or longer lines: what
+#: finds its words takes the square of that for some.
+MOST_CHARACTERS, MOST_COLOURED, _MOST_LINES, _MOST_COLUMNS = 40_000, 8_000, 400, 400
+#: How people write the languages whose colours are worth waiting for; others are shown without.
+_LANGUAGES = frozenset(
+    """
+    bash c c++ console cpp cs csharp css diff docker dockerfile go golang graphql haskell html http ini java javascript
+    js json json5 jsonc jsx kotlin kt lua nginx objc perl php powershell proto protobuf ps1 py py3 pycon
+    python python3 r rb rs ruby rust scala sh shell shell-session sql svelte swift toml ts tsx typescript
+    vue xml yaml yml zig zsh
+    """.split()  # noqa: SIM905 - easier to read than so many quotes
+)
+_LINK = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
+_WORD = re.compile(r"(\w+)")
+#: A word of the question shorter than this is only that word, not the beginning of a longer one.
+_STEM = 4
+#: What brackets and quotation marks may be nested in each other.
+_DEPTH = 20
+#: Of these signs a text has so many at most: some of their combinations take long to read.
+_SIGNS, _MOST_SIGNS = re.compile(r"[\[\]<>*_`~!|]"), 8_000
+
+
+def prose(text: str, words: Sequence[str] = ()) -> Markup:
+    """Render Markdown as HTML, with the `words` of a question marked."""
+    return _prose(text, tuple(words))
+
+
+@lru_cache(maxsize=4096)
+def _prose(text: str, words: tuple[str, ...]) -> Markup:
+    if len(text) > MOST_CHARACTERS or len(_SIGNS.findall(text)) > _MOST_SIGNS:
+        return Markup('<p class="as-written" dir="auto">{}</p>').format(_marked(text, words))
     try:
-        with opened() as store:
-            return {hit.session_id: tuple(_exchange(hit, store)) for hit in wanted}
-    except IndexUnavailable:
-        return {}
+        return Markup(_MARKDOWN.render(text, {"words": words}))  # noqa: S704 - what `_Renderer` has written
+    except (RecursionError, ValueError, IndexError, KeyError):  # whatever it is, it can be read as it was written
+        return Markup('<p class="as-written" dir="auto">{}</p>').format(_marked(text, words))
 
 
-def _by_words(hit: Hit) -> Iterator[str]:
-    points = hit.explain.points if hit.explain is not None else {}
-    words = hit.match.words
-    if words:
-        more = f" and {len(words) - _NAMED} more" if len(words) > _NAMED else ""
-        yield f"its words {', '.join(words[:_NAMED])}{more}"
-    elif points.get("session_words", 0.0) >= _SESSION_POINTS:
-        yield "its words elsewhere in the session"
-    if points.get("title", 0.0) >= _TITLE_POINTS:
-        yield "its title"
+def code(text: str, language: str = "") -> Markup:
+    """Render code as HTML, in colors if the language is known and the code is short enough."""
+    name = language.lower()
+    if name not in _LANGUAGES or len(text) > MOST_COLOURED or not _has_short_lines(text):
+        return Markup(escape(text, quote=False))  # noqa: S704 - escaped
+    try:
+        lexer = get_lexer_by_name(name, stripnl=False, ensurenl=False)
+    except ClassNotFound:
+        return Markup(escape(text, quote=False))  # noqa: S704 - escaped
+    return Markup("".join(_coloured(lexer.get_tokens(text))))  # noqa: S704 - each of them escaped
 
 
-def _by_meaning(hit: Hit) -> Iterator[str]:
-    near = hit.match.similarity or 0.0
-    word = next((word for least, word in _NEAR if near >= least), "")
-    if word:
-        yield f"{word} in meaning ({near:.2f})"
+def _has_short_lines(text: str) -> bool:
+    lines = text.split("\n")
+    return len(lines) <= _MOST_LINES and all(len(line) <= _MOST_COLUMNS for line in lines)
 
 
-def _by_files(hit: Hit) -> Iterator[str]:
-    if hit.explain is not None and hit.explain.points.get("files", 0.0) >= _FILES_POINTS:
-        yield "it edited files that are in play"
-    if hit.drift is not None:
-        yield f"{hit.drift.files} {'file' if hit.drift.files == 1 else 'files'} edited here"
+def _coloured(tokens: Iterable[tuple[Any, str]]) -> Iterator[str]:
+    """Yield code as HTML. Neighboring tokens of one color share an element."""
+    for name, group in groupby(tokens, key=lambda token: _colour_of(token[0])):
+        words = escape("".join(word for _, word in group), quote=False)
+        yield f'<span class="{name}">{words}</span>' if name else words
 
 
-def _exchange(hit: Hit, store: Store) -> Iterator[SpokenPart]:
-    """Both sides, what was asked first. Of an answer its end; of one that says nothing, what was done."""
-    found = SpokenPart(hit.said_by or "", mask(hit.snippet or ""), found=True)
-    roles = {"user": ("assistant", "action"), "assistant": ("user",)}.get(found.by, ())
-    row = store.session(hit.agent_type, hit.session_id) if roles else None
-    places = [
-        one for one in (store.placements_of(row.row) if row else ()) if one.exchange == (hit.match.exchange or 1) - 1
-    ]
-    near = places[:_LOOKED_AT] if found.by == "assistant" else places[-_LOOKED_AT:]
-    texts = store.texts([place.chunk for place in near])
-    parts = [part for place in near for part in _parts(place, texts.get(place.chunk, ""), store)]
-    if found.by == "user":
-        parts.reverse()
-    said = next((said for role in roles for by, said in parts if by == role and said), "")
-    text = mask(printable(said))
-    other = "user" if found.by == "assistant" else "assistant"
-    beside = [SpokenPart(other, beginning(text, OTHER_CHARACTERS), found=False)] if text else []
-    yield from (*beside, found) if found.by == "assistant" else (found, *beside)
+@lru_cache(maxsize=512)
+def _colour_of(kind: Any) -> str:
+    return next((name for kinds, name in _COLOURS if any(kind in one for one in kinds)), "")
 
 
-def _parts(place: Placement, text: str, store: Store) -> Iterator[tuple[str, str]]:
-    """Yield the speakers and texts of a passage; after a cut, only the first speaker."""
-    starts: list[tuple[int, str]] = [(0, place.role), *(store.voices(place) or ()), (len(text), "")]
-    for (start, by), (end, _) in pairwise(starts):
-        yield by, text[start:end].removeprefix(LABELS["user"] if by == "user" else "").strip()
+def _marked(text: str, words: Sequence[str]) -> Markup:
+    """Escape `text` and mark the words of a question. Words of `_STEM` or more letters also match as a word's
+    beginning.
+    """
+    wanted = {word.lower() for word in words}
+    stems = tuple(word for word in wanted if len(word) >= _STEM)
+
+    def shown(word: str) -> str:
+        found = word.lower() in wanted or (stems and word.lower().startswith(stems))
+        return f"<mark>{escape(word)}</mark>" if found else escape(word)
+
+    return Markup("".join(map(shown, _WORD.split(text)))) if wanted else Markup.escape(text)  # noqa: S704 - escaped
+
+
+class _Renderer(RendererHTML):
+    """Renders Markdown tokens that need HTML other than the library's."""
+
+    def text(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        return str(_marked(tokens[idx].content, env.get("words", ())))
+
+    def softbreak(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        """Render a line break as a line break, because logs are written line by line."""
+        return "<br>\n"
+
+    hardbreak = softbreak
+
+    def fence(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        language = tokens[idx].info.split(maxsplit=1)
+        inside = code(tokens[idx].content.removesuffix("\n"), *language[:1])
+        return f'<pre class="code" dir="ltr" tabindex="0"><code>{inside}</code></pre>\n'
+
+    code_block = fence
+
+    def image(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        said = self.renderInlineAsText(tokens[idx].children, options, env)
+        return f'<span class="image">[image{": " if said else ""}{escape(said)}]</span>'
+
+    def link_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        return f'<a href="{escape(str(tokens[idx].attrGet("href") or ""))}" rel="noopener noreferrer nofollow">'
+
+    def heading_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        """Render a heading as a paragraph, because the headings of the page are its exchanges."""
+        return f'<p class="heading" data-level="{int(tokens[idx].tag[1:])}">'
+
+    def heading_close(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        return "</p>\n"
+
+    def table_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        return '<div class="table" tabindex="0"><table>\n'
+
+    def table_close(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        return "</table></div>\n"
+
+    def th_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        """Render a table cell with a class for its alignment, because the page's policy allows no style attribute."""
+        align = str(tokens[idx].attrGet("style") or "").removeprefix("text-align:")
+        return f'<{tokens[idx].tag} class="{align}">' if align in ("center", "right") else f"<{tokens[idx].tag}>"
+
+    td_open = th_open
+
+
+#: The classes of the style sheet; what comes first counts.
+_COLOURS = (
+    ((Kind.Comment, Kind.Generic.Output), "c-comment"),
+    ((Kind.Literal.String, Kind.Generic.Inserted), "c-string"),
+    ((Kind.Literal.Number, Kind.Keyword.Constant), "c-number"),
+    ((Kind.Keyword, Kind.Operator.Word, Kind.Generic.Prompt), "c-keyword"),
+    ((Kind.Name.Function, Kind.Name.Class, Kind.Name.Tag, Kind.Generic.Heading, Kind.Generic.Subheading), "c-name"),
+    ((Kind.Name.Builtin, Kind.Name.Attribute, Kind.Name.Decorator, Kind.Name.Variable), "c-known"),
+    ((Kind.Generic.Deleted,), "c-deleted"),
+)
+_MARKDOWN = MarkdownIt(
+    "commonmark",
+    {"html": False, "xhtmlOut": False, "linkify": False, "typographer": False, "maxNesting": _DEPTH},
+    renderer_cls=_Renderer,
+).enable(["table", "strikethrough"])
+_MARKDOWN.validateLink = lambda address: _LINK.match(address) is not None  # type: ignore[method-assign, assignment]
 
 
 #: Nothing from elsewhere, and no script or style that stands in the text of a page.
@@ -195,7 +369,7 @@ PIECE_CHARACTERS, _NOW = 16_384, "\0"
 
 
 class PageValues:
-    """Values of a template: a dataclass whose fields are the template's names."""
+    """The base of dataclasses with the values of a template. The fields are the names in the template."""
 
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
@@ -206,22 +380,22 @@ Shown = PageValues | Mapping[str, Any]
 
 
 def rendered(template: str, *shown: Shown, status: int = 200) -> Response:
-    """A page that has the fields of what is shown."""
+    """Return a template as a response. Its names are the fields or keys of `shown`."""
     return HTMLResponse(written(template, *shown), status, HEADERS)
 
 
 def written(template: str, *shown: Shown) -> str:
-    """The text of a template that has the fields of what is shown."""
+    """Return a template as text. Its names are the fields or keys of `shown`."""
     return _environment.get_template(template).render(_known(shown))
 
 
 def streamed(template: str, *shown: Shown, status: int = 200) -> Response:
-    """The same, sent while it is made: what stands first is seen first."""
+    """Return a template as a response that is sent while it is rendered, so that its beginning is shown early."""
     return StreamingResponse(_pieces(template, _known(shown)), status, HEADERS, "text/html")
 
 
 def _pieces(template: str, known: dict[str, Any]) -> Iterator[str]:
-    """The text of a template, in pieces that are worth sending."""
+    """Yield a rendered template in pieces of at least `PIECE_CHARACTERS`, or earlier where the template says so."""
     pieces, size = list[str](), 0
     for piece in _environment.get_template(template).generate(known):
         if piece != _NOW:
@@ -242,27 +416,27 @@ def _known(shown: Iterable[Shown]) -> dict[str, Any]:
 
 
 def problem(error: SmartForkError, status: int | None = None) -> Response:
-    """A page that says what is wrong, and what to do."""
+    """Return the page that shows an error and the next step."""
     return rendered("problem.html", {"problem": error}, status=status or error.http_status)
 
 
 def stranger(status: int = 401) -> Response:
-    """Return the page for a browser that has not signed in: its state, and where to enter a code."""
+    """Return the page for a browser that has not signed in, with a field for a code."""
     return rendered("enter.html", status=status)
 
 
 def way_in(address: str, code: str) -> bytes:
-    """A file that sends `code` to the page at `address` as soon as a browser opens it."""
+    """Return an HTML file that sends `code` to the page at `address` when a browser opens the file."""
     return _environment.get_template("way_in.html").render(address=address, code=code).encode()
 
 
 def as_given(text: str) -> Markup:
-    """Escape a value that a form sends again unchanged: invisible characters are written as their numbers."""
-    return Markup(INVISIBLE.sub(lambda one: f"&#{ord(one[0])};", str(escape(text))))  # noqa: S704 - escaped
+    """Escape a value that a form sends back unchanged. Invisible characters are written as character references."""
+    return Markup(INVISIBLE.sub(lambda one: f"&#{ord(one[0])};", str(escaped(text))))  # noqa: S704 - escaped
 
 
 def _seen(value: object) -> object:
-    """Return a text of a page without control, direction and invisible characters."""
+    """Return a value of a template; a text without control, direction and invisible characters."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
@@ -282,37 +456,36 @@ _environment.globals |= {
     "readable": AGENTS.readable(),
     "readable_titles": AGENTS.titles(AGENTS.readable()),
     "log_folders": [f"~/{place}" for agent in READERS for place in agent.places],
-    "link": phrases.link,
+    "link": link,
     "send_now": Markup(_NOW),  # noqa: S704 - ours
-    "session_link": phrases.session_link,
+    "session_link": session_link,
     "static": address,
     "told_agents": AGENTS.handed_to(),
 }
 _environment.filters |= {
     "ago": ago,
-    "called": phrases.called,
-    "chance": phrases.chance,
-    "clock": phrases.clock,
+    "called": called,
+    "chance": chance,
+    "clock": clock,
     "counted": FileChange.counted,
-    "day": phrases.day,
-    "exact": phrases.exact,
-    "file_diffs": steps.diffs_in,
+    "day": day,
+    "exact": exact,
+    "file_diffs": agent_steps.diffs_in,
     "given": as_given,
-    "homely": phrases.homely,
+    "homely": homely,
     "place_mark": place_mark,
     "known_facts": Compared.facts,
     "lasted": in_words,
-    "inside": phrases.inside,
-    "is_named": phrases.is_named,
-    "code": prose.code,
+    "inside": agent_steps.inside,
+    "is_named": is_named,
+    "code": code,
     "own_style": Markup,  # the style sheets that stand beside this
-    "prose": prose.prose,
+    "prose": prose,
     "outcome_word": outcome_in_words,
     "percent": percent,
-    "place": phrases.place,
+    "place": place,
     "safe_title": title,
     "cached": cache_in_words,
     "tokens": tokens_about,
     "total": Counter.total,
-    "why": why,
 }

@@ -1,8 +1,7 @@
-"""Signs browsers in, keeps them in, and protects forms: a file that only its owner can read sends a code that works
-once.
+"""Signs browsers in with codes and cookies, and protects forms from being forged or sent twice.
 
-The code stands in no command line, which every user of the machine can read, and in no address, where the browser's
-history would keep it.
+A private file, which only its owner can read, sends a code that works once. The code is in no command line, which
+every user of the machine can read, and in no address, which the browser's history would keep.
 """
 
 from __future__ import annotations
@@ -44,7 +43,9 @@ log = logging.getLogger(__name__)
 
 
 class Visits:
-    """The cookies called `name` that are good, kept in `file` over a restart. `token` gives the token of now."""
+    """The valid cookies called `name`, kept in `file` across restarts. `token` returns the current token of the
+    service.
+    """
 
     def __init__(self, name: str, file: Path, token: Callable[[], str], now: Callable[[], float] = time.time) -> None:
         self.name = name
@@ -55,7 +56,7 @@ class Visits:
         self._noted = 0.0
 
     def begin(self) -> str:
-        """Let a browser in: what its cookie holds."""
+        """Sign a browser in, and return the value of its cookie."""
         value = secrets.token_urlsafe(32)
         now = self._now()
         self._seen = {key: times for key, times in self._seen.items() if self._lasts(*times)}
@@ -66,11 +67,11 @@ class Visits:
         return value
 
     def good(self, values: Sequence[str]) -> bool:
-        """Return True if one of these is a valid cookie of ours, and renew it."""
+        """Return True if one of `values` is a valid cookie, and renew that cookie."""
         return any(self._use(value) for value in values)
 
     def end(self) -> None:
-        """End all of them."""
+        """Make all cookies invalid."""
         self._seen.clear()
         self._note()
 
@@ -92,7 +93,7 @@ class Visits:
         return -SLACK_SECONDS <= now - begun < LONGEST_SECONDS and -SLACK_SECONDS <= now - used < IDLE_SECONDS
 
     def _key(self, value: str) -> str:
-        """Return the stored digest of a cookie: the time of a lookup then reveals nothing."""
+        """Return the stored digest of a cookie. The time of a lookup then reveals nothing about valid cookies."""
         return hashlib.blake2b(value.encode("utf-8", "replace"), key=self._token().encode()[:64]).hexdigest()
 
     def _note(self) -> None:
@@ -116,7 +117,10 @@ MAX_CODES = 16
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """`file` is opened in a browser, and sends the `code`; `until` then. `project` is the one it was opened from."""
+    """A way to sign in: `file` sends the `code` when a browser opens it, `until` the code expires.
+
+    `project` is the directory in which the user asked for it.
+    """
 
     code: str
     file: Path
@@ -125,7 +129,7 @@ class Entry:
 
 
 class Entries:
-    """Those that were made and not used, to the page at `address`. In `folder` are their files alone."""
+    """The unused ways to sign in to the page at `address`. Their files are in `folder`, which holds nothing else."""
 
     def __init__(self, folder: Path, address: str, now: Callable[[], float] = time.monotonic) -> None:
         self._folder = folder
@@ -135,10 +139,10 @@ class Entries:
         self._lock = threading.Lock()
 
     def new(self, project: str = "") -> Entry:
-        """One more way to the page, which is then asked about that project.
+        """Create a way to sign in, whose browser then remembers `project`.
 
         Raises:
-            OSError: the file cannot be written, or could be read by others.
+            OSError: the file cannot be written, or other users could read it.
         """
         self.sweep()
         _own(self._folder)
@@ -152,7 +156,7 @@ class Entries:
         return entry
 
     def use(self, code: str) -> Entry | None:
-        """The entry that `code` opens now; it never opens anything again."""
+        """Return the entry of a valid `code`, and make the code invalid."""
         with self._lock:
             entry = self._open.pop(code, None)
         if entry is None:
@@ -161,14 +165,14 @@ class Entries:
         return entry if self._now() < entry.until else None
 
     def sweep(self) -> None:
-        """Take away those whose time is over."""
+        """Delete expired entries."""
         with self._lock:
             late = [code for code, entry in self._open.items() if entry.until <= self._now()]
         for code in late:
             self.use(code)
 
     def end(self) -> None:
-        """Take away all, those of a service too that was killed."""
+        """Delete all entries, and the files of a service that was killed."""
         with self._lock:
             self._open.clear()
         for file in () if self._folder.is_symlink() else self._folder.glob("*open-*.html*"):
@@ -195,7 +199,7 @@ ALIKE_SECONDS = 120.0
 
 @dataclass(frozen=True, slots=True)
 class SentForm(Generic[T]):
-    """A form that was sent: what it `asked` for, when, and what is `done` for it."""
+    """A form that was sent: its fields `asked`, the time, and the pending or finished result `done`."""
 
     asked: Mapping[str, str]
     at: float
@@ -203,14 +207,14 @@ class SentForm(Generic[T]):
 
     @property
     def moment(self) -> str:
-        """When, as ISO 8601."""
+        """Return the time in ISO 8601."""
         return datetime.fromtimestamp(self.at, UTC).isoformat()
 
 
 class PageForms(Generic[T]):
-    """`new` names a form that is shown; nobody who does not know what `secret` gives can make such a name up.
+    """The forms of the page. Each has a name that is signed with `secret`, so that no other site can invent one.
 
-    Those that were sent are noted in `folder`: after a restart too none does its work a second time.
+    Names of sent forms are noted in `folder`, so that no form does its work twice, even after a restart.
     """
 
     def __init__(self, secret: Callable[[], str], folder: Path, now: Callable[[], float] = time.time) -> None:
@@ -222,18 +226,19 @@ class PageForms(Generic[T]):
         self._sweep()
 
     def new(self, address: str) -> str:
-        """The name of one more form, which is sent to `address`."""
+        """Return the name of a new form that is sent to `address`."""
         nonce = f"{int(self._now()):x}-{secrets.token_hex(12)}"
         return f"{nonce}.{self._signature(address, nonce)}"
 
     def send(self, address: str, form: str, work: Callable[[], T], *, alike: Mapping[str, str] | None = None) -> T:
-        """Return the result of `work`; for a form sent before, its earlier result. A failed one may be sent again.
+        """Do the `work` of a form and return its result; for a form sent before, its earlier result. A failed form may
+        be sent again.
 
-        Where another form has asked for the same as `alike` a moment ago, it is what that one has been given.
+        With `alike`, a form with equal fields that was sent a moment ago gives its result to this form.
 
         Raises:
-            Usage: the form is not ours, or was shown for something else or too long ago.
-            ForkRefused: it was sent before, and what it gave is not known any more.
+            Usage: the form's name is invalid, for another address, or expired.
+            ForkRefused: the form was sent before, and its result is no longer known.
         """
         nonce = self._nonce(address, form)
         with self._lock:
@@ -251,7 +256,7 @@ class PageForms(Generic[T]):
         """Return the result of a form that was sent.
 
         Raises:
-            NotFound: it was not, or too long ago.
+            NotFound: the form was not sent, or its result is no longer kept.
         """
         with self._lock:
             sent = self._sent.get(form)
@@ -260,7 +265,7 @@ class PageForms(Generic[T]):
         return sent.done.result()
 
     def twin(self, form: str) -> SentForm[T] | None:
-        """The form that had asked for the same before, and whose answer this one was given; `None` where none had."""
+        """Return the earlier form whose result this form was given; `None` if this form did its own work."""
         with self._lock:
             sent = self._sent.get(form)
             first = next((name for name, one in self._sent.items() if one is sent), form)
@@ -293,7 +298,7 @@ class PageForms(Generic[T]):
         return nonce
 
     def _note(self, nonce: str) -> None:
-        """Note that it is sent, before anything is done: what is ended in the middle of it is not done again."""
+        """Note that a form is sent before its work begins. Interrupted work is not repeated."""
         try:
             write_new(private_dir(self._folder) / nonce, ())
         except FileExistsError:
@@ -305,7 +310,7 @@ class PageForms(Generic[T]):
             log.warning("that a form was sent cannot be noted: %s", error)
 
     def _sweep(self) -> None:
-        """Take away the notes of forms that nobody can send any more."""
+        """Delete the notes of expired forms."""
         for note in self._folder.glob("*-*") if not self._folder.is_symlink() else ():
             try:
                 if self._now() - int(note.name.partition("-")[0], 16) >= FORM_SECONDS:
@@ -319,9 +324,9 @@ class PageForms(Generic[T]):
 
 
 class SignIn:
-    """The cookies, codes and forms of the page at `host`, a name with a port; they derive from the `token` of now.
+    """The cookies, codes and forms of the page at `host`, a name with a port. All derive from the current `token`.
 
-    It keeps its files in `folder`.
+    Their files are in `folder`.
     """
 
     def __init__(self, folder: Path, host: str, token: Callable[[], str]) -> None:

@@ -1,1 +1,1 @@
-"""Sessions on their way between machines: records, digests, segments, copies and withdrawals; over git in `sync`."""
+"""Sharing of sessions between machines: records, digests, copies and withdrawals, and the synchronization over git."""

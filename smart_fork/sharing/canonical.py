@@ -1,22 +1,29 @@
-"""Canonical JSON: a record always has the same bytes, whatever program wrote it. Also the limits of records.
+"""Canonical forms of records, digests and project keys: everything that two machines must write with the same bytes.
 
-UTF-8, sorted names, no white space. A value that JSON cannot represent exactly is refused, not mended: a number that is
-not a double, half a surrogate, a name that occurs twice.
+Canonical JSON is UTF-8 with sorted names and no white space. A value that JSON cannot represent exactly is refused: a
+number that is no double, half of a surrogate pair, a name that occurs twice.
 
 The digest of a session's first n records is a hash chain, which can be continued from any state:
 
 d0 = SHA256("smart-fork/records/1");  dn = SHA256(d(n-1) || SHA256(record n));  written "sf1:<hex>"
 
 Limits apply to decoded bytes, so that a small archive cannot expand into a large one.
+
+A checkout's project key is made from the address of its remote, so that all clones have the same key:
+
+git@GitHub.com:acme/shop.git, https://token@github.com/acme/shop, ssh://git@github.com:22/acme/shop/ ->
+github.com/acme/shop
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Annotated, Any
+from urllib.parse import quote, unquote
 
 import orjson
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
@@ -37,9 +44,9 @@ TEXT, SUMMARY, TAGS = 200, 2_000, 50
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of a server, which its clients respect.
+    """The limits of a team server, which its clients respect.
 
-    A segment of more than 1 MiB may be at most `ratio` times as large as its compressed bytes.
+    A segment (a stored piece of a session) of more than 1 MiB may be at most `ratio` times its compressed size.
     """
 
     record_bytes: int = 8 * MIB
@@ -55,12 +62,12 @@ class Limits:
 
     @property
     def segment_bytes(self) -> int:
-        """The largest size of a segment: nearly full, then the longest record."""
+        """Return the largest size of a segment: a nearly full segment and then the longest record."""
         return SEGMENT_BYTES + self.record_bytes + 1
 
     @property
     def segment_body_bytes(self) -> int:
-        """The largest size of a segment's compressed bytes. Incompressible data grows a little."""
+        """Return the largest compressed size of a segment. Incompressible data grows a little."""
         return self.segment_bytes + self.segment_bytes // 256 + 64
 
 
@@ -74,8 +81,8 @@ def encode(record: Record) -> bytes:
     """Return the canonical bytes of a record.
 
     Raises:
-        Unshareable: Decoding the bytes would give another record.
-        TooLarge: The record is too long or too deep.
+        Unshareable: decoding the bytes would give another record.
+        TooLarge: the record is too long or too deep.
     """
     try:
         data = orjson.dumps(record, option=orjson.OPT_SORT_KEYS)
@@ -90,11 +97,11 @@ def encode(record: Record) -> bytes:
 
 
 def decode(data: bytes) -> Record:
-    """Return the record with exactly these canonical bytes.
+    """Return the record with exactly the canonical bytes `data`.
 
     Raises:
-        Unshareable: The bytes are not a record, or not canonical.
-        TooLarge: The record is too long or too deep.
+        Unshareable: the bytes are not a record, or not canonical.
+        TooLarge: the record is too long or too deep.
     """
     _check_length(data)
     try:
@@ -135,7 +142,7 @@ START = sha256(b"smart-fork/records/1").digest()
 
 
 def states(records: Iterable[bytes], start: bytes = START) -> Iterator[bytes]:
-    """Yield the state after each of these canonical records, from `start` on."""
+    """Yield the state of the hash chain after each canonical record, from the state `start` on."""
     state = start
     for record in records:
         state = sha256(state + sha256(record).digest()).digest()
@@ -143,7 +150,7 @@ def states(records: Iterable[bytes], start: bytes = START) -> Iterator[bytes]:
 
 
 def state_after(records: Iterable[bytes], start: bytes = START) -> bytes:
-    """Return the state after all of these canonical records, from `start` on."""
+    """Return the state of the hash chain after all canonical `records`, from the state `start` on."""
     state = start
     for state in states(records, start):  # noqa: B007 - the last is what is asked for
         pass
@@ -151,20 +158,20 @@ def state_after(records: Iterable[bytes], start: bytes = START) -> bytes:
 
 
 def written(state: bytes) -> str:
-    """Return a state in its written form."""
+    """Return the written digest of a hash chain's state: "sf1:" and hexadecimal digits."""
     return f"sf1:{state.hex()}"
 
 
 def digest_of(records: Iterable[bytes]) -> str:
-    """Return the digest of a session with these canonical records."""
+    """Return the written digest of a session with the canonical `records`."""
     return written(state_after(records))
 
 
 def state_of(digest: str) -> bytes:
-    """Return the state of a written digest.
+    """Return the state of the hash chain with a written digest.
 
     Raises:
-        Unshareable: This is not a digest.
+        Unshareable: `digest` is not a digest.
     """
     if found := _WRITTEN.fullmatch(digest):
         return bytes.fromhex(found[1])
@@ -180,7 +187,7 @@ _SHOWN = 200
 
 
 def shown(text: str) -> str:
-    """A text for people, in one line and without terminal control characters."""
+    """Return a text for people, on one line and without terminal control characters."""
     return " ".join(printable(text).split())
 
 
@@ -195,13 +202,13 @@ Count = Annotated[int, Field(ge=0, le=1 << 40)]
 
 
 class WireModel(BaseModel):
-    """The base class of all messages."""
+    """The base class of all messages between machines."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 def refused(error: ValidationError) -> Usage:
-    """Return an error in plain words for an invalid message."""
+    """Return the error for an invalid message, in plain words."""
     first = error.errors(include_url=False, include_input=False)[0]
     where, kind = printable(".".join(map(str, first["loc"])))[:100] or "The request", first["type"]
     if kind == "extra_forbidden":
@@ -218,3 +225,94 @@ def refused(error: ValidationError) -> Usage:
         unit = "characters" if kind == "string_too_long" else "entries"
         return Usage(f"{where} is too long: at most {first['ctx']['max_length']} {unit}.")
     return Usage(f"{where} has an invalid value.")
+
+
+#: The longest address, and the longest key.
+_ADDRESS, _KEY = 2_000, 200
+_SCHEMES = frozenset({"https", "http", "ssh", "git", "git+ssh", "ssh+git", "git+https", "git+http"})
+_REMOTE_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)/+(.*)", re.DOTALL)
+#: scp's form: no scheme, and a colon before the first slash. A single letter is a Windows drive.
+_SCP = re.compile(r"((?:[^@/:]*@)?(?:\[[^\]/]*\]|[^:/@\[\]]{2,})):(?!:|//)(.*)", re.DOTALL)
+_PORT = re.compile(r":[0-9]{0,5}$")
+_HOST = re.compile(r"(?!-)[a-z0-9]([a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\]")
+_GIT = re.compile(r"(\.git)+$")
+#: Letters of any script, without characters that are special in a shell, path, address or terminal.
+_PART = re.compile(r"[\w.~+@][\w.~+@ -]*")
+
+
+def project_key(remote: str) -> str:
+    """Return the project key of a remote's address.
+
+    Raises:
+        Usage: the remote is a folder of this machine, or git could not clone it.
+    """
+    host, path = _split(remote.strip())
+    return _key(host, path, remote)
+
+
+def check_key(key: str) -> str:
+    """Return a project key that a user typed, unchanged.
+
+    Raises:
+        Usage: no remote could have this key.
+    """
+    host, _, path = key.partition("/")
+    if _key(host, path, key) != key:
+        raise Usage("Not a project key. A key looks like github.com/acme/shop.")
+    return key
+
+
+def _split(remote: str) -> tuple[str, str]:
+    if len(remote) > _ADDRESS:
+        raise Usage("The address of the remote is too long.")
+    if found := _REMOTE_URL.fullmatch(remote):
+        scheme, place, path = found.groups()
+        if scheme.lower() not in _SCHEMES:
+            raise Usage("The remote is on this machine, or is not an address.", _NAME_ONE)
+        if scheme.lower().startswith(("http", "git+http")):
+            path = re.split(r"[?#]", path, maxsplit=1)[0]
+        return place.rpartition("@")[2], _decoded(path)
+    if found := _SCP.fullmatch(remote):
+        return found[1].rpartition("@")[2], found[2]
+    raise Usage("The remote is on this machine, or is not an address.", _NAME_ONE)
+
+
+_NAME_ONE = "Name the project, such as git.example.org/acme/shop."
+
+
+def _key(host: str, path: str, remote: str) -> str:
+    host = _ascii(_PORT.sub("", host)).lower().removesuffix(".")
+    parts = [part for part in unicodedata.normalize("NFC", path).split("/") if part]
+    if parts:
+        parts[-1] = _GIT.sub("", parts[-1])
+    key = "/".join((host, *parts))
+    good = parts and _HOST.fullmatch(host) and ".." not in host and all(map(_is_name, parts))
+    if not good or len(key) > _KEY:
+        raise Usage(f"Not the address of a project: {remote[:_KEY]!r}", _NAME_ONE)
+    return key
+
+
+def _is_name(part: str) -> bool:
+    return _PART.fullmatch(part) is not None and set(part) != {"."} and not part.endswith(" ")
+
+
+def _ascii(host: str) -> str:
+    """Return a host name as the network spells it: non-ASCII names in IDNA."""
+    if host.isascii():
+        return host
+    try:
+        return host.encode("idna").decode()
+    except UnicodeError:
+        return ""
+
+
+def _decoded(path: str) -> str:
+    try:
+        return unquote(path, errors="strict")
+    except UnicodeDecodeError:
+        return ""
+
+
+def url_of(server: str, project: str, session_id: str) -> str:
+    """Return the address of a shared session. Commands accept it in place of the session's id."""
+    return f"{server}/v1/sessions/{session_id}?project={quote(project, safe='')}"

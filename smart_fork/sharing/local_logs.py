@@ -1,7 +1,7 @@
-"""Records that come from a server, checked on their way, as a log of this machine's agent.
+"""Local logs of shared sessions: reads them for sharing, and writes received records as a log of an agent.
 
-No id, path or name of theirs becomes one here; fields that are not known are dropped; and what an agent could not load
-is not written.
+Received ids, paths and names are replaced by ones of this machine, and unknown fields are dropped. A session that its
+agent could not load is not written.
 """
 
 from __future__ import annotations
@@ -39,13 +39,15 @@ from smart_fork.sharing.tracking import Alias
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """A log up to its last complete pair, and its records."""
+    """A session and its shared records, up to the last complete pair (a prompt with its answer, or a call with its
+    result).
+    """
 
     session: Session
     records: tuple[bytes, ...]
 
     def digest(self, count: int) -> str:
-        """The digest of the first `count` records; empty where there are fewer."""
+        """Return the digest of the first `count` records; empty if there are fewer."""
         if count > len(self.records):
             return ""
         return digest_of(self.records[:count])
@@ -56,12 +58,12 @@ class Local:
 
 
 def local(session: Session, root: Path) -> Local:
-    """Read a session up to its last complete pair; `root` is its project's.
+    """Return a session's shared records up to the last complete pair; `root` is the root of its project.
 
     Raises:
-        ForkRefused: nothing of it is complete, or its log is rewritten just now.
-        Unshareable: a record says what JSON cannot say.
-        Usage: sessions of that agent are not shared.
+        ForkRefused: no pair is complete, or the log is being rewritten.
+        Unshareable: a record contains a value that JSON cannot represent.
+        Usage: sessions of this agent are not shared.
     """
     forms, place = AGENTS.forms_of(session.agent), HomePlace.of(root)
     records = forms.records_of(session, last_pair(session))
@@ -69,7 +71,7 @@ def local(session: Session, root: Path) -> Local:
 
 
 def ahead(one: Alias, root: Path) -> int | None:
-    """Count the records that are not pushed: below 0 if what was pushed has changed, `None` without a log."""
+    """Count the records that are not pushed yet; -1 if pushed records have changed, `None` without a readable log."""
     here = local_in(one.file, one.platform, root)
     if here is None:
         return None
@@ -77,17 +79,18 @@ def ahead(one: Alias, root: Path) -> int | None:
 
 
 def local_in(path: Path | None, agent: AgentName, root: Path) -> Local | None:
-    """The log of a tracked session; `None` where there is none that can be read."""
+    """Return the shared records of a tracked log; `None` if it cannot be read."""
     with suppress(SmartForkError):
         return local(read_log(path, agent, root), root) if path is not None else None
     return None
 
 
 def read_log(path: Path, agent: AgentName, root: Path) -> Session:
-    """The session in a log that a tracking file names, which anybody could have written.
+    """Return the session in a log that a tracking file names. The file may be forged, so the path is checked.
 
     Raises:
-        NotFound: it is gone, or no log of this project.
+        NotFound: the log is gone, or it is no log of this agent.
+        ForkRefused: the session belongs to another project.
     """
     reader = READERS[agent]
     if reader.log_at(str(path)) is None:
@@ -103,11 +106,11 @@ def read_log(path: Path, agent: AgentName, root: Path) -> Session:
 
 
 def found(reference: str, root: Path) -> Session:
-    """A session of this project by its id.
+    """Return a session of the project at `root` by its id.
 
     Raises:
-        NotFound: there is none.
-        ForkRefused: it is another project's.
+        NotFound: the session does not exist.
+        ForkRefused: the session belongs to another project.
     """
     located = sessions.locate(reference)
     refuse_borrowed(located)
@@ -117,10 +120,10 @@ def found(reference: str, root: Path) -> Session:
 
 
 def newest(agent: AgentName, root: Path) -> Session:
-    """The newest session that an agent had in a project.
+    """Return the newest session of an agent in the project at `root`.
 
     Raises:
-        SmartForkError: there is none.
+        SmartForkError: the project has no session of this agent.
     """
     there = recent_sessions([OWN[agent]], project_of(root), 1, automated=True).sessions
     for one in there:
@@ -151,7 +154,7 @@ THINKING, UNKNOWN, FORGOTTEN = "thinking", "unknown records", "text before a com
 
 @dataclass(frozen=True, slots=True)
 class WrittenLog:
-    """A session that is on this machine now. `lost` counts what is not in it, `undo` takes it away again."""
+    """A received session that was written to this machine. `lost` counts the content that it lacks, by kind."""
 
     path: Path
     session_id: str
@@ -161,25 +164,25 @@ class WrittenLog:
     local: Local
 
     def undo(self) -> None:
-        """Take it away again."""
+        """Delete the written session."""
         self.branch.undo()
         session_origins.forget_foreign(self.session_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """A session of a server that can be read, for as long as its file is there."""
+    """A received session that was read from a temporary log. `lost` counts the content that it lacks, by kind."""
 
     session: Session
     lost: Mapping[str, int]
     _sources: Sequence[int]
 
     def end(self, number: int) -> tuple[int, bool]:
-        """Return how many records the first `number` messages have (counted from 1), and True if records were added
-        because the agent had not finished there.
+        """Return the number of records in the first `number` messages, and True if the exchange needed more messages
+        to be complete.
 
         Raises:
-            Usage: there is no such message.
+            Usage: there is no message `number`, counted from 1.
         """
         end, message = ends_at(self.session, number)
         counted = AGENTS.forms_of(self.session.agent).records_of(self.session, end)
@@ -187,10 +190,12 @@ class Arrived:
 
 
 def ends_at(session: Session, number: int) -> tuple[int, Turn]:
-    """Return the turn that completes the exchange of a message; of an unfinished one, its last pair. And the message.
+    """Return the turn that completes the exchange of message `number`, and the message itself.
+
+    In an unfinished exchange, the turn is the end of its last complete pair.
 
     Raises:
-        Usage: there is no such message.
+        Usage: there is no message `number`, counted from 1.
     """
     said = session.messages
     if not 1 <= number <= len(said):
@@ -208,13 +213,13 @@ def ends_at(session: Session, number: int) -> tuple[int, Turn]:
 def arrived(
     records: Sequence[bytes], agent: AgentName, source_id: str, root: Path, *, others: bool, keep_raw: bool = False
 ) -> Iterator[Arrived]:
-    """Records as the agent's own reader reads them, in a private file that is gone afterwards.
+    """Yield the session of received records, read by the agent's own reader from a temporary log.
 
-    With `keep_raw` the turns have their records.
+    With `keep_raw` the turns have their raw records.
 
     Raises:
-        Unshareable: they are no conversation.
-        Usage: sessions of that agent are not shared.
+        Unshareable: the records are not a conversation.
+        Usage: sessions of this agent are not shared.
     """
     forms, lost = AGENTS.forms_of(agent), Counter[str]()
     sources: list[int] = []  # of each record that is written, which of those that came it is
@@ -254,17 +259,17 @@ def write_local(
     platform: AgentName | None = None,
     new_session_id: str = "",
 ) -> WrittenLog:
-    """Write the first `count` records, up to where the agent had finished, as a session that works in `directory`.
+    """Write the first `count` received records, up to the last complete pair, as a new session that works in
+    `directory`.
 
-    Paths in them are below `root`, where that is another one. `others` are those whose thoughts are tied to an account
-    that is not here. It is a new session: nothing is overwritten. `platform` is the agent that is to have it, where
-    that is another one: it is told what was said and done.
+    Paths in the records are below `root`, by default `directory`. `others` says that the records are another person's:
+    their thoughts are tied to another account and dropped. With `platform`, the session is handed over to that agent.
 
     Raises:
-        Unshareable: they are no conversation.
+        Unshareable: the records are not a conversation.
         Usage: sessions of one of the agents are not shared.
-        ForkRefused: nothing of them is finished.
-        OSError: it cannot be written.
+        ForkRefused: no pair of the records is complete.
+        OSError: the session cannot be written.
     """
     with arrived(records[:count], agent, source_id, root or directory, others=others) as one:
         lost = Counter(one.lost)
@@ -285,7 +290,10 @@ def write_local(
 
 
 def _name(title: str, session: Session) -> str:
-    """Return the title to write. If copies are not cut, none that quotes a prompt: the agent makes the same itself."""
+    """Return the title to write. If copies of the agent cannot be cut, drop a title that quotes a prompt.
+
+    Nothing is missing then: the agent makes an equal title itself.
+    """
     prompts = {mark for turn in session.turns if turn.prompt for mark in titles.mark_of_prompt(turn.text)}
     cutter = AGENTS.find_cutter(session.agent)
     return title if (cutter and cutter.withdraws) or prompts.isdisjoint(titles.mark_of_title(title)) else ""
@@ -295,7 +303,10 @@ def _name(title: str, session: Session) -> str:
 def crossing(
     agent: AgentName, session: Session, source_id: str, directory: Path
 ) -> Iterator[tuple[Session, Mapping[str, int]]]:
-    """The session as `agent` has it, and what of it is lost: nothing where it is its own."""
+    """Yield the session in the form of `agent`, and the content that is lost by handing it over, by kind.
+
+    A session that is already the agent's own is unchanged, and loses nothing.
+    """
     if agent == session.agent:
         yield session, {}
         return

@@ -1,23 +1,27 @@
 """Prepares a session for sharing. Each step can only remove content.
 
-1. Refused altogether is what nobody may share; it goes up to its last complete pair: what the agent does now stays.
-2. Of each record what is on the list of its agent. 3. Nothing of the files that ``.smartforkignore`` names.
-4. No images, unless they are asked for. 5. Paths of this machine become marks. 6. Secrets are masked.
+1. Sessions that must not be shared are refused. A session ends with its last complete pair (a call with its result, or
+a prompt with its answer). 2. Only the fields on the agent's list stay. 3. Content of files in ``.smartforkignore``
+goes: it has the syntax of ``.gitignore``, and a cloned repository cannot use it to upload anything. 4. Images go,
+unless they are asked for. 5. Paths of this machine become marks. 6. Secrets are masked.
 
-Marks are put in first, since a log is compared by them with what went out before; nothing depends on it.
+Marks come first, because a log is compared with earlier pushes by its marked records.
 """
 
 from __future__ import annotations
 
+import os
+import posixpath
 import re
+import stat
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -25,7 +29,7 @@ from indexer import changes
 from indexer.repositories import recorded
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.long_lines import INSTEAD
-from indexer.transcripts.model import AgentName, Session
+from indexer.transcripts.model import AgentName, Session, UsedTool
 from smart_fork import config
 from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.codec import Record
@@ -34,8 +38,10 @@ from smart_fork.agents.record_conversion import HOME, LITERAL, ROOT, Forms, Home
 from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError, Unshareable, Usage
 from smart_fork.forking.secrets import MaskedSecrets, Secrets
 from smart_fork.sharing.canonical import NOTHING, START, encode, state_after, written
-from smart_fork.sharing.ignore_file import WITHHELD, Ignored, ignored
 from smart_fork.snippets import printable, quoted
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
 
 #: What is left out, as a person is told of it.
 OTHER, FILES, IMAGES, THOUGHTS, OPEN, LONG = (
@@ -54,21 +60,39 @@ _PICTURED = (b"image", b"base64", b"inlineData", b"document", b'"pdf"')
 _DATA_URL = re.compile(r"data:([\w.+-]{1,40}/[\w.+-]{1,40});base64,([A-Za-z0-9+/=_-]{64,})")
 
 
+IGNORE_FILE = ".smartforkignore"
+WITHHELD = "[WITHHELD]"
+#: More than anybody writes, of a file and of a line.
+_BYTES, _LINE = 64 << 10, 300
+_PATH = 1_000
+#: What pathspec makes of a leading and of another ``**``, and of a star before another one in the same part of a path.
+_BEGIN, _DEEP = "(?:.+/)?", "(?:/.+)?"
+_STAR = re.compile(r"\[\^/\]\*((?:\[\^/\](?!\*)|(?!\[\^/\]\*)[^/])*?)(?=\[\^/\]\*)")
+#: A class of characters, which pathspec lets match a slash; before it, what is none.
+_CLASS = re.compile(r"\\.|\[\^/\]|(\[\^?\]?(?:\\.|[^\]\\])*\])", re.DOTALL)
+#: Fields whose whole text is a path.
+_PATHS = re.compile(r"(?i)path|file|dir|folder")
+_WORDS = re.compile(r"[^\s\"'`=:;|&<>(),{}\[\]]+")
+_QUOTED = re.compile(r"\"([^\"\n]{1,1000})\"|'([^'\n]{1,1000})'")
+#: Lines of what a tool gave back that say of which file they are: of a search, and of a difference.
+_OUTPUT_LINES = re.compile(r"^(?:(?:\+\+\+|---|diff --git) (?:[ab]/)?)?([^\s:]{1,1000})(?=:| b/|\s*$)", re.MULTILINE)
+
+
 class NotSent(SmartForkError):
-    """It could be sent and must not be."""
+    """The session could be sent, but must not be."""
 
     code = "not_sent"
 
 
 class NothingToPush(ForkRefused):
-    """It has nothing complete yet."""
+    """The session has no complete pair of prompt and answer, or call and result, yet."""
 
     code = "nothing_to_push"
 
 
 @dataclass(frozen=True, slots=True)
 class SentBefore:
-    """The records of the log that were sent before: their number, and their digest as they are in the log."""
+    """The records of a log that were sent before: their number, and the digest of their form in the log."""
 
     count: int = 0
     digest: str = NOTHING
@@ -78,12 +102,11 @@ class SentBefore:
 class Outgoing:
     """The part of a session that is sent.
 
-    `records` are canonical, and those alone that come after what went out before. `numbers` says of each which of the
-    log's it is, and `here` has what is shared of that one as the log says it. `local` is the log as it is then, for the
-    next time. `masked` counts secrets by kind, `samples` shows a few of each with what stands around, masked;
-    `left_out` counts what is not sent; `withheld` names the files of which nothing is, `files` those that the session
-    set out to edit. `end` is its last turn of which something is sent, and `secrets` knows what was masked. `whole`
-    makes the same from the first record on, where these do not begin there.
+    `records` are the canonical records after those sent before. For each record, `numbers` has its number in the log,
+    and `here` its shared fields as they are in the log. `local` describes the log for the next push. `masked` counts
+    secrets by kind, and `samples` shows some with their surroundings. `left_out` counts removed content by kind.
+    `withheld` are files whose content is removed, and `files` are edited files. `end` is the last sent turn. `secrets`
+    is the mask that was used. `whole` prepares the session from its first record on, if records were sent before.
     """
 
     session: Session
@@ -104,12 +127,12 @@ class Outgoing:
 
     @property
     def size(self) -> int:
-        """The number of bytes to send."""
+        """Return the number of bytes to send."""
         return sum(map(len, self.records))
 
     @property
     def left_off(self) -> str:
-        """The unfinished end of the session, which stays here; empty where nobody misses it."""
+        """Describe the unfinished end of the session, which is not sent; empty if nothing of interest is missing."""
         rest = self.session.turns[self.end + 1 :]
         prompts = sum(turn.prompt for turn in rest)
         calls = [printable(call.name)[:_NAME] for turn in rest for call in turn.tool_calls]
@@ -122,7 +145,7 @@ class Outgoing:
         return ", ".join(filter(None, said))
 
     def plain(self, text: str) -> str:
-        """A text about the session, as people read it: without paths of this machine and secrets."""
+        """Return a text about the session without secrets and without paths of this machine."""
         return plain(text, self.place, self.secrets, AGENTS.forms_of(self.session.agent))
 
 
@@ -135,25 +158,25 @@ def prepare(
     images: bool = False,
     read: Session | None = None,
 ) -> Outgoing:
-    """Prepare the session in `log` for sending. `root` is its project's root; `read` is the session if it was already
-    read.
+    """Prepare the session in `log` for sending. `root` is the root of its project, and `read` the session if it is
+    already read.
 
     Raises:
-        NotFound: There is no conversation in it, or one that it was forked from is gone.
-        NotSent: A person has forgotten it, it is a sub-agent's, or in a directory of which nothing is shared.
-        ForkRefused: Nothing in it is finished.
-        Conflict: What went out before is not in it any more.
-        Unshareable: An id in it looks like a secret, or a record cannot be written.
-        Usage: Sessions of that agent are not shared, or a setting is wrong.
+        NotFound: the log has no conversation, or the session that it was forked from is gone.
+        NotSent: the session was forgotten, is a sub-agent's, or is in a directory that is never shared.
+        ForkRefused: no pair is complete.
+        Conflict: records that were sent before have changed.
+        Unshareable: an id in the session looks like a secret, or a record cannot be written.
+        Usage: sessions of this agent are not shared, or a setting is wrong.
     """
-    forms, known = AGENTS.forms_of(agent), settings()
-    place = HomePlace(str(root).rstrip("/"), str(Path.home()).rstrip("/"))
+    forms, known = AGENTS.forms_of(agent), config.sharing_rules()
+    place = HomePlace.of(Path(root))
     session = read or _read(log, agent)
     _may_leave(session, place, known)
     end = last_pair(session)
     secrets = Secrets(known.redact, known.allow)
     secrets.learn(forms.records_of(session, end))
-    steps = _Steps(forms, place, session.cwd, ignored(place), secrets, images=images)
+    steps = _Steps(forms, place, session.cwd, ignore_rules(place), secrets, images=images)
     if open_turns := sum(turn.speaks for turn in session.turns[end + 1 :]):
         steps.left_out[OPEN] = open_turns
     records = tuple(steps.records(session, end, since or SentBefore()))
@@ -179,10 +202,10 @@ def prepare(
 
 
 def last_pair(session: Session) -> int:
-    """The turn that a shared session ends with: its last answer, or the last result of a call.
+    """Return the last turn of a session to share: its last answer, or the last result of a call.
 
     Raises:
-        NothingToPush: there is none.
+        NothingToPush: the session has neither.
     """
     if points := session.pairs():
         return points[-1]
@@ -193,15 +216,15 @@ def last_pair(session: Session) -> int:
 
 
 def digests_of(lines: Iterable[bytes], agent: AgentName, root: Path) -> frozenset[str]:
-    """Digests that lines of a log have as shared records, sent with their images or without."""
-    forms, known = AGENTS.forms_of(agent), settings()
-    place = HomePlace(str(root).rstrip("/"), str(Path.home()).rstrip("/"))
+    """Return the digests of a log's lines as shared records, with and without their images."""
+    forms, known = AGENTS.forms_of(agent), config.sharing_rules()
+    place = HomePlace.of(root)
     records = [record for line in lines for _, record in decode_line(line)[0]]
     secrets = Secrets(known.redact, known.allow)
     secrets.learn(records)
     found = set()
     for images in (False, True):
-        steps = _Steps(forms, place, str(root), ignored(place), secrets, images=images)
+        steps = _Steps(forms, place, str(root), ignore_rules(place), secrets, images=images)
         for record in records:
             with suppress(Unshareable):
                 found.add(steps.sent(forms.outgoing(record, place)))
@@ -209,7 +232,7 @@ def digests_of(lines: Iterable[bytes], agent: AgentName, root: Path) -> frozense
 
 
 def plain(text: str, place: HomePlace, secrets: Secrets, forms: Forms) -> str:
-    """A text about a session, as people read it: without paths of this machine and secrets."""
+    """Return a text about a session without secrets and without paths of this machine."""
     shared = str(forms.outgoing({"text": text}, place)["text"])
     return secrets.name(shared.replace(ROOT, ".").replace(HOME, "~").replace(LITERAL, ""))
 
@@ -242,10 +265,10 @@ def _may_leave(session: Session, place: HomePlace, known: config.TeamSection) ->
 
 
 class _Steps:
-    """The steps in their order, and what they took away."""
+    """The steps that remove content from records, with counts of the removed content."""
 
     def __init__(
-        self, forms: Forms, place: HomePlace, cwd: str, hidden: Ignored | None, secrets: Secrets, *, images: bool
+        self, forms: Forms, place: HomePlace, cwd: str, hidden: IgnoreRules | None, secrets: Secrets, *, images: bool
     ) -> None:
         self._forms, self._place, self._cwd = forms, place, cwd
         self._hidden, self._secrets, self._images = hidden, secrets, images
@@ -256,7 +279,7 @@ class _Steps:
         self.local = SentBefore()
 
     def records(self, session: Session, end: int, since: SentBefore) -> Iterator[tuple[int, bytes, Record]]:
-        """Each record that is sent, with its number in the log and what is shared of it there."""
+        """Yield each record to send, with its number in the log and its shared fields as they are in the log."""
         state, number = START, 0
         for record in self._forms.records_of(session, end):
             if number == since.count:
@@ -273,7 +296,7 @@ class _Steps:
         self.local = SentBefore(number, written(state))
 
     def sent(self, shared: Record) -> bytes | None:
-        """A record as it is sent; nothing where it is not."""
+        """Return a record as it is sent; `None` if it is not sent."""
         return self._sent(shared, orjson.dumps(shared, option=orjson.OPT_SORT_KEYS), 0)
 
     def _sent(self, shared: Record, whole: bytes, number: int) -> bytes | None:
@@ -295,7 +318,9 @@ class _Steps:
             raise type(error)(f"Record {number}: {error.message}", error.hint) from error
 
     def _note_files(self, record: Record) -> None:
-        """The calls of which nothing is sent; also those that went out before: what they give back may come now."""
+        """Note the calls whose content is withheld. Calls of earlier pushes count, because their output may be sent
+        now.
+        """
         if self._hidden is None:
             return
         cwd = record.get("cwd")
@@ -335,7 +360,7 @@ class _Steps:
 
 
 def _note(kind: str, size: int) -> str:
-    """``[image dropped: png, 120 kB]``."""
+    """Return the text that replaces an image: ``[image dropped: png, 120 kB]``."""
     what, _, which = kind.rpartition("/")
     return f"[{what if what == 'image' else 'document' if what else 'image'} dropped: {which}, {_size(size)}]"
 
@@ -353,25 +378,115 @@ def _same(digest: str, since: SentBefore, session_id: str) -> None:
         )
 
 
-_EXAMPLE = 'Such as: [team] never = ["~/private"], redact = ["ACME-[0-9]{6}"], allow = ["test-token-1"].'
+class IgnoreRules:
+    """The rules of a project's ``.smartforkignore``: contents of matching files are not sent."""
+
+    def __init__(self, spec: GitIgnoreSpec, place: HomePlace) -> None:
+        self._spec, self._place = spec, place
+
+    def named_by(self, call: UsedTool, cwd: str) -> str:
+        """Return the first ignored file that a tool call names; empty if it names none."""
+        return next((path for name, text in _field_texts(call.given) for path in self._in(name, text, cwd)), "")
+
+    def shown_in(self, output: str, cwd: str) -> str:
+        """Return the first ignored file whose lines are in a tool's output, in the format of searches and diffs."""
+        lines = (line for line in _OUTPUT_LINES.finditer(output) if output[line.end() : line.end() + 1] in (":", " "))
+        return next((line[1] for line in lines if self._matches(line[1], cwd)), "")
+
+    def _in(self, name: str, text: str, cwd: str) -> Iterator[str]:
+        words = [text] if _PATHS.search(name) else []  # may have blanks in it
+        words += (found[1] or found[2] for found in _QUOTED.finditer(text))
+        words += _WORDS.findall(text)
+        return (word for word in dict.fromkeys(words) if self._matches(word, cwd))
+
+    def _matches(self, path: str, cwd: str) -> bool:
+        if not path or len(path) > _PATH:
+            return False
+        path = path.removeprefix("file://")
+        if path.startswith("~/"):
+            path = self._place.home + path[1:]
+        path = posixpath.normpath(posixpath.join(cwd or self._place.root, path))
+        root = self._place.root.rstrip("/")
+        if not path.startswith(f"{root}/"):
+            return False
+        below = path.removeprefix(f"{root}/")
+        return self._spec.match_file(below) or self._spec.match_file(f"{below}/")
 
 
-def settings() -> config.TeamSection:
-    """Return the team section of the configuration.
+def ignore_rules(place: HomePlace) -> IgnoreRules | None:
+    """Return the ignore rules at the project's root; `None` if there are none.
 
     Raises:
-        Usage: The file is no TOML, has a name that is not known, or a value that is none.
+        Usage: the file cannot be read, or a pattern is invalid.
     """
-    found = config.team()
-    for pattern in found.redact:
-        _check(pattern)
-    return replace(found, never=tuple(str(Path(one).expanduser().resolve()) for one in found.never))
+    if not place.root:
+        return None
+    lines = _ignore_lines(Path(place.root) / IGNORE_FILE)
+    if not any(line.strip() and not line.startswith("#") for line in lines):
+        return None
+    from pathspec import GitIgnoreSpec
+    from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
+    class Pattern(GitIgnoreSpecPattern):
+        @classmethod
+        def pattern_to_regex(cls, pattern: str) -> tuple[str | None, bool | None]:  # type: ignore[override]
+            expression, include = super().pattern_to_regex(pattern)
+            return expression and linear(expression), include
 
-def _check(pattern: str) -> None:
     try:
-        empty = re.compile(pattern).fullmatch("")
-    except re.error as error:
-        raise Usage(f"[team] redact: {quoted(pattern)} is not a pattern: {error}", _EXAMPLE) from error
-    if empty:
-        raise Usage(f"[team] redact: {quoted(pattern)} matches the empty text", _EXAMPLE)
+        return IgnoreRules(GitIgnoreSpec.from_lines(Pattern, lines), place)
+    except (ValueError, re.error) as error:
+        raise Usage(f"{IGNORE_FILE} has an invalid pattern: {error}", _MEND) from error
+
+
+def linear(expression: str) -> str:
+    """Rewrite a regular expression of pathspec so that matching takes time in proportion to the length of the name.
+
+    Each star except the last in its part of the path becomes atomic and takes as little as it can. This finds the same
+    names: where the next text is met first, it is met as well as anywhere. The same holds for ``**`` among the parts.
+    The last ``**`` takes as much as it can, since a file counts before its folder.
+    """
+    said = expression.removeprefix("^")
+    classed = _CLASS.sub(lambda found: rf"(?!\x2f){found[1]}" if found[1] else found[0], said)
+    first, *others = _STAR.sub(r"(?>[^/]*?\1)", classed).split(_DEEP)
+    begins = first.startswith(_BEGIN)
+    parts = [("(?:[^/]+/)*", first.removeprefix(_BEGIN))] if begins else [("", first)]
+    parts += (("(?:/[^/]+)*", one) for one in others)
+    kept = [f"(?>{deep}?{one}(?=/))" if deep else one for deep, one in parts[:-1]]
+    return "^" * (said != expression) + "".join([*kept, *parts[-1]])
+
+
+_MEND = "Correct it, or remove it. Until then nothing is sent."
+
+
+def _ignore_lines(path: Path) -> list[str]:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise Usage(f"{IGNORE_FILE} cannot be read: {error.strerror}", _MEND) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise Usage(f"{IGNORE_FILE} is not a file", _MEND)
+    with os.fdopen(descriptor, "rb") as file:
+        data = file.read(_BYTES + 1)
+    lines = data.decode("utf-8", "replace").splitlines()
+    if len(data) > _BYTES:
+        raise Usage(f"{IGNORE_FILE} has more than {_BYTES >> 10} KiB", _MEND)
+    for line in lines:
+        if len(line) > _LINE:
+            raise Usage(f"{IGNORE_FILE} has a line of {len(line)} characters, {_LINE} at most: {quoted(line)}", _MEND)
+    return lines
+
+
+def _field_texts(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
+    """Yield every text in a JSON value, with the name of the field that contains it."""
+    if isinstance(value, str):
+        yield name, value
+    elif depth < _DEPTH and isinstance(value, dict):
+        for key, part in value.items():
+            yield from _field_texts(part, key, depth + 1)
+    elif depth < _DEPTH and isinstance(value, list):
+        for part in value:
+            yield from _field_texts(part, name, depth + 1)

@@ -1,10 +1,10 @@
-"""Records of shared sessions that were written on this machine, kept for each log.
+"""Registers the shared sessions that were written to this machine, by log.
 
-For each record of the shared session, in its order, its digest and what it is known by in the log. Records that were
-pushed from here are known by nothing: what this machine's own agent wrote is never cut at a server's word.
+For each record of the shared session, in order, the register has its digest and its key in the log. Records that were
+pushed from here have no key: a server's withdrawal never cuts what this machine's own agent wrote.
 
-A copy is noted before it is written, and struck out once it is tracked. Who writes shares a lock with others who write;
-cleaning up takes it alone, and so finds only what a killed process has left.
+A copy is noted before it is written, and the note is deleted once the copy is tracked. Writers share a lock. Cleaning
+up takes the lock alone, and so finds only the copies of killed processes.
 """
 
 from __future__ import annotations
@@ -45,12 +45,13 @@ Edits = Mapping[str, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class ReceivedLog:
-    """A log and the records of the shared session that it has: their digests, and what each is known by here.
+    """A log, and the records of a shared session that it contains. `records` pairs the digest of each with its key
+    here.
 
-    `sessions` are those of the server that it was written from or is pushed to: what is withdrawn of another one that
-    has the same records is not taken out of it. Where they are not known, all is. Where it was written for another
-    agent, `crossed_from` are the digests of the shared records. `times` are those of the records, by the beginnings of
-    their digests: what was handed over of them has the same.
+    `sessions` are the sessions of the server that the log was written from or is pushed to. Only their withdrawals
+    apply to the log; if `sessions` is empty, all withdrawals apply. For a log that was converted for another agent,
+    `crossed_from` are the digests of the shared records. `times` are the times of the records, by the first characters
+    of their digests: a handed-over copy keeps the times.
     """
 
     path: Path
@@ -65,22 +66,22 @@ class ReceivedLog:
 
     @property
     def digests(self) -> Iterator[str]:
-        """Of all shared records that it has, or was made of."""
+        """Yield the digests of all shared records that the log contains or was converted from."""
         yield from (digest for digest, _ in self.records)
         yield from self.crossed_from
 
     @property
-    def is_owed(self) -> set[str]:
-        """Digests of what it has, and of what is still to take the place of that."""
-        return {*self.digests, *(sha256(new).hexdigest() for new in self.owed().values() if new is not None)}
+    def digests_with_pending(self) -> set[str]:
+        """Return the digests of the log's shared records, and of the replacements in its pending edits."""
+        return {*self.digests, *(sha256(new).hexdigest() for new in self.pending_edits().values() if new is not None)}
 
     @property
     def id(self) -> str:
-        """The key of its database row: the session's id, or a digest of a file's path."""
+        """Return the key of the log's database row: the session's id, or a digest of a file's path."""
         return _id(self.path, self.agent)
 
     def digest(self, count: int) -> str:
-        """The digest of the first records of the shared session; empty where there are fewer."""
+        """Return the digest of the first `count` records of the shared session; empty if there are fewer."""
         if count > len(self.records):
             return ""
         state = START
@@ -89,7 +90,7 @@ class ReceivedLog:
         return written(state)
 
     def edited(self, edits: Edits) -> ReceivedLog:
-        """The same after edits."""
+        """Return the entry of the log after `edits`."""
         left = []
         for digest, key in self.records:
             new = edits.get(digest)
@@ -103,11 +104,11 @@ class ReceivedLog:
         return replace(self, records=tuple(left), crossed_from=crossed, times={**self.times, **anew})
 
     def time(self, digest: str) -> str:
-        """When the record was said; empty where that is not known."""
+        """Return the time of the record with this digest; empty if it is unknown."""
         return self.times.get(_short(digest), "")
 
     def save(self, *, settled: bool = False) -> None:
-        """Keep it; with `settled` nothing is owed any more."""
+        """Store the entry. With `settled`, delete its pending edits."""
         state.change(
             "INSERT INTO pulled (id, written) VALUES (?1, ?2)"
             " ON CONFLICT (id) DO UPDATE SET written = excluded.written,"
@@ -116,16 +117,16 @@ class ReceivedLog:
         )  # fmt: skip
 
     def forget(self) -> None:
-        """Keep nothing of it."""
+        """Delete the entry."""
         state.change("DELETE FROM pulled WHERE id = ?", self.id)
 
-    def owed(self) -> dict[str, bytes | None]:
-        """Return the edits still to be made in the log, which an agent had open."""
+    def pending_edits(self) -> dict[str, bytes | None]:
+        """Return the edits that are still to be made in the log, because an agent had it open."""
         edits: dict[str, str | None] = self._owed("edits") or {}
         return {old: None if new is None else new.encode() for old, new in edits.items()}
 
-    def owe(self, edits: Edits) -> None:
-        """Write down what is to be taken out, before it is."""
+    def store_pending(self, edits: Edits) -> None:
+        """Store `edits` as pending before they are made."""
         known = set(self.digests)
         said = {old: new and new.decode() for old, new in self.with_edits(edits).items() if old in known}
         state.change(
@@ -133,11 +134,11 @@ class ReceivedLog:
         )
 
     def with_edits(self, edits: Edits) -> dict[str, bytes | None]:
-        """Return the pending edits combined with these."""
-        return {**composed(self.owed(), edits), **edits}
+        """Return the pending edits combined with `edits`."""
+        return {**composed(self.pending_edits(), edits), **edits}
 
     def counted(self, count: Callable[[], int]) -> int:
-        """Return the number of records before any edit. It is stored once, so that a killed process resumes with it."""
+        """Return the number of records before any edit. It is stored once, so that the edit can resume after a kill."""
         before = self._owed("count_before")
         if before is None:
             before = count()
@@ -150,7 +151,7 @@ class ReceivedLog:
 
 
 def composed(before: Edits, after: Edits) -> dict[str, bytes | None]:
-    """Edits, where what they bring was edited later."""
+    """Return the edits `before`, with replacements that `after` edits again."""
     return {old: None if new is None else after.get(sha256(new).hexdigest(), new) for old, new in before.items()}
 
 
@@ -163,33 +164,33 @@ def _times(records: Iterable[bytes]) -> dict[str, str]:
 
 
 def time_of(record: Record) -> str:
-    """When a record was said."""
+    """Return the time of a record; empty if it has none."""
     return utc(record.get("timestamp") or dict_in(dict_in(record.get("info")).get("time")).get("created"))
 
 
 def key_of(record: Record) -> str:
-    """Return the key of a shared record, the same in every copy: its own id, or a digest of its content."""
+    """Return the key of a shared record, equal in every copy: its own id, or a digest of its content."""
     if identity := identity_of(record):
         return f"id:{identity}"
     return f"is:{sha256(encode(record)).hexdigest()}"
 
 
 def identity_of(record: Record) -> str:
-    """A record's own id, which its copies have too; empty where it has none."""
+    """Return a record's own id, which its copies share; empty if it has none."""
     identity = record.get("uuid")
     plain = isinstance(identity, str) and identity.isascii() and identity.isprintable() and " " not in identity
     return str(identity) if plain else ""
 
 
 def store_received(of: ReceivedLog, records: Sequence[bytes], *, others: bool) -> None:
-    """Keep what is written of these records that came from a server."""
+    """Store the entry of a log that was written from received `records`."""
     forms = AGENTS.forms_of(of.agent)
     there = tuple((sha256(one).hexdigest(), _arrived(forms, one, others)) for one in records)
     replace(of, records=there, times=_times(records)).save()
 
 
 def store_converted(of: ReceivedLog, records: Sequence[bytes]) -> None:
-    """The same of a copy for another agent, in which they are not known by themselves any more."""
+    """Store the entry of a log that was converted for another agent from received `records`."""
     there = tuple(sha256(one).hexdigest() for one in records)
     replace(of, crossed_from=there, times=_times(records)).save()
 
@@ -197,7 +198,7 @@ def store_converted(of: ReceivedLog, records: Sequence[bytes]) -> None:
 def store_pushed(
     of: ReceivedLog, base_count: int, base_digest: str, records: Iterable[bytes], *, before: Path | None = None
 ) -> None:
-    """Go on with it after records of this log were pushed, which an agent may have made of the one `before`."""
+    """Store the entry of a log after its `records` were pushed. `before` is the log that its agent made this log of."""
     for path in (of.path, before):
         known = find(path, of.agent) if path is not None else None
         there = known.records[:base_count] if known is not None and known.digest(base_count) == base_digest else ()
@@ -218,12 +219,12 @@ def find(path: Path, agent: AgentName) -> ReceivedLog | None:
 
 
 def all_received() -> list[ReceivedLog]:
-    """All of them."""
+    """Return the entries of all logs."""
     return list(_found("ORDER BY id"))
 
 
 def with_pending_edits() -> list[ReceivedLog]:
-    """Those of which something is still to be taken out."""
+    """Return the entries of the logs with pending edits."""
     return list(_found("WHERE edits IS NOT NULL ORDER BY id"))
 
 
@@ -242,7 +243,7 @@ def tracked_in(path: Path, agent: AgentName) -> tuple[ReceivedLog, str, Alias] |
 
 
 def pushed_as(path: Path, agent: AgentName) -> str | None:
-    """The shared session that a log of this machine is tracked as; nothing where it was never shared."""
+    """Return the shared session that a log of this machine is tracked as; `None` if it was never shared."""
     found = tracked_in(path, agent)
     return found[2].session_id if found is not None else None
 
@@ -271,7 +272,9 @@ _OF_AN_ID = 20
 
 @contextmanager
 def writing_copy(agent: AgentName, session_id: str, place: ProjectFolder) -> Iterator[None]:
-    """The time in which a copy of that id is written and tracked; after an error whoever writes it takes it away."""
+    """Note that a copy with this id is being written, until the block ends. After an error, the writer deletes the
+    copy.
+    """
     with held(tracking.folder(), fcntl.LOCK_SH):
         intent = (session_id, agent, str(place.root), place.key)
         state.change("INSERT OR REPLACE INTO unfinished_copies VALUES (?, ?, ?, ?)", *intent)
@@ -283,7 +286,7 @@ def writing_copy(agent: AgentName, session_id: str, place: ProjectFolder) -> Ite
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """A private folder for records that are only read, gone afterwards."""
+    """Yield a private folder for records that are only read. It is deleted afterwards."""
     with (
         held(tracking.folder(), fcntl.LOCK_SH),
         tempfile.TemporaryDirectory(prefix=_READ, dir=tracking.folder()) as made,
@@ -292,7 +295,7 @@ def temporary_folder() -> Iterator[Path]:
 
 
 def clear_unfinished() -> None:
-    """Take away what was left, unless somebody writes just now."""
+    """Delete the copies that killed processes left, unless another process is writing."""
     read = sorted(tracking.folder().glob(f"{_READ}*"))
     if not (read or state.rows("SELECT 1 FROM unfinished_copies LIMIT 1")):
         return
@@ -304,7 +307,7 @@ def clear_unfinished() -> None:
 
 
 def _take_away(session_id: str, agent: AgentName, root: str, project: str) -> None:
-    """Take a copy away with all that is kept of it, unless it is tracked: then it is whole."""
+    """Delete an unfinished copy and all data about it. A tracked copy is complete, and stays."""
     reader = READERS[agent]
     try:
         tracked = {one.file for one in Tracking(ProjectFolder(Path(root), project)).ours().aliases.values()}

@@ -1,9 +1,9 @@
-"""Replays records with the reader of their agent before they are shared, and compares the result.
+"""Checks records before they are shared: the reader of their agent must read back the same session.
 
-A log is written for a moment, and must give the same records in the same order: then every id, every pair of call and
-result, and every link between records is intact. What is sent must be the same session as here: the same turns in the
-same order, with the same ids, calls and results; no link that leads nowhere; ids, signatures and encrypted reasoning
-byte for byte; nothing left that masking would change.
+Records are written to a temporary log. Reading it must give the same records in the same order, so that every id,
+every pair of call and result, and every link between records is intact. The sent part must be the same session as
+here: the same turns with the same ids, calls and results; no broken link; ids, signatures and encrypted reasoning byte
+for byte; and nothing left that masking would change.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _AGAIN = "Nothing was sent. Drop the records that the agent cannot read, or repo
 
 
 def read_back(agent: str, records: Sequence[bytes]) -> Session:
-    """Return the session of these canonical records, as their agent's reader reads it.
+    """Return the session of canonical records, read by the reader of their agent.
 
     Raises:
-        Unshareable: A record has fields that are not shared, or reads back differently; the message names it.
-        Usage: Sessions of that agent cannot be shared.
+        Unshareable: a record has fields that are not shared, or reads back differently. The message has its number.
+        Usage: sessions of this agent are not shared.
     """
     with replayed(agent, records) as session:
         return session
@@ -50,7 +50,9 @@ def read_back(agent: str, records: Sequence[bytes]) -> Session:
 
 @contextmanager
 def replayed(agent: str, records: Sequence[bytes], decoded: Sequence[Record] | None = None) -> Iterator[Session]:
-    """Yield the session of `read_back` while its temporary log exists. `decoded` are the same records, decoded."""
+    """Yield the session of `read_back` while its temporary log exists. `decoded` are the decoded records if they are
+    known.
+    """
     forms = AGENTS.forms_of(agent)
     decoded = [decode(record) for record in records] if decoded is None else decoded
     for number, record in enumerate(decoded, start=1):
@@ -65,7 +67,7 @@ def replayed(agent: str, records: Sequence[bytes], decoded: Sequence[Record] | N
 
 @contextmanager
 def written(agent: str, records: Sequence[Record], place: HomePlace) -> Iterator[Path]:
-    """Yield a temporary log with these records."""
+    """Yield a temporary log with the `records`."""
     new = NewSession(str(uuid.uuid4()), None, datetime.now(UTC))
     with tempfile.TemporaryDirectory(prefix="sf-replay-") as folder:
         log = Path(folder) / AGENTS.copier_of(agent).place(Path(folder) / "log", new).name
@@ -103,10 +105,10 @@ _NOTES = re.compile(r"\s*(?:\[(?:image|document) dropped: [^\]]*\]\s*)+")
 
 
 def check_outgoing(outgoing: Outgoing) -> None:
-    """Look at all that would be sent.
+    """Check all records that would be sent.
 
     Raises:
-        Unshareable: It would not load, or not be the same session; it says which record.
+        Unshareable: the records would not load, or would not be the same session. The message has the record's number.
     """
     if not outgoing.records:
         return
@@ -134,7 +136,7 @@ def _check(outgoing: Outgoing) -> None:
 
 
 def _masked_once(outgoing: Outgoing, records: Sequence[Record], forms: Forms) -> None:
-    """Masking what was not changed by it has been done twice: only what has a mask is looked at again."""
+    """Refuse records that a second masking would change. Only records with a mask are masked again."""
     for number, data, record in zip(outgoing.numbers, outgoing.records, records, strict=True):
         if MARK.encode() in data and outgoing.secrets.record(record, forms, MaskedSecrets()) != record:
             raise Unshareable(f"Record {number} would be masked again in a second pass.", _NOT_SENT)
@@ -183,9 +185,9 @@ def _told(turn: Turn, ids: Container[str]) -> tuple[object, ...]:
 
 
 def _links(outgoing: Outgoing, session: Session) -> None:
-    """Agents themselves leave results without a call; nothing may be added to these.
+    """Refuse sent records that add results without a call. Agents themselves leave some.
 
-    That every record comes after another one has been seen: the reader came to all of them by their links.
+    All other links are known to be intact, since the reader reached all records by them.
     """
     loose = dangling(session.turns)
     if len(loose) > len(dangling(outgoing.session.turns)):

@@ -1,7 +1,7 @@
-"""Tracks which sessions of a project are shared, and up to where: ``<project>/.smart-fork/tracking.json``.
+"""Tracks the shared sessions of a project, and how far they are shared: ``<project>/.smart-fork/tracking.json``.
 
-Each alias has a base, which is what the server had when it was last seen, and pushes on its own. Nothing that comes
-from a repository is believed: a file of that name that git knows is refused, for whoever wrote it could name logs.
+Each alias (a named shared session) has a base: the server's records when they were last seen. A tracking file that is
+in the git repository is refused, because its author could name any log of this machine.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import Conflict, NotFound, ProgramFailed, SmartForkError, Usage
 from smart_fork.repository import git
 from smart_fork.repository.git import Repository
-from smart_fork.sharing.canonical import Count, SessionId, refused
-from smart_fork.sharing.project_keys import check_key, project_key
+from smart_fork.sharing.canonical import Count, SessionId, check_key, project_key, refused
 from smart_fork.snippets import quoted
 from smart_fork.system.processes import Processes
 
@@ -45,18 +44,18 @@ _MEND = "Correct it, or remove it."
 
 @dataclass(frozen=True, slots=True)
 class ProjectFolder:
-    """A directory in which sessions are shared: its root, and the key of the project that it is of."""
+    """A directory with shared sessions: its root, and the key of its project."""
 
     root: Path
     key: str
 
     @classmethod
     def of(cls, project: str | None = None, directory: Path | None = None) -> ProjectFolder:
-        """The project that is meant: by its key, or by a directory of a checkout that has the remote `origin`.
+        """Return the project that `project` names by its key or a directory; by default, the project of `directory`.
 
         Raises:
-            Usage: a directory has no such remote, or that is neither a directory nor a key.
-            NotFound: there is no such directory.
+            Usage: a directory has no remote `origin`, or `project` is neither a directory nor a key.
+            NotFound: the directory does not exist.
         """
         here = resolve(directory or Path.cwd())
         if project is not None and not os.path.isdir(resolve(project)):  # noqa: PTH112 - a key is no path
@@ -71,10 +70,10 @@ class ProjectFolder:
         return cls(top, project_key(_origin(top)))
 
     def file_for(self, name: str) -> Path:
-        """Return the path of a shared session as a file of the project, in a private folder that git does not see.
+        """Return the path for a shared session as a file of the project, in a private folder that git ignores.
 
         Raises:
-            Usage: the folder is a link.
+            Usage: the folder is a symbolic link.
         """
         path = self.root / FOLDER / "sessions" / f"{name}.jsonl"
         if path.parent.is_symlink() or path.parent.parent.is_symlink():
@@ -84,7 +83,7 @@ class ProjectFolder:
         return path
 
     def exclude(self) -> None:
-        """Keep the folder out of ``git status``, in the repository's private list and not in its files."""
+        """Hide the folder from ``git status`` with the repository's private exclude list, which is not committed."""
         top = top_of(self.root)
         if top is None:
             return
@@ -99,10 +98,10 @@ class ProjectFolder:
 
 
 def check_alias(name: str) -> str:
-    """A name for an alias.
+    """Return a valid name of an alias, unchanged.
 
     Raises:
-        Usage: it is none.
+        Usage: the name is invalid.
     """
     if NAME.fullmatch(name) is None or not name.strip("."):
         raise Usage("An alias has 1 to 64 letters, digits, dots, dashes and underscores.")
@@ -110,16 +109,17 @@ def check_alias(name: str) -> str:
 
 
 class _StoredTracking(BaseModel):
-    """A part of the file. Keys of other versions are kept."""
+    """A part of the tracking file. Keys of other versions are kept."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="allow", alias_generator=to_camel, populate_by_name=True)
 
 
 class Alias(_StoredTracking):
-    """A session as it is tracked here.
+    """A named shared session of a project.
 
-    `base_count` and `base_digest` are of the remote's records, `local_count` and `local_digest` of those of the local
-    log that are the same conversation; of a copy that is not pushed yet, both are of its parent's.
+    `base_count` and `base_digest` describe the server's records. `local_count` and `local_digest` describe the records
+    of the local log that are the same conversation. In a copy that is not pushed yet, both describe its parent's
+    records.
     """
 
     session_id: SessionId | None = None
@@ -139,33 +139,35 @@ class Alias(_StoredTracking):
 
     @property
     def file(self) -> Path | None:
-        """The log of this machine."""
+        """Return the log on this machine as it was written down; `None` if there is none."""
         return Path(self.files[0]) if self.files else None
 
     @property
     def log(self) -> Path | None:
-        """The log of this machine; after a rewind that may be another file."""
+        """Return the log on this machine. After a rewind it may be another file than `file`."""
         logs = READERS[self.platform].logs_of(str(self.file)) if self.file and self.platform in READERS.names else ()
         return next((one.path for one in logs), self.file)
 
     def is_of(self, path: Path) -> bool:
-        """Tell if that is the log of this machine."""
+        """Return True if `path` is the log on this machine."""
         return path in (self.file, self.log)
 
     def apart(self) -> Alias:
-        """Return the log as a branch of the shared session, which the server makes with its first push."""
+        """Return the alias of the log as a new branch of the shared session. The server creates the branch with its
+        first push.
+        """
         parted = {"session_id": None, "parent_id": self.session_id, "kind": "branch", "visibility": "private"}
         return self.model_copy(update=parted)
 
     def elsewhere(self) -> Alias:
-        """Return the shared session without a log of this machine."""
+        """Return the alias without a log on this machine."""
         return self.model_copy(update={"files": (), "local_count": 0, "local_digest": ""})
 
 
 class Tracked(_StoredTracking):
-    """Tracking data of a project. Only `Tracking.change` changes it.
+    """The tracking data of a project. Only `Tracking.change` writes it.
 
-    `begun` has the ids of sessions that the server was or will be asked to make, by what for: see `team.project`.
+    `begun` has the ids of sessions whose creation on the server may be unfinished, by purpose: see `team.project`.
     """
 
     version: Literal[1] = _VERSION
@@ -176,7 +178,7 @@ class Tracked(_StoredTracking):
     begun: dict[str, SessionId] = Field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """The data as the file has it."""
+        """Return the JSON value for the file."""
         said = self.model_dump(mode="json", by_alias=True)
         for alias in said["aliases"].values():
             for name in ("sessionId", "files"):
@@ -185,7 +187,9 @@ class Tracked(_StoredTracking):
         return said if self.begun else {name: value for name, value in said.items() if name != "begun"}
 
     def named(self, reference: str | None) -> tuple[str, Alias] | None:
-        """The alias that is meant: by its name, by an id or the beginning of one; without any, the current one."""
+        """Return the alias that `reference` means: its name, an id or the start of an id. Without `reference`, the
+        current alias.
+        """
         if reference is None:
             return (self.current, self.aliases[self.current]) if self.current in self.aliases else None
         if reference in self.aliases:
@@ -196,19 +200,19 @@ class Tracked(_StoredTracking):
         return meant[0] if len(meant) == 1 else None
 
     def of_log(self, path: Path) -> tuple[str, Alias] | None:
-        """The alias of a log of this machine, or of one that was the same session's before a rewind."""
+        """Return the alias of a log on this machine, also of the session's log before a rewind."""
         return next(((name, one) for name, one in self.aliases.items() if one.is_of(path)), None)
 
     def with_alias(self, name: str, one: Alias, *, current: bool = True) -> Tracked:
-        """The same with that alias, in place of one of that name."""
+        """Return the tracking data with the alias `name` added or replaced."""
         aliases = {**self.aliases, name: one}
         return self.model_copy(update={"aliases": aliases, "current": name if current else self.current})
 
     def with_current(self, name: str) -> Tracked:
-        """The same with that one as the current alias.
+        """Return the tracking data with `name` as the current alias.
 
         Raises:
-            NotFound: there is none.
+            NotFound: the alias does not exist.
         """
         self._check(name)
         return self.model_copy(update={"current": name})
@@ -218,15 +222,17 @@ class Tracked(_StoredTracking):
             raise NotFound(f"No alias {quoted(name)} here.", "`smart-fork team alias list` shows them.")
 
     def with_begun(self, what: str, session_id: str | None) -> Tracked:
-        """The same where that session is about to be made; without an id, where it was."""
+        """Return the tracking data with the id of a session that is about to be created; without an id, with no such
+        note.
+        """
         left = {key: one for key, one in self.begun.items() if key != what}
         return self.model_copy(update={"begun": left if session_id is None else {**left, what: session_id}})
 
     def without(self, name: str) -> Tracked:
-        """The same without that alias.
+        """Return the tracking data without the alias `name`.
 
         Raises:
-            NotFound: there is none.
+            NotFound: the alias does not exist.
         """
         self._check(name)
         left = {key: one for key, one in self.aliases.items() if key != name}
@@ -235,40 +241,40 @@ class Tracked(_StoredTracking):
 
 @dataclass(frozen=True, slots=True)
 class Tracking:
-    """The file of one project, and the server on which it is shared, where only one is meant."""
+    """Access to the tracking file of a project. `server` is the expected server, or "" for any."""
 
     place: ProjectFolder
     server: str = ""
 
     @property
     def path(self) -> Path:
-        """The path of the file."""
+        """Return the path of the tracking file."""
         return self.place.root / FOLDER / FILE
 
     def read(self) -> Tracked:
-        """Read the tracking data; empty if there is no file.
+        """Return the tracking data; empty if there is no file.
 
         Raises:
-            SmartForkError: it is damaged, of another project or server, or the repository brought it.
+            SmartForkError: the file is damaged, is for another project or server, or came with the repository.
         """
         found = self.found()
         self._check(found)
         return found
 
     def ours(self) -> Tracked:
-        """The same; nothing where what is tracked is of another project or server.
+        """Return the tracking data; empty if the file is for another project or server.
 
         Raises:
-            SmartForkError: it is damaged, or the repository brought it.
+            SmartForkError: the file is damaged, or came with the repository.
         """
         found = self.found()
         return Tracked() if self._other(found) else found
 
     def found(self) -> Tracked:
-        """Read the file, also one of another project.
+        """Return the tracking data, also of another project or server.
 
         Raises:
-            SmartForkError: it is damaged, or the repository brought it.
+            SmartForkError: the file is damaged, or came with the repository.
         """
         self._refuse_if_it_leads_elsewhere()
         try:
@@ -291,7 +297,7 @@ class Tracking:
             raise SmartForkError(f"{self.path} is damaged: {error}", _MEND) from error
 
     def change(self, change: Callable[[Tracked], Tracked]) -> Tracked:
-        """Write what `change` makes of it. Others who do the same wait."""
+        """Replace the tracking data with the result of `change`. Other processes that change the file wait."""
         self._refuse_if_it_leads_elsewhere()
         check_written(self.place.root)
         try:
@@ -306,7 +312,7 @@ class Tracking:
 
     @contextlib.contextmanager
     def one_push(self) -> Iterator[None]:
-        """Wait until no other process of this machine pushes to this project, from whichever checkout of it."""
+        """Wait until no other process of this machine pushes to the project, from any checkout."""
         name = sha256(f"{self.server} {self.place.key}".encode()).hexdigest()[:32]
         folder = state_home() / "team" / "pushing" / name
         with contextlib.ExitStack() as lock:
@@ -317,7 +323,9 @@ class Tracking:
             yield
 
     def _other(self, found: Tracked) -> tuple[str, str, str] | None:
-        """Return the project or server in the file, the expected one and the option that selects it, if they differ."""
+        """Return the option, the file's value and the expected value if the file's project or server differs; else
+        `None`.
+        """
         pairs = (("--project", found.project, self.place.key), ("--server", found.server, self.server))
         return next((one for one in pairs if one[1] and one[2] and one[1] != one[2]), None)
 
@@ -350,7 +358,7 @@ def folder() -> Path:
 
 
 def unwritten(path: Path, error: OSError) -> SmartForkError:
-    """Return the error for a file of ours that could not be written. The file is unchanged, and the command can be
+    """Return the error for an own file that could not be written. The file is unchanged, and the command can be
     repeated.
     """
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -361,15 +369,15 @@ def unwritten(path: Path, error: OSError) -> SmartForkError:
 
 
 def timestamp() -> str:
-    """The time, as it is written down."""
+    """Return the current time as it is stored."""
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def check_written(directory: Path) -> None:
-    """Refuse a directory that no log and no file of ours can name.
+    """Refuse a directory with a name that neither logs nor own files can contain.
 
     Raises:
-        Usage: its name is not UTF-8.
+        Usage: the name is not UTF-8.
     """
     try:
         str(directory).encode()
@@ -381,7 +389,7 @@ def check_written(directory: Path) -> None:
 
 
 def _key_in_words(text: str) -> str:
-    """A key, also as the address that it is of."""
+    """Return the project key of a text that is a key or a remote's address."""
     try:
         return check_key(text)
     except Usage:
@@ -391,7 +399,7 @@ def _key_in_words(text: str) -> str:
 
 
 def _origin(top: Path) -> str:
-    """The address from which it is fetched. A host without a dot is a name of this machine's: see git's insteadOf."""
+    """Return the address of the remote `origin`. A host without a dot is a local alias: see git's insteadOf."""
     repository = Repository.open_to_look_back(top, Processes())
     said = repository.git("config", "--get-all", "remote.origin.url")
     first = next(iter(said.text.splitlines()), "").strip() if said.ok else ""
@@ -404,7 +412,7 @@ def _origin(top: Path) -> str:
 
 
 def _others(repository: git.Repository) -> str:
-    """Suggest the other remotes of the repository."""
+    """Return a hint that names another remote of the repository."""
     for line in repository.git("config", "--get-regexp", r"^remote\..*\.url$").text.splitlines():
         name, _, url = line.partition(" ")
         with contextlib.suppress(Usage):

@@ -1,12 +1,14 @@
 """Removes withdrawn text from the copies on this machine, from everything made of them, and from the index.
 
 Pending removals are stored first. A log that an agent has open is postponed, and is neither pushed nor forked
-meanwhile. `still_shared` finds the shared sessions that still have text that was cut on this machine.
+meanwhile. `still_shared` finds shared sessions that still have text that was cut on this machine.
+
+Only records that a server has withdrawn go, and with them the agent's own bookkeeping. If an agent's sessions cannot
+be cut, its copies are rewritten without the records.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,30 +19,128 @@ from pathlib import Path
 import orjson
 
 from indexer.files import replace_file
+from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS
+from smart_fork.agents.codec import Record
 from smart_fork.agents.cuts import snapshots
-from smart_fork.agents.cuts.model import Transcript
+from smart_fork.agents.cuts.model import Transcript, searchable_texts
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.record_conversion import HomePlace, Identity
+from smart_fork.agents.record_conversion import HomePlace, Identity, TargetSession
 from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError, advice
-from smart_fork.excise import transcript
+from smart_fork.excise import transcript, writing
 from smart_fork.excise.cut_plan import CutPlan
+from smart_fork.excise.text_search import words_and_runs
 from smart_fork.excise.verification import cut_lines
-from smart_fork.sharing import received_logs, rewrite_copies
-from smart_fork.sharing.canonical import decode
+from smart_fork.sharing import received_logs
+from smart_fork.sharing.canonical import decode, url_of
 from smart_fork.sharing.local_logs import local, local_in, read_log
+from smart_fork.sharing.lost_content import (
+    Loss,
+    Planner,
+    TimedLine,
+    cut_log,
+    is_bookkeeping,
+    record_in,
+    renamed_beside,
+    write_again,
+)
 from smart_fork.sharing.outgoing import digests_of
-from smart_fork.sharing.project_keys import url_of
 from smart_fork.sharing.received_logs import Edits, ReceivedLog
 from smart_fork.sharing.tracking import Alias, ProjectFolder, Tracked, Tracking
 from smart_fork.system import call_context
 
-log = logging.getLogger(__name__)
+#: What a record is known by in a log -> the record that takes its place, or nothing.
+_EditsByKey = Mapping[str, bytes | None]
+
+
+def is_rewritten(agent: str) -> bool:
+    """Return True if copies of this agent's sessions cannot be cut, and are rewritten instead."""
+    found = AGENTS.find_cutter(agent)
+    return found is None or not found.withdraws
+
+
+def refuse_uncuttable(agent: str, session_id: str) -> None:
+    """Refuse to withdraw messages of a shared session whose agent's sessions cannot be cut.
+
+    Raises:
+        ForkRefused: the agent's sessions cannot be cut.
+    """
+    if is_rewritten(agent):
+        raise ForkRefused(
+            f"Messages of shared sessions of {AGENTS.title_of(agent)} cannot be withdrawn: {session_id}",
+            f"To withdraw all of it: smart-fork team delete {session_id} --everywhere.",
+        )
+
+
+def _record_lines(one: ReceivedLog, keys: _EditsByKey) -> tuple[list[TimedLine], list[TimedLine]]:
+    """Return the records of a copy before and after the edits, each with its time.
+
+    Raises:
+        NotFound: the copy has no conversation.
+    """
+    before = _records(one, one.path)
+    was, left = ([(received_logs.time_of(record), orjson.dumps(record)) for record in some] for some in (
+        before, list(_left(one, before, keys))
+    ))  # fmt: skip
+    return was, left
+
+
+def _rewrite(one: ReceivedLog, keys: _EditsByKey, path: Path, *, remove: bool = False) -> bool:
+    """Rewrite a copy, or a log made of it, without the edited records. Return True if the log is deleted.
+
+    Raises:
+        NotFound: the log has no conversation.
+        ForkRefused: an agent has the log open.
+    """
+    session, before = _session(one, path), _records(one, path)
+    forms, place = AGENTS.forms_of(one.agent), HomePlace.of(one.root)
+    left = list(_left(one, before, keys))
+    if left == before and not remove:
+        writing.refresh(one.agent, [path])  # whoever was killed may have come no further than the log
+        return False
+    said = {turn.id for turn in session.turns if turn.role in ("user", "assistant")}
+    gone = remove or not any(said.intersection(forms.ids(record)) for record in left)
+    whole = transcript.load_with_tool(one.agent, path)
+    words = words_and_runs(map(orjson.dumps, before)) - words_and_runs(map(orjson.dumps, left))
+    becomes = TargetSession(session.session_id, place, session.parent_id or "")
+
+    def write() -> None:
+        replace_file(path, (orjson.dumps(record) + b"\n" for record in forms.anew(left, becomes)))
+
+    beside = {} if gone else renamed_beside(CutPlan.of(whole, ()), words)
+    write_again(whole, _said(before), None if gone else _said(left), beside, write)
+    return gone
+
+
+def _session(one: ReceivedLog, path: Path) -> Session:
+    session = READERS[one.agent].read(path).session
+    if session is None:
+        raise NotFound(f"No conversation in {path}")
+    return session
+
+
+def _records(one: ReceivedLog, path: Path) -> list[Record]:
+    forms, place = AGENTS.forms_of(one.agent), HomePlace.of(one.root)
+    return [forms.outgoing(record, place) for record in forms.records_of(_session(one, path))]
+
+
+def _left(one: ReceivedLog, records: Iterable[Record], keys: _EditsByKey) -> Iterator[Record]:
+    forms = AGENTS.forms_of(one.agent)
+    for record in records:
+        key = received_logs.key_of(record)
+        if key not in keys:
+            yield record
+        elif (new := keys[key]) is not None and (arrived := forms.arrived(decode(new), others=False)) is not None:
+            yield arrived
+
+
+def _said(records: Iterable[Record]) -> list[str]:
+    return [text for record in records for text in searchable_texts(record)]
 
 
 @dataclass(frozen=True, slots=True)
 class SettledWithdrawals:
-    """Logs that were changed or removed, and those postponed, with the reason."""
+    """The result of applying withdrawals: changed logs, removed logs, and postponed logs with the reason."""
 
     changed: tuple[Path, ...] = ()
     removed: tuple[Path, ...] = ()
@@ -48,13 +148,13 @@ class SettledWithdrawals:
 
 
 def apply_pending(*, remove: bool = False) -> SettledWithdrawals:
-    """Take out what is owed, and take away copies that were never finished."""
+    """Make all pending edits, and delete unfinished copies. With `remove`, delete the edited logs as a whole."""
     received_logs.clear_unfinished()
     changed: list[Path] = []
     removed: list[Path] = []
     put_off: dict[Path, str] = {}
     for one in received_logs.with_pending_edits():
-        edits = one.owed()
+        edits = one.pending_edits()
         try:
             gone = _settled(one, edits, changed, put_off, remove=remove)
         except (SmartForkError, OSError) as error:
@@ -74,10 +174,10 @@ def _has_of_others(one: ReceivedLog, edits: Edits) -> bool:
 
 
 def _settled(one: ReceivedLog, edits: Edits, changed: list[Path], put_off: dict[Path, str], *, remove: bool) -> bool:
-    """Take something out of a log and all that came of it, and let all that is known of it follow. Whether it is gone.
+    """Make the pending edits of a log and of everything made of it. Return True if the log is deleted.
 
     Raises:
-        ForkRefused: an agent has it open, or something that came of it and is `put_off`.
+        ForkRefused: an agent has the log open, or something made of it is postponed.
     """
     keys = {key: edits[digest] for digest, key in one.records if key and digest in edits}
     if not AGENTS.files_of(one.agent).has(one.path):
@@ -111,7 +211,9 @@ def _settled(one: ReceivedLog, edits: Edits, changed: list[Path], put_off: dict[
 
 
 def _settled_file(one: ReceivedLog, edits: Edits, *, remove: bool) -> bool:
-    """The same for a file that has the records as they are, below one that says whose they are."""
+    """Make the pending edits of a file of shared records, whose first line describes the session. Return True if it is
+    deleted.
+    """
     if remove:
         one.path.unlink()
         one.forget()
@@ -129,48 +231,44 @@ def _settled_file(one: ReceivedLog, edits: Edits, *, remove: bool) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Removal:
-    """A way to take something out: what goes, and what cuts a log."""
+    """A way to remove content: the lost content, and the function that cuts a log."""
 
-    lost: rewrite_copies.Loss
+    lost: Loss
     cut: Callable[..., bool]
 
 
-def _removals(
-    one: ReceivedLog, keys: rewrite_copies.EditsByKey, edits: Edits, *, is_crossed: bool
-) -> Iterator[_Removal]:
-    """Yield the ways, each when the one before is gone."""
-    if keys and rewrite_copies.is_rewritten(one.agent):
-        yield _Removal(
-            _loss_of(one, edits, *rewrite_copies.record_lines(one, keys)), partial(rewrite_copies.rewrite, one, keys)
-        )
+def _removals(one: ReceivedLog, keys: _EditsByKey, edits: Edits, *, is_crossed: bool) -> Iterator[_Removal]:
+    """Yield the removals for a log. Each must be done before the next is requested."""
+    if keys and is_rewritten(one.agent):
+        yield _Removal(_loss_of(one, edits, *_record_lines(one, keys)), partial(_rewrite, one, keys))
     elif keys:
         session, planner = transcript.load_with_tool(one.agent, one.path), _of_records(one, keys)
         planned, new = planner(session, ())
-        turns = [(at, turn) for at, turn in enumerate(session.turns) if not rewrite_copies.is_bookkeeping(turn)]
+        turns = [(at, turn) for at, turn in enumerate(session.turns) if not is_bookkeeping(turn)]
         before = [(turn.timestamp, turn.raw) for _, turn in turns]
         after = [(turn.timestamp, new.get(at, turn.raw)) for at, turn in turns if turn.id not in planned.gone]
         known = transcript.keys_of(turn for at, turn in turns if turn.id in planned.gone or at in new)
         lost = _loss_of(one, edits, [*before, *_kept_lines(one, keys)], after, known)
-        yield _Removal(lost, partial(rewrite_copies.cut, one.agent, planner, lost.words))
+        yield _Removal(lost, partial(cut_log, one.agent, planner, lost.words))
     if is_crossed:
         lost = _loss_of(one, edits, (), ())
-        yield _Removal(lost, partial(rewrite_copies.cut, one.agent, lost.planned, lost.words))
+        yield _Removal(lost, partial(cut_log, one.agent, lost.planned, lost.words))
 
 
-def _removal_of_lost_log(one: ReceivedLog, keys: rewrite_copies.EditsByKey, edits: Edits) -> _Removal:
-    """Return how to cut the sessions that came of a log that is gone."""
+def _removal_of_lost_log(one: ReceivedLog, keys: _EditsByKey, edits: Edits) -> _Removal:
+    """Return the removal for sessions that were made of a deleted log."""
     lost = _loss_of(one, edits, _kept_lines(one, keys), (), (key.removeprefix("id:") for key in keys))
-    if rewrite_copies.is_rewritten(one.agent):
-        return _Removal(lost, partial(rewrite_copies.rewrite, one, keys))
-    return _Removal(lost, partial(rewrite_copies.cut, one.agent, _of_records(one, keys), lost.words))
+    if is_rewritten(one.agent):
+        return _Removal(lost, partial(_rewrite, one, keys))
+    return _Removal(lost, partial(cut_log, one.agent, _of_records(one, keys), lost.words))
 
 
-def _kept_lines(one: ReceivedLog, keys: rewrite_copies.EditsByKey) -> list[rewrite_copies.TimedLine]:
-    """These records as snapshots have them: they may have been cut out here."""
+def _kept_lines(one: ReceivedLog, keys: _EditsByKey) -> list[TimedLine]:
+    """Return the edited records that only snapshots still have, because they were already cut here."""
     forms, place = AGENTS.forms_of(one.agent), HomePlace.of(one.root)
     kept = snapshots.snapshots(READERS[one.agent].id_of(one.path))
     lines = (line for snapshot in kept for line in snapshots.lines(snapshot))
-    records = ((line, record) for line in lines if (record := rewrite_copies.record_in(line)) is not None)
+    records = ((line, record) for line in lines if (record := record_in(line)) is not None)
     return [
         (received_logs.time_of(one), line)
         for line, one in records
@@ -181,24 +279,24 @@ def _kept_lines(one: ReceivedLog, keys: rewrite_copies.EditsByKey) -> list[rewri
 def _loss_of(
     one: ReceivedLog,
     edits: Edits,
-    before: Sequence[rewrite_copies.TimedLine],
-    after: Sequence[rewrite_copies.TimedLine],
+    before: Sequence[TimedLine],
+    after: Sequence[TimedLine],
     keys: Iterable[str] = (),
-) -> rewrite_copies.Loss:
-    """Compute a log's loss, including records that were already cut here."""
+) -> Loss:
+    """Return the content that a log loses, including records that were already cut here."""
     stays = {one.time(digest) for digest in one.digests if digest not in edits}
     gone = {one.time(old) for old, new in edits.items() if new is None}
     forms, here = AGENTS.forms_of(one.agent), Identity(HomePlace.of(one.root), {})
     timed = [(time, new) for old, new in edits.items() if new is not None and (time := one.time(old))]
     anew = [(time, orjson.dumps(forms.incoming(decode(new), here))) for time, new in timed]
-    return rewrite_copies.Loss.of(before, after, keys, gone - stays - {""}, anew=anew, known=one.times.values())
+    return Loss.of(before, after, keys, gone - stays - {""}, anew=anew, known=one.times.values())
 
 
 def _follow(one: ReceivedLog, way: _Removal, changed: list[Path], put_off: dict[Path, str], edits: Edits) -> None:
-    """Take it out of everything that came of a log.
+    """Remove the content from everything made of a log.
 
     Raises:
-        ForkRefused: some of that cannot be cut now, and is `put_off`.
+        ForkRefused: a derived log cannot be cut now. It is added to `put_off`.
     """
     whole = Transcript(one.agent, one.path, READERS[one.agent].id_of(one.path), ())
     descent = transcript.derived_from(whole, way.lost.keys)
@@ -213,9 +311,9 @@ def _follow(one: ReceivedLog, way: _Removal, changed: list[Path], put_off: dict[
         try:
             if other.handed_over:
                 before = AGENTS.files_of(other.agent).stamp(other.path)
-                rewrite_copies.cut(other.agent, way.lost.planned, way.lost.words, other.path)
+                cut_log(other.agent, way.lost.planned, way.lost.words, other.path)
                 changed += [other.path] if AGENTS.files_of(other.agent).stamp(other.path) != before else []
-            elif rewrite_copies.is_rewritten(one.agent) or transcript.load_copy(whole, other.path):
+            elif is_rewritten(one.agent) or transcript.load_copy(whole, other.path):
                 way.cut(other.path)
         except (SmartForkError, OSError) as error:
             behind[other.path] = str(error)
@@ -229,18 +327,18 @@ def _follow(one: ReceivedLog, way: _Removal, changed: list[Path], put_off: dict[
 
 
 def _is_author(edits: Edits) -> bool:
-    """Return True if some of it was pushed from here: a log with the same records may be the original."""
+    """Return True if some edited records were pushed from here. A log with equal records may then be the original."""
     return any(digest in edits and not key for one in received_logs.all_received() for digest, key in one.records)
 
 
-def _of_records(one: ReceivedLog, keys: rewrite_copies.EditsByKey) -> rewrite_copies.Planner:
-    """The turns that go, and the lines that are rewritten, by the records that they are."""
+def _of_records(one: ReceivedLog, keys: _EditsByKey) -> Planner:
+    """Return a planner that finds the edited records in a log, and plans to cut or replace them."""
     forms, place = AGENTS.forms_of(one.agent), HomePlace.of(one.root)
 
     def planned(session: Transcript, more: Collection[str]) -> tuple[CutPlan, dict[int, bytes]]:
         found: dict[int, str] = {}
         for position, turn in enumerate(session.turns):
-            record = None if turn.inherited else rewrite_copies.record_in(turn.raw)
+            record = None if turn.inherited else record_in(turn.raw)
             if record is not None and (key := received_logs.key_of(forms.outgoing(record, place))) in keys:
                 found[position] = key
         cut = {session.turns[position].id for position, key in found.items() if keys[key] is None}
@@ -250,7 +348,7 @@ def _of_records(one: ReceivedLog, keys: rewrite_copies.EditsByKey) -> rewrite_co
             new = keys[key]
             if new is None or session.turns[position].id in planned.gone:
                 continue
-            was = rewrite_copies.record_in(edits.get(position, session.turns[position].raw)) or {}
+            was = record_in(edits.get(position, session.turns[position].raw)) or {}
             arrived = forms.arrived(decode(new), others=False)
             if arrived is not None:
                 edits[position] = orjson.dumps(forms.incoming(arrived, forms.identity_of(was, place)))
@@ -260,7 +358,7 @@ def _of_records(one: ReceivedLog, keys: rewrite_copies.EditsByKey) -> rewrite_co
 
 
 def _track(one: ReceivedLog, edits: Edits, before: int, *, gone: bool) -> None:
-    """The alias of a log goes on from what the server has now."""
+    """Update the aliases of a log to the server's records after the edits, or delete them if the log is `gone`."""
     tracking = Tracking(ProjectFolder(one.root, one.project))
     if not tracking.path.is_file():
         return
@@ -279,7 +377,7 @@ def _track(one: ReceivedLog, edits: Edits, before: int, *, gone: bool) -> None:
 
 
 def _moved(one: ReceivedLog, alias: Alias, edits: Edits, before: int) -> Alias:
-    """An alias after the edits; its base is computed here, and no server's word for it is taken."""
+    """Return an alias after the edits. Its base is computed here, without trust in the server."""
     alias = alias.model_copy(update={"title": ""})  # it may be made of what went; the next answer of the server has it
     if not alias.base_digest or one.digest(alias.base_count) != alias.base_digest:
         return alias
@@ -292,9 +390,9 @@ def _moved(one: ReceivedLog, alias: Alias, edits: Edits, before: int) -> Alias:
 
 
 def still_shared(path: Path, tool: str) -> dict[str, str]:
-    """Find the shared sessions with a record that was cut out of a transcript, or out of what was made of it.
+    """Find shared sessions that still have a record that was cut out of a transcript or of a log made of it.
 
-    Also the transcript, if something was withdrawn that is still in it. Return what to do, by path or address.
+    Also report a transcript that still contains withdrawn text. Return the next step by path or address.
     """
     if call_context.limited():
         return {}
@@ -306,7 +404,7 @@ def still_shared(path: Path, tool: str) -> dict[str, str]:
 
 
 def _owing(path: Path) -> Iterator[tuple[str, str]]:
-    """The log, where it still has something that was withdrawn, or came of one that has."""
+    """Yield the log if it, or a log made of it, still contains withdrawn text, with the next step."""
     for one in received_logs.with_pending_edits():
         if path in {one.path, *(other.path for other in transcript.derived_from_log(one.agent, one.path).logs)}:
             again = advice("Take it out: smart-fork team sync.", tool="The next team sync takes it out.")

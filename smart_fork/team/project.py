@@ -28,8 +28,8 @@ from smart_fork.errors import (
     Usage,
 )
 from smart_fork.sharing import canonical
+from smart_fork.sharing.canonical import url_of
 from smart_fork.sharing.outgoing import SentBefore
-from smart_fork.sharing.project_keys import url_of
 from smart_fork.sharing.tracking import Alias, ProjectFolder, Tracking
 from smart_fork.snippets import quoted
 from smart_fork.team import client, login, wire

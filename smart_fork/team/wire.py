@@ -22,7 +22,7 @@ from pydantic.types import AwareDatetime
 
 from smart_fork.errors import Usage
 from smart_fork.sharing import canonical
-from smart_fork.sharing.project_keys import check_key
+from smart_fork.sharing.canonical import check_key
 from smart_fork.team.records import SegmentPlace
 
 PROTOCOL = 1

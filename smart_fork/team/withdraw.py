@@ -27,7 +27,7 @@ from smart_fork.errors import Conflict, NotAuthenticated, ServerUnavailable, Sma
 from smart_fork.excise import transcript
 from smart_fork.excise.cut_plan import CutPlan
 from smart_fork.excise.text_search import telling_words, words_and_runs
-from smart_fork.sharing import canonical, received_logs, rewrite_copies
+from smart_fork.sharing import canonical, received_logs, withdrawal
 from smart_fork.sharing.local_logs import arrived
 from smart_fork.sharing.withdrawal import apply_pending
 from smart_fork.snippets import quoted
@@ -116,7 +116,7 @@ def planned(project: TeamProject, asked: WithdrawalRequest) -> PlannedWithdrawal
         raise Usage("Nothing to withdraw was named", "Give messages such as 5-7,9, or --secrets.")
     taken = download(project.client, project.client.session(project.key, project.meant(asked.reference)))
     info = taken.info
-    rewrite_copies.refuse_uncuttable(info.agent, info.id)
+    withdrawal.refuse_uncuttable(info.agent, info.id)
     with arrived(taken.records, info.agent, info.id, project.place.root, others=False) as one:
         session = transcript.load_numbered(info.agent, one.session.source_path)
         ids = _chosen(one, session, asked.messages) if asked.messages else set()
@@ -346,7 +346,7 @@ def fetch_withdrawals(client: Client, *, at_once: bool = False) -> None:
     records = _replacing(client, found, {new for _, edits in owing for new in edits.values() if new is not None})
     for one, edits in owing:
         known = {old: records.get(new) if new is not None else None for old, new in edits.items()}
-        one.owe(known)
+        one.store_pending(known)
     state.keep(name, {"since": since, "at": moment.isoformat()})
 
 
@@ -389,7 +389,7 @@ def _withdrawn_of(
         if not one.sessions or change.session_id in one.sessions:
             step = {edit.old: edit.new for edit in change.edits}
             ends = {old: step.get(new, new) if new is not None else None for old, new in ends.items()} | step
-    return ends if not one.is_owed.isdisjoint(ends) else {}
+    return ends if not one.digests_with_pending.isdisjoint(ends) else {}
 
 
 def _replacing(client: Client, found: Sequence[wire.WithdrawnRecords], wanted: Collection[str]) -> dict[str, bytes]:

@@ -232,8 +232,8 @@ def _doors() -> Doors:
     from mcp.server.mcpserver import MCPServer
 
     from smart_fork.cli.service import app
+    from smart_fork.page.routes import LIVE, Page
     from smart_fork.page.sign_in import SignIn
-    from smart_fork.page.views import LIVE, Page
 
     nothing: Any = None
     page = Page(nothing, SignIn(Path("nowhere"), "asked", str))

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from smart_fork.page.prose import prose
+from smart_fork.page.renderer import prose
 from tests.cases import first
 from tests.drilled import ALL
 from tests.e2e.browsing import chromium, focused, low_contrast, violations, visited

@@ -46,8 +46,8 @@ from smart_fork.finding.session_hints import Hint, HookEvent
 from smart_fork.finding.session_library import MODEL_SECONDS, Library, library
 from smart_fork.hooks import recall_switch
 from smart_fork.hooks.worker_events import receive
-from smart_fork.page import views
-from smart_fork.page.desk import ServiceState
+from smart_fork.page import routes
+from smart_fork.page.endpoints import ServiceState
 from smart_fork.page.sign_in import SignIn
 from smart_fork.server import create_server
 from smart_fork.system.release import own_version
@@ -74,7 +74,7 @@ log = logging.getLogger(__name__)
 
 def application(
     mcp: MCPServer[Any],
-    page: views.Page,
+    page: routes.Page,
     question: Callable[[], object],
     indexing: Callable[[], Mapping[str, object]],
     restart: Callable[[], Mapping[str, str] | None] = lambda: None,
@@ -156,9 +156,9 @@ def application(
         Route("/api/hooks/{agent}/{event}", hook, methods=["POST"]),
         *page.for_programs(),
     ]
-    always = (*PUBLIC, views.WAY_IN)
-    programs, streams = tuple(inner.router.routes), ("/mcp", views.LIVE)
-    doors = Doors(always, views.PUBLIC, programs=programs, way_in=views.WAY_IN, streams=streams)
+    always = (*PUBLIC, routes.WAY_IN)
+    programs, streams = tuple(inner.router.routes), ("/mcp", routes.LIVE)
+    doors = Doors(always, routes.PUBLIC, programs=programs, way_in=routes.WAY_IN, streams=streams)
     inner.router.routes += page.routes()
     inner.add_exception_handler(HTTPStatus.NOT_FOUND, page.lost)
     return inner, doors
@@ -237,7 +237,7 @@ class ServiceParts:
 
     def application(self, entrance: Entrance) -> tuple[Starlette, Doors]:
         """Return the application, and who may use each of its addresses."""
-        page = views.Page(self.library, entrance, self._state)
+        page = routes.Page(self.library, entrance, self._state)
         return application(create_server(self.model), page, self._question, self._status, self._restart)
 
     def start(self) -> None:

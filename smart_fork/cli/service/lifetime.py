@@ -126,7 +126,7 @@ def allow_files() -> None:
 def _serve(listening: Listening, told: Told | None) -> int | None:
     """Serve until the end. Return the port if the service is to restart."""
     from smart_fork.cli.service.app import PUBLIC, Entrance, ServiceParts
-    from smart_fork.page import views
+    from smart_fork.page import routes
 
     keep_port(listening.port)
     restart = threading.Event()
@@ -138,7 +138,7 @@ def _serve(listening: Listening, told: Told | None) -> int | None:
     parts = ServiceParts(lambda: upgrade.pending)
     entrance = Entrance(state_home() / "page", listening.names[0])
     application, doors = parts.application(entrance)
-    traffic = Traffic(application, (*PUBLIC, "/status", views.LIVE))  # a browser that listens connects again by itself
+    traffic = Traffic(application, (*PUBLIC, "/status", routes.LIVE))  # a browser that listens connects again by itself
     upgrade = Upgrade(lambda waited: parts.idle(waited) and traffic.may_end(waited), end)
     server = _Server(_config(entrance.guard(traffic, listening.names, doors)), entrance.hang_up)
     started = datetime.now(UTC).isoformat(timespec="seconds")

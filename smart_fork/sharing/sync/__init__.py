@@ -1,1 +1,1 @@
-"""Sessions of one person on several machines, over a ref of a git remote of his own."""
+"""Synchronization of one person's sessions between machines, encrypted, over a ref of a private git remote."""

@@ -1,7 +1,7 @@
-"""The encrypted list of what is on the remote, the encrypted records of each session, and the key to both.
+"""The encrypted list of the remote's sessions, the encrypted records of each, and the key to both.
 
-Each text is sealed under a key of its own, derived from the person's with a random salt, and bound to what it is. The
-list authenticates the rest: it has the digest of each sealed session. Its number grows with each change.
+Each text is encrypted with its own key, derived from the person's key with a random salt, and bound to its purpose.
+The list authenticates the records by their digests. Its number grows with each change.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ _FORM = b"smart-fork/sync/1"
 
 
 class WrongKey(SmartForkError):
-    """The content of the remote was made with another key, or was changed there."""
+    """The remote's content was encrypted with another key, or was changed there."""
 
     code = "wrong_key"
 
 
 @dataclass(frozen=True, slots=True)
 class SyncKey:
-    """The secret, which is never shown but by `words`."""
+    """The secret key of a person's machines. It is never printed except by `words`."""
 
     secret: bytes = field(repr=False)
 
     def words(self) -> str:
-        """The key as a person carries it to another machine, with a sum that finds typing errors."""
+        """Return the key as text to type on another machine, with a checksum that finds typing errors."""
         return BEGINNING + base64.b32encode(self.secret + _check(self.secret)).decode().rstrip("=").lower()
 
     def seal(self, what: str, data: bytes) -> bytes:
-        """Encrypt; `what` it is must be given again to open it."""
+        """Encrypt `data` for the purpose `what`, which is needed again to decrypt it."""
         from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
         salt, nonce = os.urandom(_SALT), os.urandom(_NONCE)
         return salt + nonce + ChaCha20Poly1305(self._derived("seal", salt)).encrypt(nonce, data, what.encode())
 
     def open(self, what: str, sealed: bytes) -> bytes:
-        """Decrypt.
+        """Decrypt data that was encrypted for the purpose `what`.
 
         Raises:
-            WrongKey: another key has sealed it, or something else, or it was changed.
+            WrongKey: the data has another key or purpose, or was changed.
         """
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
@@ -73,37 +73,39 @@ class SyncKey:
         )
 
     def name(self, what: str) -> str:
-        """A name for something that tells nobody what it is, the same on all machines with this key."""
+        """Return a pseudonym for `what`, equal on all machines with this key, that reveals nothing."""
         return hmac.new(self._derived("name"), what.encode(), sha256).hexdigest()
 
     def id(self, what: str) -> str:
-        """The same in the form of a session's id."""
+        """Return the pseudonym for `what` in the form of a session id."""
         return str(uuid.UUID(bytes=bytes.fromhex(self.name(what))[:16], version=5))
 
     def _derived(self, use: str, salt: bytes = b"") -> bytes:
-        """A key for one use, as HKDF expands it: the secret is random already."""
+        """Derive a key for one use as HKDF's expand step does. The extract step is not needed, since the secret is
+        random.
+        """
         return hmac.new(self.secret, b"\0".join((_FORM, use.encode(), salt)), sha256).digest()
 
 
 def made() -> SyncKey:
-    """A new key."""
+    """Return a new random key."""
     return SyncKey(os.urandom(_KEY))
 
 
 def keep(key: SyncKey) -> None:
-    """Keep a key, which another machine may have made.
+    """Store the key of this machine, which may come from another machine.
 
     Raises:
-        FileExistsError: there is one.
+        FileExistsError: this machine has a key already.
     """
     write_new(_path(), [key.words().encode() + b"\n"])
 
 
 def known() -> SyncKey:
-    """The key of this machine.
+    """Return the key of this machine.
 
     Raises:
-        NotFound: there is none.
+        NotFound: this machine has no key.
     """
     try:
         return read(_path().read_text("ascii"))
@@ -124,10 +126,10 @@ def forget() -> None:
 
 
 def read(words: str) -> SyncKey:
-    """The key that a person gives.
+    """Parse a key in words.
 
     Raises:
-        Usage: it is none; what was given is not repeated, since it may nearly be one.
+        Usage: the text is no key. The message does not repeat it, since it may be nearly a key.
     """
     text = words.strip()
     try:
@@ -163,9 +165,9 @@ PathText = Annotated[str, StringConstraints(max_length=4096)]
 
 
 class SharedEntry(canonical.WireModel):
-    """A session on the remote. `directory` is its repository's on the machine that sent it.
+    """A session in the list of the remote. `directory` is its repository on the machine that sent it.
 
-    `remote`, `roots` and `head` say which repository that is; `sealed` is the digest of its encrypted records.
+    `remote`, `roots` and `head` identify the repository. `sealed` is the digest of the encrypted records.
     """
 
     agent: canonical.AgentName
@@ -183,7 +185,7 @@ class SharedEntry(canonical.WireModel):
 
 
 class Manifest(canonical.WireModel):
-    """All sessions on the remote, and those that were withdrawn, with the time."""
+    """The list of all sessions on the remote, and of withdrawn sessions with the time."""
 
     form: Literal[1] = 1
     number: canonical.Count = 0
@@ -200,8 +202,8 @@ def opened(data: bytes, key: SyncKey) -> Manifest:
     """Decrypt the list.
 
     Raises:
-        WrongKey: it was not made with this key.
-        SmartForkError: another version has made it.
+        WrongKey: the list was encrypted with another key.
+        SmartForkError: another version of smart-fork wrote the list.
     """
     plain = _unpacked(key.open(NAME, data))
     try:
@@ -221,8 +223,8 @@ def opened_records(session_id: str, entry: SharedEntry, data: bytes, key: SyncKe
     """Decrypt the records of a session.
 
     Raises:
-        WrongKey: they were not made with this key.
-        Unshareable: they are not those of the list.
+        WrongKey: the records were encrypted with another key.
+        Unshareable: the records do not match the list.
     """
     if sha256(data).hexdigest() != entry.sealed:
         raise Unshareable("The remote has changed the records of a session. They are not used.")

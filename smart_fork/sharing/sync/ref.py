@@ -1,7 +1,7 @@
-"""One ref of a git remote, whose commit has no parent: what is no longer in it is no longer reachable there.
+"""A ref of a git remote. Its commit has no parent, so a removed file cannot be reached there any longer.
 
-Git runs in a bare repository of our own; no repository of a person's is touched. His own settings of git count, since
-they say how he logs in; but no hook, no prompt, and no transport that could run a program.
+Git runs in a separate bare repository, and touches no other. The user's own git settings apply, since they contain the
+login; but hooks, prompts, and transports that could run a program are disabled.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ _AUTHOR = {
 
 
 def checked(remote: str) -> str:
-    """The address of a remote, or the absolute path of one on this machine.
+    """Return the address of a remote, or the absolute path of a remote on this machine.
 
     Raises:
-        Usage: it is none that git may be given.
+        Usage: the address is not one that git may be given.
     """
     said = remote.strip()
     hint = "Such as git@example.org:ann/sessions.git, https://example.org/ann/sessions.git or /mnt/stick/sessions.git"
@@ -80,7 +80,7 @@ def checked(remote: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """The remote's content: its commit, and the blobs of its files. Without a commit it is empty."""
+    """The content of the remote: its commit, and the blobs of its files by name. An empty remote has no commit."""
 
     commit: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
@@ -88,13 +88,13 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """The ref on a remote, whose address was `checked`."""
+    """The synchronization ref on a remote, with a `checked` address."""
 
     remote: str
     processes: Processes = field(default_factory=Processes)
 
     def fetch(self) -> Fetched:
-        """Get what is there now.
+        """Fetch the current content of the remote.
 
         Raises:
             ProgramFailed: the remote does not answer.
@@ -112,24 +112,24 @@ class Ref:
         return Fetched(commit, dict(self._listed(commit)))
 
     def read(self, blob: str) -> bytes:
-        """A file that was fetched.
+        """Return the content of a fetched blob.
 
         Raises:
-            Unshareable: it is larger than any of ours.
+            Unshareable: the blob is larger than any file of smart-fork.
         """
         if int(self._asked("cat-file", "-s", blob).text) > FILE_BYTES:
             raise Unshareable("A file on the remote is too large.")
         return self._asked("cat-file", "blob", blob).stdout
 
     def add(self, data: bytes) -> str:
-        """Keep a file here until it is pushed; return its blob."""
+        """Store a file in the local repository until the next push, and return its blob."""
         return self._asked("hash-object", "-w", "--stdin", given=data).text
 
     def push(self, files: Mapping[str, str], before: Fetched) -> bool:
-        """Put these files, and nothing else, in the place of what was fetched. Return whether nobody was faster.
+        """Replace the fetched content with `files`. Return False if another machine has pushed meanwhile.
 
         Raises:
-            ProgramFailed: the remote does not take it.
+            ProgramFailed: the remote refuses the push.
         """
         lines = "".join(f"100644 blob {blob}\t{name}\n" for name, blob in sorted(files.items()))
         tree = self._asked("mktree", given=lines.encode()).text
@@ -153,7 +153,7 @@ class Ref:
         return manifest.folder() / "repository.git"
 
     def _there(self) -> str:
-        """The commit that the ref has on the remote; empty without one."""
+        """Return the commit of the ref on the remote; empty without one."""
         said = self._moved("ls-remote", *self._program("upload-pack"), "--", self.remote, REF, seconds=ASK_SECONDS)
         for line in said.text.splitlines():
             commit, _, name = line.partition("\t")
@@ -173,7 +173,7 @@ class Ref:
         return found
 
     def _program(self, name: str) -> tuple[str, ...]:
-        """Git on the other side, where that is this machine."""
+        """Return the option that makes git on the other side run without hooks, for a remote on this machine."""
         here = self.remote.startswith("/") or self.remote.lower().startswith("file://")
         return (f"--{name}={_THERE} {name}",) if here else ()
 
@@ -200,7 +200,7 @@ class Ref:
         return self.processes.run(["git", *arguments], env=clean | dict(env or {}), timeout=seconds, input=given)
 
     def _has_ssh_command(self, clean: Mapping[str, str]) -> bool:
-        """Return True if the user has configured git's ssh command. Checked only for ssh remotes."""
+        """Return True if the user has configured git's ssh command. Only ssh remotes are asked."""
         if self.remote.startswith("/") or self.remote.lower().startswith(("https:", "file:")):
             return False
         asked = ["git", "config", "--get", "core.sshCommand"]

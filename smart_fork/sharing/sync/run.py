@@ -1,9 +1,12 @@
-"""One synchronization: fetch, take out what was withdrawn, receive, send; again where another machine was faster."""
+"""Synchronization with the remote, and its setup: fetch, withdraw, receive, send; repeated if another machine was
+faster.
+"""
 
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
 from pathlib import Path
@@ -17,53 +20,53 @@ from indexer.values import Value, rare, record, value
 from smart_fork import session_origins
 from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.log_readers import READERS
-from smart_fork.errors import Conflict, SmartForkError
-from smart_fork.repository.history import look
+from smart_fork.errors import Conflict, NotFound, SmartForkError, Usage
+from smart_fork.finding import sessions
+from smart_fork.finding.request import current_project
+from smart_fork.repository import history
 from smart_fork.sharing import received_logs, withdrawal
 from smart_fork.sharing.canonical import decode
 from smart_fork.sharing.local_logs import Local, local_in, write_local
 from smart_fork.sharing.received_logs import ReceivedLog
-from smart_fork.sharing.sync import manifest as lists
-from smart_fork.sharing.sync import sending
-from smart_fork.sharing.sync.manifest import Manifest, SharedEntry, SyncKey, folder, known
-from smart_fork.sharing.sync.ref import Fetched, Ref
+from smart_fork.sharing.sync import manifest, sending
+from smart_fork.sharing.sync.manifest import Manifest, SharedEntry, SyncKey
+from smart_fork.sharing.sync.ref import Fetched, Ref, checked
 from smart_fork.sharing.tracking import ProjectFolder, timestamp
+from smart_fork.snippets import quoted
 
 Copies = Mapping[str, sending.SyncedCopy]
 
 
-def is_own(entry: SharedEntry) -> bool:
-    """Return True if this machine has the log that the session was sent from."""
+def _is_own(entry: SharedEntry) -> bool:
+    """Return True if this machine has the log from which the session was sent."""
     return any(not checkpoints.is_within(str(path)) for path in READERS[entry.agent].locate(entry.session_id))
 
 
-def is_read(entry: SharedEntry) -> bool:
-    """Return True if this version can receive sessions of that agent."""
-    return entry.agent in READERS.names and AGENTS[entry.agent].has("forms")
-
-
-def root_of(entry: SharedEntry, directories: Sequence[str]) -> Path | None:
-    """The directory here of the repository that a session worked in, of those that take part."""
+def _root_of(entry: SharedEntry, directories: Sequence[str]) -> Path | None:
+    """Return the participating directory on this machine with the repository that a session worked in; `None` if there
+    is none.
+    """
     given, there = repositories.adopted().get(entry.directory), _repository(entry)
     for directory in directories:
         root = Path(project_of(directory).root)
         if given == str(root):
             return root
-        here = look(root) if root.is_dir() else None
+        here = history.look(root) if root.is_dir() else None
         if here is not None and (repositories.why_same(there, here) or _is_alike(there, here)):
             return root
     return None
 
 
 def _is_alike(there: repositories.Repository, here: repositories.Repository) -> bool:
-    """Return True if neither repository has a remote, and both have the same directory and history. The user cannot
-    adopt such a session.
+    """Return True if neither repository has a remote, and both have equal paths and a common first commit.
+
+    Users cannot adopt a session of such a repository by hand.
     """
     return there.top == here.top and not (there.remote or here.remote) and bool(there.roots & here.roots)
 
 
-def note(entry: SharedEntry) -> None:
-    """Note the repository of a session that waits: `project` names its directory where it may be the same."""
+def _note(entry: SharedEntry) -> None:
+    """Note the repository of a session that waits, so that `project` can name it as a possible match."""
     if not Path(entry.directory).exists() and entry.directory not in repositories.noted():
         repositories.note(_repository(entry))
 
@@ -75,45 +78,31 @@ def _repository(entry: SharedEntry) -> repositories.Repository:
     )  # fmt: skip
 
 
-def copies_of(source: str, here: Copies) -> list[ReceivedLog]:
-    """The sessions that were written here from one of the remote's."""
+def _copies_of(source: str, here: Copies) -> list[ReceivedLog]:
+    """Return the logs on this machine that were written from one of the remote's sessions."""
     found = (received_logs.of_session(session_id) for session_id, copy in here.items() if copy.source == source)
     return [one for one in found if one is not None]
 
 
-def is_current(source: str, entry: SharedEntry, here: Copies) -> bool:
-    """Return True if this machine has written a full copy of the remote session. A copy deleted since does not come
-    back.
-    """
-    return any(copy.source == source and copy.shared == entry.digest for copy in here.values())
+def _receive(source: str, entry: SharedEntry, records: Sequence[bytes], root: Path) -> Path | None:
+    """Update the copies of a remote session on this machine, and return the log; `None` if an agent has it open.
 
-
-def withdraw(source: str, here: Copies) -> None:
-    """Write down that all copies of a session are to go."""
-    for one in copies_of(source, here):
-        if any(one.digests):
-            one.owe(dict.fromkeys(one.digests))
-
-
-def receive(source: str, entry: SharedEntry, records: Sequence[bytes], root: Path) -> Path | None:
-    """Bring what is here of a session to what is on the remote, and return its log; nothing where an agent has it open.
-
-    What was cut out of it there is cut out of every copy, also of one that was continued here; such a one keeps what it
-    has beyond, and the session is written a second time.
+    Content that was cut on the remote is cut out of every copy. A copy that was continued here keeps its own turns,
+    and the session is written a second time.
 
     Raises:
-        SmartForkError: it cannot be written here.
-        OSError: the same.
+        SmartForkError: the session cannot be written.
+        OSError: the session cannot be written.
     """
     here, untouched = sending.copies(), list[str]()
-    for one in copies_of(source, here):
+    for one in _copies_of(source, here):
         now, known = local_in(one.path, one.agent, one.root), here[one.id]
         if now and len(now.records) == known.count and now.digest(known.count) == known.digest:
             untouched.append(one.id)
         _take_out(one, records)
     withdrawal.apply_pending()
-    there = copies_of(source, here)
-    if any(one.owed() for one in there):
+    there = _copies_of(source, here)
+    if any(one.pending_edits() for one in there):
         return None
     for one in there:
         if _has(one, entry):
@@ -133,7 +122,7 @@ def _copy(source: str, entry: SharedEntry, now: Local) -> sending.SyncedCopy:
 
 
 def _written(source: str, entry: SharedEntry, records: Sequence[bytes], root: Path, session_id: str) -> Path:
-    """Write a session; who is killed meanwhile leaves nothing that the next command does not take away."""
+    """Write a copy of a session, and return its log. After a kill, the next command deletes the unfinished copy."""
     place = ProjectFolder(root, entry.remote)
     with received_logs.writing_copy(entry.agent, session_id, place):
         made = write_local(
@@ -151,14 +140,14 @@ def _written(source: str, entry: SharedEntry, records: Sequence[bytes], root: Pa
 
 
 def _take_out(one: ReceivedLog, records: Sequence[bytes]) -> None:
-    """Write down what a copy has that the session has no longer, and what takes its place."""
+    """Store pending edits that remove records which the session no longer has from a copy, or replace them."""
     digests = {sha256(record).hexdigest() for record in records}
     gone = [(digest, key) for digest, key in one.records if digest not in digests]
     if gone:
         known = (
             {received_logs.key_of(decode(record)): record for record in records} if len(gone) < len(one.records) else {}
         )
-        one.owe({digest: known.get(key) if key.startswith("id:") else None for digest, key in gone})
+        one.store_pending({digest: known.get(key) if key.startswith("id:") else None for digest, key in gone})
 
 
 def _has(one: ReceivedLog, entry: SharedEntry) -> bool:
@@ -172,7 +161,7 @@ _STILL = "Withdrawn text is still in it."
 
 @value
 class Moved(Value):
-    """A session that was sent, received or withdrawn. `session_id` is this machine's, where it has it."""
+    """A session that was sent, received or withdrawn. `session_id` is this machine's id, if the session is on it."""
 
     session_id: str
     agent_type: str = ""
@@ -183,7 +172,7 @@ class Moved(Value):
 
 @value
 class PendingSessions(Value):
-    """Sessions of a repository that takes part on another machine, and not here."""
+    """The number of sessions of a repository that is synchronized on another machine but not here."""
 
     directory: str
     machine: str
@@ -193,7 +182,7 @@ class PendingSessions(Value):
 
 @value
 class NotMoved(Value):
-    """A session that was not sent or received, with the reason."""
+    """A session that was not sent or received, and the reason."""
 
     session_id: str
     error: str
@@ -202,7 +191,7 @@ class NotMoved(Value):
 
 @record
 class Synced(Value):
-    """Results of a synchronization, or with `dry_run` of a planned one."""
+    """The results of a synchronization; with `dry_run`, of a planned one."""
 
     remote: str
     sent: tuple[Moved, ...] = ()
@@ -222,23 +211,23 @@ class _Done:
 
 
 def sync(*, dry_run: bool = False, older: bool = False, progress: sending.Progress | None = None) -> Synced:
-    """Send what is new here, receive what is new there, and take out on both sides what was withdrawn.
+    """Send new sessions, receive new ones, and remove withdrawn sessions on both sides.
 
-    `older` accepts a remote that has less than was seen there before.
+    `older` accepts a remote with an older list than before.
 
     Raises:
         NotFound: this machine is not set up.
         Conflict: the remote has an older list than before.
-        SmartForkError: the remote does not answer, or has what no machine with this key has put there.
+        SmartForkError: the remote does not answer, or has content that no machine with this key wrote.
     """
-    with held(folder(), fcntl.LOCK_EX):
-        run = _Run(sending.settled(), known(), dry_run=dry_run, progress=progress or (lambda *_: None))
+    with held(manifest.folder(), fcntl.LOCK_EX):
+        run = _Run(sending.settled(), manifest.known(), dry_run=dry_run, progress=progress or (lambda *_: None))
         return run.all(older=older)
 
 
-def withdraw_session(source: str) -> None:
-    """Have a session withdrawn by the next synchronization."""
-    with held(folder(), fcntl.LOCK_EX):
+def _note_withdrawn(source: str) -> None:
+    """Note that the next synchronization must withdraw a session."""
+    with held(manifest.folder(), fcntl.LOCK_EX):
         now = sending.settled()
         replace(now, withdrawn={**now.withdrawn, source: timestamp()}).keep()
 
@@ -264,9 +253,9 @@ class _Run:
         raise Conflict("Other machines keep changing the remote.", "Try again.")
 
     def _read(self, fetched: Fetched, *, older: bool) -> Manifest:
-        """The list on the remote, which must not be older than the one that was seen last."""
-        now, blob = self._settled, fetched.files.get(lists.NAME, "")
-        there = lists.opened(self._ref.read(blob), self._key) if blob else Manifest()
+        """Return the list on the remote. An older list than the one seen last is refused."""
+        now, blob = self._settled, fetched.files.get(manifest.NAME, "")
+        there = manifest.opened(self._ref.read(blob), self._key) if blob else Manifest()
         self._withdrawn_there = dict(there.withdrawn)
         if older or there.number > now.number or (there.number == now.number and blob == now.blob):
             return there
@@ -276,7 +265,7 @@ class _Run:
         )
 
     def _withdrawn(self, there: Manifest) -> Manifest:
-        """The list without what was withdrawn on any machine, which goes from this one as well."""
+        """Remove withdrawn sessions from this machine, and return the list without them."""
         here = sending.copies()
         gone = {**self._settled.withdrawn, **there.withdrawn}
         for agent, session_id in forgotten():
@@ -289,8 +278,9 @@ class _Run:
             own = next((session_id for session_id, one in here.items() if one.source == source), "")
             if entry is not None or own:
                 self._note_withdrawn(source, entry, own)
-            if not self._dry:
-                withdraw(source, here)
+            for copied in _copies_of(source, here) if not self._dry else ():
+                if any(copied.digests):
+                    copied.store_pending(dict.fromkeys(copied.digests))
         if not self._dry:
             withdrawal.apply_pending()
             for session_id in sending.copies():
@@ -310,16 +300,18 @@ class _Run:
         here = sending.copies()
         for number, (source, entry) in enumerate(there.sessions.items()):
             self._progress("receiving", number, len(there.sessions))
-            known = source in self._settled.stamps or is_current(source, entry, here)
-            if known or not is_read(entry) or is_own(entry):
+            # A copy of this state was written here: if it was deleted since, it does not come back.
+            copied = any(copy.source == source and copy.shared == entry.digest for copy in here.values())
+            can_receive = entry.agent in READERS.names and AGENTS[entry.agent].has("forms")
+            if copied or source in self._settled.stamps or not can_receive or _is_own(entry):
                 continue
             place = (entry.directory, entry.machine, entry.remote)
             if place not in roots:
-                roots[place] = root_of(entry, self._settled.directories)
+                roots[place] = _root_of(entry, self._settled.directories)
             if (root := roots[place]) is None:
                 waiting[place] = waiting.get(place, 0) + 1
                 if not self._dry:
-                    note(entry)
+                    _note(entry)
                 continue
             self._done.failed.pop(source, None)
             try:
@@ -340,13 +332,13 @@ class _Run:
             self._done.received[source] = Moved(entry.session_id, entry.agent, entry.title, entry.machine)
             return
         data = self._ref.read(fetched.files[name]) if (name := self._key.name(source)) in fetched.files else b""
-        records = lists.opened_records(source, entry, data, self._key)
-        if (path := receive(source, entry, records, root)) is not None:
+        records = manifest.opened_records(source, entry, data, self._key)
+        if (path := _receive(source, entry, records, root)) is not None:
             session_id = READERS[entry.agent].id_of(path)
             self._done.received[source] = Moved(session_id, entry.agent, entry.title, entry.machine, str(path))
 
     def _sent(self, there: Manifest, fetched: Fetched) -> bool:
-        """Put this machine's sessions there. Return whether nobody was faster."""
+        """Send this machine's sessions. Return False if another machine was faster."""
         sessions, withdrawn, before = dict(there.sessions), dict(there.withdrawn), self._stamps(there, fetched)
         if self._prepared is None:
             now = replace(self._settled, stamps=before)
@@ -370,7 +362,7 @@ class _Run:
                 continue
             self._done.sent[source] = Moved(one.entry.session_id, one.entry.agent, one.entry.title)
             if not self._dry:
-                data = lists.sealed_records(source, one.records, self._key)
+                data = manifest.sealed_records(source, one.records, self._key)
                 blobs[self._key.name(source)] = self._ref.add(data)
                 sessions[source] = one.entry.model_copy(update={"sealed": sha256(data).hexdigest()})
         if self._dry:
@@ -379,13 +371,13 @@ class _Run:
         return self._pushed(fetched, after, stamps, blobs)
 
     def _stamps(self, there: Manifest, fetched: Fetched) -> dict[str, str]:
-        """Return the stamps of logs that the remote still has, and of copies whose original it has."""
+        """Return the stamps of sent logs that the remote still has, and of copies whose original it has."""
         own = {one for one in there.sessions if self._key.name(one) in fetched.files}
         copied = {sending.source_id(self._key, copy.agent, session_id) for session_id, copy in sending.copies().items()}
         return {source: stamp for source, stamp in self._settled.stamps.items() if source in own | copied}
 
     def _is_news(self, source: str, entry: SharedEntry, there: SharedEntry | None) -> bool:
-        """Return True if the session must be sent. If two machines have its log, the later one stays."""
+        """Return True if the session must be sent. If two machines have its log, the later one wins."""
         if there is None or source in self._settled.stamps:
             return there is None or there.digest != entry.digest
         return there.digest != entry.digest and entry.last_activity >= there.last_activity
@@ -393,13 +385,113 @@ class _Run:
     def _pushed(self, fetched: Fetched, after: Manifest, stamps: dict[str, str], blobs: dict[str, str]) -> bool:
         names = {self._key.name(source) for source in after.sessions}
         files = {name: blob for name, blob in (dict(fetched.files) | blobs).items() if name in names}
-        blob, number = fetched.files.get(lists.NAME, ""), after.number
-        others = fetched.files.keys() - {lists.NAME}
+        blob, number = fetched.files.get(manifest.NAME, ""), after.number
+        others = fetched.files.keys() - {manifest.NAME}
         if not blob or blobs or files.keys() != others or after.withdrawn != self._withdrawn_there:
             number = max(number, self._settled.number) + 1
-            blob = self._ref.add(lists.sealed(after.model_copy(update={"number": number}), self._key))
-            if not self._ref.push({**files, lists.NAME: blob}, fetched):
+            blob = self._ref.add(manifest.sealed(after.model_copy(update={"number": number}), self._key))
+            if not self._ref.push({**files, manifest.NAME: blob}, fetched):
                 return False
         withdrawn = after.withdrawn
         replace(self._settled, number=number, blob=blob, withdrawn=withdrawn, stamps=stamps).keep()
         return True
+
+
+@value
+class TakingPart(Value):
+    """The remote, and the directories of the repositories that are synchronized."""
+
+    remote: str
+    directories: tuple[str, ...]
+
+
+def set_up(remote: str, words: str | None, project: str | None) -> TakingPart:
+    """Set this machine up with the key of another machine, or with a new key if the remote is empty.
+
+    Raises:
+        Usage: the address or the key is invalid, or the machine has another one already.
+        WrongKey: the key does not decrypt the remote's sessions.
+        ProgramFailed: the remote does not answer.
+    """
+    there, given = checked(remote), None if words is None else manifest.read(words)
+    if sending.is_settled() and sending.settled().remote != there:
+        raise Usage(f"This machine syncs with {sending.settled().remote} already.", "smart-fork sync leave ends that.")
+    if given is not None and manifest.is_known() and manifest.known() != given:
+        raise Usage("This machine has another key.", "smart-fork sync leave deletes it.")
+    fetched = Ref(there).fetch()
+    if blob := fetched.files.get(manifest.NAME):
+        if given is None and not manifest.is_known():
+            raise Usage(
+                "The remote has synced sessions already.",
+                "Print their key with `smart-fork sync key` on the other machine, and give it to `sync setup --key`.",
+            )
+        manifest.opened(Ref(there).read(blob), given or manifest.known())
+    if not manifest.is_known():
+        manifest.keep(given or manifest.made())
+    known = sending.settled() if sending.is_settled() else sending.Settled(there)
+    return _kept(known, (*known.directories, _directory(project)))
+
+
+def add(project: str | None) -> TakingPart:
+    """Synchronize the sessions of a repository.
+
+    Raises:
+        NotFound: this machine is not set up.
+    """
+    known = sending.settled()
+    return _kept(known, (*known.directories, _directory(project)))
+
+
+def remove(project: str | None) -> TakingPart:
+    """Stop synchronizing the sessions of a repository.
+
+    Raises:
+        NotFound: this machine is not set up, or the repository is not synchronized.
+    """
+    now, directory = sending.settled(), current_project(project).root
+    if directory not in now.directories:
+        raise NotFound(f"{directory} does not take part.", "Those that do: " + (", ".join(now.directories) or "none"))
+    return _kept(now, (one for one in now.directories if one != directory))
+
+
+def leave() -> TakingPart:
+    """Delete the key, the fetched data and the settings of synchronization. Sessions stay.
+
+    Raises:
+        NotFound: this machine is not set up.
+    """
+    now = sending.settled()
+    sending.forget()
+    manifest.forget()
+    shutil.rmtree(manifest.folder(), ignore_errors=True)
+    return TakingPart(now.remote, now.directories)
+
+
+def withdraw(reference: str, *, progress: sending.Progress | None = None) -> Synced:
+    """Withdraw a session from all machines, and synchronize.
+
+    Raises:
+        NotFound: the session does not exist, or this machine is not set up.
+    """
+    sending.settled()
+    one = sessions.locate(reference)
+    copy = sending.copies().get(one.session_id)
+    _note_withdrawn(copy.source if copy else sending.source_id(manifest.known(), one.agent, one.session_id))
+    return sync(progress=progress)
+
+
+def _directory(project: str | None) -> str:
+    found = current_project(project)
+    if not found.git:
+        raise SmartForkError(
+            f"{quoted(found.root)} is in no git repository.",
+            "Only repositories take part: the other machine knows them by their history.",
+        )
+    history.note((found.root,))
+    return found.root
+
+
+def _kept(now: sending.Settled, directories: Iterable[str]) -> TakingPart:
+    taking_part = tuple(dict.fromkeys(directories))
+    replace(now, directories=taking_part).keep()
+    return TakingPart(now.remote, taking_part)

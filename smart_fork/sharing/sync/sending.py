@@ -1,10 +1,10 @@
-"""Selects the sessions that this machine sends to the remote, with the same content as `team push`."""
+"""Selects and prepares the sessions to send to the remote, with the same content as `team push`."""
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Container, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,8 @@ from smart_fork.finding.recent import recent_sessions
 from smart_fork.repository.history import look
 from smart_fork.sharing import replay
 from smart_fork.sharing.canonical import TEXT, digest_of
-from smart_fork.sharing.ignore_file import NAME as IGNORED
 from smart_fork.sharing.local_logs import local, read_log
-from smart_fork.sharing.outgoing import NothingToPush, NotSent, Outgoing, prepare, settings
+from smart_fork.sharing.outgoing import IGNORE_FILE, NothingToPush, NotSent, Outgoing, prepare
 from smart_fork.sharing.sync.manifest import SharedEntry, SyncKey
 from smart_fork.snippets import printable
 
@@ -33,9 +32,10 @@ _NAME, _COPY = "sync", "sync copy "
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """`number` and `blob` are those of the list that was seen last; `withdrawn` is what has ever been withdrawn.
+    """The stored settings and state of synchronization on this machine.
 
-    `stamps` say how the log of each session was that was sent last.
+    `number` and `blob` identify the remote's list that was seen last. `withdrawn` has all withdrawn sessions. `stamps`
+    has the state of each log when it was sent last.
     """
 
     remote: str
@@ -46,21 +46,15 @@ class Settled:
     stamps: Mapping[str, str] = field(default_factory=dict)
 
     def keep(self) -> None:
-        """Keep it."""
+        """Store the settings and state."""
         state.keep(_NAME, asdict(self))
-
-    def with_directory(self, directory: str) -> Settled:
-        """The same, where that directory takes part."""
-        return replace(self, directories=tuple(dict.fromkeys((*self.directories, directory))))
-
-    def without(self, directory: str) -> Settled:
-        """The same, where it does not."""
-        return replace(self, directories=tuple(one for one in self.directories if one != directory))
 
 
 @dataclass(frozen=True, slots=True)
 class SyncedCopy:
-    """A session that was written here: which of the remote's it is, as it was there, and its log as it was then."""
+    """A copy on this machine of a remote session: the session's id and digest there, and the state of the log when
+    written.
+    """
 
     source: str
     agent: str
@@ -70,7 +64,7 @@ class SyncedCopy:
 
 
 def settled() -> Settled:
-    """Return the synchronization settings of this machine.
+    """Return the synchronization settings and state of this machine.
 
     Raises:
         NotFound: this machine is not set up.
@@ -87,12 +81,12 @@ def is_settled() -> bool:
 
 
 def forget() -> None:
-    """Keep nothing of it, but which sessions are copies: those are not sent to another remote either."""
+    """Delete the synchronization settings. The notes of copies stay, so that copies are not sent to another remote."""
     state.keep(_NAME, None)
 
 
 def copies() -> dict[str, SyncedCopy]:
-    """The copies that are here, by the ids of their sessions."""
+    """Return the copies of remote sessions on this machine, by session id."""
     import orjson
 
     found = state.rows("SELECT name, value FROM facts WHERE substr(name, 1, ?) = ?", len(_COPY), _COPY)
@@ -100,7 +94,7 @@ def copies() -> dict[str, SyncedCopy]:
 
 
 def keep_copy(session_id: str, copy: SyncedCopy | None) -> None:
-    """Keep what a session is a copy of; with `None` nothing."""
+    """Store of which remote session a session is a copy; with `None`, delete the note."""
     state.keep(_COPY + session_id, copy and asdict(copy))
 
 
@@ -112,9 +106,9 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class PreparedSession:
-    """A session that can be sent, as its log was; without an entry it is a copy that was not continued here.
+    """A session that can be sent. Without an `entry` it is a copy that was not continued here.
 
-    What `sealed` of the entry says is known when it is sealed.
+    The field `sealed` of the entry is a placeholder until the records are encrypted.
     """
 
     id: str
@@ -125,7 +119,7 @@ class PreparedSession:
 
 @dataclass(frozen=True, slots=True)
 class KeptSession:
-    """A session that is not sent. `excluded` is whether nothing of it may be on the remote either."""
+    """A session that is not sent, and the reason. With `excluded`, it must not stay on the remote either."""
 
     id: str
     session_id: str
@@ -135,20 +129,20 @@ class KeptSession:
 
 
 def source_id(key: SyncKey, agent: str, session_id: str) -> str:
-    """Return the id under which the remote knows a session of the machine that has its log."""
+    """Return the remote's id for a session of the machine that has its log."""
     return key.id(f"{agent}:{session_id}")
 
 
 def ready(
     known: Settled, key: SyncKey, withdrawn: Container[str], copies: Mapping[str, SyncedCopy], progress: Progress
 ) -> Iterator[PreparedSession | KeptSession]:
-    """Prepare each session that has changed since it was sent, and was not withdrawn."""
+    """Yield each session that has changed since it was last sent and was not withdrawn, prepared for sending."""
     readers = [READERS[agent.name] for agent in AGENTS if agent.has("forms")]
     logs = {file.location: file.stamp for reader in readers for file in reader.discover()}
     projects = [project_of(one) for one in known.directories]
     here = ((one, place) for place in projects for one in recent_sessions(readers, place, _ALL).sessions)
     found = [(one, Path(place.root)) for one, place in here if not checkpoints.is_within(str(one.source_path))]
-    chosen, hidden = settings(), {root: _hidden(root) for _, root in found}
+    chosen, hidden = config.sharing_rules(), {root: _hidden(root) for _, root in found}
     for number, (session, root) in enumerate(found):
         progress("sending", number, len(found))
         name = source_id(key, session.agent, session.session_id)
@@ -200,11 +194,11 @@ def _entry(out: Outgoing, root: Path) -> SharedEntry:
 def _stamp(
     session: Session, logs: Mapping[str, tuple[int, int, int]], chosen: config.TeamSection, hidden: bytes
 ) -> str:
-    """Changes with the log, and with all that decides what of it is sent."""
+    """Return a digest that changes with a log, and with the settings that decide which content of the log is sent."""
     about = (logs.get(str(session.source_path)), session.last_activity, VERSION, chosen, hidden)
     return sha256(repr(about).encode()).hexdigest()
 
 
 def _hidden(root: Path) -> bytes:
-    ignored = root / IGNORED
+    ignored = root / IGNORE_FILE
     return ignored.read_bytes() if ignored.is_file() else b""

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 
 from smart_fork.errors import NotFound, WrongVerb
 from smart_fork.sharing import canonical, replay
-from smart_fork.sharing.project_keys import check_key
+from smart_fork.sharing.canonical import check_key
 from smart_fork.snippets import printable
 from smart_fork.system.release import own_version
 from smart_fork.team import wire

@@ -28,7 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from smart_fork import errors
 from smart_fork.errors import Usage
 from smart_fork.sharing import canonical
-from smart_fork.sharing.project_keys import check_key
+from smart_fork.sharing.canonical import check_key
 from smart_fork.snippets import printable
 from smart_fork.system.http_limits import Bucket
 from smart_fork.team import wire

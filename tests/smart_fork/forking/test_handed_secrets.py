@@ -22,7 +22,7 @@ from smart_fork.forking.handover_log import as_session
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest, Wanted
 from smart_fork.forking.spawn import spawn
-from smart_fork.page.views import forked as forked_by_form
+from smart_fork.page.routes import forked as forked_by_form
 from smart_fork.system.processes import Machine
 from tests.cases import each
 from tests.smart_fork.client import answer

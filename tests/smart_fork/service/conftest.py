@@ -24,8 +24,8 @@ from smart_fork.cli.service.app import Entrance, application
 from smart_fork.cli.service.guard import Doors
 from smart_fork.cli.service.listener import listen_locally
 from smart_fork.finding.index_refresh import Engine
-from smart_fork.page import views
-from smart_fork.page.desk import ServiceState
+from smart_fork.page import routes
+from smart_fork.page.endpoints import ServiceState
 from smart_fork.server import calls
 from smart_fork.system.http_limits import Connection
 from smart_fork.system.release import own_version
@@ -123,7 +123,7 @@ def served(world, monkeypatch):
             raise RuntimeError("the disk is gone")
 
     entrance = running.entrance
-    page = views.Page(
+    page = routes.Page(
         lambda *how, **where: opened(Engine(world.model), *how, **where),
         entrance,
         lambda: running.state,

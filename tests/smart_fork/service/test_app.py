@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 from smart_fork.cli.service import app
 from smart_fork.cli.service.address import Address, publish
 from smart_fork.cli.service.client import find_service
-from smart_fork.page import views
+from smart_fork.page import routes
 from smart_fork.page.sign_in import SignIn
 from smart_fork.system.release import own_version
 from smart_fork.workers.registry import Registry
@@ -48,7 +48,7 @@ def test_others_may_ask_under_the_name_by_which_they_reach_it(world, tmp_path):
     """The guard knows its names; whoever listens for other machines has more than loopback's."""
     body = {"jsonrpc": "2.0", "id": 1, "method": "initialize"}
     body["params"] = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
-    page = views.Page(
+    page = routes.Page(
         lambda: None,
         SignIn(tmp_path, "x", str),
     )

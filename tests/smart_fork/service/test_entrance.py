@@ -15,6 +15,7 @@ import pytest
 from indexer.files import state_home
 from smart_fork.cli.service import token
 from smart_fork.cli.service.app import PUBLIC, Entrance
+from smart_fork.page.routes import LIVE
 from smart_fork.page.sign_in import (
     CODE_SECONDS,
     IDLE_SECONDS,
@@ -25,7 +26,6 @@ from smart_fork.page.sign_in import (
     Entries,
     Visits,
 )
-from smart_fork.page.views import LIVE
 from tests.smart_fork.forks import eventually
 
 ADDRESS = "http://127.0.0.1:8766/"
@@ -349,7 +349,7 @@ INITIALIZE = orjson.dumps({
 
 def test_the_file_of_a_code_that_nobody_used_is_taken_away_in_time(served, monkeypatch):
     monkeypatch.setattr("smart_fork.page.sign_in.CODE_SECONDS", 0.0)
-    monkeypatch.setattr("smart_fork.page.views.CODE_SECONDS", -1.0)
+    monkeypatch.setattr("smart_fork.page.routes.CODE_SECONDS", -1.0)
     given = way_in(served)
 
     assert eventually(lambda: not (state_home() / given["file"]).exists())

@@ -19,10 +19,10 @@ from indexer.outcome import Outcome
 from indexer.store.base import Holding
 from smart_fork.agents import AGENTS
 from smart_fork.finding.index_refresh import Engine
-from smart_fork.page import views
-from smart_fork.page.kin import MIN_LENGTH, timeline
-from smart_fork.page.search_views import activity
-from smart_fork.page.views import LIVE
+from smart_fork.page import routes
+from smart_fork.page.family_view import MIN_LENGTH, timeline
+from smart_fork.page.routes import LIVE
+from smart_fork.page.search_view import activity
 from tests.cases import first
 from tests.smart_fork.asking import opened
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
@@ -486,7 +486,7 @@ def test_a_form_asks_for_exactly_what_the_command_line_asks_for(run, world):  # 
         (told | {"way": "whole", "at": "1", "budget": "15k"}, ()),
     ):  # fmt: skip
         form = {"session": knows, "prompt": "retry the upload; --help", **fields}
-        here = views.previewed(form, partial(opened, Engine(world.model)))["fork"].as_json()
+        here = routes.previewed(form, partial(opened, Engine(world.model)))["fork"].as_json()
         there = json.loads(run("fork", knows, *words, "--dry-run", "--json", "--", form["prompt"]).out)
 
         for key in ("command", "cwd", "place", "resume_session_id", "agent_type", "warnings"):

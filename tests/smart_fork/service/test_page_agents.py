@@ -12,8 +12,8 @@ import pytest
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
 from smart_fork.finding import sessions
-from smart_fork.page.reading import reading
-from smart_fork.page.steps import Steps
+from smart_fork.page.agent_steps import Steps
+from smart_fork.page.conversation_view import reading
 from tests.cases import first
 from tests.indexer.transcripts.records import READ_LOGS, below_home, lay_out
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

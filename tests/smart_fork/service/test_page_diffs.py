@@ -11,8 +11,8 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
-from smart_fork.page.reading import reading
-from smart_fork.page.steps import MOST_CHARACTERS, MOST_LINES, compared, diffs_in, diffs_of
+from smart_fork.page.agent_steps import MOST_CHARACTERS, MOST_LINES, compared, diffs_in, diffs_of
+from smart_fork.page.conversation_view import reading
 from tests.smart_fork.world import Did
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"

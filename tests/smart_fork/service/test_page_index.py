@@ -12,9 +12,8 @@ import pytest
 from indexer.files import state_home
 from indexer.runs import Freshness, LastRun
 from smart_fork.finding.session_view import Explanation, FilesChanged, Hit, Match
-from smart_fork.page.desk import ServiceState
-from smart_fork.page.renderer import why
-from smart_fork.page.search_views import age_of, chosen, facets, narrowed
+from smart_fork.page.endpoints import ServiceState
+from smart_fork.page.search_view import age_of, chosen, facets, narrowed, reasons
 from tests.smart_fork.relatives import ids_with, relatives
 from tests.smart_fork.service.test_page import DONE, HOSTILE, RETRY, Tags
 
@@ -168,7 +167,7 @@ HIT = Hit(rank=1, score=0.5, session_id="a", agent_type="claude", title="", work
     ],
 )
 def test_why_a_session_was_found_is_said_in_words(hit, told):
-    assert told == why(hit)
+    assert told == list(reasons(hit))
 
 
 def test_results_are_narrowed_by_what_they_differ_in():

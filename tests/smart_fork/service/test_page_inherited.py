@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from smart_fork.page.board import Inherited, inherited
+from smart_fork.page.worker_board import Inherited, inherited
 from smart_fork.snippets import in_words
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.roster import WorkerReader

@@ -8,8 +8,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from smart_fork.page import prose as rendering
-from smart_fork.page.prose import MOST_CHARACTERS, code, prose
+from smart_fork.page import renderer as rendering
+from smart_fork.page.renderer import MOST_CHARACTERS, code, prose
 from tests.drilled import drilled
 
 #: Every element that may be there, with its attributes and what these may be; `None` is what stands in an address.

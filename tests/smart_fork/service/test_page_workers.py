@@ -11,10 +11,10 @@ from urllib.parse import urlencode
 import pytest
 from markupsafe import escape
 
-from smart_fork.page import views
-from smart_fork.page.board import WorkerBoard, _together, asked
-from smart_fork.page.phrases import NAME_CHARACTERS, called
-from smart_fork.page.views import LIVE, MOST_LISTENERS
+from smart_fork.page import routes
+from smart_fork.page.renderer import NAME_CHARACTERS, called
+from smart_fork.page.routes import LIVE, MOST_LISTENERS
+from smart_fork.page.worker_board import WorkerBoard, _together, asked
 from smart_fork.workers.observation import Seen
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.roster import WorkerReader
@@ -43,7 +43,7 @@ def test_a_worker_stands_in_the_column_of_what_it_does_and_can_be_told_what_it_h
     assert [("working", "queue"), ("idle", "message"), ("asks", "")] == [
         (one.column, one.hears) for one in (works, idle, asks)
     ]
-    assert "All is done" == idle.said
+    assert "All is done" == idle.work.said
     assert asks.options
     assert [number for number, _ in asks.options] == ["1", "2", "3"][: len(asks.options)]
     assert all(text and text not in asks.question for _, text in asks.options)
@@ -165,7 +165,7 @@ def test_a_worker_is_closed_once_by_a_form_of_the_page_alone(served, worker):
 
 
 def test_what_a_worker_does_is_told_to_a_bounded_number_of_windows(served, world, monkeypatch):
-    monkeypatch.setattr(views, "MOST_LISTENERS", 1)
+    monkeypatch.setattr(routes, "MOST_LISTENERS", 1)
     assert MOST_LISTENERS > 1
 
     def listens() -> http.client.HTTPConnection:

@@ -296,7 +296,7 @@ import sys
 from smart_fork.cli.service import upgrade
 upgrade.load_service()
 loaded = set(sys.modules)
-import smart_fork.forking.lineage, smart_fork.forking.plan, smart_fork.page.views, smart_fork.workers.messages
+import smart_fork.forking.lineage, smart_fork.forking.plan, smart_fork.page.routes, smart_fork.workers.messages
 print([name for name in sys.modules if name not in loaded], "smart_fork.cli.main" in sys.modules)
 """
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smart_fork.errors import Usage
-from smart_fork.sharing.project_keys import check_key, project_key
+from smart_fork.sharing.canonical import check_key, project_key
 from tests.cases import each
 
 

@@ -13,7 +13,7 @@ from pathspec import GitIgnoreSpec
 from indexer.transcripts.model import UsedTool
 from smart_fork.agents.record_conversion import HomePlace
 from smart_fork.errors import Usage
-from smart_fork.sharing.ignore_file import NAME, ignored
+from smart_fork.sharing.outgoing import IGNORE_FILE, ignore_rules
 from tests.cases import first
 from tests.drilled import drilled
 
@@ -25,8 +25,8 @@ NAMES = st.lists(st.text("ab*.", min_size=1, max_size=6), min_size=1, max_size=5
 
 
 def spec_of(folder, *lines):
-    (folder / NAME).write_text("\n".join(lines))
-    return ignored(HomePlace(str(folder), "/home/ada"))
+    (folder / IGNORE_FILE).write_text("\n".join(lines))
+    return ignore_rules(HomePlace(str(folder), "/home/ada"))
 
 
 @given(lines=st.lists(LINES, min_size=1, max_size=3), names=st.lists(NAMES, min_size=1, max_size=5))
@@ -54,14 +54,14 @@ SLOW = {
 @first(("pattern", "name"), SLOW.values(), ids=SLOW)
 def test_no_pattern_takes_long(tmp_path, pattern, name):
     """In a process that the system ends after five seconds of a processor."""
-    (tmp_path / NAME).write_text(pattern)
+    (tmp_path / IGNORE_FILE).write_text(pattern)
     script = (
         "import resource, sys\n"
         "resource.setrlimit(resource.RLIMIT_CPU, (5, 5))\n"
         "from indexer.transcripts.model import UsedTool\n"
         "from smart_fork.agents.record_conversion import HomePlace\n"
-        "from smart_fork.sharing.ignore_file import ignored\n"
-        "found = ignored(HomePlace(sys.argv[1], '/home/ada'))\n"
+        "from smart_fork.sharing.outgoing import ignore_rules\n"
+        "found = ignore_rules(HomePlace(sys.argv[1], '/home/ada'))\n"
         "print(repr(found.named_by(UsedTool('1', '', {'file_path': sys.argv[2]}), sys.argv[1])))\n"
     )
 

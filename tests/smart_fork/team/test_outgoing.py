@@ -10,11 +10,12 @@ import pytest
 
 from indexer import changes
 from indexer.transcripts.model import Session
+from smart_fork import config
 from smart_fork.agents.record_conversion import HOME, ROOT
 from smart_fork.errors import Conflict, ForkRefused, NotFound, Unshareable, Usage
 from smart_fork.sharing.canonical import NOTHING
 from smart_fork.sharing.local_logs import ahead, local, read_log
-from smart_fork.sharing.outgoing import IMAGES, NotSent, SentBefore, prepare, settings
+from smart_fork.sharing.outgoing import IMAGES, NotSent, SentBefore, prepare
 from smart_fork.sharing.tracking import Alias
 from smart_fork.team.push_plan import parent_of
 from tests.indexer.transcripts.records import SESSION, chained, enveloped, item, message, meta
@@ -459,7 +460,7 @@ def test_a_setting_that_is_none_is_said_in_a_sentence_of_ours(home, text, said):
     configure(home, text)
 
     with pytest.raises(Usage, match=said.replace("[", r"\[")) as refused:
-        settings()
+        config.sharing_rules()
     assert "pydantic" not in str(refused.value.message)
 
 

@@ -50,7 +50,7 @@ def withdraw(
         records,
         others=False,
     )
-    received_logs.find(log, agent).owe({
+    received_logs.find(log, agent).store_pending({
         sha256(record).hexdigest(): None for record in records if any(text.encode() in record for text in texts)
     })  # fmt: skip
     return withdrawal.apply_pending()

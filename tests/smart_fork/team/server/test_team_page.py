@@ -20,7 +20,7 @@ from starlette.applications import Starlette
 from smart_fork.cli.service.app import Entrance
 from smart_fork.errors import ForkRefused
 from smart_fork.finding.index_refresh import Engine
-from smart_fork.page import views
+from smart_fork.page import routes
 from smart_fork.team import search as team_find
 from tests.e2e.browsing import Watch, browser, chromium, low_contrast, violations, window
 from tests.smart_fork.asking import opened
@@ -73,7 +73,7 @@ def think(log: Path) -> None:
 def page(bob, tmp_path, monkeypatch) -> Iterator[str]:
     """Where Bob's page is."""
     entrance = Entrance(tmp_path / "page", "127.0.0.1:1")
-    shown = views.Page(
+    shown = routes.Page(
         partial(opened, Engine(bob.world.model)),
         entrance,
     )

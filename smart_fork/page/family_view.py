@@ -1,4 +1,4 @@
-"""The family of a session: on a time line, what each has for itself, and how two of it differ."""
+"""The family of a session on the page: a time line, the own work of each member, and the differences of two members."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ from smart_fork.finding.fork_worth import worth_of
 from smart_fork.finding.index_access import opened
 from smart_fork.forking.lineage import lineage
 from smart_fork.forking.results import Family, Relative
-from smart_fork.page.phrases import inside
-from smart_fork.page.reading import SPEAK, asked_in_short
+from smart_fork.page.agent_steps import FileDiff, Steps, compared, inside
+from smart_fork.page.conversation_view import SPEAK, asked_in_short
 from smart_fork.page.renderer import Shown
-from smart_fork.page.session import located
-from smart_fork.page.steps import FileDiff, Steps, compared
+from smart_fork.page.session_view import located
 from smart_fork.snippets import printable, time_of
 from smart_fork.system.processes import Processes
 
@@ -39,7 +38,7 @@ MOST_QUESTIONS, MOST_PARTED_FILES = 20, 30
 
 @dataclass(frozen=True, slots=True)
 class OwnPart:
-    """A session's own part: its prompts, edits by file, and outcome."""
+    """A session's own part: its prompts, edited files and outcome, without the part shared with another session."""
 
     session_id: str
     agent_type: str
@@ -52,9 +51,10 @@ class OwnPart:
 
 @dataclass(frozen=True, slots=True)
 class Parting:
-    """Differences between two sessions: `shared` exchanges are equal; `answer` compares the last answers.
+    """The differences of two sessions. Their first `shared` exchanges are equal, and `answer` compares the last
+    answers.
 
-    `files` are those that one of the two has edited since, or both have: the path, and what each has changed.
+    `files` are the files that either session has edited since, each with the changes of the first and of the second.
     """
 
     shared: int
@@ -67,7 +67,7 @@ class Parting:
 
 @dataclass(frozen=True, slots=True)
 class OwnBeginning:
-    """Start of a session's own part: the exchange at turn `asked`, and its work at turn `done`."""
+    """The start of a session's own part: its exchange begins at turn `asked`, and its own turns at turn `done`."""
 
     asked: int
     done: int
@@ -76,8 +76,8 @@ class OwnBeginning:
 def own_beginning(session: Session, other: Session) -> OwnBeginning:
     """Find the first message in `session` that `other` does not have.
 
-    What was left out of a fork, `other` has besides. A question that is asked there only later is the same one where
-    its answer is.
+    `other` may have exchanges that were left out of `session`. A prompt that `other` has only later counts as shared
+    if its answer is there, too.
     """
     there, place = [[said for _, said in _spoken(exchange)] for exchange in other.exchanges()], 0
     for exchange in session.exchanges():
@@ -95,7 +95,7 @@ def own_beginning(session: Session, other: Session) -> OwnBeginning:
 
 
 def parting(first: Session, second: Session, works: tuple[Codec | None, Codec | None]) -> Parting:
-    """Compare `second` with `first`."""
+    """Return the differences of two sessions; `works` are the codecs of their agents."""
     begun = (own_beginning(first, second), own_beginning(second, first))
     own = [range(one.done, len(session.turns)) for one, session in zip(begun, (first, second), strict=True)]
     edits = [_edits(session, turns, work) for session, turns, work in zip((first, second), own, works, strict=True)]
@@ -112,19 +112,19 @@ def parting(first: Session, second: Session, works: tuple[Codec | None, Codec | 
 
 
 def _spoken(exchange: Exchange) -> list[tuple[int, tuple[str, str]]]:
-    """Return an exchange's texts and speakers, each with the number of its turn."""
+    """Return the texts of an exchange with their speakers, each with the number of its turn."""
     turns = enumerate(exchange.turns, exchange.start)
     return [(number, (turn.role, turn.text)) for number, turn in turns if turn.text and turn.role in SPEAK]
 
 
 def _is_within(said: Iterable[tuple[str, str]], there: Iterable[tuple[str, str]]) -> bool:
-    """Return True if all these texts occur there in this order."""
+    """Return True if `there` contains all texts of `said` in the same order."""
     rest = iter(there)
     return all(one in rest for one in said)
 
 
 def _asked(begun: OwnBeginning, session: Session) -> int:
-    """Count the exchanges before a session's own part."""
+    """Return the number of exchanges before a session's own part."""
     return sum(turn.prompt for turn in session.turns[: begun.asked])
 
 
@@ -134,7 +134,7 @@ def _answer(session: Session, turns: range) -> str:
 
 
 def _edits(session: Session, turns: range, work: Codec | None) -> dict[str, list[FileDiff]]:
-    """Return the changes of each file, named relative to the session's directory."""
+    """Return the changes that a session's `turns` made, by file. Paths are relative to the session's directory."""
     steps, found = Steps(session, work), dict[str, list[FileDiff]]()
     for number in turns:
         for step in steps.of(number):
@@ -154,12 +154,12 @@ def _part(session: Session, turns: range, files: Iterable[str]) -> OwnPart:
 
 
 def related(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
-    """The family of a session, its lines on a time line, and how two of it differ that are `asked` for.
+    """Return the template values of a session's family, with the differences of its members `a` and `b` of the query.
 
-    With what each of it has for itself, and the `best` one to fork, if any.
+    They include the time line, the own work of each member, and the `best` member to fork.
 
     Raises:
-        SmartForkError: there is no such session, or it cannot be read.
+        SmartForkError: the session does not exist, or it cannot be read.
     """
     family = lineage(located(place).reference)
     own = own_works(family.sessions)
@@ -181,7 +181,7 @@ def related(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
 
 
 def _parted(family: Family, first: str, second: str) -> tuple[Parting | None, str]:
-    """Compare two sessions of a family, or say why that is not possible."""
+    """Return the differences of two members of a family, or the reason why they cannot be compared."""
     members = {one.session_id: str(Reference(one.agent_type, one.session_id)) for one in family.sessions}
     if first == second or not {first, second} <= members.keys():
         return None, "Choose two different sessions of this family."
@@ -200,10 +200,11 @@ TICKS = 4
 
 @dataclass(slots=True)
 class TimelineRow:
-    """One session, from `start` to `end`. `above` is where the line from its parent comes in at its height.
+    """One session on the time line, from `start` to `end`. `above` is the place of the line that comes from its
+    parent.
 
-    `passing` are lines from parents to forks that go through; `below` is where lines to its own forks go out, `until`
-    the last of them that does so after its end.
+    `passing` are the places of lines between other sessions that cross this row. `below` are the places of lines to
+    the session's own forks.
     """
 
     start: float
@@ -214,15 +215,15 @@ class TimelineRow:
 
     @property
     def until(self) -> float | None:
-        """Up to where it has to be drawn on, to reach a fork that was made after its end."""
+        """Return the place up to which the session's line must be extended to reach a fork made after its end."""
         last = max(self.below, default=0.0)
         return last if last > self.end else None
 
 
 def timeline(sessions: Sequence[Relative]) -> tuple[list[TimelineRow], list[str]]:
-    """The rows of a family as `lineage` gives it, and moments at equal distances, the first and the last among them.
+    """Return a row for each session of a family, and the times of `TICKS` equally spaced ticks.
 
-    A session whose times are not known is as long as all of them.
+    A session with unknown times gets the whole length.
     """
     spans = [(_seconds(one.begun or one.started), _seconds(one.last_activity)) for one in sessions]
     known = [moment for span in spans for moment in span if moment is not None]
@@ -239,7 +240,7 @@ def timeline(sessions: Sequence[Relative]) -> tuple[list[TimelineRow], list[str]
 
 
 def _join(rows: Sequence[TimelineRow], sessions: Sequence[Relative]) -> None:
-    """Draw the line from each parent down to its fork, through the rows between."""
+    """Add the lines from each parent down to its forks, and to the rows in between."""
     place = {one.session_id: number for number, one in enumerate(sessions)}
     for number, one in enumerate(sessions):
         parent = place.get(one.parent or "")
@@ -268,7 +269,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class OwnWork:
-    """A session's own work: its first own prompt, the edited files, and the outcome."""
+    """A session's own work: its first own prompt, its edited files, and its outcome."""
 
     question: str
     files: tuple[str, ...]
@@ -276,17 +277,17 @@ class OwnWork:
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The files that are named."""
+        """Return the files to show."""
         return self.files[:MOST_FILES]
 
     @property
     def more(self) -> int:
-        """The number of files not shown."""
+        """Return the number of files that are not shown."""
         return max(0, len(self.files) - MOST_FILES)
 
 
 def own_works(family: Sequence[Relative]) -> Mapping[str, OwnWork]:
-    """Return each session's work since it was forked. Unreadable ones are missing."""
+    """Return the work that each session has done since it was forked. Unreadable sessions are missing."""
     read = dict(_read(family))
     found = {}
     for one in family:
@@ -297,7 +298,7 @@ def own_works(family: Sequence[Relative]) -> Mapping[str, OwnWork]:
 
 
 def own_work(session: Session, parent: Session | None) -> OwnWork:
-    """Return a session's work beyond its parent's, or all of it without one. Pure."""
+    """Return a session's work beyond its parent's, or all its work without a parent. Pure."""
     begun = own_beginning(session, parent) if parent is not None else OwnBeginning(0, 0)
     turns = session.turns[begun.done :]
     failed = {one.tool_use_id for turn in turns for one in turn.tool_results if one.is_error}
@@ -313,7 +314,9 @@ def own_work(session: Session, parent: Session | None) -> OwnWork:
 
 
 def names_of(family: Sequence[Relative], own: Mapping[str, OwnWork]) -> Mapping[str, str]:
-    """Name each session on this page. A fork with its parent's title is named by its first own prompt. Pure."""
+    """Return a name for each session of a family. A fork with its parent's title is named by its first own prompt.
+    Pure.
+    """
     titles = {one.session_id: one.title for one in family}
     names = {}
     for one in family:
@@ -324,9 +327,10 @@ def names_of(family: Sequence[Relative], own: Mapping[str, OwnWork]) -> Mapping[
 
 
 def best_of(family: Iterable[Relative]) -> str:
-    """The id of the session that results would put first of those that answer equally well; empty where none is proven.
+    """Return the id of the session to fork: the one that search would rank first if all answered equally well.
 
-    It is one whose work was committed or passed its tests.
+    Only sessions with committed work or passed tests count. Return "" if no session counts, or if the family has only
+    one.
     """
     known = [one for one in family if not one.log_gone]
     if len(known) < 2:

@@ -1,10 +1,10 @@
-"""The search, the first screen before a question is asked, and lists of sessions and families; and their addresses."""
+"""The search page, its first screen, and the lists of sessions and families, with their routes."""
 
 from __future__ import annotations
 
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
@@ -34,11 +34,11 @@ from smart_fork.finding.session_place import permits, where_now
 from smart_fork.finding.session_view import Hit, SessionNotes, outcome_in_words
 from smart_fork.finding.team_search import is_known, team_room, team_search
 from smart_fork.forking.search_and_fork import fits
-from smart_fork.page.board import BoardView
-from smart_fork.page.desk import Desk, Scope, Scopes, in_thread
-from smart_fork.page.phrases import period
-from smart_fork.page.renderer import HEADERS, PageValues, Shown, SpokenPart, rendered, spoken
-from smart_fork.page.session import conversation
+from smart_fork.page.conversation_view import SpokenPart, spoken
+from smart_fork.page.endpoints import Endpoints, Scope, Scopes, in_thread
+from smart_fork.page.renderer import HEADERS, PageValues, Shown, period, rendered
+from smart_fork.page.session_view import conversation
+from smart_fork.page.worker_board import BoardView
 from smart_fork.snippets import time_of
 
 #: Ages in days; what is older than the last has no upper bound.
@@ -49,7 +49,7 @@ _MOST_BRANCHES = 8
 
 @dataclass(frozen=True, slots=True)
 class FacetChoice:
-    """One value to narrow by, as people read it; `by` is what an address then narrows by in all."""
+    """One value of a filter. `by` are all filters of the address that selects the value."""
 
     title: str
     chosen: bool
@@ -58,7 +58,7 @@ class FacetChoice:
 
 @dataclass(frozen=True, slots=True)
 class Facet:
-    """One thing to narrow by; `without` is what an address narrows by without it, `None` where it does not."""
+    """One filter with its values. `without` are the other filters if this filter is in use, else `None`."""
 
     title: str
     choices: tuple[FacetChoice, ...]
@@ -66,7 +66,7 @@ class Facet:
 
 
 def age_of(hit: Hit, now: datetime | None = None) -> str:
-    """The youngest of the ages that a result is of."""
+    """Return the name of the narrowest age group that contains a hit."""
     then = time_of(hit.last_activity)
     if then is None:
         return "older"
@@ -96,12 +96,14 @@ def chosen(asked: Mapping[str, str]) -> dict[str, str]:
 
 
 def narrowed(hits: Sequence[Hit], by: Mapping[str, str]) -> tuple[Hit, ...]:
-    """The results that are of all these."""
+    """Return the hits that pass all filters in `by`."""
     return tuple(hit for hit in hits if all(_NAMES[name][1](hit, value) for name, value in by.items()))
 
 
 def facets(hits: Sequence[Hit], by: Mapping[str, str]) -> tuple[Facet, ...]:
-    """Return the filters by which these results differ, and those already chosen; none that they all share."""
+    """Return the filters by which the hits differ, and the filters already in use. Values that all hits share are left
+    out.
+    """
     branches = list(dict.fromkeys(hit.git_branch for hit in hits if hit.git_branch))[:_MOST_BRANCHES]
     outcomes = dict.fromkeys(hit.outcome for hit in hits if hit.outcome != "unknown")
     present = {age_of(hit) for hit in hits}
@@ -121,6 +123,43 @@ def facets(hits: Sequence[Hit], by: Mapping[str, str]) -> tuple[Facet, ...]:
     return tuple(found)
 
 
+#: How near a passage is in meaning, by its cosine, in words.
+_NEAR = ((0.6, "very near"), (0.45, "near"), (0.3, "somewhat near"))
+#: Words that are named; how much of a title has to be in the question to be said, in points.
+_NAMED, _TITLE_POINTS, _SESSION_POINTS, _FILES_POINTS = 6, 1.0, 1.0, 1.0
+
+
+def reasons(hit: Hit) -> tuple[str, ...]:
+    """Return the reasons for a hit in words: matching words, similar meaning, and edited files."""
+    return (*_by_words(hit), *_by_meaning(hit), *_by_files(hit))
+
+
+def _by_words(hit: Hit) -> Iterator[str]:
+    points = hit.explain.points if hit.explain is not None else {}
+    words = hit.match.words
+    if words:
+        more = f" and {len(words) - _NAMED} more" if len(words) > _NAMED else ""
+        yield f"its words {', '.join(words[:_NAMED])}{more}"
+    elif points.get("session_words", 0.0) >= _SESSION_POINTS:
+        yield "its words elsewhere in the session"
+    if points.get("title", 0.0) >= _TITLE_POINTS:
+        yield "its title"
+
+
+def _by_meaning(hit: Hit) -> Iterator[str]:
+    near = hit.match.similarity or 0.0
+    word = next((word for least, word in _NEAR if near >= least), "")
+    if word:
+        yield f"{word} in meaning ({near:.2f})"
+
+
+def _by_files(hit: Hit) -> Iterator[str]:
+    if hit.explain is not None and hit.explain.points.get("files", 0.0) >= _FILES_POINTS:
+        yield "it edited files that are in play"
+    if hit.drift is not None:
+        yield f"{hit.drift.files} {'file' if hit.drift.files == 1 else 'files'} edited here"
+
+
 #: Results at first, and where more are asked for; and how many of the latest sessions.
 RESULTS, MORE, RECENT = 10, 50, 30
 #: The weeks of the picture, and what came of a session as its colors tell it.
@@ -133,11 +172,12 @@ WORTH = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchPage(PageValues):
-    """A question, and what it found. `also` are the question in other words; `recent` is without a question.
+    """A question with its answer. `also` are other phrasings; `recent` are the latest sessions if there is no
+    question.
 
-    `code` are the fields that ask who wrote code: a line or file, a commit, the uncommitted changes.
-    `by` is what it is narrowed by, `offered` what it can be; `exchanges` are by session what was asked and answered.
-    `fits` is false where every result is unlikely. `new` is the command that starts a new session instead.
+    `code` are the fields that ask who wrote code: a line or file, a commit, the uncommitted changes. `by` are the
+    filters in use, and `offered` the filters to choose from. `exchanges` and `reasons` are keyed by session. `fits` is
+    False if every hit is unlikely. `new` is the command that starts a new session instead.
     """
 
     q: str
@@ -156,19 +196,20 @@ class SearchPage(PageValues):
     by: Mapping[str, str] = field(default_factory=dict)
     offered: tuple[Facet, ...] = ()
     exchanges: Mapping[str, tuple[SpokenPart, ...]] = field(default_factory=dict)
+    reasons: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     recent: tuple[RecentSession, ...] = ()
     problem: SmartForkError | None = None
 
     @property
     def status(self) -> int:
-        """As HTTP has it."""
+        """Return the HTTP status."""
         return 200 if self.problem is None else 400
 
 
 def searched(asked: Mapping[str, str], also: Sequence[str], library: Opening) -> SearchPage:
-    """Search, or list the latest sessions if there is no question. `problem` describes an invalid question.
+    """Answer a question, or list the latest sessions without a question. `problem` describes an invalid question.
 
-    `also` are lines of a field, each the question in other words.
+    `also` are other phrasings of the question.
     """
     intent, project, agent = (asked.get(name, "").strip() for name in ("q", "project", "agent"))
     code = {name: value for name in ("line", "commit", "changes") if (value := asked.get(name, "").strip())}
@@ -185,12 +226,12 @@ def searched(asked: Mapping[str, str], also: Sequence[str], library: Opening) ->
 
 
 def lines_in(fields: Iterable[str]) -> list[str]:
-    """The lines of a field that is given once, as a form sends it, or once for each line, as our addresses have it."""
+    """Return the lines of a field. A form sends all lines in one field; an address repeats the field for each line."""
     return [line.strip() for text in fields for line in text.splitlines() if line.strip()]
 
 
 def _answered(search: SearchPage, by: Mapping[str, str], library: Opening) -> SearchPage:
-    """Answer a narrowed question, with the matching exchanges. A narrowed one is asked in full."""
+    """Answer a question. If filters are in use, more results are requested before filtering."""
     if by:
         search = replace(search, limit=MORE, by=by)
     answer = _search(search, library)
@@ -200,12 +241,12 @@ def _answered(search: SearchPage, by: Mapping[str, str], library: Opening) -> Se
     answer = replace(answer, results=hits, count=len(hits)) if by else answer
     return replace(
         search, answer=answer, fits=fits(answer) or bool(search.code and hits), new=_new(search),
-        offered=facets(hits, by), exchanges=spoken(hits),
+        offered=facets(hits, by), exchanges=spoken(hits), reasons={hit.session_id: reasons(hit) for hit in hits},
     )  # fmt: skip
 
 
 def _new(search: SearchPage) -> str:
-    """The command that starts a new session with the question as its prompt."""
+    """Return the command that starts a new session with the question as its prompt."""
     where = ("--project", search.project) if search.project else ()
     return shlex.join(("smart-fork", "new", *where, *(("--",) if search.q.startswith("-") else ()), search.q))
 
@@ -225,7 +266,7 @@ def _search(search: SearchPage, library: Opening) -> Answer:
 
 
 def projects() -> list[str]:
-    """The projects that sessions are known of; none where the index cannot be used, of which the search tells."""
+    """Return the projects with known sessions; none if the index cannot be used."""
     with known_index() as store:
         return store.projects() if store else []
     return []
@@ -233,7 +274,7 @@ def projects() -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class SessionLine:
-    """A session in a line. What only the index knows is 0, or unknown, before it was read."""
+    """A session in a list. Values that only the index knows are 0 or "unknown" until the session is indexed."""
 
     agent_type: AgentName
     session_id: str
@@ -248,13 +289,13 @@ class SessionLine:
 
 
 def home(search: SearchPage) -> Shown:
-    """The first screen, below a question that is not asked yet: the latest sessions, and how many there were a week."""
+    """Return the template values of the first screen: the latest sessions, and the number of sessions for each week."""
     days = by_day(session_lines(search.recent))
     return {"days": days, "steps": None if days else _steps(), "activity": _activity(search) if days else {}}
 
 
 def _activity(search: SearchPage) -> Activity:
-    """Summarize the sessions of a project and an agent, or of all."""
+    """Return the activity of a project and an agent; without them, of all."""
     within = project_of(Path(search.project)) if search.project else None
     try:
         with opened() as store:
@@ -265,7 +306,9 @@ def _activity(search: SearchPage) -> Activity:
 
 
 def activity(held: Iterable[Holding], today: date) -> Activity:
-    """The picture of the first screen: how many sessions of each agent came to what, the busiest agent first. Pure."""
+    """Count each agent's sessions by week and outcome for the chart of the first screen, the busiest agent first.
+    Pure.
+    """
     ages = {(today - timedelta(days)).isoformat(): days // 7 for days in range(7 * WEEKS)}
     found: defaultdict[AgentName, list[Counter[str]]] = defaultdict(lambda: [Counter() for _ in range(WEEKS)])
     for one in held:
@@ -275,14 +318,14 @@ def activity(held: Iterable[Holding], today: date) -> Activity:
 
 
 def session_lines(recent: Iterable[RecentSession]) -> tuple[SessionLine, ...]:
-    """These sessions with what the index knows of them."""
+    """Return list lines for `recent` sessions, completed from the index."""
     found = list(recent)
     rows = _rows((one.agent_type, one.session_id) for one in found)
     return tuple(_indexed_line(one, rows.get(one.session_id)) for one in found)
 
 
 def by_day(sessions: Sequence[SessionLine]) -> tuple[tuple[str, tuple[SessionLine, ...]], ...]:
-    """These sessions, which are in the order of their last use, by how long ago that was; pinned ones first."""
+    """Group sessions, ordered by last use, into periods such as "Today". Pinned sessions come first."""
     pinned = [one for one in sessions if one.noted and one.noted.pinned]
     periods = groupby((one for one in sessions if one not in pinned), key=lambda one: period(one.last_activity))
     first = (("Pinned", tuple(pinned)),) if pinned else ()
@@ -303,7 +346,7 @@ def _rows(wanted: Iterable[tuple[AgentName, str]]) -> Mapping[str, SessionRow]:
 
 
 def _steps() -> Shown:
-    """Describe a beginner's progress: agents with logs, how many logs, and how many were read."""
+    """Return a beginner's progress: the agents with logs, the number of logs, and the number of logs read."""
     logs = {agent.name: sum(1 for _ in agent.discover()) for agent in READERS}
     present = tuple(AGENTS.title_of(agent.name) for agent in READERS if logs[agent.name] or agent.home().is_dir())
     here = {"agents": present, "logs": sum(logs.values()), "sessions": 0, "read": 0}
@@ -322,13 +365,14 @@ MOST_MEMBERS = 5
 
 
 def listed(project: str, agent: str, *, automated: bool = False, tag: str = "", archived: bool = False) -> Shown:
-    """The latest sessions, `automated` ones too where that is said, and those that the team shares of the same project.
+    """Return the template values for a list of the latest sessions, and of the sessions that the project's team
+    shares.
 
-    `hidden` are not listed, since no person began them; with `automated` they are. `gone` are prompts of deleted
+    `hidden` counts automated sessions that are not listed; `automated` lists them. `gone` are prompts of deleted
     sessions.
 
     Raises:
-        Usage: there is no such project or agent.
+        Usage: the project or the agent does not exist.
     """
     found = list_recent(
         agent or "all", project or None, MOST_LISTED, everywhere=not project, automated=automated, tag=tag,
@@ -352,10 +396,10 @@ def listed(project: str, agent: str, *, automated: bool = False, tag: str = "", 
 
 
 def families(_place: Mapping[str, str], _asked: Mapping[str, str]) -> Shown:
-    """The families that the index knows, the one used last first.
+    """Return the template values for the families in the index. The family that was used last comes first.
 
     Raises:
-        IndexUnavailable: it cannot be used.
+        IndexUnavailable: the index cannot be used.
     """
     with opened() as store:
         found = [store.family(root) for root in store.families(MOST_FAMILIES)]
@@ -364,7 +408,9 @@ def families(_place: Mapping[str, str], _asked: Mapping[str, str]) -> Shown:
 
 
 def _family_line(rows: list[SessionRow]) -> Shown | None:
-    """A family in a line: its latest member, how many it has, and some of the others."""
+    """Return a family as a list line: its latest member, its size, and some other members; `None` for a single
+    session.
+    """
     if len(rows) < 2:
         return None
     latest, *others = sorted(rows, key=lambda row: row.last_activity, reverse=True)
@@ -378,20 +424,20 @@ def _of(row: SessionRow) -> SessionLine:
 
 @dataclass(frozen=True, slots=True)
 class SearchViews:
-    """The routes of the search; `library` answers, `scopes` knows which project each browser asks about."""
+    """The routes of the search. `library` answers questions, and `scopes` knows each browser's project."""
 
-    desk: Desk
+    endpoints: Endpoints
     library: Opening
     scopes: Scopes
 
     def routes(self) -> list[Route]:
-        """All addresses."""
+        """Return the routes of the search and the lists."""
         return [
             Route("/", self._search),
             Route("/results", self._results),
-            Route("/peek/{agent}/{session_id}", self.desk.page("peek.html", conversation)),
+            Route("/peek/{agent}/{session_id}", self.endpoints.page("peek.html", conversation)),
             Route("/sessions", self._sessions),
-            Route("/families", self.desk.page("families.html", families)),
+            Route("/families", self.endpoints.page("families.html", families)),
         ]
 
     async def _search(self, request: Request) -> Response:
@@ -402,7 +448,7 @@ class SearchViews:
             return RedirectResponse(f"/?{urlencode([*query, *(('also', line) for line in also)])}", 303, HEADERS)
         scope = self.scopes.of(request)
         search, more = await in_thread(partial(self._found, request, scope))
-        answer = await self.desk.shown(
+        answer = await self.endpoints.shown(
             "search.html", lambda: {"projects": projects()}, search, *more, status=search.status
         )
         self.scopes.remember(answer, request, scope)
@@ -411,7 +457,7 @@ class SearchViews:
     async def _results(self, request: Request) -> Response:
         scope = self.scopes.of(request)
         search, more = await in_thread(partial(self._found, request, scope))
-        answer = rendered("results.html", search, *more, {"new_form": self.desk.forms.new}, status=search.status)
+        answer = rendered("results.html", search, *more, {"new_form": self.endpoints.forms.new}, status=search.status)
         self.scopes.remember(answer, request, scope)
         return answer
 
@@ -420,12 +466,12 @@ class SearchViews:
         automated = request.query_params.get("automated") == "yes"
         tag, archived = request.query_params.get("tag", ""), request.query_params.get("archived") == "yes"
         work = partial(listed, scope.project, agent, automated=automated, tag=tag, archived=archived)
-        return await self.desk.shown("sessions.html", work, {"scope": scope})
+        return await self.endpoints.shown("sessions.html", work, {"scope": scope})
 
     def _found(self, request: Request, scope: Scope) -> tuple[SearchPage, tuple[Shown, Shown]]:
-        """Return the results of a question, or the content of the first screen without one."""
+        """Return the answer to a request's question, with the values of the first screen if there is no question."""
         also = lines_in(request.query_params.getlist("also"))
         found = searched({**request.query_params, "project": scope.project}, also, self.library)
         if found.q or found.code or found.problem:
             return found, ({"days": (), "steps": None, "activity": {}}, {"board": BoardView(), "scope": scope})
-        return found, (home(found), {"board": self.desk.board.view(), "scope": scope})
+        return found, (home(found), {"board": self.endpoints.board.view(), "scope": scope})

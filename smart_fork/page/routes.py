@@ -1,14 +1,14 @@
-"""The page's addresses, and what those of forks and workers show. Everything works without scripts; with them, the
-results follow the typing.
-"""
+"""The page's routes, and the pages of forks, workers and the index. All pages work without scripts."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
+from itertools import groupby
 from typing import Final
 
 import anyio.to_thread
@@ -17,28 +17,37 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from indexer import kept_logs
+from indexer.changes import forgotten
 from indexer.failures import what_failed
 from indexer.lazy import dataclass
 from indexer.masking import Masked, beginning, mask
+from indexer.store.base import Holding
+from indexer.transcripts.model import AgentName
+from smart_fork.agents.cuts import snapshots
+from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options
-from smart_fork.errors import NotFound, Usage, is_empty
+from smart_fork.doctor import Checked, run_checks
+from smart_fork.errors import IndexUnavailable, NotFound, Usage, is_empty
+from smart_fork.excise.cutting import LastCut, last_cut
 from smart_fork.finding import sessions
+from smart_fork.finding.index_access import opened
+from smart_fork.finding.index_refresh import index_status
 from smart_fork.finding.session_library import Opening
 from smart_fork.finding.team_search import sessions_here
 from smart_fork.forking.plan import fork_session, parts_in_words, way_in_words
 from smart_fork.forking.request import MATCH, BudgetAsked, ForkRequest, amount, numbers
 from smart_fork.forking.results import Forked
 from smart_fork.page import renderer
-from smart_fork.page.board import BoardView, WorkerBoard, asked
-from smart_fork.page.desk import Asked, Desk, Scopes, ServiceState, folder, given, in_thread, project_in, read
+from smart_fork.page.conversation_view import check_still
+from smart_fork.page.endpoints import Asked, Endpoints, Scopes, ServiceState, folder, given, in_thread, project_in, read
 from smart_fork.page.export import side_by_side
-from smart_fork.page.index_views import index_routes
-from smart_fork.page.kin import related
-from smart_fork.page.reading import check_still
+from smart_fork.page.family_view import related
 from smart_fork.page.renderer import HEADERS, Shown, problem, rendered, stranger
-from smart_fork.page.search_views import SearchViews
-from smart_fork.page.session import session_routes
+from smart_fork.page.search_view import SearchViews
+from smart_fork.page.session_view import session_routes
 from smart_fork.page.sign_in import CODE_SECONDS, SignIn
+from smart_fork.page.worker_board import BoardView, WorkerBoard, asked
 from smart_fork.snippets import printable
 from smart_fork.system.processes import Processes
 from smart_fork.workers.comparison import compare
@@ -51,9 +60,9 @@ ASKED = ("session", "project", *_SAID, "form", "seen")
 
 
 def forked(form: Mapping[str, str], *, library: Opening, dry_run: bool = False) -> Forked:
-    """Start the fork that a form asks for, or only show it; within a budget, `library` says what answers.
+    """Start the fork that a form asks for, or only plan it with `dry_run`. `library` selects the content of a budget.
 
-    A session of the team is written here first, for the project that was asked about.
+    A shared session is first written to this machine, for the form's project.
 
     Raises:
         SmartForkError: nothing was started.
@@ -70,13 +79,13 @@ def forked(form: Mapping[str, str], *, library: Opening, dry_run: bool = False) 
 
 
 def previewed(form: Mapping[str, str], library: Opening) -> Shown:
-    """Preview the fork in a form, with its price and its content within the budget: a dry run.
+    """Return the template values for a preview of a form's fork: its price, and its content within the budget.
 
-    `parts` says what all of the session loads, `chosen` is the option of the way that is asked for, and `moved` are
-    exchanges that a person has moved.
+    `parts` says what the whole session loads, `chosen` is the chosen option, and `moved` are the exchanges that the
+    user has moved.
 
     Raises:
-        SmartForkError: it could not be started either.
+        SmartForkError: the fork could not be started.
     """
     form = _in_way(form)
     would = forked(form, library=library, dry_run=True)
@@ -90,7 +99,7 @@ def previewed(form: Mapping[str, str], library: Opening) -> Shown:
 
 
 def _in_way(form: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the form with the values of the pressed button: fork point, or share to keep."""
+    """Return the form with the values of the pressed button: a fork point or a budget."""
     way = form.get("way", "")
     name, _, value = way.removeprefix("--").partition(" ")
     if name == "budget":
@@ -99,14 +108,14 @@ def _in_way(form: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _option(given: Mapping[str, str]) -> str:
-    """The option of the way that is asked for, as `Way` has it."""
+    """Return the command-line option of the chosen way to fork; empty for the whole session."""
     if budget := given.get("budget", ""):
         return f"--budget {amount(budget)}"
     return f"--at {given['at']}" if given.get("at") else ""
 
 
 def _keeps(option: str) -> str:
-    """Describe the content that such a fork keeps."""
+    """Describe the content that a fork with `option` keeps."""
     name, _, value = option.removeprefix("--").partition(" ")
     if name == "budget":
         return "Only what answers the prompt" if value == MATCH else f"What answers, within {int(value):,} tokens"
@@ -116,7 +125,7 @@ def _keeps(option: str) -> str:
 
 
 def _moves(form: Mapping[str, str]) -> dict[str, str]:
-    """The exchanges that a person has moved, as the fields of a budget have them."""
+    """Return the numbers of the exchanges that the user has moved, as the `keep` and `drop` fields of a budget."""
     moved = [(name.removeprefix("exchange-"), value) for name, value in form.items() if name.startswith("exchange-")]
     known = [(number, value) for number, value in moved if number.isascii() and number.isdigit() and len(number) < 7]
     return {where: ",".join(number for number, value in known if value == where) for where in ("keep", "drop")}
@@ -128,7 +137,7 @@ _REPEATED = 200
 
 @dataclass(frozen=True, slots=True)
 class ToldWorker:
-    """Result of a worker card's form: `how` it was delivered, and its `text`."""
+    """The result of a worker card's form: `how` its message was delivered, and the `text`."""
 
     worker_id: str
     name: str
@@ -138,10 +147,10 @@ class ToldWorker:
 
 
 def told(form: Mapping[str, str]) -> ToldWorker:
-    """Answer, tell or end a worker, as its card asks.
+    """Answer a worker, send it a message, or end it, as its card's form asks.
 
     Raises:
-        SmartForkError: it was not done.
+        SmartForkError: the action failed.
     """
     worker, do, text = (form.get(name, "") for name in ("worker", "do", "text"))
     if not worker:
@@ -172,51 +181,56 @@ MOST_COMPARED = 10
 
 
 class WorkerViews:
-    """The routes about workers, and who listens for them."""
+    """The routes about workers, with a limit on the browsers that listen for changes."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk: Final = desk
+    def __init__(self, endpoints: Endpoints) -> None:
+        self._endpoints: Final = endpoints
         self._listeners = 0
 
     def routes(self) -> list[Route]:
-        """All addresses."""
+        """Return the routes about workers."""
         return [
-            Route("/workers", self._desk.page("workers.html", self._workers)),
+            Route("/workers", self._endpoints.page("workers.html", self._workers)),
             Route("/board", partial(self._fragment, "board.html")),
             Route("/now", partial(self._fragment, "now.html")),
             Route("/worker/{worker}", partial(self._fragment, "fork_worker.html")),
-            Route("/worker", self._desk.does(told, "/workers?told={form}"), methods=["POST"]),
+            Route("/worker", self._endpoints.does(told, "/workers?told={form}"), methods=["POST"]),
             Route("/compare", self._compare),
             Route(LIVE, self._live),
         ]
 
     def _workers(self, _: Asked, asked: Asked) -> Shown:
         form = asked.get("told")
-        return {"board": self._desk.board.view(fresh=form is not None), "done": self._desk.kept(form, ToldWorker)}
+        return {
+            "board": self._endpoints.board.view(fresh=form is not None),
+            "done": self._endpoints.kept(form, ToldWorker),
+        }
 
     async def _fragment(self, template: str, request: Request) -> Response:
-        board = await in_thread(self._desk.board.view)
-        return rendered(template, {"board": board, "new_form": self._desk.forms.new}, request.path_params)
+        board = await in_thread(self._endpoints.board.view)
+        return rendered(template, {"board": board, "new_form": self._endpoints.forms.new}, request.path_params)
 
     async def _compare(self, request: Request) -> Response:
         wanted = request.query_params.getlist("worker")
-        return await self._desk.shown("compare.html", lambda: compared(wanted))
+        return await self._endpoints.shown("compare.html", lambda: compared(wanted))
 
     async def _live(self, _: Request) -> Response:
         headers = {**HEADERS, "X-Accel-Buffering": "no"}
         return StreamingResponse(self._events(), media_type="text/event-stream", headers=headers)
 
     async def _events(self) -> AsyncIterator[bytes]:
-        """Yield changes. A client beyond the limit gets one message, and asks again later."""
+        """Yield an event for each change of the board. A client beyond the limit gets one event, and must ask again
+        later.
+        """
         if self._listeners >= MOST_LISTENERS:
-            yield b"retry: %d\n" % AGAIN_MILLISECONDS + _event(await in_thread(self._desk.board.view))
+            yield b"retry: %d\n" % AGAIN_MILLISECONDS + _event(await in_thread(self._endpoints.board.view))
             return
         self._listeners += 1
         try:
             loop = asyncio.get_running_loop()
             until, known = loop.time() + LISTEN_SECONDS, b""
             while loop.time() < until:
-                event = _event(await in_thread(self._desk.board.view))
+                event = _event(await in_thread(self._endpoints.board.view))
                 yield event if event != known else b": still here\n\n"  # which finds out who is gone
                 known = event
                 await asyncio.sleep(LOOK_SECONDS)
@@ -230,12 +244,83 @@ def _event(view: BoardView) -> bytes:
 
 
 def compared(wanted: list[str]) -> Shown:
-    """These workers side by side, as ``compare`` has them; without any, those of the last fan-out.
+    """Return the template values for compared workers; without names, for the workers of the last fan-out.
 
     Raises:
-        SmartForkError: there is no such worker.
+        SmartForkError: a worker does not exist.
     """
     return side_by_side(compare(list(dict.fromkeys(wanted))[:MOST_COMPARED], Processes(), patch=True))
+
+
+#: Cuts and forgotten sessions that are listed, the latest.
+MOST_LISTED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectHoldings:
+    """A project's sessions in the index: their number for each agent, the largest first."""
+
+    root: str
+    last_activity: str
+    agents: Sequence[tuple[AgentName, int]]
+
+
+def holdings(checked: Checked | None = None) -> Shown:
+    """Return the template values of the index page. `trouble` is the error if the index cannot be used.
+
+    `kept` are the agents of which copies of the logs are kept. `checked` is the result of a requested check, if any.
+    """
+    beside = {"cuts": _cuts(), "gone": _gone(), "kept": _kept(), "checked": checked}
+    try:
+        status = index_status()
+        with opened() as store:
+            held = store.holdings()
+    except IndexUnavailable as error:
+        return {"status": None, "trouble": error, "projects": (), **beside}
+    return {"status": status, "trouble": None, "projects": by_project(held), **beside}
+
+
+def by_project(held: Sequence[Holding]) -> tuple[ProjectHoldings, ...]:
+    """Group the index's content by project. The project that was used last comes first."""
+    grouped = groupby(sorted(held, key=lambda one: one.root), key=lambda one: one.root)
+    found = []
+    for root, same in grouped:
+        sessions, latest = Counter[AgentName](), ""
+        for one in same:
+            sessions[one.agent] += one.sessions
+            latest = max(latest, one.last_activity)
+        found.append(ProjectHoldings(root, latest, sessions.most_common()))
+    return tuple(sorted(found, key=lambda one: one.last_activity, reverse=True))
+
+
+def checked(_: Mapping[str, str]) -> Checked:
+    """Run the checks of ``doctor``, without its checks of the agents' settings."""
+    return Checked.of(run_checks())
+
+
+def _cuts() -> tuple[tuple[str, LastCut], ...]:
+    """Return the latest cuts that can be undone, each with its session's id."""
+    sessions = dict.fromkeys(one.session_id for one in reversed(snapshots.noted_changes()) if one.session_id)
+    found = ((session, last_cut(session)) for session in sessions)
+    standing: dict[str, tuple[str, LastCut]] = {}
+    for session, last in found:
+        if last is not None:
+            standing.setdefault(last.snapshot, (session, last))
+    return tuple(sorted(standing.values(), key=lambda one: one[1].made, reverse=True))[:MOST_LISTED]
+
+
+def _kept() -> tuple[str, ...]:
+    return tuple(agent.name for agent in READERS if kept_logs.wanted(agent))
+
+
+def _gone() -> tuple[tuple[str, str, str], ...]:
+    """Return the agent, the id and the time of each forgotten session, the latest first."""
+    try:
+        listed = forgotten()
+    except OSError:
+        return ()
+    found = ((agent, session_id, str(at)) for (agent, session_id), at in listed.items())
+    return tuple(sorted(found, key=lambda one: one[2], reverse=True))[:MOST_LISTED]
 
 
 #: Addresses that need no token: where a browser sends its code, and what the page looks like.
@@ -247,7 +332,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The page: `library` answers questions, and `sign_in` lets browsers in."""
+    """The web page of the service: `library` answers questions, and `sign_in` lets browsers in."""
 
     library: Opening
     sign_in: SignIn
@@ -256,51 +341,57 @@ class Page:
 
     @property
     def scopes(self) -> Scopes:
-        """Return each browser's current project."""
+        """Return the projects that browsers remember."""
         return Scopes(f"{self.sign_in.visits.name}-project")
 
     @property
-    def desk(self) -> Desk:
-        """Return the shared parts of its answers."""
-        return Desk(self.sign_in.forms, self.board, self.state)
+    def endpoints(self) -> Endpoints:
+        """Return the builder of the page's answers."""
+        return Endpoints(self.sign_in.forms, self.board, self.state)
 
     def routes(self) -> list[Route]:
-        """All addresses that browsers ask for."""
+        """Return the routes for browsers."""
         fork = partial(forked, library=self.library)
         return [
-            *SearchViews(self.desk, self.library, self.scopes).routes(),
-            *WorkerViews(self.desk).routes(),
-            *index_routes(self.desk),
-            *session_routes(self.desk, self.scopes),
-            Route("/family/{agent}/{session_id}", self.desk.page("family.html", related)),
-            Route("/fork", self.desk.does(fork, "/forked/{form}", unlike=True), methods=["POST"]),
+            *SearchViews(self.endpoints, self.library, self.scopes).routes(),
+            *WorkerViews(self.endpoints).routes(),
+            Route("/index", self.endpoints.page("index.html", self._index)),
+            Route("/doctor", self.endpoints.does(checked, "/index?checked={form}#checks"), methods=["POST"]),
+            *session_routes(self.endpoints, self.scopes),
+            Route("/family/{agent}/{session_id}", self.endpoints.page("family.html", related)),
+            Route("/fork", self.endpoints.does(fork, "/forked/{form}", unlike=True), methods=["POST"]),
             Route("/preview", self._preview, methods=["POST"]),
-            Route("/forked/{form}", self.desk.page("forked.html", self._forked)),
+            Route("/forked/{form}", self.endpoints.page("forked.html", self._forked)),
             Route(WAY_IN, _enter),
             Route(WAY_IN, self._open, methods=["POST"]),
             Route("/static/{name}", _static),
         ]
 
     def for_programs(self) -> list[Route]:
-        """The address where ``smart-fork open`` asks for a way in: a browser that is in does not let in others."""
+        """Return the route where ``smart-fork open`` gets a code. Browsers may not use it: a signed-in browser admits
+        no other.
+        """
         return [Route("/code", self._code, methods=["POST"])]
 
     async def lost(self, request: Request, _: Exception) -> Response:
-        """Answer an address where nothing is: people get a page."""
+        """Answer an unknown address: with a page for a browser, else with plain text."""
         if "text/html" not in request.headers.get("Accept", ""):
             return PlainTextResponse("Not Found", 404)
-        return await self.desk.problem(NotFound("There is no page at this address", "Search, or choose a view."))
+        return await self.endpoints.problem(NotFound("There is no page at this address", "Search, or choose a view."))
 
     async def _preview(self, request: Request) -> Response:
         fields = await given(request)
-        return await self.desk.shown("preview.html", partial(previewed, fields, self.library))
+        return await self.endpoints.shown("preview.html", partial(previewed, fields, self.library))
+
+    def _index(self, _: Asked, asked: Asked) -> Shown:
+        return holdings(self.endpoints.kept(asked.get("checked"), Checked))
 
     def _forked(self, place: Asked, _: Asked) -> Shown:
-        """A fork that was started, maybe long ago, with its worker as the board has it.
+        """Return the template values for a started fork and its worker.
 
-        `twin` is the form that another window had sent before with the same in it, if one had.
+        `twin` is an earlier form of another window with the same content, if this form got the result of that form.
         """
-        fork, twin = self.desk.answer(place["form"], Forked), self.sign_in.forms.twin(place["form"])
+        fork, twin = self.endpoints.answer(place["form"], Forked), self.sign_in.forms.twin(place["form"])
         return {"fork": fork, "worker": fork.worker_id, "board": self.board.view(fresh=True), "twin": twin}
 
     async def _code(self, request: Request) -> Response:

@@ -1,8 +1,8 @@
-"""A session to read: its exchanges with what was said and done in them, an outline, where a fork may leave,
-and what is new since a page has shown it.
+"""A conversation on the page: its exchanges and steps, an outline, its forks, and its changes since the page was
+shown.
 
-What a page was shown of is told by a mark, which stands in its links and forms: so numbers of messages that were seen
-there are never taken for those of a session that has been cut, or gone on from an earlier message, meanwhile.
+Links and forms of a page carry a mark of the state that it showed. A message number from an old page is never taken
+for a message of a session that was cut or resumed from an earlier message meanwhile.
 """
 
 from __future__ import annotations
@@ -13,30 +13,39 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from hashlib import blake2b
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from indexer.export import LABELS
 from indexer.lazy import dataclass
-from indexer.masking import Masked, knowing, shorten
+from indexer.masking import Masked, beginning, knowing, mask, shorten
+from indexer.store.base import Placement, Store
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import Exchange, Session, Turn
 from smart_fork.agents.codec import Codec
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.revealed_secrets import revealed_secrets
-from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
+from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartForkError, Usage
 from smart_fork.finding import sessions
+from smart_fork.finding.index_access import opened
 from smart_fork.finding.quotations import matched_words
 from smart_fork.finding.results import title
+from smart_fork.finding.session_view import Hit
 from smart_fork.forking.results import Relative
+from smart_fork.page.agent_steps import PageStep, Steps
 from smart_fork.page.renderer import PageValues
-from smart_fork.page.steps import PageStep, Steps
+from smart_fork.snippets import printable
 
 Became = Literal["same", "more", "another", "gone"]
 _MARK = re.compile(r"([0-9]{1,9})-([0-9a-f]{16})-([0-9a-f]{16})")
 
 
 class Mark(NamedTuple):
-    """The number of a session's turns, with digests of those before the last, which may still change, and of all."""
+    """The state of a session: its number of turns, a digest of all turns but the last, and a digest of all.
+
+    The last turn has no part in the first digest because it may still grow.
+    """
 
     turns: int
     before: str
@@ -48,7 +57,7 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Since(PageValues):
-    """Changes of a session. If it grew, there are `messages`, new ones from turn number `first` on."""
+    """The change of a session since a mark. If it has `more`, `messages` are new, from turn number `first` on."""
 
     became: Became
     first: int | None = None
@@ -56,21 +65,20 @@ class Since(PageValues):
 
 
 def mark_of(session: Session, turns: int | None = None) -> Mark:
-    """The mark of a session, or of its first `turns`."""
+    """Return the mark of a session, or of its first `turns`."""
     shown, digest = session.turns[:turns], blake2b(digest_size=8)
-    for turn in shown[:-1]:
-        digest.update(_said(turn))
     before = digest.hexdigest()
-    for turn in shown[-1:]:
+    for turn in shown:
+        before = digest.hexdigest()
         digest.update(_said(turn))
     return Mark(len(shown), before, digest.hexdigest())
 
 
 def mark_in(text: str) -> Mark:
-    """The mark that an address or a form has.
+    """Parse the mark in an address or a form.
 
     Raises:
-        Usage: it is none.
+        Usage: `text` is not a mark.
     """
     found = _MARK.fullmatch(text)
     if found is None:
@@ -79,7 +87,7 @@ def mark_in(text: str) -> Mark:
 
 
 def since(mark: Mark, session: Session) -> Since:
-    """Compare a session with what was shown. Its last turn may have grown."""
+    """Compare a session with the state of a mark. The last turn of that state may have grown."""
     now = mark_of(session, mark.turns)
     if now == mark and len(session.turns) == mark.turns:
         return Since("same")
@@ -90,11 +98,11 @@ def since(mark: Mark, session: Session) -> Since:
 
 
 def check_still(mark: str, session: Session) -> None:
-    """Refuse what is asked of a page that has shown another state of a session; without a mark nothing is known.
+    """Refuse an action on a page that showed a different state of the session. An empty `mark` is accepted.
 
     Raises:
-        Usage: the mark is none.
-        ForkRefused: it is another one.
+        Usage: `mark` is not a mark.
+        ForkRefused: the session has changed: it was cut, or resumed from an earlier message.
     """
     if mark and since(mark_in(mark), session).became == "another":
         raise ForkRefused(
@@ -104,10 +112,10 @@ def check_still(mark: str, session: Session) -> None:
 
 
 def looked_at(place: Mapping[str, str], mark: Mark) -> Since:
-    """Return the changes of the session at an address. An unchanged log is not read again.
+    """Return the change of the session at an address since `mark`. An unchanged log is not read again.
 
     Raises:
-        OSError: that cannot be told now.
+        OSError: the log cannot be read now.
     """
     agent, session_id = place["agent"], place["session_id"]
     log = READERS.original_of(agent, session_id) if agent in READERS.names else None
@@ -122,7 +130,7 @@ def _looked(log: LogFile, mark: Mark) -> Since:
 
 
 def _said(turn: Turn) -> bytes:
-    """All of a turn that a page shows of it without its record."""
+    """Return all content of a turn that a page can show without the turn's record."""
     did = [*(call.action for call in turn.tool_calls), *(result.note for result in turn.tool_results)]
     return "\0".join((turn.id, turn.role, str(len(turn.text)), turn.text, *did)).encode("utf-8", "surrogatepass")
 
@@ -139,7 +147,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ShownMessage:
-    """One message, and the steps behind it. `asked`: it, or one of these, is what a link led to."""
+    """One message, and the steps after it. `asked` is True if a link leads to the message or to one of its steps."""
 
     number: int
     role: str
@@ -150,18 +158,18 @@ class ShownMessage:
 
     @property
     def failures(self) -> int:
-        """The number of failed steps."""
+        """Return the number of failed steps."""
         return sum(step.failed for step in self.steps)
 
     @property
     def thoughts(self) -> int:
-        """The number of steps that are thoughts."""
+        """Return the number of steps that are thoughts."""
         return sum(step.kind == "thought" for step in self.steps)
 
 
 @dataclass(frozen=True, slots=True)
 class OutlineEntry:
-    """An exchange in a line. `here` is whether this page has it, `point` the message that a fork leaves after."""
+    """An exchange in the outline. `here` is True if this page shows it; `point` is the message after which to fork."""
 
     place: int
     number: int
@@ -177,14 +185,14 @@ class OutlineEntry:
 
 @dataclass(frozen=True, slots=True)
 class ShownExchange:
-    """A prompt, and everything up to the next one."""
+    """A prompt with everything up to the next prompt."""
 
     entry: OutlineEntry
     messages: tuple[ShownMessage, ...]
 
 
 class ShownExchanges:
-    """Those of a page. Each is made when it is its turn to be shown."""
+    """The exchanges of a page. Each is built when the template reaches it."""
 
     def __init__(self, reading: _Reading, entries: Sequence[OutlineEntry]) -> None:
         self._reading, self._entries = reading, entries
@@ -201,7 +209,9 @@ class ShownExchanges:
 
 @dataclass(frozen=True, slots=True)
 class ConversationPage:
-    """One page of a conversation. `page` counts from 1; `previous` and `next_at` are messages of other pages."""
+    """One page of a conversation. `page` counts from 1; `previous` and `next_at` are message numbers on the pages
+    beside it.
+    """
 
     exchanges: ShownExchanges
     outline: tuple[OutlineEntry, ...]
@@ -213,7 +223,7 @@ class ConversationPage:
 
     @property
     def matching(self) -> tuple[OutlineEntry, ...]:
-        """The exchanges in which the words of the question stand."""
+        """Return the exchanges that contain the words of the question."""
         return tuple(entry for entry in self.outline if entry.matches)
 
 
@@ -226,10 +236,10 @@ def reading(
     begun: Mapping[str, str] | None = None,
     whole: bool = False,
 ) -> ConversationPage:
-    """The page that has message or step number `at`; without it, the first; or the `whole` conversation.
+    """Return the page with message or step number `at`, the first page without `at`, or the `whole` conversation.
 
-    `begun` are the sub-agents that can be read, by the calls that have begun them. The whole is without thoughts: it is
-    for a file, which is sent to others.
+    `begun` maps tool calls to the readable sub-agents that they started. The whole conversation is for a file to send
+    to others, so it has no thoughts.
 
     Raises:
         NotFound: the conversation has no such number.
@@ -252,7 +262,7 @@ def reading(
 
 
 def _starts(exchanges: Sequence[Exchange]) -> list[int]:
-    """With which exchanges pages begin; there is one page at least."""
+    """Return the indices of the exchanges that begin a page. There is at least one page."""
     starts, used = [0], 0
     for place, exchange in enumerate(exchanges):
         size = sum(min(len(turn.text), MESSAGE_CHARACTERS) for turn in exchange.turns)
@@ -264,7 +274,9 @@ def _starts(exchanges: Sequence[Exchange]) -> list[int]:
 
 
 class _Reading:
-    """A session that is read: `at` is where a link led to, `words` are those of a question, `known` its secrets."""
+    """A session prepared for a page: `at` is the target of a link, `words` are the question's, `known` the secrets to
+    mask.
+    """
 
     def __init__(
         self, session: Session, at: int | None, words: Sequence[str], steps: Steps, known: Sequence[str]
@@ -278,7 +290,7 @@ class _Reading:
         }
 
     def entry(self, place: int, *, here: bool) -> OutlineEntry:
-        """An exchange in the outline."""
+        """Return the outline entry of an exchange."""
         exchange = self.exchanges[place]
         start, end = exchange.start, exchange.start + len(exchange.turns)
         calls = [call for turn in exchange.turns for call in turn.tool_calls if not call.ours]
@@ -294,7 +306,7 @@ class _Reading:
         )  # fmt: skip
 
     def messages(self, place: int) -> Iterator[ShownMessage]:
-        """Yield the messages of an exchange, each with the steps until the next."""
+        """Yield the messages of an exchange, each with the steps until the next message."""
         exchange = self.exchanges[place]
         end = exchange.start + len(exchange.turns)
         begins = [n for n, turn in enumerate(exchange.turns, exchange.start) if turn.spoken]
@@ -312,7 +324,7 @@ class _Reading:
                 steps, asked = (), False
 
     def _matches(self, exchange: Exchange) -> bool:
-        """Return True if an exchange has at least half of the words."""
+        """Return True if an exchange contains at least half of the question's words."""
         if not self._words:
             return False
         said = "\n".join(one.text for turn in exchange.turns for one in turn.spoken)
@@ -320,12 +332,14 @@ class _Reading:
 
 
 def asked_in_short(question: str) -> Masked:
-    """Return a prompt as a line that names its exchange."""
+    """Return a prompt shortened to one line, as the name of its exchange."""
     return shorten(title(question), QUESTION_CHARACTERS)
 
 
 def leaving(page: ConversationPage, forks: Iterable[tuple[int, Relative]]) -> dict[int, list[Relative]]:
-    """Forks with the messages after which they left, by the numbers of the exchanges in which these stand."""
+    """Return forks by the number of the exchange in which they left. Each fork comes with the message after which it
+    left.
+    """
     numbers = [entry.number for entry in page.outline]
     found: dict[int, list[Relative]] = {}
     for message, fork in forks:
@@ -335,13 +349,13 @@ def leaving(page: ConversationPage, forks: Iterable[tuple[int, Relative]]) -> di
 
 
 class LeftForks:
-    """The forks of a session, looked for when it is first asked for them: it is read before they are known."""
+    """The forks of a session, found at the first request for them: the page is sent before they are known."""
 
     def __init__(self, session: Session, page: ConversationPage) -> None:
         self._session, self._page = session, page
 
     def at(self, number: int) -> Sequence[Relative]:
-        """Those that left in the exchange that begins with this number."""
+        """Return the forks that left in the exchange with this number."""
         return self._known.get(number, ())
 
     @cached_property
@@ -354,3 +368,58 @@ class LeftForks:
             log.warning("the forks of %s are not known: %s", self._session.session_id, error)
             return {}
         return leaving(self._page, [(one.left_parent_at.message, one) for one in forks if one.left_parent_at])
+
+
+#: In so many passages of an exchange, at its beginning or its end, the other side is looked for.
+_LOOKED_AT = 8
+#: How much is shown of the side of an exchange that the passage is not of.
+OTHER_CHARACTERS = 240
+
+
+@dataclass(frozen=True, slots=True)
+class SpokenPart:
+    """One side of an exchange; `found` is True for the passage that the search found."""
+
+    by: str
+    text: Masked
+    found: bool
+
+
+def spoken(hits: Iterable[Hit]) -> Mapping[str, tuple[SpokenPart, ...]]:
+    """Return the exchange that answers, for each hit of this machine that has one, by session id."""
+    wanted = [hit for hit in hits if hit.snippet and hit.origin is None and hit.match.exchange is not None]
+    try:
+        with opened() as store:
+            return {hit.session_id: tuple(_spoken_exchange(hit, store)) for hit in wanted}
+    except IndexUnavailable:
+        return {}
+
+
+def _spoken_exchange(hit: Hit, store: Store) -> Iterator[SpokenPart]:
+    """Yield both sides of the exchange of a hit, the prompt first. Of a long answer, the end counts.
+
+    An answer without text is replaced by its actions.
+    """
+    found = SpokenPart(hit.said_by or "", mask(hit.snippet or ""), found=True)
+    roles = {"user": ("assistant", "action"), "assistant": ("user",)}.get(found.by, ())
+    row = store.session(hit.agent_type, hit.session_id) if roles else None
+    places = [
+        one for one in (store.placements_of(row.row) if row else ()) if one.exchange == (hit.match.exchange or 1) - 1
+    ]
+    near = places[:_LOOKED_AT] if found.by == "assistant" else places[-_LOOKED_AT:]
+    texts = store.texts([place.chunk for place in near])
+    parts = [part for place in near for part in _spoken_parts(place, texts.get(place.chunk, ""), store)]
+    if found.by == "user":
+        parts.reverse()
+    said = next((said for role in roles for by, said in parts if by == role and said), "")
+    text = mask(printable(said))
+    other = "user" if found.by == "assistant" else "assistant"
+    beside = [SpokenPart(other, beginning(text, OTHER_CHARACTERS), found=False)] if text else []
+    yield from (*beside, found) if found.by == "assistant" else (found, *beside)
+
+
+def _spoken_parts(place: Placement, text: str, store: Store) -> Iterator[tuple[str, str]]:
+    """Yield the speakers and texts of a passage. In a passage that was cut, the first speaker has the whole text."""
+    starts: list[tuple[int, str]] = [(0, place.role), *(store.voices(place) or ()), (len(text), "")]
+    for (start, by), (end, _) in pairwise(starts):
+        yield by, text[start:end].removeprefix(LABELS["user"] if by == "user" else "").strip()

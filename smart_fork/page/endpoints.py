@@ -1,4 +1,4 @@
-"""Answers for all addresses of the page: the current project, work in a thread, a frame, forms that are sent once."""
+"""What all addresses of the page share: the browser's project, the page's frame, and forms that work only once."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from indexer.values import dict_in, json_in
 from smart_fork.agents.options import FieldInput
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.finding.index_access import opened
-from smart_fork.page.board import WorkerBoard
 from smart_fork.page.renderer import HEADERS, Shown, rendered
 from smart_fork.page.sign_in import PageForms
+from smart_fork.page.worker_board import WorkerBoard
 
 #: What an address says that asks about all projects, where the browser remembers one.
 EVERYWHERE = "*"
@@ -34,7 +34,7 @@ _LONGEST = 4096
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """`project` is empty for all; `remembered` is what is asked about where an address says nothing."""
+    """The project of a request, empty for all projects. `remembered` is the project in the browser's cookie."""
 
     project: str
     remembered: str
@@ -42,12 +42,12 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Scopes:
-    """Project choices that browsers keep in the cookie of that `name`."""
+    """The projects that browsers remember in the cookie called `name`."""
 
     name: str
 
     def of(self, request: Request) -> Scope:
-        """The scope of a request."""
+        """Return the project that a request asks about: the one in its address, or else the one in its cookie."""
         remembered = _there(unquote(request.cookies.get(self.name, "")))
         asked = request.query_params.get("project")
         if asked is None:
@@ -55,7 +55,7 @@ class Scopes:
         return Scope("" if asked.strip() == EVERYWHERE else asked.strip(), remembered)
 
     def remember(self, answer: Response, request: Request, found: Scope) -> None:
-        """Have the browser remember what its address has said, if that is another project or none."""
+        """Store the project of the request's address in the browser's cookie, if it differs from the cookie's."""
         if request.query_params.get("project") is None or found.project == found.remembered:
             return
         if not found.project:
@@ -64,21 +64,21 @@ class Scopes:
             self.keep(answer, found.project)
 
     def keep(self, answer: Response, project: str) -> None:
-        """Have the browser remember it."""
+        """Store `project` in the browser's cookie."""
         answer.set_cookie(self.name, quote(project), max_age=KEPT_SECONDS, httponly=True, samesite="strict", path="/")
 
 
 def project_in(body: bytes) -> str:
-    """The project that ``smart-fork open`` was run in, as it says it; empty where it says none that is there."""
+    """Return the project that ``smart-fork open`` sent in `body`; empty if it names no existing directory."""
     project = dict_in(json_in(body)).get("project")
     return _there(project) if isinstance(project, str) else ""
 
 
 def folder(project: str) -> Path:
-    """The directory that an address or a form names as a project.
+    """Return the directory that an address or a form names as a project.
 
     Raises:
-        Usage: there is none.
+        Usage: the directory does not exist.
     """
     if not _there(project):
         raise Usage(
@@ -99,7 +99,7 @@ ModelState = Literal["ready", "loading", "absent"]
 
 @dataclass(frozen=True, slots=True)
 class ServiceState:
-    """State of the service that shows the page: its model, and the indexing if the service does it."""
+    """The state of the service that shows the page: its model, and its indexing if the service indexes."""
 
     model: ModelState = "ready"
     indexing: Freshness | None = None
@@ -107,7 +107,7 @@ class ServiceState:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The rail's badge and the last line of a page. Without an index it says so."""
+    """The frame of a page: the badge of the rail and the last line. `problem` says why there is no index."""
 
     asks: int
     running: int
@@ -118,7 +118,7 @@ class Frame:
 
     @property
     def fresh(self) -> str:
-        """When everything was as the logs are, as far as it is known."""
+        """Return the last time at which the index was known to match the logs."""
         indexing = self.service.indexing
         if indexing is not None and indexing.state == "idle" and not indexing.pending_logs and not indexing.failing:
             runs = (indexing.last_run, indexing.last_change)
@@ -127,7 +127,7 @@ class Frame:
 
     @property
     def doing(self) -> str:
-        """The indexer's current work; empty if idle."""
+        """Return the indexer's current work; empty if it is idle."""
         indexing = self.service.indexing
         if indexing is None:
             return ""
@@ -135,7 +135,7 @@ class Frame:
 
 
 def framed(board: WorkerBoard, state: Callable[[], ServiceState]) -> Frame:
-    """The frame of now."""
+    """Return the frame of a page as of now."""
     workers = board.view()
     sessions, updated_at, problem = 0, "", ""
     try:
@@ -154,8 +154,8 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
-    """Shared parts for building pages: sent `forms`, the `board` of workers, the service's `state`."""
+class Endpoints:
+    """Builds answers to requests, from the sent `forms`, the `board` of workers and the service's `state`."""
 
     forms: PageForms[Any]
     board: WorkerBoard
@@ -169,7 +169,10 @@ class Desk:
         status: int = 200,
         by: Callable[..., Response] = rendered,
     ) -> Response:
-        """The page of what `work` gives, with the frame around it, answered `by`; or of what is wrong."""
+        """Answer with the page of the values that `work` returns, or with an error page.
+
+        `by` turns the template, these values, the frame and `more` into the answer.
+        """
         try:
             values, frame = await in_thread(lambda: (work(), self._frame()))
         except (SmartForkError, OSError) as error:
@@ -177,7 +180,7 @@ class Desk:
         return by(template, values, frame, *more, status=status)
 
     async def problem(self, error: SmartForkError | OSError) -> Response:
-        """A page that says what is wrong, and what to do."""
+        """Answer with a page that shows the error and the next step."""
         if isinstance(error, OSError):
             log.warning("a page cannot be shown", exc_info=error)
             error = SmartForkError(what_failed(error), next_step(error))
@@ -185,7 +188,7 @@ class Desk:
         return rendered("problem.html", {"problem": error}, frame, status=error.http_status)
 
     def page(self, template: str, work: Callable[[Asked, Asked], Shown], **how: Any) -> Endpoint:
-        """Answer an address with the page of what `work` gives for its path and its query. See `shown`."""
+        """Return an endpoint that shows the values of `work(path, query)` as a page. `how` goes to `shown`."""
 
         async def answer(request: Request) -> Response:
             return await self.shown(template, partial(work, request.path_params, request.query_params), **how)
@@ -193,10 +196,10 @@ class Desk:
         return answer
 
     def does(self, work: Callable[[Mapping[str, str]], object], shown: str, *, unlike: bool = False) -> Endpoint:
-        """Do what a form asks, once; then lead to where that is `shown`, with ``{form}`` in it.
+        """Return an endpoint that does the `work` of a form once, then redirects to the address `shown`.
 
-        With `unlike` that is what a form of another window has led to that asked for the same a moment ago, unless
-        this one says that it is to be done `again`.
+        The address contains ``{form}`` for the form's name. With `unlike`, a form with the same fields as a recent
+        form of another window gets the earlier result. The field `again` asks for a second run.
         """
 
         async def answer(request: Request) -> Response:
@@ -215,7 +218,7 @@ class Desk:
         return answer
 
     def kept(self, form: str | None, kind: type[T]) -> T | None:
-        """Return the answer to the form that led here; `None` without one, or if it is no longer known."""
+        """Return the result of a form; `None` without a form, or if its result is no longer kept."""
         try:
             return self.answer(form, kind) if form else None
         except NotFound:
@@ -233,12 +236,12 @@ class Desk:
         return answer
 
     def _frame(self) -> Shown:
-        """Also names each form of a page, for the address that it is sent to."""
+        """Return the values of every page: its frame, and a function that names a new form for an address."""
         return {"frame": framed(self.board, self.state), "new_form": self.forms.new}
 
 
 def read(kind: type[T], form: Mapping[str, str], only: Collection[str]) -> T:
-    """Return a request as a form says it: `only` these of its fields. A box that is ticked says "yes"."""
+    """Build a request of type `kind` from the fields `only` of a form. A ticked box has the value "yes"."""
     values: dict[str, Any] = {}
     for one in fields(kind):  # type: ignore[arg-type]  # a request is a dataclass
         said, text = FieldInput.of(one), form.get(one.name, "").strip()
@@ -258,5 +261,5 @@ async def given(request: Request) -> dict[str, str]:
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Run `work`, which waits for disks and programs, in a thread."""
+    """Run `work` in a thread, because it waits for disks and programs."""
     return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)

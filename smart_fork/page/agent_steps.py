@@ -1,6 +1,6 @@
-"""Shows an agent's steps for a person: a line each, an edit as its changes. Pure.
+"""An agent's steps as a person reads them: one line for each step, and the changes of an edit. Pure.
 
-What is said here is masked. Whose records they are is known to `Work` alone.
+All text is masked. Only the agent's `Codec` knows the format of the records.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal
 
 from indexer.lazy import dataclass
@@ -19,7 +20,6 @@ from indexer.transcripts.commands import command_of, patch_of
 from indexer.transcripts.model import GivenBack, Session, ToolCall, UsedTool
 from indexer.values import json_in, list_in
 from smart_fork.agents.codec import Codec, in_paragraphs
-from smart_fork.page.phrases import inside
 from smart_fork.snippets import printable
 
 LineKind = Literal["same", "added", "removed", "gap"]
@@ -46,9 +46,17 @@ _WHOLE = ("content", "file_text", "new_source")
 _PATH = ("file_path", "notebook_path", "path", "filePath")
 
 
+def inside(text: str, directory: str) -> str:
+    """Return `text` with paths relative to `directory`, and with ``~`` for the home directory."""
+    for start, instead in ((directory, ""), (str(Path.home()), "~/")):
+        if start.strip("/"):
+            text = text.replace(f"{start.rstrip('/')}/", instead)
+    return text
+
+
 @dataclass(frozen=True, slots=True)
 class DiffLine:
-    """One line; a gap stands for lines that are not shown, and says where the file goes on."""
+    """One line of a diff. A gap replaces lines that are not shown; its text says where the file continues."""
 
     kind: LineKind
     text: str
@@ -85,12 +93,12 @@ def diffs_of(given: Mapping[str, Any] | str, patch: str = "") -> tuple[FileDiff,
 
 
 def diffs_in(patch: str) -> tuple[FileDiff, ...]:
-    """The files of a patch as git writes it."""
+    """Split a patch in git's format into the changes of each file."""
     return tuple(_of_git(part) for part in _NEXT.split(patch) if part.strip())
 
 
 def _of_git(part: str) -> FileDiff:
-    """One file of it; what is no such patch, as it is written."""
+    """Return the changes of one file of a git patch. Other text is returned as it is written."""
     head, _, rest = part.partition("\n@@ ")
     if not head.startswith("diff --git "):
         return _file_diff("", "edited", [_line(line) for line in part.splitlines()], MOST_OF_A_PATCH)
@@ -102,13 +110,13 @@ def _of_git(part: str) -> FileDiff:
 
 
 def _named_twice(said: str) -> str:
-    """The name in ``a/name b/name``; of two different ones, both."""
+    """Return the name in ``a/name b/name``; both names if they differ."""
     before, after = said[: len(said) // 2], said[len(said) // 2 + 1 :]
     return after.removeprefix("b/") if before.removeprefix("a/") == after.removeprefix("b/") else said
 
 
 def compared(path: str, before: str, after: str, *, how: str = "edited") -> FileDiff:
-    """Compare two texts."""
+    """Return the differences of two texts as the changes of a file."""
     return _compared(path, [(before, after)], how)
 
 
@@ -126,7 +134,7 @@ def _patches(given: Mapping[str, Any] | str) -> Iterator[str]:
 
 
 def _pairs(given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The texts that are replaced, each with what stands in its place."""
+    """Yield each replaced text with its replacement."""
     for one in (given, *list_in(given.get("edits"))):
         for old, new in _PAIRS if isinstance(one, Mapping) else ():
             if isinstance(one.get(old), str) or isinstance(one.get(new), str):
@@ -146,7 +154,7 @@ def _compared(path: str, pairs: Sequence[tuple[str, str]], how: str = "edited") 
 
 
 def _differing(before: Sequence[str], after: Sequence[str]) -> Iterator[DiffLine]:
-    """The lines that differ, with some around them."""
+    """Yield the lines that differ, with some equal lines around them."""
     if len(before) + len(after) > _MOST_COMPARED:
         yield from (DiffLine("removed", line) for line in before)
         yield from (DiffLine("added", line) for line in after)
@@ -165,7 +173,7 @@ def _differing(before: Sequence[str], after: Sequence[str]) -> Iterator[DiffLine
 
 
 def _of_patch(text: str) -> Iterator[FileDiff]:
-    """The files of a patch as it stands between ``*** Begin Patch`` and ``*** End Patch``."""
+    """Yield the changes of each file in a patch between ``*** Begin Patch`` and ``*** End Patch``."""
     path, how, lines = "", "", list[DiffLine]()
     for line in text.partition(_BEGIN)[2].partition("\n*** End Patch")[0].splitlines():
         if opening := _FILE.match(line):
@@ -184,7 +192,7 @@ def _of_patch(text: str) -> Iterator[FileDiff]:
 
 
 def _of_unified(text: str) -> Iterator[DiffLine]:
-    """The lines of a unified diff, without what stands before its first hunk, and between the hunks of two files."""
+    """Yield the lines of the hunks of a unified diff, without the headers."""
     inside = False
     for line in text.splitlines():
         if hunk := _HUNK.match(line):
@@ -204,7 +212,7 @@ def _line(line: str) -> DiffLine:
 
 
 def _file_diff(path: str, how: str, lines: Sequence[DiffLine], most: int = MOST_LINES) -> FileDiff:
-    """Lines of a diff that somebody else has made: masked as the two files that they are from."""
+    """Build a file's changes from the lines of a diff. Old and new text are masked separately."""
     added, removed = _count(lines, "added"), _count(lines, "removed")
     if note := _unreadable(line.text for line in lines):
         return FileDiff(_name(path), how, added=added, removed=removed, note=note)
@@ -229,7 +237,7 @@ def _count(lines: Iterable[DiffLine], kind: LineKind) -> int:
 
 
 def _unreadable(texts: Iterable[str]) -> str:
-    """Why these are not shown; empty where they are."""
+    """Return the reason why texts are not shown; empty if they are shown."""
     size = 0
     for text in texts:
         if "\0" in text:
@@ -261,7 +269,7 @@ _AGENTS = ("Task", "Agent", "task", "agent", "spawn_agent")
 
 @dataclass(frozen=True, slots=True)
 class PlanPart:
-    """A part of a plan with how far it is, or one of the answers to choose from."""
+    """A part of a plan with its state, or one of the answers to choose from."""
 
     text: str
     state: str = ""
@@ -269,12 +277,12 @@ class PlanPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageStep:
-    """One thing that the agent did, in turn `number`.
+    """One step of the agent, in turn `number`: a tool call or a thought.
 
-    `line` says it in a line, `whole` is a command of several. `note` is what went wrong, `last` what a command printed
-    last or what was answered, `diffs` what an edit has changed, `parts` those of a plan or a question. It is number
-    `call` of its turn's calls, and so many `lines` came back from it, 0 where `last` is all of them. `agent` is what
-    the sub-agent is called that it has set to work, where its conversation can be read. A thought is a step as well.
+    `call` is its place among the calls of the turn; -1 for a thought. `line` describes it, and `whole` is a command of
+    several lines. `note` says what failed, `last` is the end of the output or an answer, and `diffs` are the changes
+    of an edit. `parts` are those of a plan or a question. `lines` counts the lines of the output; 0 if `last` has them
+    all. `agent` names the sub-agent that it started, if its conversation can be read.
     """
 
     number: int
@@ -293,28 +301,28 @@ class PageStep:
 
     @property
     def added(self) -> int:
-        """The number of lines that an edit added."""
+        """Return the number of lines that an edit added."""
         return sum(diff.added for diff in self.diffs)
 
     @property
     def removed(self) -> int:
-        """The number of lines that an edit removed."""
+        """Return the number of lines that an edit removed."""
         return sum(diff.removed for diff in self.diffs)
 
 
 class Steps:
-    """The steps of a session whose turns have their records. Each is made where it is asked for."""
+    """The steps of a session with raw records. Each step is built on request."""
 
     def __init__(
         self, session: Session, work: Codec | None, begun: Mapping[str, str] | None = None, *, thoughts: bool = False
     ) -> None:
-        """`begun` are the sub-agents that can be read, by the calls that have begun them."""
+        """Prepare the steps. `begun` maps tool calls to the readable sub-agents that they started."""
         self._session, self._work, self._begun, self._thoughts = session, work, begun or {}, thoughts
         self._results = {one.tool_use_id: one for turn in session.turns for one in turn.tool_results}
         self._answered = {one.tool_use_id: i for i, turn in enumerate(session.turns) for one in turn.tool_results}
 
     def of(self, number: int) -> Iterator[PageStep]:
-        """The steps of turn `number`, what was thought first."""
+        """Yield the steps of turn `number`. A thought comes first."""
         turn = self._session.turns[number]
         if self._thoughts and (thought := self._thought(number)):
             yield thought
@@ -324,7 +332,7 @@ class Steps:
                 yield step
 
     def output(self, step: PageStep) -> Masked:
-        """Return a step's complete output, without the header that a shell puts above it."""
+        """Return a step's complete output, without the header that a shell writes above it."""
         back = self._back(self._session.turns[step.number].tool_calls[step.call].id)
         _, body = status_and_body(back.output) if back else (None, "")
         return printable(beginning(mask(body.strip("\n")), OUTPUT_CHARACTERS))
@@ -341,7 +349,7 @@ class Steps:
 
     @cached_property
     def _between(self) -> Mapping[int, str]:
-        """The thoughts that stand in records of their own, by the turns that they stand before."""
+        """Return the thoughts that have records of their own, by the number of the following turn."""
         return self._work.thoughts_between(self._session) if self._work else {}
 
     def _step(self, number: int, place: int, told: UsedTool | None) -> PageStep | None:
@@ -371,7 +379,7 @@ class Steps:
         return {one.id: one for one in self._work.used(record)} if self._work and record else {}
 
     def _back(self, call: str) -> GivenBack | None:
-        """Return a call's output from the record with its result."""
+        """Return the output of a call from the record with its result; `None` if there is no such record."""
         place = self._answered.get(call)
         record = _record(self._session.turns[place].raw) if place is not None and self._work else None
         if record is None or self._work is None:
@@ -410,14 +418,14 @@ def _parts(given: Mapping[str, Any]) -> Iterator[PlanPart]:
 
 
 def _command(given: Mapping[str, Any] | str) -> str:
-    """A command of several lines, or one that a line does not hold."""
+    """Return a command that has several lines or is too long for one line; else ""."""
     line = given if isinstance(given, str) else command_of(given)
     whole = printable(beginning(mask(line), _COMMAND_CHARACTERS)).strip()
     return whole if "\n" in whole or len(whole) > _COLUMNS else ""
 
 
 def _last(body: str) -> tuple[str, ...]:
-    """The last lines of an output. What is cut off before them is no part of a line of theirs."""
+    """Return the last lines of an output. The first line is never a partial line."""
     end = body.rstrip()
     if len(end) > _END_CHARACTERS:
         end = end[-_END_CHARACTERS:].partition("\n")[2]

@@ -1,38 +1,34 @@
-"""Takes what was withdrawn out of a log, with the names that were made of it, and all else of ours that has it.
+"""Content lost to a withdrawal: finds it in every log that may contain it, and cuts it out.
 
-What was handed over of a session on this machine is known by its times: they are those of the records that it tells.
-
-Copies of sessions out of which nothing can be cut are written again. Only records that a server has withdrawn go, and
-with them the agent's own bookkeeping.
+A handed-over copy has other records than its source. Its turns are recognized by their times, which are the times of
+the source's records. Bookkeeping of an agent, such as a title, goes as well if it quotes the lost content.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
 
-from indexer.files import replace_file
-from indexer.transcripts.model import AgentName, Session
+from indexer.transcripts.model import AgentName
 from indexer.transcripts.state import utc
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record
 from smart_fork.agents.cuts import snapshots, titles
 from smart_fork.agents.cuts.model import Transcript, TranscriptTurn, searchable_texts
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.record_conversion import HomePlace, TargetSession
-from smart_fork.errors import ForkRefused, NotFound, SmartForkError
+from smart_fork.errors import SmartForkError
 from smart_fork.excise import erasure, transcript, writing
 from smart_fork.excise.cut_plan import CutPlan, map_texts
 from smart_fork.excise.text_search import telling_words, words_and_runs
 from smart_fork.finding import session_notes
 from smart_fork.forking.occupation import Occupation
-from smart_fork.sharing.canonical import decode, encode
-from smart_fork.sharing.received_logs import ReceivedLog, key_of, time_of
+from smart_fork.sharing import received_logs
+from smart_fork.sharing.canonical import encode
 
 #: A line, and when it was said.
 TimedLine = tuple[str, bytes]
@@ -45,10 +41,11 @@ _MASK, _MASKED = re.compile(r"\[REDACTED:[a-z0-9-]{1,40}\]"), "[REDACTED]"
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """The content that a session loses: times at which nothing stays, all times, words, and keys of records.
+    """The content that a session loses to a withdrawal.
 
-    Some records only change: `masked` has the lines with a mask of what takes their place, by their times. `known` are
-    the times of all records of the session.
+    `only` are the times at which no record stays, `times` all times of lost content, `words` the lost words, and
+    `keys` the keys of lost records. `masked` has the masked lines of changed records, by time. `known` are the times
+    of all records.
     """
 
     only: frozenset[str]
@@ -63,10 +60,10 @@ class Loss:
         cls, before: Sequence[TimedLine], after: Sequence[TimedLine], keys: Iterable[str], only: Collection[str],
         *, anew: Iterable[TimedLine], known: Iterable[str],
     ) -> Loss:  # fmt: skip
-        """Compute the loss between two versions of these lines. `only` are times at which everything goes; `anew` are
-        replacement lines.
+        """Compute the loss between two versions of a session's lines, each with its time.
 
-        `known` are times of records of the session, whether they go or not.
+        Everything goes at the times in `only`. `anew` are the new lines of changed records, and `known` are the times
+        of all records of the session.
         """
         was, now = ({utc(time) for time, _ in record_lines} - {""} for record_lines in (before, after))
         words = words_and_runs(line for _, line in before) - words_and_runs(line for _, line in after)
@@ -79,7 +76,7 @@ class Loss:
         )
 
     def planned(self, session: Transcript, more: Collection[str]) -> tuple[CutPlan, dict[int, bytes]]:
-        """Plan to take it out of a session that was told of it. What was said there since stays."""
+        """Plan to cut the lost content out of a handed-over copy. What was said in the copy later stays."""
         times = _first_times(session)
         there = sorted(self.known.intersection(times.values()))
         places = (bisect_right(there, time) for time in self.masked)  # what came back is told below its call
@@ -100,15 +97,15 @@ class Loss:
         return time in self.only or (time in self.times and bool(telling_words([line], self.words)))
 
     def forget_snapshots(self, session_id: str) -> None:
-        """Delete the snapshots of a session that have it."""
+        """Delete a session's snapshots that contain lost content."""
         for kept in snapshots.snapshots(session_id):
-            records = filter(None, map(record_in, snapshots.lines(kept)))
-            if telling_words(snapshots.lines(kept), self.words) or not self.only.isdisjoint(map(time_of, records)):
+            times = map(received_logs.time_of, filter(None, map(record_in, snapshots.lines(kept))))
+            if telling_words(snapshots.lines(kept), self.words) or not self.only.isdisjoint(times):
                 kept.path.unlink(missing_ok=True)
 
 
 def _first_times(session: Transcript) -> dict[str, str]:
-    """The time of each turn, but of those that have one which was before: what was told comes first."""
+    """Return the time of each turn of a handed-over copy. A turn with a time before an earlier turn's has none."""
     found: dict[str, str] = {}
     last, before = "", set[str]()
     for turn in session.own:
@@ -120,11 +117,13 @@ def _first_times(session: Transcript) -> dict[str, str]:
     return found
 
 
-def cut(agent: AgentName, planned_of: Planner, words: frozenset[str], path: Path, *, remove: bool = False) -> bool:
-    """Cut a log without a snapshot, and take what goes out of the index and all else of ours. Whether it is gone.
+def cut_log(agent: AgentName, planned_of: Planner, words: frozenset[str], path: Path, *, remove: bool = False) -> bool:
+    """Cut a log as planned, without a snapshot, and erase the content from the index and other own files.
+
+    Return True if the log is deleted because no message remains.
 
     Raises:
-        ForkRefused: an agent has it open.
+        ForkRefused: an agent has the log open.
     """
     session = transcript.load_with_tool(agent, path)
     planned, edits = (CutPlan.of(session, ()), {}) if remove else planned_of(session, ())
@@ -140,21 +139,23 @@ def cut(agent: AgentName, planned_of: Planner, words: frozenset[str], path: Path
     turns = [(at, turn.raw) for at, turn in enumerate(session.turns) if turn.id not in planned.gone]
     left = None if empty else [_text(edits.get(at, raw) for at, raw in turns)]
     said = [_text(turn.raw for turn in session.turns)]
-    _write_again(session, said, left, beside, lambda: writing.write_lines(session, planned.positions, edits))
+    write_again(session, said, left, beside, lambda: writing.write_lines(session, planned.positions, edits))
     return empty
 
 
-def _write_again(
+def write_again(
     session: Transcript,
     said: Iterable[str],
     left: Sequence[str] | None,
     beside: Mapping[Path, bytes],
     write: Callable[[], object],
 ) -> None:
-    """Write a log that has `said` this so that only that is `left`; where nothing is, it goes with all that is ours.
+    """Erase from all own files what `said` contains beyond `left`, and let `write` write the log.
+
+    If `left` is `None`, delete the log and all own files about it.
 
     Raises:
-        ForkRefused: an agent has it open.
+        ForkRefused: an agent has the log open.
     """
     agent, path = session.tool, session.source_path
     ids = {session.session_id, READERS[agent].id_of(path)}
@@ -177,7 +178,7 @@ def _write_again(
 
 
 def renamed_beside(planned: CutPlan, words: Collection[str]) -> dict[Path, bytes]:
-    """The new content of files beside a log that have what goes, or a name of the session with these words."""
+    """Return the new content of files beside a log that contain removed turns, or a title with one of the `words`."""
     session = planned.session
     read = READERS[session.tool].read(session.source_path).session
     name = read.title if read is not None else ""
@@ -186,7 +187,7 @@ def renamed_beside(planned: CutPlan, words: Collection[str]) -> dict[Path, bytes
 
 
 def _named_after(planned: CutPlan, edits: Mapping[int, bytes], words: Collection[str]) -> set[str]:
-    """Lines that are no message, such as titles, and have these words or call it what somebody said in what goes."""
+    """Return the ids of bookkeeping lines, such as titles, that quote removed content or contain one of the `words`."""
     said = [" ".join(text.split()) for turn in planned.removed for text in _texts(turn.raw)]
     found = set()
     for at, turn in enumerate(planned.session.turns):
@@ -200,7 +201,7 @@ def _named_after(planned: CutPlan, edits: Mapping[int, bytes], words: Collection
 
 
 def _unnamed(planned: CutPlan, words: Collection[str]) -> dict[int, bytes]:
-    """Lines that are needed, without the names in them that have these words."""
+    """Return the bookkeeping lines that the agent needs, by position, without texts that contain one of the `words`."""
     return {
         at: orjson.dumps(map_texts(record, lambda text: "" if telling_words([text.encode()], words) else text))
         for at, turn in enumerate(planned.session.turns)
@@ -212,12 +213,12 @@ def _unnamed(planned: CutPlan, words: Collection[str]) -> dict[int, bytes]:
 
 
 def is_bookkeeping(turn: TranscriptTurn) -> bool:
-    """Return whether a line is no message: it may name the session."""
+    """Return True if a turn is no message but the agent's own bookkeeping, such as a title."""
     return turn.role == "system" and not turn.inherited
 
 
 def _gone(planned: CutPlan, edits: Mapping[int, bytes]) -> set[str]:
-    """Words of what goes that no message says any more."""
+    """Return the words of removed or edited lines that no remaining message contains."""
     turns = list(enumerate(planned.session.turns))
     stays = (edits.get(at, turn.raw) for at, turn in turns if turn.id not in planned.gone and not is_bookkeeping(turn))
     return words_and_runs(turn.raw for at, turn in turns if turn.id in planned.gone or at in edits) - words_and_runs(
@@ -226,20 +227,22 @@ def _gone(planned: CutPlan, edits: Mapping[int, bytes]) -> set[str]:
 
 
 def _plain(text: str) -> str:
-    """A text with single blanks and masks without kinds: a secret may be of one kind here, and of another there."""
+    """Return a text with single spaces, and with masks without their kind: the same secret can be masked as different
+    kinds.
+    """
     return " ".join(_MASK.sub(_MASKED, text).split())
 
 
 def _with_masks(record: bytes) -> list[str]:
-    """The lines with a mask in the texts of a record; its longest text where none has one."""
+    """Return the lines with a mask in a record's texts; without masks, the longest text."""
     found = (inner for text in _texts(record) for inner in (_texts(text.encode()) or [text]))
     masks = [plain for text in found for line in text.splitlines() if _MASKED in (plain := _plain(line))]
     return masks or sorted(filter(None, map(_plain, _texts(record))), key=len)[-1:]
 
 
 def _has_all(line: bytes, wanted: Iterable[str]) -> bool:
-    """Return True if a line of a log has all these texts, each in a place of its own: then the secrets they mask are
-    masked.
+    """Return True if a line contains all `wanted` masked texts, each in its own place: then its secrets are masked
+    already.
     """
     said = _plain(_text([line]))
     for one in sorted(wanted, key=len, reverse=True):
@@ -251,7 +254,7 @@ def _has_all(line: bytes, wanted: Iterable[str]) -> bool:
 
 
 def record_in(line: bytes) -> Record | None:
-    """Return the record on a line; `None` where it is none that can be shared."""
+    """Return the record on a line; `None` if the line is no record that can be shared."""
     try:
         record = orjson.loads(line)
         return record if isinstance(record, dict) and encode(record) else None
@@ -266,92 +269,3 @@ def _text(record_lines: Iterable[bytes]) -> str:
 def _texts(line: bytes) -> list[str]:
     record = record_in(line)
     return list(searchable_texts(record)) if record else []
-
-
-#: What a record is known by in a log -> the record that takes its place, or nothing.
-EditsByKey = Mapping[str, bytes | None]
-
-
-def is_rewritten(agent: str) -> bool:
-    """Return whether the server's withdrawals are not cut out of copies of that agent's sessions."""
-    found = AGENTS.find_cutter(agent)
-    return found is None or not found.withdraws
-
-
-def refuse_uncuttable(agent: str, session_id: str) -> None:
-    """Refuse to cut something out of a shared session of such an agent.
-
-    Raises:
-        ForkRefused: it is of one.
-    """
-    if is_rewritten(agent):
-        raise ForkRefused(
-            f"Messages of shared sessions of {AGENTS.title_of(agent)} cannot be withdrawn: {session_id}",
-            f"To withdraw all of it: smart-fork team delete {session_id} --everywhere.",
-        )
-
-
-def record_lines(one: ReceivedLog, keys: EditsByKey) -> tuple[list[TimedLine], list[TimedLine]]:
-    """The records of a copy, and what stays of them, each with its time.
-
-    Raises:
-        NotFound: there is no conversation in it.
-    """
-    before = _records(one, one.path)
-    was, left = ([(time_of(record), orjson.dumps(record)) for record in some] for some in (
-        before, list(_left(one, before, keys))
-    ))  # fmt: skip
-    return was, left
-
-
-def rewrite(one: ReceivedLog, keys: EditsByKey, path: Path, *, remove: bool = False) -> bool:
-    """Take records out of a copy, or of what was made of it here. Whether the log is gone.
-
-    Raises:
-        NotFound: there is no conversation in it.
-        ForkRefused: an agent has it open.
-    """
-    session, before = _session(one, path), _records(one, path)
-    forms, place = AGENTS.forms_of(one.agent), HomePlace.of(one.root)
-    left = list(_left(one, before, keys))
-    if left == before and not remove:
-        writing.refresh(one.agent, [path])  # whoever was killed may have come no further than the log
-        return False
-    said = {turn.id for turn in session.turns if turn.role in ("user", "assistant")}
-    gone = remove or not any(said.intersection(forms.ids(record)) for record in left)
-    whole = transcript.load_with_tool(one.agent, path)
-    words = words_and_runs(map(orjson.dumps, before)) - words_and_runs(map(orjson.dumps, left))
-    becomes = TargetSession(session.session_id, place, session.parent_id or "")
-
-    def write() -> None:
-        replace_file(path, (orjson.dumps(record) + b"\n" for record in forms.anew(left, becomes)))
-
-    beside = {} if gone else renamed_beside(CutPlan.of(whole, ()), words)
-    _write_again(whole, _said(before), None if gone else _said(left), beside, write)
-    return gone
-
-
-def _session(one: ReceivedLog, path: Path) -> Session:
-    session = READERS[one.agent].read(path).session
-    if session is None:
-        raise NotFound(f"No conversation in {path}")
-    return session
-
-
-def _records(one: ReceivedLog, path: Path) -> list[Record]:
-    forms, place = AGENTS.forms_of(one.agent), HomePlace.of(one.root)
-    return [forms.outgoing(record, place) for record in forms.records_of(_session(one, path))]
-
-
-def _left(one: ReceivedLog, records: Iterable[Record], keys: EditsByKey) -> Iterator[Record]:
-    forms = AGENTS.forms_of(one.agent)
-    for record in records:
-        key = key_of(record)
-        if key not in keys:
-            yield record
-        elif (new := keys[key]) is not None and (arrived := forms.arrived(decode(new), others=False)) is not None:
-            yield arrived
-
-
-def _said(records: Iterable[Record]) -> list[str]:
-    return [text for record in records for text in searchable_texts(record)]

@@ -1,11 +1,14 @@
-"""A session that an address names, to read, to fork and to note something of; its sub-agents, outputs and commits."""
+"""The pages of one session: its conversation, sub-agents, tool output, commits and notes, and forgetting and cutting
+it.
+"""
 
 from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from hashlib import blake2b
 from typing import Any
 
 from starlette.requests import Request
@@ -13,31 +16,30 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from indexer.lazy import dataclass
-from indexer.masking import knowing
+from indexer.masking import Masked, knowing
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.references import Reference
 from smart_fork.agents.revealed_secrets import revealed_secrets
-from smart_fork.errors import NotFound, SmartForkError, Usage
-from smart_fork.excise.answer import RolledBack
-from smart_fork.excise.cutting import LastCut, last_cut
+from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
+from smart_fork.excise import erasure
+from smart_fork.excise.answer import CutRequest, Excised, RolledBack
+from smart_fork.excise.cut_plan import CutPlan
+from smart_fork.excise.cutting import LastCut, cut, last_cut, rollback
 from smart_fork.finding import session_notes, sessions
 from smart_fork.finding.commits import commits_made
 from smart_fork.finding.fork_worth import cache_in_words
 from smart_fork.finding.query import plain, words_of
 from smart_fork.finding.results import fork_command, title
-from smart_fork.finding.session_notes import noted_if_known
 from smart_fork.finding.session_place import where_now
 from smart_fork.finding.session_view import ResumedPart, SessionNotes, resumed_part
 from smart_fork.finding.sessions import Located
 from smart_fork.finding.team_search import team_room
 from smart_fork.forking.plan import shared_until
 from smart_fork.forking.restored_logs import is_others
-from smart_fork.page.desk import Asked, Desk, Scopes, folder, in_thread
-from smart_fork.page.index_views import undone
-from smart_fork.page.phrases import link, session_link, subagent_link
-from smart_fork.page.reading import (
+from smart_fork.page.agent_steps import Steps
+from smart_fork.page.conversation_view import (
     ConversationPage,
     LeftForks,
     Since,
@@ -48,9 +50,18 @@ from smart_fork.page.reading import (
     reading,
     since,
 )
-from smart_fork.page.renderer import HEADERS, PageValues, Shown, problem, rendered, streamed
-from smart_fork.page.steps import Steps
-from smart_fork.workers import comparison
+from smart_fork.page.endpoints import Asked, Endpoints, Scopes, folder, in_thread
+from smart_fork.page.renderer import (
+    HEADERS,
+    PageValues,
+    Shown,
+    link,
+    problem,
+    rendered,
+    session_link,
+    streamed,
+    subagent_link,
+)
 from smart_fork.workers.comparison import NotedSession
 
 log = logging.getLogger(__name__)
@@ -66,12 +77,12 @@ class AddressedSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionPage(PageValues):
-    """A session to read; where its log and copies are gone, its `export` alone. `fork` is where a fork would begin.
+    """The values of a session's page. A session without a log and copies has only its `export`.
 
-    One that the team shares is of another `kind`, of an `owner`, and read `within` a project. Below `way` are the
-    addresses of its sub-agents, below `outputs` those of what came back from steps, where these can be read. `mark`
-    tells the state that is shown, and `since` what has become of the one that was shown before. `resumed` is what its
-    agent loads, where that is not all.
+    `fork` is the message of an open fork form. A shared session has another `kind`, an `owner`, and a project that it
+    is read `within`. `way` is the address above its sub-agents, `outputs` the address above the output of its steps.
+    `mark` identifies the shown state, and `since` is the change since an earlier state. `resumed` is the part that the
+    agent loads, if it does not load everything.
     """
 
     one: AddressedSession
@@ -102,10 +113,10 @@ class SessionPage(PageValues):
 
 
 def located(place: Mapping[str, str]) -> Located:
-    """The session that an address names.
+    """Return the session that an address names.
 
     Raises:
-        SmartForkError: there is none, or it is another agent's.
+        SmartForkError: the session does not exist, or it is another agent's.
     """
     if place["agent"] not in AGENTS:
         raise NotFound(f"No such session of {place['agent']}")
@@ -114,14 +125,14 @@ def located(place: Mapping[str, str]) -> Located:
 
 @bounded()
 def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionPage:
-    """A session to read, from its log, a kept copy, or where both are gone its export.
+    """Return the page of a session, read from its log, from a kept copy, or else from its export.
 
     Raises:
-        SmartForkError: there is none, or no such message in it.
+        SmartForkError: the session or the requested message does not exist.
     """
     there = located(place)
     one = AddressedSession(there.agent, there.session_id)
-    noted = next(iter(noted_if_known([(there.agent, there.session_id)]).values()), SessionNotes())
+    noted = next(iter(session_notes.noted_if_known([(there.agent, there.session_id)]).values()), SessionNotes())
     if not there.readable:
         return SessionPage(one=one, title=there.session_id, export=sessions.exported(there), noted=noted)
     session = sessions.look_into(there, keep_raw=True)
@@ -151,7 +162,7 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
 def read_of(
     session: Session, asked: Mapping[str, str], begun: Mapping[str, str] | None = None
 ) -> tuple[ConversationPage, dict[str, Any]]:
-    """Return the part of a session to show, and the fields of a `SessionPage` that follow from it."""
+    """Return the requested part of a session, and the fields of a `SessionPage` that follow from it."""
     asks = plain(asked.get("q", ""))
     words = words_of(asks) if asks else ()
     before = since(mark_in(asked["since"]), session) if asked.get("since") else None
@@ -165,12 +176,12 @@ def read_of(
 
 
 def become(place: Mapping[str, str], asked: Mapping[str, str], project: str | None = None) -> tuple[Since, str]:
-    """Return the changes of the session since the state asked about, and where to show them.
+    """Return the change of a session since a mark, and the address that shows it.
 
-    With a `project` of one that is shared of it, as its server has it now.
+    With a `project`, the session is one that the project's team shares.
 
     Raises:
-        SmartForkError: no such state can have been shown, or a shared session cannot be read now.
+        SmartForkError: the mark is invalid, or the shared session cannot be read now.
     """
     mark = mark_in(asked.get("mark", ""))
     one = AddressedSession(place["agent"], place["session_id"])
@@ -181,10 +192,10 @@ def become(place: Mapping[str, str], asked: Mapping[str, str], project: str | No
 
 
 def number(text: str | None) -> int | None:
-    """The number of a message, as an address or a form gives it.
+    """Parse the number of a message; `None` for an empty text.
 
     Raises:
-        Usage: it is none.
+        Usage: `text` is not a message number.
     """
     if not text:
         return None
@@ -194,10 +205,10 @@ def number(text: str | None) -> int | None:
 
 
 def shared(place: Mapping[str, str], asked: Mapping[str, str], project: str) -> SessionPage:
-    """A session that is shared of a project, read as its server has it now; nothing of it is written.
+    """Return the page of a shared session, read from its server. Nothing is written to this machine.
 
     Raises:
-        SmartForkError: there is none that may be read, no such message in it, or the server is away.
+        SmartForkError: the session or message does not exist, may not be read, or the server does not answer.
     """
     there = team_room().look_into(place["session_id"], folder(project))
     session = there.session
@@ -212,12 +223,10 @@ def shared(place: Mapping[str, str], asked: Mapping[str, str], project: str) -> 
 
 
 def delegated(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
-    """The conversation of the sub-agent that an address names, as the session that is `one` has it now.
-
-    `way` and `outputs` are those of a `SessionPage`.
+    """Return the template values for a sub-agent's conversation.
 
     Raises:
-        SmartForkError: there is no such session or sub-agent, or no such message.
+        SmartForkError: the session, the sub-agent or the message does not exist.
     """
     there = located(place)
     parent, session = subagent(place)
@@ -239,10 +248,10 @@ def delegated(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
 
 
 def subagent(place: Mapping[str, str]) -> tuple[Session, Session]:
-    """A session, and the conversation of the sub-agent that an address names.
+    """Return a session, and the conversation of its sub-agent that an address names.
 
     Raises:
-        SmartForkError: there is no such session or sub-agent, or its log cannot be read.
+        SmartForkError: the session or the sub-agent does not exist, or its log cannot be read.
     """
     there, name = located(place), place["name"]
     agents = AGENTS[there.agent].subagents
@@ -260,11 +269,11 @@ def subagent(place: Mapping[str, str]) -> tuple[Session, Session]:
 
 
 def output(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
-    """The step that an address names by its turn, and by its place among the calls of that, and all that came back.
+    """Return the template values for the whole output of a step. The address names it by its turn and its call.
 
     Raises:
-        SmartForkError: there is no such session or step, or the session's log is gone, or it is another one by now than
-            that of which the address is.
+        SmartForkError: the session, its log or the step does not exist, or the session has changed since the address
+            was made.
     """
     there, turn, call = located(place), number(place["turn"]), number(place["call"])
     session = sessions.look_into(there, keep_raw=True) if there.readable and "name" not in place else None
@@ -293,10 +302,10 @@ def output(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
 
 
 def commits(place: Mapping[str, str], _asked: Mapping[str, str]) -> Shown:
-    """The commits of the session that an address names; `None` if none is known. `project` is where it worked.
+    """Return the template values for a session's commits. `made` is `None` if no commit is known.
 
     Raises:
-        SmartForkError: there is no such session, or its log is gone.
+        SmartForkError: the session does not exist, or its log is gone.
     """
     there = located(place)
     session = sessions.look_into(there)
@@ -306,14 +315,115 @@ def commits(place: Mapping[str, str], _asked: Mapping[str, str]) -> Shown:
     return {"one": one, "title": head, "project": where_now(session.cwd), "made": made}
 
 
+@bounded()
+def about_to_forget(_: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
+    """Return the template values for the question whether to forget a session.
+
+    Raises:
+        SmartForkError: the session does not exist.
+    """
+    located = sessions.locate(asked.get("session", ""))
+    try:
+        about = title(sessions.look_into(located).title)
+    except NotFound:
+        about = title("")
+    return {"agent_type": located.agent, "session_id": located.session_id, "about": about}
+
+
+def removed(form: Mapping[str, str]) -> erasure.Removal:
+    """Forget a session permanently, or undo that.
+
+    Raises:
+        SmartForkError: nothing was changed.
+    """
+    session = _named_session(form)
+    return erasure.undo_forgetting(session) if form.get("do") == "undo" else erasure.forget(session)
+
+
+def about_to_cut(_: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
+    """Return the template values for a planned cut. Nothing is changed. With `secrets`, secrets are masked instead.
+
+    The form repeats `shown`, a fingerprint of the plan. `said` has the beginning or the actions of each turn, by
+    number.
+
+    Raises:
+        SmartForkError: the cut would be refused.
+    """
+    would = cut(_request(asked, dry_run=True))
+    shown = {"turns": asked.get("turns", ""), "shown": _digest(would.removed, would.masked), "said": _said(would)}
+    return {"excised": would, "secrets": asked.get("secrets") == "yes", **shown}
+
+
+def _said(would: Excised) -> dict[int, Masked]:
+    try:
+        turns = sessions.look_into(sessions.locate(str(Reference(would.tool, would.session_id)))).turns
+    except SmartForkError:
+        return {}
+    going = {number: turns[number] for number in would.numbers if number is not None and number < len(turns)}
+    texts = {number: turn.text or "; ".join(call.action for call in turn.tool_calls) for number, turn in going.items()}
+    return {number: title(text) for number, text in texts.items() if text}
+
+
+def excised(form: Mapping[str, str]) -> Excised:
+    """Cut turns out of a session, or mask its secrets, in all files that hold them.
+
+    The cut must match the plan that the form showed: after another cut the turn numbers may mean other turns.
+
+    Raises:
+        SmartForkError: nothing was cut.
+    """
+
+    def as_shown(planned: CutPlan) -> bool:
+        if _digest([turn.id for turn in planned.removed], planned.masked) != form.get("shown", ""):
+            raise ForkRefused(
+                "The session has changed since this was shown",
+                "Open `Index` and press `Show what would go` again.",
+            )
+        return True
+
+    return cut(_request(form, dry_run=False), agree=as_shown)
+
+
+def _digest(removed: Iterable[str], masked: Mapping[str, int]) -> str:
+    """Return a fingerprint of a planned cut."""
+    return blake2b(repr((*removed, *masked.items())).encode("utf-8", "replace"), digest_size=8).hexdigest()
+
+
+def _request(asked: Mapping[str, str], *, dry_run: bool) -> CutRequest:
+    session, turns = _named_session(asked), asked.get("turns", "").strip()
+    secrets = asked.get("secrets") == "yes"
+    if not (turns or secrets):
+        raise Usage("Which turns?", "Use the numbers of `smart-fork excise list`: 5-7,9. Or mask secrets.")
+    meant = sessions.locate(session).reference  # never a path
+    return CutRequest(meant, turns=turns, secrets=secrets, dry_run=dry_run, force=asked.get("force") == "yes")
+
+
+def _named_session(form: Mapping[str, str]) -> str:
+    if session := form.get("session", "").strip():
+        return session
+    raise Usage("Which session?", "Give its id, or at least 8 characters of it.")
+
+
+def undone(form: Mapping[str, str]) -> RolledBack:
+    """Undo the last cut of a session, in all files that the cut changed.
+
+    Raises:
+        SmartForkError: nothing was undone.
+    """
+    cut = last_cut(form.get("session", ""))
+    if cut is None or cut.snapshot != form.get("snapshot"):
+        raise NotFound("This cut was already undone, or a later one was made", "Open the session again.")
+    return rollback(cut.snapshot)
+
+
 _MARKS = {"pin": session_notes.PINNED, "archive": session_notes.ARCHIVED}
 
 
-def noted(form: Mapping[str, str]) -> comparison.NotedSession:
-    """Note what the form says.
+def noted(form: Mapping[str, str]) -> NotedSession:
+    """Set or remove a verdict, tag, pin or archive mark of a session, as a form asks.
 
     Raises:
-        SmartForkError: it was not noted.
+        SmartForkError: nothing was noted.
     """
     session, (do, _, name) = form.get("session", ""), form.get("do", "").partition(" ")
     if do == "verdict":
@@ -326,17 +436,17 @@ def noted(form: Mapping[str, str]) -> comparison.NotedSession:
     return NotedSession.mark([session], [mark], remove=do.startswith("un"))[0]
 
 
-def session_routes(desk: Desk, scopes: Scopes) -> list[Route]:
-    """The addresses of one's own sessions, and of those that the team shares."""
+def session_routes(endpoints: Endpoints, scopes: Scopes) -> list[Route]:
+    """Return the routes of this machine's sessions, and of sessions that the team shares."""
     own, theirs = "/session/{agent}/{session_id}", "/shared/{agent}/{session_id}"
-    printed = desk.page("output.html", output)
+    printed = endpoints.page("output.html", output)
 
     async def read_theirs(request: Request) -> Response:
         work = partial(shared, request.path_params, request.query_params, scopes.of(request).project)
-        return await desk.shown("session.html", work, by=streamed)
+        return await endpoints.shown("session.html", work, by=streamed)
 
     async def since_then(request: Request, *, theirs: bool = False) -> Response:
-        """Answer a window that polls: usually with nothing."""
+        """Answer a window that polls for changes of a session; usually with an empty response."""
         project = scopes.of(request).project if theirs else None
         try:
             now, way = await in_thread(partial(become, request.path_params, request.query_params, project))
@@ -349,28 +459,39 @@ def session_routes(desk: Desk, scopes: Scopes) -> list[Route]:
             return Response(status_code=204, headers=HEADERS)
         return rendered("since.html", now, {"way": way})
 
+    def removal(place: Asked, _: Asked) -> Shown:
+        done = endpoints.forms.answer(place["form"])
+        if isinstance(done, erasure.Removal):
+            return {"removal": done}
+        return {"removal": None, "excised": endpoints.answer(place["form"], Excised)}
+
     def undone_by(place: Asked, _: Asked) -> Shown:
-        return {"undone": desk.answer(place["form"], RolledBack)}
+        return {"undone": endpoints.answer(place["form"], RolledBack)}
 
     async def noted_by(request: Request) -> Response:
         try:
-            told = desk.answer(request.path_params["form"], NotedSession)
+            told = endpoints.answer(request.path_params["form"], NotedSession)
         except SmartForkError as error:
-            return await desk.problem(error)
+            return await endpoints.problem(error)
         where = session_link(AddressedSession(told.agent_type, told.session_id))
         return RedirectResponse(f"{where}#notes", 303, HEADERS)
 
     return [
-        Route(own, desk.page("session.html", conversation, by=streamed)),
+        Route(own, endpoints.page("session.html", conversation, by=streamed)),
         Route(theirs, read_theirs),
         Route(f"{own}/since", since_then),
         Route(f"{theirs}/since", partial(since_then, theirs=True)),
         Route(f"{own}/output/{{turn}}/{{call}}", printed),
-        Route(f"{own}/agents/{{name}}", desk.page("subagent.html", delegated, by=streamed)),
+        Route(f"{own}/agents/{{name}}", endpoints.page("subagent.html", delegated, by=streamed)),
         Route(f"{own}/agents/{{name}}/output/{{turn}}/{{call}}", printed),
-        Route(f"{own}/commits", desk.page("commits.html", commits)),
-        Route("/undo", desk.does(undone, "/undone/{form}"), methods=["POST"]),
-        Route("/undone/{form}", desk.page("undone.html", undone_by)),
-        Route("/note", desk.does(noted, "/noted/{form}"), methods=["POST"]),
+        Route(f"{own}/commits", endpoints.page("commits.html", commits)),
+        Route("/forget", endpoints.page("forget.html", about_to_forget)),
+        Route("/forget", endpoints.does(removed, "/removed/{form}"), methods=["POST"]),
+        Route("/excise", endpoints.page("excise.html", about_to_cut)),
+        Route("/excise", endpoints.does(excised, "/removed/{form}"), methods=["POST"]),
+        Route("/removed/{form}", endpoints.page("removed.html", removal)),
+        Route("/undo", endpoints.does(undone, "/undone/{form}"), methods=["POST"]),
+        Route("/undone/{form}", endpoints.page("undone.html", undone_by)),
+        Route("/note", endpoints.does(noted, "/noted/{form}"), methods=["POST"]),
         Route("/noted/{form}", noted_by),
     ]

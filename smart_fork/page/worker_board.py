@@ -1,4 +1,4 @@
-"""The workers as a board shows them: who asks, who works, who rests, who has ended."""
+"""The worker board: a card for each worker, in columns for waiting, working, idle and ended workers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ from smart_fork.workers.state import WorkerState
 
 @dataclass(frozen=True, slots=True)
 class Inherited:
-    """About so many tokens of conversation, the exchanges in them, and how long their agent worked on those."""
+    """The conversation that a fork has from its parent: about how many tokens, how many exchanges, and the agent's
+    working time.
+    """
 
     tokens: int
     exchanges: int
@@ -52,7 +54,9 @@ def inherited(worker: WorkerRecord, watch: WorkerReader) -> Inherited | None:
 
 
 def _worked(turns: Sequence[Turn]) -> float:
-    """The seconds from a prompt to the last that its agent said; pauses before the next prompt are not in them."""
+    """Return the seconds from a prompt to the agent's last message about it. Pauses before the next prompt do not
+    count.
+    """
     times = [time_of(turn.timestamp) for turn in turns if turn.prompt or turn.role == "assistant"]
     known = [one for one in times if one is not None]
     return max(0.0, (known[-1] - known[0]).total_seconds()) if known else 0.0
@@ -71,75 +75,15 @@ _OPTION = re.compile(r"^\W*(\d)[.)]\s+(\S.*?)\s*$")
 
 @dataclass(frozen=True, slots=True)
 class ChangeCount:
-    """Size of a worker's changes in its worktree."""
+    """The size of a worker's changes in its worktree."""
 
     files: int
     added: int
     removed: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoardCard:
-    """One worker. `hears` is how it can be told something: `message`, `queue`, `resume`, or not at all.
-
-    `question` is what it asks, without the `options` that stand below it: the number that chooses each, and its text.
-    `together` are the workers that were given the same prompt at the same time, itself among them.
-    """
-
-    worker: WorkerState
-    column: str
-    hears: str
-    question: str
-    options: tuple[tuple[str, str], ...]
-    said: Masked
-    outcome: Outcome
-    changes: ChangeCount | None
-    inherited: Inherited | None
-    together: tuple[str, ...]
-
-    @property
-    def asked(self) -> str:
-        """Another one for each question."""
-        return asked(self.worker.waiting_for)
-
-    @property
-    def version(self) -> str:
-        """Another one as soon as anything else is shown."""
-        return blake2b(repr(self).encode("utf-8", "replace"), digest_size=8).hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
-class BoardView:
-    """All workers that are shown; or why they cannot be, in `trouble`."""
-
-    cards: tuple[BoardCard, ...] = ()
-    trouble: SmartForkError | None = None
-
-    @property
-    def columns(self) -> tuple[tuple[str, str, tuple[BoardCard, ...]], ...]:
-        """The columns in their order, empty ones too: the name, the title and the workers of each."""
-        return tuple(
-            (key, title, tuple(card for card in self.cards if card.column == key)) for key, title in COLUMNS.items()
-        )
-
-    @property
-    def asks(self) -> int:
-        """The number of workers with a question."""
-        return sum(card.column == "asks" for card in self.cards)
-
-    @property
-    def running(self) -> int:
-        """The number of workers that have not ended."""
-        return sum(card.column != "ended" for card in self.cards)
-
-    @property
-    def version(self) -> str:
-        """Another one as soon as anything else is shown."""
-        return blake2b("".join(card.version for card in self.cards).encode(), digest_size=8).hexdigest()
-
-
-class _Told(NamedTuple):
-    """Facts about a worker as it was at a `stamp`."""
+class WorkSummary(NamedTuple):
+    """A worker's last words, outcome, changes and inherited beginning. They are read again if the `stamp` changes."""
 
     stamp: object
     said: Masked
@@ -148,18 +92,77 @@ class _Told(NamedTuple):
     inherited: Inherited | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoardCard:
+    """One worker on the board. `hears` is the way to send it a message: `message`, `queue`, `resume`, or "" for none.
+
+    `question` is the worker's question without its `options`. Each option is the number that chooses it, and its text.
+    `together` are the workers that got the same prompt at the same time, including this worker.
+    """
+
+    worker: WorkerState
+    column: str
+    hears: str
+    question: str
+    options: tuple[tuple[str, str], ...]
+    work: WorkSummary
+    together: tuple[str, ...]
+
+    @property
+    def asked(self) -> str:
+        """Return the fingerprint of the worker's question."""
+        return asked(self.worker.waiting_for)
+
+    @property
+    def version(self) -> str:
+        """Return a digest of the card's content. A changed digest means that the card must be drawn again."""
+        return blake2b(repr(self).encode("utf-8", "replace"), digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class BoardView:
+    """The cards of all workers on the board. `trouble` is the error if the registry of workers cannot be read."""
+
+    cards: tuple[BoardCard, ...] = ()
+    trouble: SmartForkError | None = None
+
+    @property
+    def columns(self) -> tuple[tuple[str, str, tuple[BoardCard, ...]], ...]:
+        """Return the columns in their order, empty columns too: the name, the title and the cards of each."""
+        return tuple(
+            (key, title, tuple(card for card in self.cards if card.column == key)) for key, title in COLUMNS.items()
+        )
+
+    @property
+    def asks(self) -> int:
+        """Return the number of workers with a question."""
+        return sum(card.column == "asks" for card in self.cards)
+
+    @property
+    def running(self) -> int:
+        """Return the number of workers that have not ended."""
+        return sum(card.column != "ended" for card in self.cards)
+
+    @property
+    def version(self) -> str:
+        """Return a digest of the board's content. A changed digest means that the board must be drawn again."""
+        return blake2b("".join(card.version for card in self.cards).encode(), digest_size=8).hexdigest()
+
+
 class WorkerBoard:
-    """Looks at the workers for all who ask, one look at a time; what has not changed is not read again."""
+    """Reads the workers for all open windows, one reader at a time. Facts about an unchanged worker are kept."""
 
     def __init__(self, around: Machine | None = None) -> None:
         self._watch = WorkerReader(around)
         self._looking = threading.Lock()
         self._seen: BoardView | None = None
         self._seen_at = 0.0
-        self._told: dict[str, _Told] = {}
+        self._works: dict[str, WorkSummary] = {}
 
     def view(self, *, fresh: bool = False) -> BoardView:
-        """The board as it is now, or was a moment ago; `fresh` after something was done to a worker."""
+        """Return the board, which may be up to `FRESH_SECONDS` old. With `fresh`, such as after an action, read it
+        again.
+        """
         seen = self._seen
         if not self._looking.acquire(blocking=fresh or seen is None):
             return seen or BoardView()  # somebody else is looking: nobody waits for a terminal that does not answer
@@ -190,30 +193,28 @@ class WorkerBoard:
             ended += seen.is_over
             shown.add(worker.id)
             yield self._card(registry.get(worker.id), seen, groups.get(worker.id, ()))
-        self._told = {name: told for name, told in self._told.items() if name in shown}
+        self._works = {name: work for name, work in self._works.items() if name in shown}
 
     def _card(self, worker: WorkerRecord, seen: Seen, together: tuple[str, ...]) -> BoardCard:
-        told = self._tell(worker, seen)
         return BoardCard(
             worker=self._watch.described(worker, seen), column=_column(seen), hears=_hears(worker, seen),
-            question=_question(seen), options=_options(seen), said=told.said, outcome=told.outcome,
-            changes=told.changes, inherited=told.inherited, together=together,
+            question=_question(seen), options=_options(seen), work=self._work(worker, seen), together=together,
         )  # fmt: skip
 
-    def _tell(self, worker: WorkerRecord, seen: Seen) -> _Told:
-        """Its last words, what came of its work and its changes, found out again when it has done something since."""
+    def _work(self, worker: WorkerRecord, seen: Seen) -> WorkSummary:
+        """Return the summary of a worker's work. It is read again only if the worker has done something since."""
         stamp = (seen.state, seen.status, seen.last_activity, seen.tokens)
-        known = self._told.get(worker.id)
+        known = self._works.get(worker.id)
         if known is None or known.stamp != stamp:
             said = beginning(self._watch.last_words(worker, seen) or NOTHING, SAID_CHARACTERS)
             begun = (known.inherited if known else None) or inherited(worker, self._watch)
-            known = self._told[worker.id] = _Told(
+            known = self._works[worker.id] = WorkSummary(
                 stamp, said, self._outcome(worker, seen), self._changes(worker), begun
             )
         return known
 
     def _outcome(self, worker: WorkerRecord, seen: Seen) -> Outcome:
-        """Return the outcome of its own work, once it rests."""
+        """Return the outcome of a worker's own work if the worker is idle or has ended."""
         session = self._watch.session_of(worker) if _column(seen) in ("idle", "ended") else None
         return Outcome.of(session) if session else Outcome.UNKNOWN
 
@@ -225,7 +226,7 @@ class WorkerBoard:
 
 
 def asked(question: str | None) -> str:
-    """Return the fingerprint of the question that a form answers, whichever option was selected then."""
+    """Return the fingerprint of a worker's question. It is the same whichever option is selected on the screen."""
     plain = re.sub(r"^\W+", "", question or "", flags=re.MULTILINE)
     return blake2b(plain.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
@@ -237,7 +238,7 @@ def _column(seen: Seen) -> str:
 
 
 def _hears(worker: WorkerRecord, seen: Seen) -> str:
-    """Return how `message_worker` can reach it now."""
+    """Return the way in which `message_worker` can reach the worker now; empty if it cannot."""
     try:
         headless = place_of(worker).headless
     except SmartForkError:
@@ -258,7 +259,7 @@ def _options(seen: Seen) -> tuple[tuple[str, str], ...]:
 
 
 def _question(seen: Seen) -> str:
-    """Return the text above the options; all of it if they cannot be separated."""
+    """Return the text above the options of a worker's question; the whole text if the options cannot be separated."""
     lines = (seen.waiting_for or "").splitlines()
     options = _options(seen)
     above = list(takewhile(lambda line: not _OPTION.match(line), lines))
@@ -266,6 +267,6 @@ def _question(seen: Seen) -> str:
 
 
 def _together(workers: Sequence[WorkerRecord]) -> dict[str, tuple[str, ...]]:
-    """By worker those that were given the same prompt together with it, where there are any."""
+    """Return, for each worker, the workers that got the same prompt together with it. Single workers are left out."""
     same = (group for groups in together(workers) for group in groups if len(group) > 1)
     return {worker.id: tuple(one.id for one in reversed(group)) for group in same for worker in group}
