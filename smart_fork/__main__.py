@@ -1,4 +1,4 @@
-"""The program: ``smart-fork``, and ``python -m smart_fork``."""
+"""The entry point of ``python -m smart_fork``, which is the program ``smart-fork``."""
 
 from smart_fork.cli.program import main
 

@@ -1,8 +1,8 @@
-"""``<SMART_FORK_HOME>/config.toml``: what a person has settled once.
+"""Reads ``<SMART_FORK_HOME>/config.toml``, the user's settings.
 
-It is read by hand and not by pydantic: every `find` on the command line asks for `engine`, and that import takes longer
-than the rest of the command's start. What is asked for is checked in full, and a name that is not known is refused
-wherever it stands, since a misspelt setting that is passed over looks as if it were obeyed.
+The file is not parsed with pydantic: every `find` on the command line asks for `engine`, and importing pydantic takes
+longer than the rest of the command's start. A requested section is checked completely. An unknown name is refused in
+any section, because an ignored misspelled setting would seem to be in effect.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _EXAMPLES = {
 
 
 def _key(default: Any, meaning: str) -> Any:
-    """A key, and what it means to a person."""
+    """Return a field for a key, with its `meaning` for people."""
     return field(default=default, metadata={"meaning": meaning})
 
 
@@ -42,14 +42,15 @@ class TopLevel:
 
 @dataclass(frozen=True, slots=True)
 class ServiceSection:
-    """``[service]``."""
+    """The section ``[service]``."""
 
     projects: tuple[str, ...] = _key((), "Folders of projects that every client of the service may search.")
 
 
 @dataclass(frozen=True, slots=True)
 class TeamSection:
-    """``[team]``: what never leaves, what is masked beside secrets, and what looks like a secret and is none.
+    """The section ``[team]``: what is never pushed, what is masked besides secrets, and which texts only look like
+    secrets.
 
     See `sharing_rules`.
     """
@@ -69,7 +70,7 @@ _Section = TypeVar("_Section", bound=TopLevel | ServiceSection | TeamSection)
 
 
 def all_keys() -> Iterator[tuple[str, Field[Any]]]:
-    """Each key, and the name of its section."""
+    """Yield each key with the name of its section."""
     return ((name, one) for name, kind in SECTIONS.items() for one in fields(kind))
 
 
@@ -111,10 +112,10 @@ def sharing_rules() -> TeamSection:
 
 
 def section(kind: type[_Section]) -> _Section:
-    """Return the keys of a section, or those above the first. What is neither is refused, whatever is asked for.
+    """Return a section, or the keys above the first section. Unknown names anywhere in the file are refused.
 
     Raises:
-        Usage: the file is no TOML, has a name that is not known, or a value that is none.
+        Usage: the file is no TOML, or has an unknown name or an invalid value.
     """
     settings = _settings()
     top = [one.name for one in fields(TopLevel)]

@@ -1,4 +1,4 @@
-"""Checks of every part by using it: what is wrong, and the next step."""
+"""Checks every part of the installation by using it. A failed check names the next step."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ RUN_INDEX = "Run `smart-fork index run`."
 
 @value
 class Check(Value):
-    """One part. `optional` parts may be missing: a person with one agent, or without tmux, is served as well."""
+    """The result of checking one part. A missing `optional` part, such as tmux, is no failure."""
 
     name: str
     ok: bool
@@ -64,7 +64,7 @@ class Check(Value):
 
     @classmethod
     def run(cls, name: str, check: Callable[[], Iterator[Check]]) -> list[Check]:
-        """Return what this check yields; whatever it dies of is its result."""
+        """Return the results of a check. An exception becomes a failed result."""
         started = time.perf_counter()
         step = "Reinstall smart-fork, and report this."
         try:
@@ -84,7 +84,7 @@ class Check(Value):
 
 @value
 class Checked(Value):
-    """All checks; `seed` is what chose the sample of a deep one."""
+    """The results of all checks. `seed` selected the sample of a deep check."""
 
     ok: bool
     checks: tuple[Check, ...]
@@ -92,12 +92,12 @@ class Checked(Value):
 
     @classmethod
     def of(cls, checks: Sequence[Check], seed: int | None = None) -> Checked:
-        """All went well if everything works that has to."""
+        """Summarize checks: they are `ok` if all parts that are not optional work."""
         return cls(all(check.ok or check.optional for check in checks), tuple(checks), seed)
 
 
 def run_checks(embedder: Embedder | None = None, processes: Processes | None = None) -> list[Check]:
-    """All checks, each on its own: one that fails does not stop the next."""
+    """Run all checks. A failed check does not stop the next one."""
     embedder, processes = embedder or configured_embedder(), processes or Processes()
     checks: dict[str, Callable[[], Iterator[Check]]] = {
         "state folder": _state,
@@ -187,7 +187,10 @@ def _project() -> Iterator[Check]:
 
 
 def _here() -> list[AgentAdapter]:
-    """The agents that have been here; all that are started where none has. Those that are only read need logs."""
+    """Return the agents in use; if there are none, all agents that smart-fork can start.
+
+    An agent that smart-fork can only read counts as used if it has logs.
+    """
     started = [agent for agent in READERS if AGENTS[agent.name].command]
     read = [agent for agent in READERS if not AGENTS[agent.name].command and any(agent.discover())]
     found = [agent for agent in started if agent.home().is_dir() or Program.is_found(agent.name)]
@@ -210,7 +213,7 @@ def _logs() -> Iterator[Check]:
 
 
 def _other_homes(agent: AgentAdapter) -> list[Path]:
-    """The folders that look like those of further accounts and are not among those that are read."""
+    """Return folders that look like an agent's folder for a further account, and are not read."""
     usual = AGENTS[agent.name].home.default
     if AGENTS[agent.name].home.inside:
         return []
@@ -220,7 +223,7 @@ def _other_homes(agent: AgentAdapter) -> list[Path]:
 
 
 def _deleted_logs() -> Iterator[Check]:
-    """Say which logs an agent deletes, before it does."""
+    """Report the logs that an agent will delete."""
     for one in Deletion.expected(time.time()):
         name, how = f"{one.agent} deletes logs", "copies are kept" if one.kept else f"no copies are kept, {one.room()}"
         step = f"`smart-fork setup --keep-logs` keeps compressed copies; or change {one.setting}."
@@ -229,7 +232,7 @@ def _deleted_logs() -> Iterator[Check]:
 
 
 def _odd_logs() -> Iterator[Check]:
-    """Nothing, where there are none."""
+    """Report files among the logs that contain no session."""
     try:
         with opened() as store:
             found = passed_over(store)
@@ -243,7 +246,7 @@ def _odd_logs() -> Iterator[Check]:
 
 
 def _formats() -> Iterator[Check]:
-    """Say which logs a newer version of an agent wrote, and how much of the logs was not understood."""
+    """Report the logs that a newer version of an agent wrote, and the share of unknown records."""
     found: dict[Agent, Understood] = {}
     with known_index() as store:
         found.update(
@@ -286,7 +289,7 @@ def _vectors() -> Iterator[Check]:
 
 
 def _install() -> Iterator[Check]:
-    """Report the kind of installation. Both kinds are sound."""
+    """Report the kind of installation. Both kinds are complete."""
     detail = "full: sentence-transformers embeds many passages, and other models are possible"
     if not has_frameworks():
         detail = "light: onnxruntime embeds everything; other models need sentence-transformers"
@@ -313,7 +316,7 @@ def _model(embedder: Embedder) -> Iterator[Check]:
 
 
 def _reranker() -> Iterator[Check]:
-    """Nothing, where none is configured."""
+    """Check the configured reranker by ranking two sentences."""
     if (rerank := configured_reranker()) is None:
         return
     try:
@@ -329,7 +332,7 @@ def _reranker() -> Iterator[Check]:
 
 
 def _engine() -> Iterator[Check]:
-    """A real search of the search program that is configured; nothing, where none is."""
+    """Check the configured search engine with a real search."""
     if (engine := configured_engine()) is None:
         return
     with opened() as store:
@@ -341,7 +344,7 @@ def _engine() -> Iterator[Check]:
 
 
 def _query(embedder: Embedder) -> Iterator[Check]:
-    """A real search for a stored session's own title."""
+    """Check the search by searching for a stored session's own title."""
     newest = "SELECT part, title FROM sessions WHERE title <> '' ORDER BY last_activity DESC LIMIT 1"
     try:
         with opened() as store:

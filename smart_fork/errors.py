@@ -1,24 +1,20 @@
-"""Errors, in words for a person. `SmartForkError` is the base of all that a caller can meet.
+"""Errors in words for people. `SmartForkError` is the base of all errors that a caller can meet.
 
-SmartForkError          anything below; `message` says what, `hint` says what to do next, `code` tells a program
-├── Usage               the request itself is wrong: a bad id, an empty or too long prompt
-│   └── Ambiguous       a session is named by what means several
-├── NotFound            a session, worker, message or directory that is not there
-├── ProgramMissing      an agent's program, git or tmux is not installed, or too old to fork
-├── ProgramFailed       a program ran and failed, or did not answer in time
-├── RegistryUnavailable the register of workers is damaged, or cannot be written
-├── IndexUnavailable    the search index is damaged, or cannot be written
-├── ForkRefused         it could be done and must not be: another file would be overwritten, agents are mixed, …
-├── NotAuthenticated    the server of the team does not know who asks
-├── WrongVerb           the session is not one with which that may be done, or its project is another's
-├── Conflict            the remote session is not as it was when it was last seen
-├── ServerUnavailable   the server of the team does not answer, or not as one does
-├── Unshareable         what is sent or was received is not in the form in which sessions are shared
-│   └── TooLarge        it has the form, and is more than is taken
-└── IndexerError        logs cannot be read, indexed or embedded: another process is at it, a model is missing, …
+SmartForkError          anything below; `message` says what failed, `hint` what to do next, `code` tells a program ├──
+Usage               the request itself is wrong: a bad id, an empty or too long prompt │   └── Ambiguous       a
+reference means several sessions ├── NotFound            a session, worker, message or directory does not exist ├──
+ProgramMissing      an agent's program, git or tmux is not installed, or too old to fork ├── ProgramFailed       a
+program ran and failed, or did not answer in time ├── RegistryUnavailable the registry of workers is damaged, or cannot
+be written ├── IndexUnavailable    the search index is damaged, or cannot be written ├── ForkRefused         the action
+is possible but not allowed: it would overwrite a file, mix agents, … ├── NotAuthenticated    the team's server does
+not know the caller ├── WrongVerb           the session does not allow this action, or its project belongs to others
+├── Conflict            the remote session has changed since it was last seen ├── ServerUnavailable   the team's server
+does not answer, or its answer is invalid ├── Unshareable         sent or received content is not in the form of shared
+sessions │   └── TooLarge        content has the right form, and is too large └── IndexerError        logs cannot be
+read, indexed or embedded: another process indexes, a model is missing, …
 
-What one room alone raises derives from these and stands in that room. `SmartForkError` and `IndexerError` are defined
-in `indexer.errors`, which cannot import this.
+Errors of one package derive from these, and are defined in that package. `SmartForkError` and `IndexerError` are
+defined in `indexer.errors`, which cannot import this module.
 """
 
 from __future__ import annotations
@@ -44,25 +40,25 @@ class Usage(SmartForkError):
 
     @staticmethod
     def first_empty(given: Mapping[str, object]) -> str | None:
-        """Return the name of the first value without a visible character, or of a list with such an element."""
+        """Return the name of the first blank value, or of a list with a blank element; `None` if there is none."""
         return next((name for name, value in given.items() if is_empty(value)), None)
 
     @classmethod
     def refuse_empty(cls, given: Mapping[str, object]) -> None:
-        """Refuse a blank value: a variable of a shell that is not set, a field that a program left empty.
+        """Refuse blank values, such as an unset shell variable or a field that a program left empty.
 
         Raises:
-            Usage: one is blank.
+            Usage: a value is blank.
         """
         if (name := cls.first_empty(given)) is not None:
             raise cls(f"{name} is empty", "Give it a value, or drop it.")
 
     @classmethod
     def refuse_both(cls, given: Mapping[str, object], pairs: Sequence[tuple[str, str]]) -> None:
-        """Refuse two values that contradict each other.
+        """Refuse pairs of values that contradict each other.
 
         Raises:
-            Usage: both of a pair are given.
+            Usage: both values of a pair are given.
         """
         for one, other in pairs:
             if _is_given(given.get(one)) and _is_given(given.get(other)):
@@ -70,7 +66,7 @@ class Usage(SmartForkError):
 
 
 class Ambiguous(Usage):
-    """The reference is ambiguous: the caller must choose first."""
+    """A reference means several sessions, and the caller must choose one."""
 
     code = "ambiguous"
 
@@ -84,7 +80,7 @@ class NotFound(SmartForkError):
 
 
 class ProgramMissing(SmartForkError):
-    """A program is not installed, or too old for what it is needed for."""
+    """A program is not installed, or too old for this action."""
 
     code = "program_missing"
 
@@ -96,14 +92,14 @@ class ProgramFailed(SmartForkError):
 
 
 class ForkRefused(SmartForkError):
-    """It could be done and must not be."""
+    """The action is possible but not allowed."""
 
     code = "fork_refused"
     http_status = 409
 
 
 class RegistryUnavailable(SmartForkError):
-    """The register of workers is damaged, or cannot be written."""
+    """The registry of workers is damaged, or cannot be written."""
 
     code = "registry_unavailable"
 
@@ -115,7 +111,7 @@ class IndexUnavailable(SmartForkError):
 
 
 class NotAuthenticated(SmartForkError):
-    """The server of the team does not know who asks."""
+    """The team's server does not know the caller."""
 
     code = "not_authenticated"
     exit_code = 4
@@ -123,7 +119,7 @@ class NotAuthenticated(SmartForkError):
 
 
 class WrongVerb(SmartForkError):
-    """The session is not one with which that may be done."""
+    """The session does not allow this action."""
 
     code = "forbidden"
     exit_code = 4
@@ -131,7 +127,7 @@ class WrongVerb(SmartForkError):
 
 
 class Conflict(SmartForkError):
-    """The remote session is not as it was when it was last seen: `count` and `digest` are what it is now."""
+    """The remote session has changed since it was last seen. `count` and `digest` describe its records now."""
 
     code = "conflict"
     exit_code = 9
@@ -143,15 +139,15 @@ class Conflict(SmartForkError):
 
 
 class Withdrawn(Conflict):
-    """Something of what is sent was taken back by who had shared it."""
+    """Some of the sent content was withdrawn by its owner."""
 
     code = "withdrawn"
 
 
 class ServerUnavailable(SmartForkError):
-    """The server of the team does not answer, or not as one does.
+    """The team's server does not answer, or its answer is invalid.
 
-    `answered` is whether it did, `again` whether it is asked once more: nothing was answered, or that it failed.
+    `answered` is True if the server answered. `again` is True if the request is repeated once.
     """
 
     answered = True
@@ -162,14 +158,14 @@ class ServerUnavailable(SmartForkError):
 
 
 class Unshareable(SmartForkError):
-    """The sent or received content is not in the form in which sessions are shared."""
+    """Sent or received content is not in the form of shared sessions."""
 
     code = "unshareable"
     http_status = 422
 
 
 class TooLarge(Unshareable):
-    """It is more than is taken."""
+    """The content is larger than allowed."""
 
     code = "too_large"
     http_status = 413
@@ -180,7 +176,7 @@ _of_tools: ContextVar[bool] = ContextVar("of_tools", default=False)
 
 
 def speak_of_tools() -> None:
-    """From here on in this context, whoever asks has tools and no command line."""
+    """Address further hints of this context to a caller that has tools and no command line."""
     _of_tools.set(True)
 
 
@@ -194,7 +190,7 @@ def _is_given(value: object) -> bool:
 
 
 def is_empty(value: object) -> bool:
-    """Return whether `value` is text without a visible character, or a list with such an element."""
+    """Return True if `value` is text without a visible character, or a list with such an element."""
     # Half a surrogate pair is a character that a program has cut; it is shown as one.
     if isinstance(value, list | tuple):
         return any(is_empty(one) for one in value)

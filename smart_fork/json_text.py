@@ -1,8 +1,8 @@
-"""Changing a JSON text in a few places, with every other byte left as it is: order, indentation, spelling of strings.
+"""Edits JSON text in place: all bytes that are not edited stay, with their order, indentation and spelling.
 
-Of settings only strict JSON is read: what is in it twice, or has comments, not everybody understands in the same way.
-Of records nothing that stays is decoded and encoded again: agents write what no other program writes the same, such as
-integers that are no doubles, half surrogates, escapes, white space.
+Settings must be strict JSON: programs disagree about duplicate names and comments. In records, no value that stays is
+decoded and encoded, because agents write values that no other program writes the same way: integers beyond a double,
+half surrogate pairs, escapes, white space.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ _decode: Decode = json.JSONDecoder().raw_decode
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A member of an object or an element of an array: where it begins, where its value begins, and where that ends."""
+    """A member of an object or an element of an array: the positions of its start, of its value, and of its value's
+    end.
+    """
 
     key: str
     start: int
@@ -33,10 +35,10 @@ class Item:
 
 
 def read_object(text: str) -> dict[str, Any]:
-    """`text` as an object.
+    """Parse `text` as an object.
 
     Raises:
-        ValueError: it is not strict JSON, not an object, or a name is in it twice.
+        ValueError: `text` is not strict JSON, is not an object, or contains a name twice.
     """
     decoded: object = json.loads(text, object_pairs_hook=_once)
     if not isinstance(decoded, dict):
@@ -75,7 +77,7 @@ def root(text: str) -> int:
 
 
 def interior(text: str, at: int) -> str:
-    """The white space in an empty object or array."""
+    """Return the white space in an empty object or array."""
     return text[at + 1 : skip(text, at + 1)]
 
 
@@ -85,7 +87,7 @@ def member(text: str, at: int, key: str) -> Item | None:
 
 
 def append(text: str, at: int, value: Any, key: str | None = None) -> str:
-    """`text` with `value` as the last in the object (as `key`) or array at `at`, written as its siblings are."""
+    """Append `value` to the object (as `key`) or array at `at`, formatted like its siblings. Return the new text."""
     inside = items(text, at)
     unit, outer = _unit(text), _indentation(text, at)
     if inside:
@@ -102,7 +104,7 @@ def append(text: str, at: int, value: Any, key: str | None = None) -> str:
 
 
 def replace(text: str, item: Item, value: Any) -> str:
-    """`text` with another value for `item`."""
+    """Replace the value of `item`. Return the new text."""
     before = text[: item.start].rpartition("\n")
     lined = before[1] and not before[2].strip()
     written = _written(value, None, before[2] if lined else None, _unit(text))
@@ -110,7 +112,9 @@ def replace(text: str, item: Item, value: Any) -> str:
 
 
 def remove(text: str, at: int, item: Item, empty: str = "") -> str:
-    """`text` without `item` of the object or array at `at`; `empty` is put into one that nothing is left in."""
+    """Remove `item` from the object or array at `at`. Return the new text. `empty` is written into an emptied
+    container.
+    """
     inside = items(text, at)
     index = inside.index(item)
     if index:
@@ -124,7 +128,7 @@ Way = tuple[str, ...]
 
 
 def insert(text: str, way: Way, value: Any, key: str | None = None) -> str:
-    """Return `text` with `value` at the end of the container at `way`, and with the containers that are missing."""
+    """Append `value` to the container at the path `way`, and create missing containers. Return the new text."""
     at = root(text)
     for depth, name in enumerate(way):
         found = member(text, at, name)
@@ -138,7 +142,7 @@ def insert(text: str, way: Way, value: Any, key: str | None = None) -> str:
 
 
 def empty_on(text: str, way: Way) -> dict[Way, str]:
-    """Return the white space in the innermost container that is there on `way`; nothing unless it is empty."""
+    """Return the path and the white space of the innermost existing container on `way` if it is empty; else nothing."""
     at, depth = root(text), 0
     while depth < len(way) and (found := member(text, at, way[depth])):
         at, depth = found.value, depth + 1
@@ -146,9 +150,9 @@ def empty_on(text: str, way: Way) -> dict[Way, str]:
 
 
 def withdraw(text: str, way: Way, item: Item, empty: Mapping[Way, str]) -> str:
-    """Return `text` without `item` of the container at `way`, and without containers that become empty.
+    """Remove `item` from the container at `way`, and containers that become empty. Return the new text.
 
-    Those in `empty` were empty before: they stay, with that white space.
+    The containers in `empty` were empty before: they stay, with their white space.
     """
     ways = [root(text)]
     for name in way:
@@ -166,7 +170,7 @@ def withdraw(text: str, way: Way, item: Item, empty: Mapping[Way, str]) -> str:
 
 
 def _written(value: Any, key: str | None, indentation: str | None, unit: str | None) -> str:
-    """On lines of their own below `indentation`, or without it in one line."""
+    """Format a value in lines below `indentation`, or in one line without it."""
     lined = indentation is not None and unit is not None
     text = json.dumps(value, ensure_ascii=False, indent=unit if lined else None)
     if lined:
@@ -175,7 +179,7 @@ def _written(value: Any, key: str | None, indentation: str | None, unit: str | N
 
 
 def _unit(text: str) -> str | None:
-    """One step of indentation; `None` where everything is in one line."""
+    """Return one step of indentation; `None` if the text has only one line."""
     first = re.match(r"\s*[\[{]\s*?\n([ \t]*)", text)
     if first:
         return first[1] or "  "
@@ -201,9 +205,9 @@ _DECODER = json.JSONDecoder(strict=False, parse_int=str, parse_float=str, parse_
 
 
 def respelled(source: bytes, record: dict[str, Any]) -> bytes:
-    """`record` as one line: what it says like `source`, of which it was decoded, stands there as it stands in that.
+    """Return `record` as one line. Values that are equal in `source`, its former line, keep their spelling.
 
-    Without a `source` it is a record of our own. Bytes that no agent could read, since they are no text, do not stay.
+    Without a `source` the record is newly encoded. Bytes that are no text are replaced.
     """
     objects = as_read(source) if source else []
     if len(objects) == 1:
@@ -218,7 +222,7 @@ def respelled(source: bytes, record: dict[str, Any]) -> bytes:
 
 
 class _Member(NamedTuple):
-    """A member of an object, or an item of a list, which has no name; `text` is its value, and what is around it."""
+    """A member of an object, or an element of an array (without a name): its value's `text` and the text around it."""
 
     name: str
     before: str
@@ -231,7 +235,7 @@ def _readable(text: str) -> bytes:
 
 
 def _value(text: str, before: Any, after: Any) -> str:
-    """`after`, as far as possible in the words of `text`, which says `before`."""
+    """Return `after` as text, as far as possible with the spelling in `text`, the text of `before`."""
     if before == after:
         return text
     if isinstance(before, dict) and isinstance(after, dict):
@@ -254,7 +258,7 @@ def _object(text: str, before: dict[str, Any], after: dict[str, Any]) -> str:
 
 
 def _list(text: str, before: Sequence[Any], after: Sequence[Any]) -> str:
-    """Items that were changed one by one, or of which some were left out or added."""
+    """Return an array as text. Elements may have been changed one by one, or removed and added."""
     there = list(_members(text))
     if len(before) == len(after):
         each = zip(there, before, after, strict=True)
@@ -268,7 +272,7 @@ def _list(text: str, before: Sequence[Any], after: Sequence[Any]) -> str:
 
 
 def _members(text: str) -> Iterator[_Member]:
-    """Yield the members of an object or a list."""
+    """Yield the members of an object or the elements of an array."""
     begin = 1
     for one in items(text, 0, _DECODER.raw_decode):
         name = one.key.encode("utf-8", "replace").decode()  # as it is decoded where it is read

@@ -1,6 +1,6 @@
-"""The public functions for scripts, such as `smart_fork.find`.
+"""The public functions for Python scripts, such as `smart_fork.find`.
 
-Whatever is answered is a frozen value: `as_json()` gives its JSON.
+All answers are frozen values. Their `as_json()` returns JSON values.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A worker that was started, and what can be done with it from then on. `started` is what is known of its start."""
+    """A started worker, with methods to control it. `started` is the answer of its start."""
 
     started: Forked
 
     @property
     def id(self) -> str:
-        """Its own id, by which every command knows it."""
+        """Return the worker's id, which every command accepts."""
         return self.started.worker_id
 
     @property
     def session_id(self) -> str | None:
-        """Its session's id; `None` where the agent had not told it when the worker was started."""
+        """Return the id of the worker's session; `None` if the agent had not created it when the worker started."""
         return self.started.new_session_id
 
     def as_json(self) -> dict[str, Any]:
-        """JSON values: what is known of its start."""
+        """Return the facts about the worker's start as JSON values."""
         return self.started.as_json()
 
     def wait(self, timeout: float | None = None) -> WorkerWaited:
-        """Wait until it is done, asks something or ends, for `timeout` seconds at most; `settled` says whether it is.
+        """Wait until the worker is idle, asks a question or ends, for at most `timeout` seconds.
 
-        `last_words` are what it said last.
+        In the answer, `settled` says whether it has, and `last_words` are its last message.
 
         Raises:
-            SmartForkError: there is no such worker any more, or the time is negative.
+            SmartForkError: the worker no longer exists, or the time is negative.
         """
         from smart_fork.workers.roster import wait_workers
 
@@ -63,30 +63,30 @@ class Worker:
         return seen
 
     def read(self, exchanges: int = 3) -> WorkerRead:
-        """Its last exchanges, without what it has from the session that was forked.
+        """Return the worker's last exchanges, without those of the forked session.
 
         Raises:
-            SmartForkError: there is no such worker any more, or fewer than one exchange is asked for.
+            SmartForkError: the worker no longer exists, or `exchanges` is below one.
         """
         from smart_fork.workers.roster import read_worker
 
         return read_worker(self.id, exchanges=exchanges)
 
     def say(self, text: str, *, queue: bool = False) -> WorkerMessaged:
-        """Say something to it; with `queue` also while it works, for when it is done.
+        """Send a message to the worker. With `queue`, a working worker gets it when it is done.
 
         Raises:
-            SmartForkError: it does not hear that now, and was not told.
+            SmartForkError: the worker cannot receive the message now.
         """
         from smart_fork.workers.messages import message_worker
 
         return message_worker(self.id, text, queue=queue)
 
     def close(self, *, remove_worktree: bool = False) -> WorkerClosed:
-        """End it; with `remove_worktree` its worktree goes as well, where that holds nothing unsaved.
+        """End the worker. With `remove_worktree`, also remove its worktree if nothing in it is unsaved.
 
         Raises:
-            SmartForkError: there is no such worker any more.
+            SmartForkError: the worker no longer exists.
         """
         from smart_fork.workers.termination import close_workers
 
@@ -104,16 +104,17 @@ def find(
     min_score: float | None = None,
     team: bool = True,
 ) -> list[Hit]:
-    """The sessions of `project` (the working directory's by default) that answer `intent`, best first.
+    """Return the sessions of `project` (by default the working directory's) that answer `intent`, best first.
 
-    Those that a team shares are among them where one has logged in, unless `team` is false; their `origin` says whose.
+    If a team login exists, sessions that the team shares are included unless `team` is false. Their `origin` names the
+    owner.
 
-    `also` says the same in other words, in up to eight texts: what they agree on is found more surely. A score is the
-    chance that the session is the one that is meant; with `min_score` those below it are left out.
+    `also` are up to eight other phrasings of the intent; agreement between them makes the result more certain. A score
+    is the probability that the session is the intended one. Sessions with a score below `min_score` are left out.
 
     Raises:
-        Usage: something in the request is not acceptable.
-        IndexUnavailable: nothing can be searched.
+        Usage: an argument is invalid.
+        IndexUnavailable: there is no index to search.
     """
     from smart_fork.finding.answer import Unsearched
     from smart_fork.finding.request import FindRequest
@@ -141,19 +142,20 @@ def fork(
     as_agent: str | None = None,
     **options: Any,
 ) -> Worker:
-    """Run a fork of a session with `prompt`, from message number `at` on where given; the original stays untouched.
+    """Run a fork of a session with `prompt`, optionally from message number `at` on. The original stays unchanged.
 
-    One that the team shares is written here first, and taken away again where nothing is started.
+    A session that the team shares is first written to this machine, and deleted again if nothing is started.
 
-    Within a `budget` (a number of tokens, such as 30000 or "30k", or "match" for as little as answers) it has only what
-    answers the `intent`, by default the prompt, which `also` says in other words; the exchanges of the numbers in
-    `keep` are kept, and those in `drop` left out, whatever they take. `started.selection` says what it has.
+    A `budget` is a number of tokens, such as 30000 or "30k", or "match" for the smallest part that answers. The fork
+    then has only the exchanges that answer `intent`, by default the prompt, with `also` as other phrasings. Exchanges
+    with a number in `keep` are always kept, and those in `drop` never. `started.selection` describes the kept
+    exchanges.
 
-    With `as_agent` it is handed over: a new session of that agent, such as "codex", which is told what was said and
-    done. `started.handed` says how much of it. Secrets are masked, unless `unmasked` is true.
+    With `as_agent`, such as "codex", the session is handed over to a new session of another agent. `started.handed`
+    describes what that agent receives. Secrets are masked, unless `unmasked` is true.
 
-    `options` are those of `Options`: `worktree` (true, or its name), `with_changes` (a worktree of its own that has the
-    uncommitted changes of the directory as well), `place`, `name`, `skip_permissions`, `unmasked`.
+    `options` are fields of `Options`: `worktree` (true, or a name), `with_changes` (a worktree that includes the
+    uncommitted changes of the directory), `place`, `name`, `skip_permissions`, `unmasked`.
 
     Raises:
         SmartForkError: nothing was started, and nothing is left of the attempt.
@@ -165,13 +167,14 @@ def fork(
 def read(
     session_id: str, *, at: int | None = None, context: int | None = None, project: str | None = None
 ) -> Conversation | Exported:
-    """A session's conversation, its messages numbered as `fork` takes them. With `at` from that message on, or so many
-    before and after it. One that is not here may be of those that the team of `project` shares.
+    """Return a session's conversation, with the message numbers that `fork` takes.
 
-    Of one whose log is gone it is the export, as `markdown`.
+    With `at`, it begins at that message, or has `context` messages before and after it. A session that is not on this
+    machine may be one that the team of `project` shares. A session without a log is returned as its export, in
+    `markdown`.
 
     Raises:
-        SmartForkError: there is no such session or message, or it cannot be read.
+        SmartForkError: the session or the message does not exist, or cannot be read.
     """
     from smart_fork.finding.sessions import ReadRange
 
@@ -181,10 +184,10 @@ def read(
 def conversation(
     reference: str, reading: ReadRange, project: Path | None, *, notice: str = ""
 ) -> Conversation | Exported:
-    """Read a session of this machine, or one that the team of `project` shares; see `read`.
+    """Return the conversation of a session of this machine, or of one that the team of `project` shares. See `read`.
 
     Raises:
-        SmartForkError: there is no such session or message, or it cannot be read.
+        SmartForkError: the session or the message does not exist, or cannot be read.
     """
     from smart_fork.agents.references import Resolved
     from smart_fork.finding import sessions
@@ -220,11 +223,11 @@ def preview(
 ) -> Forked:
     """Preview what `fork` would start with the same arguments: its command, and its `selection` within a `budget`.
 
-    Its `ways` are what each way to fork the session loads: all of it, up to `at`, up to what answers the intent, and
-    within budgets.
+    Its `ways` give the tokens of each way to fork: the whole session, up to `at`, up to the answer, and within
+    budgets.
 
     Raises:
-        SmartForkError: it could not be started either.
+        SmartForkError: the fork could not be started.
     """
     if budget is None and (keep or drop):
         raise Usage("keep and drop are only for a budget", "Give a budget as well, such as 30000.")
@@ -244,10 +247,10 @@ def merge(
     as_agent: str | None = None,
     **options: Any,
 ) -> Worker:
-    """Run one fork of several sessions, of each what answers, within one `budget`; else as `fork`.
+    """Run one fork of several sessions, with the exchanges of each that answer, within one `budget`. See `fork`.
 
-    It is a fork of the first of them; what is kept of the others follows. `started.selection` says what it has of the
-    first, `started.merged` of each of the others.
+    It is a fork of the first session, followed by the kept exchanges of the others. `started.selection` describes the
+    kept exchanges of the first session, and `started.merged` those of each other session.
 
     Raises:
         SmartForkError: nothing was started, and nothing is left of the attempt.
@@ -265,7 +268,9 @@ def _forked(
     asked: Mapping[str, Any],
     wanted: Wanted | None,
 ) -> Forked:
-    """Fork a session, or several merged, as is asked. A team's copy goes again if that fails, or is only a preview."""
+    """Fork one session, or merge several. A copy of a shared session is deleted if the fork fails or is only a
+    preview.
+    """
     from smart_fork.agents.options import Options
     from smart_fork.forking.plan import fork_session
     from smart_fork.forking.request import ForkRequest
@@ -282,7 +287,7 @@ def _wanted(
     keep: Sequence[int] = (),
     drop: Sequence[int] = (),
 ) -> Wanted | None:
-    """Return the budget, if one was given."""
+    """Return the budget with the exchanges to keep and drop; `None` without a budget."""
     from smart_fork.forking.request import Wanted, amount
 
     if budget is None:
@@ -306,12 +311,12 @@ def branch(
     as_agent: str | None = None,
     unmasked: bool = False,
 ) -> Branched:
-    """Copy a session under a title of its own, up to message number `at` where given; nothing runs.
+    """Copy a session under a new title, up to message number `at` if given, without running anything.
 
-    Within a `budget` it has what answers the `intent` alone, and with `as_agent` it is handed over, as `fork` says it.
+    Within a `budget` the copy has only what answers the `intent`. With `as_agent` it is handed over. See `fork`.
 
     Raises:
-        SmartForkError: nothing was made.
+        SmartForkError: nothing was copied.
     """
     from smart_fork.agents.options import Options
     from smart_fork.forking.branch import branch as copy
@@ -333,13 +338,14 @@ def cut(
     force: bool = False,
     dry_run: bool = False,
 ) -> Excised:
-    """Cut turns out of a session's transcript so that its agent can still resume it: `turns` such as "5-7,9", or `ids`.
+    """Cut turns out of a session's transcript so that its agent can still resume it. `turns` is such as "5-7,9".
 
-    With `secrets` they are masked instead, in all turns or in those named; with `force` warnings do not keep it from
-    being done; with `dry_run` only what would go is said. `snapshot` names what there was before.
+    With `ids`, turns are selected by id. With `secrets`, secrets are masked instead, in all turns or in the selected
+    ones. `force` cuts despite warnings, and `dry_run` only reports. `snapshot` names the stored transcript from
+    before.
 
     Raises:
-        SmartForkError: nothing was cut: there is no such session or turn, it is running, or something would break.
+        SmartForkError: nothing was cut: a session or turn does not exist, it is running, or something would break.
         OSError: nothing was written.
     """
     from smart_fork.excise.answer import CutRequest
@@ -350,10 +356,10 @@ def cut(
 
 
 def forget(session_id: str, *, undo: bool = False) -> Removal:
-    """Remove all that is held of a session and never index it again, or with `undo` let it be indexed again.
+    """Remove all stored data of a session and never index it again; with `undo`, allow it to be indexed again.
 
     Raises:
-        SmartForkError: there is no such session, or another process is indexing for too long.
+        SmartForkError: the session does not exist, or another process is indexing for too long.
     """
     from smart_fork.excise import erasure
 
@@ -370,7 +376,7 @@ def _library(project: str | None = None, elsewhere: RemoteSearch | None = None) 
 
 @cache
 def _embedder() -> Embedder:
-    """One for all questions of a process: a model is loaded once."""
+    """Return the embedder of this process, so that its model is loaded only once."""
     from indexer.embedding import configured_embedder
 
     return configured_embedder()

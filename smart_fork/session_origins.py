@@ -1,10 +1,10 @@
 """Origins of sessions: which sessions and messages come from other people, and the source of each hand-over.
 
-Anybody who could share a session could have put words there. So an agent that resumes a foreign session asks before it
-acts, whatever settings and records say. Forks of a foreign session have its messages, too.
+Anybody who can share a session can put words into it. So an agent that resumes a foreign session asks before it acts,
+whatever settings and records say. Forks of a foreign session have its messages, too.
 
-Branches, hand-overs and merges are noted here, because logs of one agent do not name sessions of another agent, nor all
-of their sources, and a log or the registry of workers may be lost.
+Branches, hand-overs and merges are noted here, because logs of one agent do not name sessions of another agent, nor
+all of their sources, and a log or the registry of workers may be lost.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from smart_fork.errors import Conflict, advice
 
 
 def remember_foreign(session_id: str, messages: Iterable[str]) -> None:
-    """Keep of a session of this machine which of its messages are somebody else's."""
+    """Note that a session on this machine, and these of its `messages`, come from other people."""
     with state.changing() as db:
         db.execute("DELETE FROM foreign_ids WHERE session_id = ?", (session_id,))
         ids = dict.fromkeys((session_id, *messages))
@@ -29,12 +29,12 @@ def remember_foreign(session_id: str, messages: Iterable[str]) -> None:
 
 
 def forget_foreign(session_id: str) -> None:
-    """Keep nothing of a session that is gone."""
+    """Delete the notes about a deleted session's foreign messages."""
     state.change("DELETE FROM foreign_ids WHERE session_id = ?", session_id)
 
 
 def has_foreign() -> bool:
-    """Return True if there are any. Nearly nobody has one."""
+    """Return True if any session or message is foreign. On most machines none is."""
     return bool(state.rows("SELECT 1 FROM foreign_ids LIMIT 1"))
 
 
@@ -49,7 +49,7 @@ _LOOKED_AT: dict[str, str] = {}
 
 @contextmanager
 def viewing_copy(session_id: str, shared_id: str) -> Iterator[None]:
-    """The time in which a copy is here that is taken away again: nothing names it that is read later."""
+    """Note that a copy of a shared session exists only inside the block, because its user only reads it."""
     _LOOKED_AT[session_id] = shared_id
     try:
         yield
@@ -58,12 +58,12 @@ def viewing_copy(session_id: str, shared_id: str) -> Iterator[None]:
 
 
 def viewed_as(session_id: str) -> str | None:
-    """Return the shared session that such a copy was written from."""
+    """Return the shared session of a copy that exists only for reading; `None` for other sessions."""
     return _LOOKED_AT.get(session_id)
 
 
 def foreign_among(ids: Iterable[str | None]) -> frozenset[str]:
-    """Those of these ids that are of such a session, or of a message of one: all, where that cannot be known."""
+    """Return the ids of foreign sessions and messages among `ids`; all ids if the notes cannot be read."""
     every = [one for one in ids if one]
     query = "SELECT value FROM json_each(?) WHERE EXISTS (SELECT 1 FROM foreign_ids WHERE id = value)"
     try:
@@ -73,10 +73,10 @@ def foreign_among(ids: Iterable[str | None]) -> frozenset[str]:
 
 
 def refuse_pending_withdrawal(session_id: str) -> None:
-    """Refuse a session of which something was withdrawn that is still in it.
+    """Refuse a session that still contains withdrawn text.
 
     Raises:
-        Conflict: there is something.
+        Conflict: the session contains withdrawn text.
     """
     if session_id in pending_withdrawals():
         server = state.rows("SELECT written ->> 'server' FROM pulled WHERE id = ?", session_id)[0][0]
@@ -90,16 +90,16 @@ def refuse_pending_withdrawal(session_id: str) -> None:
 
 
 def pending_withdrawals() -> frozenset[str]:
-    """The ids of the sessions here of which something was withdrawn that is still in them."""
+    """Return the ids of the sessions on this machine that still contain withdrawn text."""
     return frozenset(one for (one,) in state.rows("SELECT id FROM pulled WHERE edits IS NOT NULL"))
 
 
 @dataclass(frozen=True, slots=True)
 class HandedOver:
-    """A session of `agent`, of which other one it is, and up to which of that one's messages.
+    """The origin of a session of `agent`: its source session, and the last message that it took from the source.
 
-    `merged` says that it began from another one, and what it has of this one follows; `copied` that it has records of
-    it, where other agents are told.
+    `merged` means that the session began from another source, and this source's part follows. `copied` means that it
+    has copied records of the source; otherwise the source was retold for another agent.
     """
 
     session_id: str
@@ -112,10 +112,10 @@ class HandedOver:
 
 
 def remember_handover(one: HandedOver, others: Iterable[tuple[AgentName, str]] = ()) -> None:
-    """Keep from where a session is: from that one, and what follows from the `others`, each with its agent.
+    """Note the origin of a session: its first source, and the `others` that were merged into it, each with its agent.
 
     Raises:
-        OSError: it cannot be kept.
+        OSError: the origin cannot be stored.
     """
     sources = [(one.source_agent, one.source_session_id, one.through), *((*other, "") for other in others)]
     with state.changing() as db:
@@ -125,14 +125,14 @@ def remember_handover(one: HandedOver, others: Iterable[tuple[AgentName, str]] =
 
 
 def forget_handover(session_id: str) -> None:
-    """Keep nothing of a session that is gone."""
+    """Delete the origin of a deleted session."""
     state.change("DELETE FROM handovers WHERE session_id = ?", session_id)
 
 
 def handovers() -> list[HandedOver]:
-    """All of them, of each session the one it began with first.
+    """Return the origins of all sessions. The first source of each session comes before its merged sources.
 
-    There are none where the home may not be entered, as by a team's server.
+    The list is empty if the state folder cannot be read, as on a team's server.
     """
     found: list[HandedOver] = []
     first = ""

@@ -1,4 +1,4 @@
-"""Texts of others for a terminal, a refusal or a model: what steers is taken out, secrets are masked."""
+"""Text for people: makes the text of others safe for a terminal, and puts times, numbers and progress into words."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PLAIN_MARKS = str.maketrans(BRACKETS + QUOTES, "[]" * (len(BRACKETS) // 2) + "'
 
 
 def time_of(moment: str | None) -> datetime | None:
-    """`moment` in this machine's time, taken for UTC where it names no zone; `None` where no calendar has it."""
+    """Parse `moment` into this machine's time, in UTC if it names no time zone; `None` if it is no valid time."""
     try:
         then = datetime.fromisoformat(moment or "")
         return (then if then.tzinfo else then.replace(tzinfo=UTC)).astimezone()
@@ -43,14 +43,14 @@ def time_of(moment: str | None) -> datetime | None:
 
 
 def in_words(seconds: float) -> str:
-    """A span of time in one unit: "18 days", "1 hour", "40 seconds"."""
+    """Format a span of time in one unit: "18 days", "1 hour", "40 seconds"."""
     _, length, unit = next((one for one in _UNITS if seconds >= one[0]), _UNITS[-1])
     count = int(seconds // length)
     return f"{count} {unit}{'' if count == 1 else 's'}"
 
 
 def duration(seconds: float) -> str:
-    """Such as "1 min 20 s"."""
+    """Format a duration in up to two units: "1 min 20 s"."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
@@ -66,7 +66,7 @@ def ago(moment: str | None, now: datetime | None = None) -> str:
 
 
 def minute(moment: str | None) -> str:
-    """`moment` to the minute on the clock of whoever is at this terminal: ``2026-11-20 21:00``."""
+    """Format `moment` to the minute, in this machine's time: ``2026-11-20 21:00``."""
     return f"{then:%Y-%m-%d %H:%M}" if (then := time_of(moment)) else (moment or "")[:16].replace("T", " ")
 
 
@@ -79,7 +79,7 @@ def printable(text: str) -> str: ...
 
 
 def printable(text: str) -> str:
-    """Without what steers a terminal and what nobody sees, but with line breaks and tabs."""
+    """Remove terminal control characters and invisible characters. Line breaks and tabs stay."""
     seen = INVISIBLE.sub("", text)
     return seen if "".join(seen.split()).isprintable() else "".join(map(_visible, seen))
 
@@ -96,7 +96,7 @@ def quotation(text: str, characters: int) -> Masked:
 
 
 def storable(given: str) -> str:
-    """Return what somebody gave as a database takes it: bytes of an argument that are no UTF-8 become "?"."""
+    """Return an argument in a form that a database accepts: bytes that are not UTF-8 become "?"."""
     return given.encode(errors="replace").decode()
 
 
@@ -105,12 +105,12 @@ def _visible(character: str) -> str:
 
 
 def shown(value: object) -> Masked:
-    """Quote a value for a refusal, as JSON."""
+    """Quote a value as JSON for an error."""
     return quoted(json.dumps(value, ensure_ascii=False, default=str))
 
 
 def tokens_about(count: int | None) -> str:
-    """A number of tokens, as exact as it is known: "850", "1.4k", "214k"."""
+    """Format a number of tokens, rounded: "850", "1.4k", "214k"."""
     count = count or 0
     return str(count) if count < 1000 else f"{count / 1000:.{int(count < 10_000)}f}k"
 
@@ -122,7 +122,7 @@ def plain_name(name: str | None) -> Masked:
 
 
 def one_of(names: Iterable[str], mark: str = "'") -> str:
-    """Return the names as a choice: ``'a', 'b', or 'c'``."""
+    """Format names as a choice: ``'a', 'b', or 'c'``."""
     *others, last = (f"{mark}{name}{mark}" for name in names)
     if len(others) < 2:
         return " or ".join((*others, last))
@@ -143,7 +143,7 @@ _STAGE_TITLES = {
 
 @dataclass(slots=True)
 class Stage:
-    """A stage of long work that began at `began`, with `before` of it done, and has come to `done` of `total`."""
+    """A stage of long work. At the time `began`, `before` of it was done; now `done` of `total` is."""
 
     name: str
     began: float
@@ -153,7 +153,7 @@ class Stage:
 
     @property
     def title(self) -> str:
-        """Title of the stage."""
+        """Return the title of the stage."""
         return _STAGE_TITLES.get(self.name, self.name)
 
     def share(self, now: float) -> str:
@@ -168,7 +168,7 @@ class Stage:
         return f"{done}{duration(now - self.began)}"
 
     def _left(self, now: float) -> str:
-        """The time that is left where the rest goes as fast as what is done; nothing before anything is."""
+        """Return the estimated time left at the speed so far; empty before any progress."""
         if self.before < self.done < self.total and now > self.began:
             return f", about {duration((self.total - self.done) * (now - self.began) / (self.done - self.before))} left"
         return ""

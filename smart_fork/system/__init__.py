@@ -1,1 +1,1 @@
-"""Access to the machine: processes, versions, limits, files of others."""
+"""Access to the machine: processes, login shell, installed versions, limits of servers, and the context of a call."""

@@ -1,7 +1,7 @@
 """The context of a call: the agent that made it, the projects that it may read, and its cancellation.
 
-Context variables hold all three, and follow a request into its threads: no tool can forget to pass them on.
-A client of the service is limited to its own projects; other callers are not.
+Context variables hold all three, and follow a request into its threads: no tool can forget to pass them on. A client
+of the service is limited to its own projects; other callers are not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HINT = 'The client names its projects as roots; config.toml can allow more: [ser
 
 @dataclass(frozen=True, slots=True)
 class Permitted:
-    """A project that may be asked about; outside git, whether that means what is below its directory as well."""
+    """A project that a client may read. With `below`, a project outside git includes the directories below its root."""
 
     project: Project
     below: bool
@@ -35,10 +35,10 @@ _allowed: ContextVar[tuple[Permitted, ...] | None] = ContextVar("allowed", defau
 
 
 def permitted(claimed: Iterable[str], settled: Iterable[str] = ()) -> tuple[Permitted, ...]:
-    """The projects of the directories that a client says it works in, and of those that a person has settled on.
+    """Return the projects that a client may read: the `claimed` directories of the client and those `settled` in
+    config.toml.
 
-    A client that was started in the home directory, or above it, has not thereby named all that lies below.
-    What is no path is no project.
+    A client that runs in the home directory, or above it, may not read everything below. Invalid paths are ignored.
     """
     home = resolve(Path.home())
     found = [Permitted(one, below=not is_within(home, one.root)) for one in _projects(claimed)]
@@ -46,7 +46,7 @@ def permitted(claimed: Iterable[str], settled: Iterable[str] = ()) -> tuple[Perm
 
 
 def limit_to(allowed: Iterable[Permitted]) -> None:
-    """From here on in this context, only these may be asked about."""
+    """Limit the calls of this context to the `allowed` projects."""
     _allowed.set(tuple(allowed))
 
 
@@ -56,9 +56,9 @@ def limited() -> bool:
 
 
 def permits(directory: str, *, below: bool = False) -> bool:
-    """Return True if the caller may read about `directory`; with `below`, about everything in it as well.
+    """Return True if the caller may read about `directory`; with `below`, also about everything in it.
 
-    What is in no known directory is told only to who may ask everything.
+    Only an unlimited caller may read about an unknown directory.
     """
     allowed = _allowed.get()
     if allowed is None:
@@ -78,16 +78,18 @@ def permits(directory: str, *, below: bool = False) -> bool:
 
 
 def projects() -> tuple[Project, ...] | None:
-    """Those that may be asked about; `None` where all may."""
+    """Return the projects that the caller may read; `None` for all."""
     allowed = _allowed.get()
     return None if allowed is None else tuple(one.project for one in allowed)
 
 
 def require(directory: str, what: str, *, below: bool = False) -> None:
-    """Refuse to tell of `what`, in `directory`. Asked before anything else is: its existence is nobody's business.
+    """Refuse to reveal `what` unless the caller may read about `directory`.
+
+    Call it before any other check, since the answer must not reveal that `what` exists.
 
     Raises:
-        NotFound: it may not be told.
+        NotFound: the caller may not read about the directory.
     """
     try:
         meant = str(resolve(directory)) if directory else ""
@@ -125,13 +127,13 @@ class Cancelled(ForkRefused):
 
 
 def cancellable(given_up: Event, work: Callable[[], T]) -> T:
-    """Do `work`. Setting `given_up` cancels it."""
+    """Run `work` in a call that is cancelled by setting `given_up`."""
     _given_up.set(given_up)
     return work()
 
 
 def refuse_cancelled(seconds: float = 0.0) -> None:
-    """Wait for `seconds`; refuse to go beyond, for example to what cannot be taken back, in a cancelled call.
+    """Wait for `seconds`, then refuse to continue in a cancelled call, such as before a step that cannot be undone.
 
     Raises:
         Cancelled: the call was cancelled.

@@ -1,4 +1,4 @@
-"""Limits on rates and open connections, for servers."""
+"""Limits for HTTP servers: on the rate of requests, and on open connections."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from smart_fork.system.peers import is_ours
 
 
 class Bucket:
-    """A limit on how often something may happen: `burst` at once, `rate` a second."""
+    """A token bucket, which limits how often something may happen: `burst` times immediately, then `rate` times a
+    second.
+    """
 
     def __init__(self, burst: float, rate: float) -> None:
         self._burst = burst
@@ -25,7 +27,7 @@ class Bucket:
         self._at = time.monotonic()
 
     def take(self, amount: float = 1) -> bool:
-        """Take from the bucket. Return True if there was enough."""
+        """Take `amount` from the bucket. Return False if there is not enough."""
         now = time.monotonic()
         self._left = min(self._burst, self._left + (now - self._at) * self._rate)
         self._at = now
@@ -37,9 +39,10 @@ class Bucket:
 
 @dataclass(slots=True)
 class Peer:
-    """The other end. It is `known` once it has sent the token or the cookie of a browser that has signed in.
+    """The other side of a connection. `known` is True once it has sent the token or a valid cookie of a signed-in
+    browser.
 
-    `local` is a process of the same user on our socket: it needs neither.
+    `local` is True for a process of the same user on the service's Unix socket, which needs neither.
     """
 
     known: bool = False
@@ -48,7 +51,7 @@ class Peer:
 
 
 class Connection(H11Protocol):
-    """uvicorn's connection, closed if no request comes."""
+    """uvicorn's connection with limits: it is closed if no request comes, or if too many connections are open."""
 
     #: A client has so long to begin its request and to send the head of it.
     HEAD_SECONDS = 10.0
@@ -67,7 +70,7 @@ class Connection(H11Protocol):
 
     @property
     def waits(self) -> bool:
-        """Return True if it is open and handles no request."""
+        """Return True if the connection is open and handles no request."""
         request: RequestResponseCycle | None = self.cycle  # none before the first
         return not self.transport.is_closing() and (request is None or request.response_complete)
 
@@ -106,7 +109,7 @@ class Connection(H11Protocol):
             self._wait()
 
     def give_up(self) -> None:
-        """Close it: a known one only while it waits."""
+        """Close the connection. A known peer's is only closed while it waits for a request."""
         if not self.peer.known:
             self._cut()
         elif self.waits:
@@ -118,7 +121,7 @@ class Connection(H11Protocol):
         self.transport.abort()  # who takes no answer would else keep the connection with it
 
     def _introduced(self, app: ASGIApp) -> ASGIApp:
-        """Return the application, with the peer in the scope of each request."""
+        """Wrap `app` so that the scope of each request has the peer."""
 
         async def told(scope: Scope, receive: Receive, send: Send) -> None:
             scope[self.PEER] = self.peer

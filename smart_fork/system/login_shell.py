@@ -1,4 +1,4 @@
-"""Asks a person's login shell for variables that a service or a desktop program was started without."""
+"""Reads environment variables from a person's login shell. A service or a desktop program may start without them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PROGRAM = (
 
 
 def values_of(names: Sequence[str], env: Mapping[str, str], processes: Processes) -> dict[str, str]:
-    """Return the values of `names` in the login shell; nothing if it does not answer."""
+    """Return the values of the variables `names` in the login shell; empty if the shell does not answer."""
     shell = login_shell(env)
     if not names or not shell:
         return {}
@@ -48,7 +48,7 @@ def values_of(names: Sequence[str], env: Mapping[str, str], processes: Processes
 
 
 def login_shell(env: Mapping[str, str]) -> str:
-    """Return the absolute path of a person's shell; empty if there is none."""
+    """Return the absolute path of the user's login shell; empty if there is none."""
     shell = env.get("SHELL") or ""
     if not shell:
         try:
@@ -59,7 +59,10 @@ def login_shell(env: Mapping[str, str]) -> str:
 
 
 def login_path(env: Mapping[str, str]) -> str:
-    """Return PATH in the login shell; empty if it does not answer, or has started us: its PATH is `env`'s then."""
+    """Return PATH in the login shell; empty if the shell does not answer.
+
+    Also empty if a shell started this program, because `env` then has the shell's PATH.
+    """
     if "SHLVL" in env:
         return ""
     return _path(tuple(sorted((name, env[name]) for name in {"SHELL", *_GIVEN} & env.keys())))

@@ -1,4 +1,4 @@
-"""The process at the other end of a Unix socket, as the system knows it. Hooks import this: it imports little."""
+"""Identifies the process at the other end of a Unix socket. Hooks import this module, so it imports little."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def credentials(line: Line) -> tuple[int, int]:
     """Return the process id and the user id of the other side.
 
     Raises:
-        OSError: It is gone.
+        OSError: the other side is gone.
     """
     if sys.platform == "darwin":
         # SOL_LOCAL with LOCAL_PEERPID and LOCAL_PEERCRED: a version and the user begin `struct xucred`.
@@ -37,7 +37,7 @@ def credentials(line: Line) -> tuple[int, int]:
 
 
 def is_ours(line: Line) -> bool:
-    """Return whether the other side is a process of the same user."""
+    """Return True if the other side is a process of the same user."""
     try:
         return credentials(line)[1] == os.geteuid()
     except OSError:

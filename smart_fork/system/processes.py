@@ -1,4 +1,4 @@
-"""The one seam through which other programs are run: argument lists only, never a shell."""
+"""Runs other programs for the whole product, with argument lists only and never through a shell."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _GUARD = "import os, sys; os.read(0, 1); os.killpg(int(sys.argv[1]), 9)"
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """A program that has ended."""
+    """A program that has ended: its arguments, exit status and output."""
 
     argv: tuple[str, ...]
     returncode: int
@@ -55,23 +55,23 @@ class Completed:
 
     @property
     def ending(self) -> str:
-        """Describe how it ended."""
+        """Describe how the program ended."""
         return self.in_words(self.returncode)
 
     @property
     def text(self) -> str:
-        """Its standard output, without white space at the ends."""
+        """Return the standard output without white space at the ends."""
         return self.stdout.decode("utf-8", "replace").strip()
 
     @property
     def complaint(self) -> Masked:
-        """Return its error message, at most 500 characters."""
+        """Return the program's error message, at most 500 characters."""
         said = self.stderr.strip() or self.stdout.strip()
         return beginning(mask(said.decode("utf-8", "replace")), 500)
 
     @staticmethod
     def in_words(status: int | None) -> str:
-        """An exit status in words; negative for a signal, and empty where it is not known."""
+        """Describe an exit status. A negative status is a signal, and an unknown status gives ""."""
         if status is None:
             return ""
         if status >= 0:
@@ -88,14 +88,16 @@ def _late(argv: Sequence[str], timeout: float) -> ProgramFailed:
 
 @cache
 def _is_installed() -> bool:
-    """Return whether an isolated interpreter finds us: in its packages, or by a line there that names our folder."""
+    """Return True if an isolated Python finds this package: in its site-packages, or by a .pth file that names the
+    folder.
+    """
     folders, ours = [Path(folder) for folder in site.getsitepackages()], Path(__file__).parents[2]
     lines = (line for folder in folders for file in folder.glob("*.pth") for line in file.read_bytes().splitlines())
     return ours in folders or os.fsencode(ours) in lines
 
 
 class _CtrlC:
-    """Keeps Ctrl-C until `counts`: while a program is being started nobody holds it yet, and could end it."""
+    """Delays Ctrl-C until `counts` is called. While a program starts, nothing could end the program after a Ctrl-C."""
 
     def __init__(self) -> None:
         self._before: Any = None
@@ -112,7 +114,7 @@ class _CtrlC:
         self.counts()
 
     def counts(self) -> None:
-        """From now on it counts, also where it was pressed meanwhile."""
+        """Handle Ctrl-C again, including one that was pressed meanwhile."""
         handler, self._before = self._before, None
         if handler is None:
             return
@@ -122,7 +124,7 @@ class _CtrlC:
 
 
 class Running(NamedTuple):
-    """A process: the words of its command, when it began in seconds since the epoch, and the one that started it."""
+    """A process: its command line, its start in seconds since the epoch, and the id of its parent."""
 
     words: Sequence[str]
     born: float
@@ -130,21 +132,22 @@ class Running(NamedTuple):
 
 
 class Processes:
-    """Running other programs."""
+    """Starts, watches and ends other programs."""
 
     def __init__(self) -> None:
         self._started: dict[int, subprocess.Popen[bytes]] = {}
 
     @staticmethod
     def not_asked_again() -> list[str]:
-        """Return the names of programs that were late in this minute: what they know is missing from answers."""
+        """Return the names of programs that were late in this minute. Answers lack their information."""
         return sorted({Path(program).name for (program, _), (until, _) in _silent.items() if time.monotonic() < until})
 
     @staticmethod
     def python(module: str, *words: str) -> list[str]:
-        """Return the command that runs a module of ours, whatever is in its directory, PYTHONPATH and start files.
+        """Return the command that runs one of our modules, unaffected by its directory, PYTHONPATH and Python's
+        startup files.
 
-        Where only PYTHONPATH or a person's own packages have us, ``-P`` leaves out the directory alone.
+        If only PYTHONPATH or the user's own packages contain us, ``-P`` ignores just the directory.
         """
         return [sys.executable, "-I" if sys.flags.isolated or _is_installed() else "-P", "-m", module, *words]
 
@@ -158,15 +161,15 @@ class Processes:
         input: bytes = b"",  # noqa: A002 - what subprocess calls it
         whom: str = "",
     ) -> Completed:
-        """Run to the end; `timeout` in seconds.
+        """Run a program to its end; `timeout` is in seconds.
 
-        A program that is late, or is waited for no more, is ended with everything it started. One that may take minutes
-        ends with us as well, however we end. `whom` is the server or repository that the program asks: where it was
-        silent, it is not asked again for a minute, unless it is waited for longer.
+        A late program, or one whose wait is interrupted, is killed with everything it started. A program with a
+        timeout of minutes is also killed if this process ends in any way. `whom` is the server or repository that the
+        program asks. If `whom` was silent, it is not asked again for a minute, unless with a longer timeout.
 
         Raises:
-            ProgramMissing: there is no such program.
-            ProgramFailed: it cannot be started, or did not end in time.
+            ProgramMissing: the program does not exist.
+            ProgramFailed: the program cannot be started, or did not end in time.
             NotFound: `cwd` does not exist.
         """
         until, waited = _silent.get((argv[0], whom), (0.0, 0.0))
@@ -203,9 +206,9 @@ class Processes:
         log: Path,
         input: bytes = b"",  # noqa: A002
     ) -> int:
-        """Start detached, in a session of its own, with this input; gives the process id.
+        """Start a program detached, in its own session, with `input` on its standard input. Return the process id.
 
-        Its output is appended to the private file `log`.
+        The program's output is appended to the private file `log`.
         """
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
@@ -225,10 +228,10 @@ class Processes:
         return process.pid
 
     def converse(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
-        """Start a program that is talked to, over its input and output. What it complains of goes nowhere.
+        """Start a program to talk to over its input and output. Its standard error is discarded.
 
         Raises:
-            ProgramMissing, ProgramFailed, NotFound: as `run`.
+            ProgramMissing, ProgramFailed, NotFound: see `run`.
         """
         pipe = subprocess.PIPE
         with _starting(argv, cwd, env):
@@ -246,7 +249,7 @@ class Processes:
             return True
 
     def running(self) -> dict[int, Running]:
-        """Return all processes of this machine that have not ended, by number."""
+        """Return all running processes of this machine by process id."""
         import psutil
 
         found = {}
@@ -263,7 +266,7 @@ class Processes:
     def exit_status(self, pid: int) -> int | None:
         """Return the exit status of a process started here, negative for a signal; `None` if unknown.
 
-        Whoever waits for it may learn of its end a moment later than others.
+        The status of a process that has just ended may take up to two seconds to arrive.
         """
         process = self._started.get(pid)
         if process is None:
@@ -273,7 +276,10 @@ class Processes:
         return None
 
     def environment(self, pid: int) -> Mapping[str, str] | None:
-        """Return a running process's initial environment, since its number may have been reused. `None` if unknown."""
+        """Return the environment with which a running process was started; `None` if unknown.
+
+        It identifies a process, since process ids are reused.
+        """
         import psutil
 
         for _ in range(_LOOKS):
@@ -288,7 +294,7 @@ class Processes:
         return {}
 
     def end(self, pid: int, *, force: bool) -> None:
-        """Tell the group that a process leads to end, or have the system end it.
+        """Send SIGTERM, or SIGKILL with `force`, to the process group that a process leads.
 
         A group may outlive the process that it is named after.
         """
@@ -296,7 +302,7 @@ class Processes:
             os.killpg(pid, signal.SIGKILL if force else signal.SIGTERM)
 
     def replace(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> NoReturn:
-        """Become that program."""
+        """Replace this process with another program."""
         with _starting(argv, cwd, env):
             if _caller is not None:
                 _caller.become(argv, cwd, env)
@@ -305,9 +311,9 @@ class Processes:
 
     @staticmethod
     def each() -> Iterator[psutil.Process]:
-        """The processes of this machine, each as it is now.
+        """Yield the processes of this machine as they are now.
 
-        psutil's own walk keeps what it has once told, and tells it of whoever has the number of one that has ended.
+        psutil's own iterator caches processes, and would return a cached process for a reused process id.
         """
         import psutil  # takes a while
 
@@ -320,13 +326,13 @@ class Processes:
 
     @staticmethod
     def at_this_terminal(argv: Sequence[str], given: bytes) -> str:
-        """Return what a program printed that a person used at this terminal; empty where they left it.
+        """Run an interactive program at this terminal with `given` on its standard input, and return its output.
 
-        It has `given` on its stdin.
+        Return "" if the user left the program without a result.
 
         Raises:
-            ProgramMissing: there is no such program.
-            ProgramFailed: it cannot be started.
+            ProgramMissing: the program does not exist.
+            ProgramFailed: the program cannot be started.
         """
         with _starting(argv), subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             told, _ = process.communicate(given)
@@ -335,10 +341,11 @@ class Processes:
     @staticmethod
     @contextlib.contextmanager
     def pager(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[IO[bytes]]:
-        """Give the stdin of a program in which a person reads at this terminal until they leave it. Ctrl-C is its own.
+        """Run a pager at this terminal, and yield its standard input. Wait until the user leaves it. Ctrl-C goes to
+        the pager.
 
         Raises:
-            ProgramMissing, ProgramFailed: as `run`.
+            ProgramMissing, ProgramFailed: see `run`.
         """
         before = signal.getsignal(signal.SIGINT)
         with _starting(argv, None, env), subprocess.Popen(argv, stdin=subprocess.PIPE, env=env) as process:
@@ -352,32 +359,32 @@ class Processes:
 
     @staticmethod
     def own_pid() -> int:
-        """Return the id of the process that a person or an agent has started: it is what becomes an agent."""
+        """Return the id of the process that the user or an agent started. It is the process that `replace` replaces."""
         return _caller.pid if _caller is not None else os.getpid()
 
     @staticmethod
     def leave(status: int) -> NoReturn:
-        """End at once, whatever other threads still do."""
+        """End this process immediately, without waiting for other threads."""
         if _caller is not None:
             _caller.end(status)
         os._exit(status)
 
 
 class Clock:
-    """Time, for whoever waits."""
+    """The time, which tests can replace."""
 
     def now(self) -> float:
         """Return the seconds since the epoch."""
         return time.time()
 
     def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Wait for `seconds`."""
         time.sleep(seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The means to start and watch workers: programs, environment, and time. Tests may pass their own."""
+    """The means to start and watch workers: programs, environment, and time. Tests may replace them."""
 
     processes: Processes = field(default_factory=lambda: Processes())  # noqa: PLW0108 - tests put another one here
     env: Mapping[str, str] = field(default_factory=lambda: os.environ)
@@ -385,7 +392,7 @@ class Machine:
 
 
 class Caller(NamedTuple):
-    """The process for which this one runs a command: its id, how it becomes another program, and how it ends."""
+    """The process for which this process runs a command: its id, and how to replace and how to end it."""
 
     pid: int
     become: Callable[[Sequence[str], Path, Mapping[str, str]], NoReturn]
@@ -396,16 +403,16 @@ _caller: Caller | None = None
 
 
 def stand_in(caller: Caller) -> None:
-    """Run a command for another process from here on."""
+    """Run all further commands on behalf of another process."""
     global _caller  # noqa: PLW0603 - a process stands in for one
     _caller = caller
 
 
 @contextlib.contextmanager
 def _ended_with_us(group: int) -> Iterator[None]:
-    """End this group of processes if we end meanwhile, however we do.
+    """Kill a process group if this process ends inside the block, however it ends.
 
-    Another process waits for that: the system closes its standard input when we are gone.
+    A guard process waits for that: the system closes the guard's standard input when this process is gone.
     """
     argv = (sys.executable, "-I", "-S", "-c", _GUARD, str(group))
     try:
@@ -424,7 +431,7 @@ def _ended_with_us(group: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _starting(argv: Sequence[str], cwd: Path | None = None, env: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Raise what keeps a program from being started as an error of ours."""
+    """Convert an error that prevents a program's start into an error of smart-fork."""
     try:
         yield
     except (OSError, ValueError) as error:
@@ -449,7 +456,7 @@ def _not_started(
 
 @contextlib.contextmanager
 def _file_of(text: bytes) -> Iterator[IO[bytes] | int]:
-    """Yield a private, nameless file with this text as input for a program that outlives this one."""
+    """Yield a private, nameless file with `text` as input for a program that outlives this process."""
     if not text:
         yield subprocess.DEVNULL
         return

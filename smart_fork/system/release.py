@@ -1,4 +1,4 @@
-"""Versions of the running and the installed program: an upgrade changes only the latter."""
+"""Versions of the running and of the installed program. An upgrade changes only the installed version."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _NAME = "smart-fork"
 
 
 class Release(NamedTuple):
-    """An installed version. `stamp` tells two installations of the same version apart."""
+    """An installed version. `stamp` distinguishes two installations of the same version."""
 
     version: str
     stamp: tuple[int, ...] = ()
 
     @classmethod
     def installed(cls) -> Release | None:
-        """Read the installed version; `None` if there is none, or while it is being written."""
+        """Return the installed version; `None` if there is none, or if an installation is incomplete."""
         try:
             found = distribution(_NAME)
             return cls(found.version, () if _is_editable(found) else _stamp(found))
@@ -29,12 +29,12 @@ class Release(NamedTuple):
 
 @cache
 def own_version() -> str:
-    """The version that this process runs: asked when it starts, so that an upgrade under it does not change it."""
+    """Return the version that this process runs. It is cached at the start, so that an upgrade does not change it."""
     return version(_NAME)
 
 
 def _is_editable(found: Distribution) -> bool:
-    """Return True if it is an editable checkout, whose files change during work."""
+    """Return True for an editable installation, whose files change during development."""
     origin = json.loads(found.read_text("direct_url.json") or "{}")
     return bool(origin.get("dir_info", {}).get("editable"))
 

@@ -1,4 +1,4 @@
-"""One line of the conversation: a message of JSON-RPC, or what is answered to a line that is none."""
+"""Messages of JSON-RPC, one on each line, and the answers to lines that are no message."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _VALUE = re.compile(rf"\s*:\s*({_TEXT}|-?\d[\d.eE+-]*|[^\s,}}])", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class RpcMessage:
-    """A message, and the line that it came in, without its end."""
+    """A JSON-RPC message with its line, without the line's end."""
 
     line: bytes
     content: dict[str, Any]
@@ -38,7 +38,7 @@ class RpcMessage:
 
     @property
     def id(self) -> Id:
-        """Of a request, or of the one that is answered."""
+        """Return the id of a request, or of the request that an answer is for."""
         number: Id = self.content["id"]
         return number
 
@@ -49,19 +49,19 @@ class RpcMessage:
 
     @property
     def params(self) -> dict[str, Any]:
-        """Parameters of the message."""
+        """Return the parameters of the message."""
         return self.content.get("params") or {}
 
     @classmethod
     def of(cls, content: dict[str, Any]) -> RpcMessage:
-        """A message of ours."""
+        """Return a message with `content`."""
         return cls(orjson.dumps(content), content)
 
     @classmethod
     def read(cls, line: bytes) -> RpcMessage | None:
-        """Return the message in `line`, or None. `refusal` answers such a line.
+        """Return the message in `line`; `None` if there is none. `refusal` answers a line without a message.
 
-        Any text at all may come, also none that JSON could hold.
+        The line may contain any bytes, even no valid JSON.
         """
         try:
             content = orjson.loads(line)
@@ -74,10 +74,10 @@ class RpcMessage:
 
     @classmethod
     def refusal(cls, line: bytes) -> RpcMessage | None:
-        """Return the error that answers a line without a message, with the id of the request where it has one.
+        """Return the error that answers a line without a message, with the id of the request if it has one.
 
-        A batch, or several messages on one line, get a list of errors, one for each id. None where nobody waits for an
-        answer: to a notification, to an answer, to an empty line.
+        A batch, or several messages on one line, get a list with an error for each id. Return `None` if nobody waits
+        for an answer: for a notification, an answer or an empty line.
         """
         text = line.decode("utf-8", "replace").strip().removeprefix("\ufeff")
         content = _members(text)
@@ -141,7 +141,7 @@ def _is_id(value: object) -> bool:
 
 
 def _sent_back(content: object) -> object:
-    """Return the id as a client can compare it: also a fraction, which none should send."""
+    """Return the id in the form that the client sent, even an invalid fraction, so that the client can compare it."""
     number = content.get("id") if isinstance(content, dict) else None
     is_number = isinstance(number, float) and abs(number) < float("inf")
     return number if is_number or _is_id(number) else None
@@ -171,7 +171,7 @@ def _is_deep(line: bytes) -> bool:
 
 
 def _members(text: str) -> Any:
-    """Parse JSON leniently: of objects that cannot be parsed, return the members that are texts and numbers."""
+    """Parse JSON leniently: of an object that cannot be parsed, return the members that are texts and numbers."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Standard error of a server, without waiting for its reader: a full pipe would stop all that logs, with its locks."""
+"""Standard error of a server that never waits for its reader. A full pipe would block everything that logs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ LAST_SECONDS = 1.0
 
 @contextmanager
 def never_waiting() -> Iterator[None]:
-    """Pass on standard error, ours and that of programs we start, from a thread. A regular file needs none."""
+    """Forward standard error from a thread inside the block, also that of started programs. A regular file needs no
+    thread.
+    """
     if sys.stderr is None or stat.S_ISREG(os.fstat(2).st_mode):
         yield
         return
