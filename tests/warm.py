@@ -332,13 +332,11 @@ if __name__ == "__main__":
     from smart_fork import server as tools
     from smart_fork.cli.preload import server
     from smart_fork.cli.service.upgrade import load_all
-    from smart_fork.server import workers
     from tests.smart_fork import tool_server
 
     server._load()
     load_all(but=("smart_fork.team.server",))
-    for module in (tools, workers):
-        module.strict = tool_server._with_known_schema
+    tools.strict = tool_server._with_known_schema
     tools.create_server()
     _Forking(*(socket.socket(fileno=int(number)) for number in sys.argv[1:])).run()
     shutil.rmtree(os.environ["HOME"], ignore_errors=True)

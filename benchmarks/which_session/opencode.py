@@ -25,7 +25,7 @@ def records(text: bytes) -> Iterator[tuple[float, dict[str, Any], str]]:
     from smart_fork.agents.opencode.database import in_file
     from smart_fork.agents.opencode.fold import of_document
 
-    document, _ = in_file(text)
+    document = in_file(text).document
     _number((document or {}).get("messages", ()))
     session = of_document(Path("export.json"), document) if document else None
     if document is None or session is None or document["info"].get("parentID"):

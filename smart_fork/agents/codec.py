@@ -256,6 +256,19 @@ def item_of(content: object) -> Item:
     return Item(text_of(content), tuple(calls), tuple(results), tuple(thoughts), images)
 
 
+def parts_text(parts: Iterable[Record]) -> str:
+    """Return the text of a message's parts in Gemini's form, without thoughts."""
+    texts = (part.get("text") for part in parts if not part.get("thought"))
+    return "\n\n".join(text for text in texts if isinstance(text, str) and text)
+
+
+def parts_answer(answer: Mapping[str, Any]) -> tuple[str, bool]:
+    """Return the text of a ``functionResponse`` in Gemini's form, and whether it is an error."""
+    given = dict_in(answer.get("response"))
+    failed = isinstance(given.get("error"), str)
+    return text_in(given.get("error") if failed else given.get("output")), failed
+
+
 def patch_shown(display: object) -> str:
     """Return the unified diff in an edit's display; empty if there is none."""
     return text_in(dict_in(display).get("fileDiff"))

@@ -57,6 +57,10 @@ class Login(AgentFacet):
         """Return its own settings in JSON; empty if there are none."""
         return dict_in(json_at(self.of.home.folder() / "settings.json"))
 
+    def auth(self) -> dict[str, Any]:
+        """Return the login method in the settings of Gemini CLI and of its fork Qwen Code."""
+        return table(table(self.settings(), "security"), "auth")
+
     def variables(self) -> tuple[str, ...]:
         """The variables that decide how it logs in and which server it uses, without its folder."""
         return (*self.keys, *self.beside)

@@ -126,7 +126,8 @@ class OptionStarter(Starter):
     """Makes the commands of agents that take ids and prompts behind options, and whose forks are copies of ours."""
 
     #: The options with which it never asks, and the one with the prompt of a worker with a screen.
-    unasked: tuple[str, ...]
+    asking: tuple[str, ...] = ("--approval-mode", "default")
+    unasked: tuple[str, ...] = ("--yolo",)
     interactive: str = "--prompt-interactive"
     #: The beginnings of prompts that are commands of its own, and whether they are commands without a screen too.
     commands: tuple[str, ...] = ("/", "?")

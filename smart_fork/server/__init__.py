@@ -1,43 +1,38 @@
-"""The MCP server: thin tools over the library. Nothing heavy is imported before the first call that needs it."""
+"""The MCP server: its tools, prompts and transports. Heavy modules are imported by the first call that needs them."""
 
 from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from mcp.server.caching import CacheHint
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.prompts import Prompt
-from mcp_types import Tool
-from pydantic import Field
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS, Tool
+from pydantic import Field, ValidationError
 
 from indexer.settings import Setting
 from smart_fork.agents import AGENTS
-from smart_fork.server import find_tools, sessions, workers
-from smart_fork.server.arguments import in_own_words, only_what_there_is
+from smart_fork.server import find_tools, session_tools
 from smart_fork.server.stdio import Begun, Stdio
 from smart_fork.server.tasks import Tasks
+from smart_fork.server.tools import strict
 from smart_fork.snippets import shown
 from smart_fork.system.processes import Processes
 from smart_fork.system.release import own_version
 from smart_fork.system.standard_error import never_waiting
 from smart_fork.workers.registry_file import has_registry
 
-Task = Annotated[str, Field(description="The task.")]
+TaskText = Annotated[str, Field(description="The task.")]
 Question = Annotated[str, Field(description="The question.")]
 
 
-def prompts() -> list[Prompt]:
-    """Return what a person asks for by name, such as ``/mcp__smart-fork__fork`` in Claude Code."""
-    return [
-        Prompt.from_function(fork, title="Have a past session do it"),
-        Prompt.from_function(recall, title="Ask what past sessions know"),
-    ]
-
-
-def fork(task: Task) -> str:
+def fork(task: TaskText) -> str:
     """Find the past session that knows how to do something, and run a fork of it."""
     return (
         "Find the past session of this repository that knows how to do this, and run a fork of "
@@ -76,7 +71,7 @@ FEW = ("smart_fork", "find_sessions", "list_sessions", "read_session", "list_wor
 
 
 class Server(MCPServer[Any]):
-    """MCP's server. It lists a few tools, or `everything`, and says in our words that it has none of a name."""
+    """An MCP server that lists a few tools, or `everything`. It refuses a call of an unknown tool in its own words."""
 
     def __init__(self, *args: Any, everything: bool, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -84,7 +79,7 @@ class Server(MCPServer[Any]):
         self.begun = Begun()
 
     async def run_stdio_async(self) -> None:
-        """Serve on stdin and stdout, from where another process has `begun`."""
+        """Serve on stdin and stdout, continuing from what another process has read (see `begun`)."""
         inner = self._lowlevel_server
         options = inner.create_initialization_options()
         await Stdio(self.begun).serve(lambda heard, said: inner.run(heard, said, options))
@@ -97,7 +92,7 @@ class Server(MCPServer[Any]):
         """Call a tool.
 
         Raises:
-            ToolError: there is none of that name, or it refuses what it was given.
+            ToolError: There is no tool of that name, or the tool refuses its arguments.
         """
         if self._tool_manager.get_tool(name) is None:  # the list, with all schemas, is made only for who needs it
             tools = [tool.name for tool in await self.list_tools()]
@@ -105,38 +100,97 @@ class Server(MCPServer[Any]):
         return await super().call_tool(name, arguments, context)
 
 
-def create_server(embedder: Embedder | None = None, *, everything: bool | None = None) -> Server:
-    """A server for any transport, which lists a few tools or `everything`: by default as ``SMART_FORK_TOOLS`` says.
+#: What the library says to a client that has not introduced itself.
+_NOT_BEGUN = "Invalid request parameters"
+#: What the protocol asks of the parts of a request.
+_FORM = {"name": "text", "uri": "text", "arguments": "an object"}
 
-    `embedder` instead of the configured one.
+
+async def refuse_malformed(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+    """Refuse a request that does not have the protocol's form. A middleware of the server.
+
+    Raises:
+        MCPError: The request is malformed, or comes before the client's handshake.
     """
-    searching = find_tools.Searching(embedder)
+    try:
+        return await call_next(ctx)
+    except ValidationError as error:
+        where = error.errors(include_url=False, include_input=False)[0]["loc"]
+        given: Any = ctx.params or {}
+        name = next((str(part) for part in reversed(where) if isinstance(given, Mapping) and part in given), "")
+        allowed = _FORM.get(name, "something else")
+        why = (
+            f"{name} must be {allowed}, not {shown(given[name])}"
+            if name
+            else f"{where[-1] if where else 'params'} is required"
+        )
+        raise MCPError(code=INVALID_PARAMS, message=f"{ctx.method}: {why}") from error
+    except ValueError as error:  # what the library says of a prompt
+        raise MCPError(code=INVALID_PARAMS, message=f"{ctx.method}: {error}") from error
+    except MCPError as error:
+        if error.error.message == _NOT_BEGUN:
+            raise MCPError(code=INVALID_PARAMS, message=f"{ctx.method}: send initialize first") from error
+        raise
+
+
+_INTRODUCTIONS = ("initialize", "server/discover")
+#: The SDK serves these whether there are any or not; and for them Claude Code adds three tools of its own.
+_ABSENT = ("resources",)
+
+
+async def hide_absent(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+    """Remove capabilities that the server does not have from its introduction. A middleware of the server."""
+    result = await call_next(ctx)
+    if ctx.method in _INTRODUCTIONS and isinstance(result, dict):
+        for name in _ABSENT:
+            result["capabilities"].pop(name, None)
+    return result
+
+
+def create_server(embedder: Embedder | None = None, *, everything: bool | None = None) -> Server:
+    """Return a server for any transport, with `embedder` instead of the configured one.
+
+    The server lists a few tools, or `everything`. By default ``SMART_FORK_TOOLS`` decides.
+    """
+    searching = find_tools.SearchTools(embedder)
+    starting = session_tools.SessionTools(searching.library)
     server = Server(
         "smart-fork",
         instructions=INSTRUCTIONS,
         version=own_version(),
         log_level="ERROR",
-        middleware=[in_own_words, only_what_there_is],
+        middleware=[refuse_malformed, hide_absent],
         everything=Setting.TOOLS.text().lower() == "all" if everything is None else everything,
         cache_hints={"server/discover": _FRESH, "tools/list": _FRESH, "prompts/list": _FRESH},
         extensions=[Tasks()],
         subscriptions=False,  # a client that may subscribe does so at once, and for that the whole server would start
         tools=[
-            *find_tools.tools(searching),
-            *sessions.tools(searching.library),
-            *workers.tools(),
-            sessions.excising(),
+            strict(searching.smart_fork, "Find and fork a past session", reads=False),
+            strict(searching.find_sessions, "Find past sessions"),
+            strict(find_tools.list_sessions, "List recent sessions"),
+            strict(find_tools.read_session, "Read a past session"),
+            strict(find_tools.index_status, "State of the search index"),
+            strict(starting.spawn_workers, "Start workers", reads=False),
+            strict(starting.branch_session, "Branch a session", reads=False),
+            strict(session_tools.session_lineage, "A session's family"),
+            strict(session_tools.list_workers, "List workers"),
+            strict(session_tools.read_worker, "Read a worker's answers"),
+            strict(session_tools.message_worker, "Send a message to a worker", reads=False),
+            strict(session_tools.wait_workers, "Wait for workers"),
+            strict(session_tools.close_workers, "End workers", reads=False, ends=True),
+            strict(session_tools.compare_workers, "Compare workers"),
+            strict(session_tools.excise_session, "Cut turns out of a past session", reads=False, ends=True),
         ],
     )
-    for prompt in prompts():
-        server.add_prompt(prompt)
+    server.add_prompt(Prompt.from_function(fork, title="Have a past session do it"))
+    server.add_prompt(Prompt.from_function(recall, title="Ask what past sessions know"))
     return server
 
 
 def run_stdio(begun: str = "", embedder: Embedder | None = None, *, everything: bool | None = None) -> None:
-    """Serve on stdin and stdout, from where another process has `begun` (see `Begun.of`), until stdin closes.
+    """Serve on stdin and stdout until stdin closes. `begun` is what another process has read (see `Begun.of`).
 
-    The SDK keeps stdout for the protocol, whatever prints.
+    The SDK keeps stdout for the protocol, whatever other code prints.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)  # agents end their servers by them

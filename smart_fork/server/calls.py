@@ -1,6 +1,7 @@
-"""What every tool of the server needs: who calls, for which project, work beside the event loop, and its progress.
+"""The context of a tool call: the caller, its project, a thread for the work, and progress for the client.
 
-Of the caller, all is text from another program: a session id is used only to compare, a path only if it is a directory.
+Everything that describes the caller is text from another program. A session id is only compared with known ids, and a
+path counts only if it is a directory.
 """
 
 from __future__ import annotations
@@ -39,16 +40,16 @@ from smart_fork.system import call_context
 from smart_fork.system.call_context import calling, cancellable
 
 
-class Around(NamedTuple):
-    """Where the process is that a caller has started: its environment and directory."""
+class ProcessPlace(NamedTuple):
+    """The environment and the directory of the process that the caller has started."""
 
     environment: Mapping[str, str]
     directory: Path
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
-    """`agent` is the program that calls, `session_id` its session, `project` its directory; `None` where unknown."""
+class ToolCaller:
+    """The caller of a tool: its `agent`, its `session_id` and the directory `project`, each `None` if unknown."""
 
     agent: AgentName | None
     session_id: str | None
@@ -63,26 +64,29 @@ def identify(
     directory: Path,
     *,
     arguments: Mapping[str, Any] | None = None,
-) -> Caller:
-    """The caller of one request. `roots` are the client's root URIs, `directory` the server's own working directory."""
+) -> ToolCaller:
+    """Return the caller of one request.
+
+    `client` is the client's name, and `roots` are its root URIs. `directory` is the server's own working directory.
+    """
     agent = agent_of(client)
     project = _project(agent, meta, roots, environment, directory)
     if agent is None:
-        return Caller(None, AGENTS.caller_session(environment), project)
+        return ToolCaller(None, AGENTS.caller_session(environment), project)
     call = ClientCall(meta, arguments or {}, environment, project)
     named = agent.caller.session_id(call) if agent.caller else None
-    return Caller(agent.name, named or AGENTS.caller_session(environment, [agent]), project)
+    return ToolCaller(agent.name, named or AGENTS.caller_session(environment, [agent]), project)
 
 
 def agent_of(client: str | None) -> Agent | None:
-    """The agent that a client is, by its name. Some put a server's name behind their own: what stands first counts."""
+    """Return the agent with that client name, or `None`. Some agents add a server's name behind their own."""
     name = (client or "").lower()
     signs = [(at, agent) for agent in AGENTS for sign in agent.clients if (at := name.find(sign)) >= 0]
     return min(signs, key=lambda sign: sign[0])[1] if signs else None
 
 
 def workspaces(meta: Mapping[str, Any]) -> list[str]:
-    """The directories that the data of a request say that an agent works in."""
+    """Return the directories in which an agent works, as the data of a request name them."""
     return [path for agent in AGENTS if agent.caller for path in agent.caller.workspaces(meta)]
 
 
@@ -104,7 +108,11 @@ def _project(
 
 
 def _project_variables(agent: Agent | None) -> tuple[str, ...]:
-    """Those of one agent, which may have inherited others from an agent around it; of all, if it is not known."""
+    """Return the names of the variables with the project's directory: those of `agent`, or of all agents if it is
+    unknown.
+
+    An agent may have inherited variables from another agent that started it.
+    """
     return tuple(name for one in (AGENTS if agent is None else [agent]) for name in one.project_variables)
 
 
@@ -116,7 +124,7 @@ def _is_directory(path: str) -> bool:
 
 
 def path_of(uri: str) -> str | None:
-    """The path of the URI of a file on this machine; `None` for any other."""
+    """Return the path in a URI of a file on this machine; `None` for any other URI."""
     try:
         parts = urlsplit(uri)
     except ValueError:
@@ -135,51 +143,51 @@ T = TypeVar("T")
 _named: ContextVar[tuple[object, list[str]]] = ContextVar("named", default=(None, []))
 
 
-def sent(ctx: Context[Any, Any]) -> Mapping[str, Any]:
-    """What the client has sent, before any default was filled in."""
+def sent_arguments(ctx: Context[Any, Any]) -> Mapping[str, Any]:
+    """Return the arguments that the client has sent, without defaults."""
     return (ctx.request_context.params or {}).get("arguments") or {}
 
 
-async def caller_of(ctx: Context[Any, Any]) -> Caller:
-    """The agent and the session that this call comes from, as far as they can be known."""
-    where = around(ctx) or Around({}, Path("/"))
+async def caller_of(ctx: Context[Any, Any]) -> ToolCaller:
+    """Return the agent and the session from which a call comes, with `None` for what is unknown."""
+    where = process_place(ctx) or ProcessPlace({}, Path("/"))
     roots = await _roots(ctx)
-    caller = await in_thread(partial(identify, _client(ctx), _meta(ctx), roots, *where, arguments=sent(ctx)))
+    caller = await in_thread(partial(identify, _client(ctx), _meta(ctx), roots, *where, arguments=sent_arguments(ctx)))
     calling.set(caller.agent)
     return caller
 
 
-def without_its_own(arguments: dict[str, Any], ctx: Context[Any, Any]) -> dict[str, Any]:
-    """The arguments without the one in which the agent that calls names its session: no model has written it."""
+def without_session_argument(arguments: dict[str, Any], ctx: Context[Any, Any]) -> dict[str, Any]:
+    """Return the arguments without the one with which the agent itself names its session."""
     agent = agent_of(_client(ctx))
     its_own = agent.caller.argument if agent and agent.caller else None
     return {name: value for name, value in arguments.items() if name != its_own}
 
 
 def _client(ctx: Context[Any, Any]) -> str | None:
-    """What the client calls itself."""
+    """Return the client's name for itself; `None` before its handshake."""
     params = ctx.request_context.session.client_params
     return params.client_info.name if params is not None else None
 
 
-def around(ctx: Context[Any, Any]) -> Around | None:
-    """Where the caller's own process is: this one. `None` for a client of the service, which works in no project."""
+def process_place(ctx: Context[Any, Any]) -> ProcessPlace | None:
+    """Return the place of the caller's process, which is this process; `None` for a client of the service."""
     if ctx.request_context.request is not None:
         return None
     try:
-        return Around(os.environ, Path.cwd())
+        return ProcessPlace(os.environ, Path.cwd())
     except FileNotFoundError:  # a worktree that was removed; the client may name another directory
-        return Around(os.environ, Path(os.sep))
+        return ProcessPlace(os.environ, Path(os.sep))
 
 
 async def own_projects(ctx: Context[Any, Any]) -> tuple[call_context.Permitted, ...] | None:
-    """What a client of the service may ask about: its roots, its workspaces, and what is always allowed.
+    """Return the projects that a client of the service may ask about: its roots, its workspaces, and those always
+    allowed.
 
-    All, for any other client: `None`.
-
-    The client itself names them, not the model whose words are a tool's arguments.
+    Return `None` for any other client, which may ask about all projects. The client itself names its directories; the
+    model's arguments cannot add one.
     """
-    if around(ctx) is not None:
+    if process_place(ctx) is not None:
         return None
     named = [*(path for root in await _roots(ctx) if (path := path_of(root))), *workspaces(_meta(ctx))]
     claimed = [path for path in named if Path(path).is_absolute()]
@@ -192,7 +200,7 @@ def _meta(ctx: Context[Any, Any]) -> Mapping[str, Any]:
 
 
 async def _roots(ctx: Context[Any, Any]) -> list[str]:
-    """What the client says that it works in, as URIs; asked once for each request."""
+    """Return the URIs of the client's roots. The client is asked once for each request."""
     request, roots = _named.get()
     if request is not ctx.request_context:
         roots = await _ask_for_roots(ctx)
@@ -200,10 +208,13 @@ async def _roots(ctx: Context[Any, Any]) -> list[str]:
     return roots
 
 
-def root_request(ctx: Context[Any, Any]) -> InputRequests:
-    """Return what a client of the service answers with its next call: from 2026 on it cannot be asked meanwhile."""
+def roots_question(ctx: Context[Any, Any]) -> InputRequests:
+    """Return the question for the roots of a client of the service, if its protocol version needs one.
+
+    From the protocol of 2026 on, such a client cannot be asked during a call. It sends the answer with its next call.
+    """
     modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
-    return {ROOTS: ListRootsRequest()} if modern and _knows_roots(ctx) and around(ctx) is None else {}
+    return {ROOTS: ListRootsRequest()} if modern and _knows_roots(ctx) and process_place(ctx) is None else {}
 
 
 async def _ask_for_roots(ctx: Context[Any, Any]) -> list[str]:
@@ -220,8 +231,12 @@ def _knows_roots(ctx: Context[Any, Any]) -> bool:
     return ctx.client_capabilities is not None and ctx.client_capabilities.roots is not None
 
 
-def project_for(path: str | None, caller: Caller) -> str:
-    """The directory that is asked about; a relative one is the caller's, not this server's."""
+def project_for(path: str | None, caller: ToolCaller) -> str:
+    """Return the project's directory. A relative `path` belongs to the caller's directory, not to this server's.
+
+    Raises:
+        ToolError: The caller's directory is unknown.
+    """
     if path and (path.startswith("~") or Path(path).is_absolute()):
         return path
     if caller.project is None:
@@ -230,17 +245,21 @@ def project_for(path: str | None, caller: Caller) -> str:
 
 
 #: What is done with the answer of a call that nobody waits for any more.
-unheard: ContextVar[Callable[[object], None]] = ContextVar("unheard", default=lambda _answer: None)
+unawaited_answer: ContextVar[Callable[[object], None]] = ContextVar("unawaited_answer", default=lambda _answer: None)
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Run `work` beside the event loop. A caller's mistake becomes a tool error with its text and hint."""
+    """Run `work` in a thread and return its result. The caller's mistakes become tool errors with a hint.
+
+    Raises:
+        ToolError: The work was refused, or a file could not be read or written.
+    """
     given_up = threading.Event()
 
     def run() -> T:
         answer = cancellable(given_up, work)
         if given_up.is_set():
-            unheard.get()(answer)
+            unawaited_answer.get()(answer)
         return answer
 
     try:
@@ -266,7 +285,7 @@ Send = Callable[[float, float, str], Awaitable[None]]
 
 
 class Reporter:
-    """Tells the client of one call, by `send`, how far it is. Only the event loop's thread uses it."""
+    """Sends the progress of one call to its client. Only the event loop's thread uses it."""
 
     def __init__(self, send: Send, clock: Callable[[], float] = time.monotonic) -> None:
         self._send, self._clock = send, clock
@@ -277,7 +296,7 @@ class Reporter:
         self._words = ""
 
     async def tell(self, stage: str, done: int, total: int) -> None:
-        """So much of a stage is done: with what was done of the others before, it is a part of the whole."""
+        """Report that `done` of `total` steps of a stage are done. Earlier stages count too."""
         if total == 0:
             return
         now = self._clock()
@@ -294,12 +313,12 @@ class Reporter:
             await self._say(whole, whole - self._done[stage] + max(total, self._done[stage]))
 
     async def say(self, number: float, total: float, words: str) -> None:
-        """So far it is, in these words."""
+        """Report progress in the given words."""
         self._words = words
         await self._say(number, total)
 
     async def beat(self) -> None:
-        """Say again what is done where nothing has been said for long."""
+        """Repeat the last report whenever nothing was reported for `BEAT_SECONDS`. Does not return."""
         while True:
             await anyio.sleep(max(0.0, self._told_at + BEAT_SECONDS - self._clock()))
             if self._clock() - self._told_at >= BEAT_SECONDS:
@@ -322,15 +341,17 @@ _reporter = ContextVar[Reporter]("reporter")
 reporter = _reporter.get
 
 
-async def _report(context: Context[Any, Any], task: tasks.Task | None, number: float, total: float, words: str) -> None:
+async def _report(
+    context: Context[Any, Any], task: tasks.McpTask | None, number: float, total: float, words: str
+) -> None:
     if task is not None:
         task.words = words
     if task is None or not task.in_background:
         await context.report_progress(number, total, words)
 
 
-async def reported(context: Context[Any, Any], work: Awaitable[T]) -> T:
-    """What comes of `work`, while the client is told of it."""
+async def with_progress(context: Context[Any, Any], work: Awaitable[T]) -> T:
+    """Return the result of `work`, and report its progress to the client meanwhile."""
     before = _reporter.set(Reporter(partial(_report, context, tasks.current.get())))
     beat = asyncio.ensure_future(reporter().beat())
     try:
@@ -340,8 +361,8 @@ async def reported(context: Context[Any, Any], work: Awaitable[T]) -> T:
         _reporter.reset(before)
 
 
-def progress_of() -> Progress:
-    """A callback for the working thread of a call."""
+def progress_callback() -> Progress:
+    """Return a callback with which a working thread reports the progress of the current call."""
     told = reporter()
 
     def report(stage: str, done: int, total: int) -> None:

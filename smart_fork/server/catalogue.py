@@ -1,4 +1,4 @@
-"""What a client asks first, and the answers, written to a file: from it the front of `smart-fork mcp` answers.
+"""Writes the file with the answers to a client's first requests, from which `smart-fork mcp` answers at its start.
 
 python -m smart_fork.server.catalogue
 """
@@ -19,8 +19,10 @@ FILE = Path(__file__).parents[1] / "cli" / "mcp.json"
 
 
 def catalogue() -> dict[str, Any]:
-    """The versions of the protocol that begin with a handshake, its answer, what the others answer to who discovers the
-    server, all tools, and which few are listed.
+    """Return the answers to a client's first requests: handshakes, tools, prompts and resources.
+
+    They include the protocol versions that begin with a handshake, and the names of the tools that are listed by
+    default.
     """
     return anyio.run(_asked)
 

@@ -1,7 +1,7 @@
-"""The conversation on stdin and stdout, around the protocol's library.
+"""The server's conversation with one client on stdin and stdout, where the MCP SDK needs help.
 
-The library answers nothing to a line that is no message, forgets what is open when stdin closes, and refuses a
-handshake after another request.
+The SDK does not answer a line that is no message, drops open requests when stdin closes, and refuses a handshake after
+another request.
 """
 
 from __future__ import annotations
@@ -28,20 +28,23 @@ _BEGUN_AGAIN = "The client has begun again with the handshake."
 
 
 class Begun(NamedTuple):
-    """What another process has read of a conversation: the `initialize` that it has answered, if any, and the rest."""
+    """The beginning of a conversation, which another process has read.
+
+    `hello` is the `initialize` that it has answered, empty without one. `rest` are the bytes after it.
+    """
 
     hello: bytes = b""
     rest: bytes = b""
 
     @classmethod
     def of(cls, argument: str) -> Begun:
-        """Return what `front.first_answers.begun` has written."""
+        """Return the beginning that `cli.first_answers.begun` has encoded."""
         hello, _, rest = argument.partition(".")
         return cls(base64.b64decode(hello), base64.b64decode(rest))
 
 
 class Stdio:
-    """One client. Of what it says, the library gets the messages, and all others are answered here."""
+    """The conversation with one client. The SDK gets the valid messages, and all other lines are answered here."""
 
     def __init__(self, begun: Begun) -> None:
         self._hello = begun.hello
@@ -53,7 +56,7 @@ class Stdio:
         self._out: Any = None
 
     async def serve(self, run: Callable[[Any, Any], Awaitable[None]]) -> None:
-        """Have `run` serve, given the streams from and to the client, until the client has no more to say."""
+        """Run the server `run` with streams from and to the client, until the client closes stdin."""
         begins = True
         while begins:
             async with stdio_server(stdin=self) as (heard, self._out):  # type: ignore[arg-type]
@@ -61,7 +64,7 @@ class Stdio:
             begins = bool(self._again)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """The lines of one conversation, as the library may read them."""
+        """Yield the lines of one conversation in the form that the SDK reads."""
         opened_by = ""
         if self._hello:
             yield self._hello
@@ -98,7 +101,9 @@ class Stdio:
             yield line
 
     def _is_waited_for(self, message: Any) -> bool:
-        """Whether the client waits for it: not for what we have asked ourselves, or what it has taken back."""
+        """Return whether the client waits for a message. It does not wait for the answer to a request that it has
+        cancelled.
+        """
         return hasattr(message, "method") or self._close(message.id)
 
     def _close(self, number: object) -> bool:
@@ -122,13 +127,13 @@ class Stdio:
 
 
 class _Answers:
-    """The stream `out` to the client, for those messages that `is_waited_for`."""
+    """The stream `out` to the client, without messages that the client does not wait for."""
 
     def __init__(self, out: Any, is_waited_for: Callable[[Any], bool]) -> None:
         self._out, self._is_waited_for = out, is_waited_for
 
     async def send(self, message: SessionMessage) -> None:
-        """Say it, if somebody waits for it."""
+        """Send a message, if the client waits for it."""
         if self._is_waited_for(message.message):
             await self._out.send(message)
 
@@ -144,7 +149,7 @@ class _Answers:
 
 
 class _Written:
-    """An answer as it is sent: the library's own has no room for an id that is a fraction, or half a character."""
+    """An answer that is already encoded. The SDK's own class accepts no id with a fraction or a lone surrogate."""
 
     def __init__(self, answer: RpcMessage) -> None:
         self._text = answer.line.decode()
@@ -154,7 +159,7 @@ class _Written:
 
 
 class _Continued(RawIOBase):
-    """A file behind what was read of it before."""
+    """A stream of bytes that were read `before`, followed by the bytes of a file."""
 
     def __init__(self, before: bytes, file: int) -> None:
         self._before, self._fd = memoryview(before), file
@@ -170,7 +175,7 @@ class _Continued(RawIOBase):
 
 
 def _own_stdin() -> int:
-    """Stdin for the protocol alone: programs that we start read from the null device."""
+    """Return a descriptor of stdin for the protocol alone. Started programs read from the null device."""
     ours = os.dup(0)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)

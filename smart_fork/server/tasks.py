@@ -1,7 +1,7 @@
-"""Calls that take long, as tasks of MCP's extension (SEP-2663): an agent that knows them works on meanwhile.
+"""Long calls as tasks of an MCP extension (SEP-2663), which an agent can leave to the background.
 
-Claude Code moves a task to the background, and tells its model the result as news of its own. So a call becomes a task
-only if it is not answered soon.
+Claude Code moves a task to the background, and tells its model the result as a message of its own. So a call becomes a
+task only if it has no answer after a few seconds.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ DIRECT_SECONDS, KEPT_SECONDS, POLL_SECONDS = 5.0, 3600.0, 1.0
 
 
 class TaskParams(InputParams):
-    """Parameters of the requests for a task: only an update has responses."""
+    """The parameters of a request about a task. Only an update has responses."""
 
     task_id: str
 
 
-class Task:
-    """A call that may become a task: then `state` tells its progress, its question to the person and its result."""
+class McpTask:
+    """A call that may become a task."""
 
     def __init__(self, work: Awaitable[HandlerResult]) -> None:
         current.set(self)
@@ -45,7 +45,7 @@ class Task:
         self._response: asyncio.Future[InputResponse] = asyncio.get_running_loop().create_future()
 
     def state(self, kind: str = "complete") -> dict[str, Any]:
-        """Return what a client is told of it, as a result of this `kind`."""
+        """Return the task's progress, question or result for the client, in a result of this `kind`."""
         status, more = self._status()
         times = {"createdAt": self._created, "lastUpdatedAt": _now(), "ttlMs": int(KEPT_SECONDS * 1000)}
         told = {"resultType": kind, "taskId": self.id, "status": status, "statusMessage": self.words}
@@ -61,7 +61,7 @@ class Task:
         return "completed", {"result": _json(self.work.result())}
 
     async def ask(self, name: str, question: ElicitRequest) -> InputResponse | None:
-        """Return the person's answer; `None` if the question is to be the answer to the call itself."""
+        """Return the person's answer; `None` if the call itself is to be answered with the question."""
         self.asks_directly = not self.in_background
         if self.asks_directly:
             return None
@@ -78,30 +78,30 @@ class Task:
 
 
 #: The call that is being answered, where it may become a task.
-current: ContextVar[Task | None] = ContextVar("current", default=None)
+current: ContextVar[McpTask | None] = ContextVar("current", default=None)
 
 
 class Tasks(Extension):
-    """The calls of a server that have become tasks."""
+    """The extension that keeps the server's tasks, and answers requests about them."""
 
     identifier = "io.modelcontextprotocol/tasks"
 
     def __init__(self) -> None:
-        self._tasks: dict[str, Task] = {}
+        self._tasks: dict[str, McpTask] = {}
 
     def methods(self) -> list[MethodBinding]:
-        """Return the requests for a task."""
+        """Return the handlers of requests about a task."""
         modern = frozenset(MODERN_PROTOCOL_VERSIONS)
         return [MethodBinding(f"tasks/{name}", TaskParams, self._told, modern) for name in ("get", "update", "cancel")]
 
     async def intercept_tool_call(
         self, params: CallToolRequestParams, ctx: ServerRequestContext[Any, Any], call_next: CallNext
     ) -> HandlerResult:
-        """Answer a call; with a task if the client knows tasks and the answer takes long."""
+        """Answer a call. If the client knows tasks and the answer takes long, answer with a task."""
         capabilities = ctx.session.client_capabilities
         if not capabilities or self.identifier not in (capabilities.extensions or {}):
             return await call_next(ctx)
-        task = Task(call_next(ctx))
+        task = McpTask(call_next(ctx))
         try:
             await asyncio.wait([task.work], timeout=DIRECT_SECONDS)
             if task.work.done() or task.asks_directly:

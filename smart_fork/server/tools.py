@@ -1,4 +1,7 @@
-"""The MCP tools, made from handlers and requests as `smart_fork.cli.options` does it; and how a model reads answers."""
+"""Makes MCP tools from functions and requests, checks their arguments, and shortens their answers for a model.
+
+`smart_fork.cli.options` makes the command line from the requests too.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,23 @@ from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.server.mcpserver.tools import Tool
 from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
 from mcp_types import CallToolResult, InputRequiredResult, TextContent, ToolAnnotations
-from pydantic import Field
+from pydantic import BaseModel, Field, ValidationError
 
+from indexer.errors import joined
 from indexer.values import Value
 from smart_fork.agents.options import FieldInput, inputs
-from smart_fork.errors import speak_of_tools
+from smart_fork.errors import Usage, speak_of_tools
 from smart_fork.hooks import recall_switch
-from smart_fork.server.arguments import taken
-from smart_fork.server.calls import caller_of, in_thread, own_projects, reported, root_request, unheard, without_its_own
+from smart_fork.server.calls import (
+    caller_of,
+    in_thread,
+    own_projects,
+    roots_question,
+    unawaited_answer,
+    with_progress,
+    without_session_argument,
+)
+from smart_fork.snippets import shown
 from smart_fork.system import call_context
 
 #: Bytes of an answer with five results; what is left of them by all else, the snippets share.
@@ -45,7 +57,9 @@ _LEFT_OUT = ("query", "also", "collections", "count", "engine", "fallback_used")
 
 
 def brief(answer: Mapping[str, Any], *, places: bool) -> dict[str, Any]:
-    """An answer of the search with what a model decides by; with `places` also where a result can be opened."""
+    """Return a search's answer with only what a model decides by; with `places` also the paths and commands of
+    results.
+    """
     kept = {key: value for key, value in answer.items() if places or key not in _LEFT_OUT}
     if "index" in answer:
         kept["index"] = _only(answer["index"], (*_INDEX, *(() if answer["index"]["complete"] else ("unread_logs",))))
@@ -59,7 +73,7 @@ def brief(answer: Mapping[str, Any], *, places: bool) -> dict[str, Any]:
 
 
 def answered(answer: Value | Mapping[str, Any]) -> CallToolResult:
-    """The result that says it, without nulls and on one line: a key without a value is left out."""
+    """Return a tool's result with an answer as one line of JSON, without keys that have no value."""
     said = _without_nulls(answer.as_json() if isinstance(answer, Value) else answer)
     text = json.dumps(said, ensure_ascii=False, separators=(",", ":"))
     return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=said)
@@ -85,12 +99,12 @@ def _result(hit: Mapping[str, Any], answer: Mapping[str, Any], *, places: bool) 
 
 
 def _selected(selection: Mapping[str, Any]) -> dict[str, Any]:
-    """What a fork within a budget has of a session: of its exchanges those that are kept."""
+    """Return the selection of a fork within a budget, with only the exchanges that are kept."""
     return {**selection, "exchanges": [one for one in selection["exchanges"] if one["kept"] != "nothing"]}
 
 
 def _cut(answer: dict[str, Any]) -> None:
-    """Make the snippets so short that the whole is."""
+    """Shorten the snippets so that the answer has at most `ANSWER` bytes for `RESULTS` results."""
     hits = [hit for hit in answer["results"] if hit.get("snippet")]
     if hits:
         written = len(
@@ -102,7 +116,7 @@ def _cut(answer: dict[str, Any]) -> None:
 
 
 def _beginning(text: str, most: int) -> str:
-    """As much of `text` as takes `most` bytes in JSON."""
+    """Return the beginning of `text` that takes at most `most` bytes in JSON."""
     short = text[:most]
     while len(written := _written(short)) > most + 2:  # its quotes
         short = short[: -max(1, (len(written) - most) // 2)]
@@ -123,13 +137,109 @@ def _without_nulls(value: Any) -> Any:
     return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value
 
 
+#: Parameters that contradict each other, in whichever tool both are.
+_CONTRADICTORY = (("project_path", "all_projects"),)
+#: It may be blank or missing beside other questions: the request itself checks that.
+_MAY_BE_BLANK = "intent"
+#: Of parameters that are not known, how many are named.
+MAX_NAMED = 5
+_KINDS = {
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a finite number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "an object",
+}
+
+
+def checked_arguments(given: Mapping[str, Any], model: type[BaseModel], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call, with the types that `model` takes. `schema` is the model's published schema.
+
+    Some clients send lists, whole numbers, true and false as JSON in a text.
+
+    Raises:
+        ToolError: A parameter is unknown, missing, empty or of the wrong type, or two contradict each other.
+    """
+    known: Mapping[str, Any] = schema.get("properties", {})
+    if unknown := sorted(set(given) - set(known)):
+        names = ", ".join(shown(name).strip('"') for name in unknown[:MAX_NAMED])
+        raise ToolError(f"unknown parameter: {names}. Known: {', '.join(known) or 'none'}.")
+    if not _passable(given):
+        raise ToolError("a parameter has a lone surrogate or is nested too deeply")
+    required = schema.get("required", ())
+    if _MAY_BE_BLANK in required and given.get(_MAY_BE_BLANK) is None:
+        given = {**given, _MAY_BE_BLANK: ""}
+    for name in required:
+        if name not in given:
+            raise ToolError(f"{name} is required ({_allowed(known[name])}): {known[name].get('description', '')}")
+    wrong = _wrong(given, model)
+    mended = {**given, **{name: _parsed(given[name]) for name in wrong if "number" not in _kinds(known[name])}}
+    if wrong and (still := _wrong(mended, model)):
+        name = still[0]
+        raise ToolError(f"{name} must be {_allowed(known[name])}, not {shown(given[name])}")
+    # A blank element of a list says nothing: models fill lists up.
+    said = {name: one for name, one in mended.items() if name != _MAY_BE_BLANK and not isinstance(one, list)}
+    if (empty := Usage.first_empty(said)) is not None:
+        raise ToolError(f"{empty} is empty: give {_allowed(known[empty])}, or drop it")
+    try:
+        Usage.refuse_both(mended, _CONTRADICTORY)
+    except Usage as error:
+        raise ToolError(joined(error.message, error.hint)) from error
+    return mended
+
+
+def _allowed(schema: Mapping[str, Any]) -> str:
+    """Return the values that a parameter of this JSON schema takes in words, such as "a whole number or 'match'"."""
+    if "anyOf" in schema:
+        return " or ".join(_allowed(one) for one in schema["anyOf"] if one.get("type") != "null")
+    if constants := schema.get("enum") or [schema[key] for key in ("const",) if key in schema]:
+        return " or ".join(repr(one) for one in constants)
+    if schema.get("type") == "array" and schema.get("items", {}).get("type") == "string":
+        return "a list of texts"
+    return _KINDS[schema["type"]]
+
+
+def _wrong(arguments: Mapping[str, Any], model: type[BaseModel]) -> list[str]:
+    """Return the names of arguments with a wrong type. The check is strict: true is no number, and a number no text."""
+    try:
+        model.model_validate(arguments, strict=True)
+    except ValidationError as error:
+        return list(dict.fromkeys(str(problem["loc"][0]) for problem in error.errors(include_url=False)))
+    return []
+
+
+def _kinds(schema: Mapping[str, Any]) -> set[str]:
+    return {str(one.get("type")) for one in schema.get("anyOf", [schema])}
+
+
+def _parsed(value: object) -> object:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)  # as some languages write a whole number
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+
+
+def _passable(arguments: Mapping[str, Any]) -> bool:
+    """Return whether arguments can be stored and compared. One protocol version accepts texts with lone surrogates."""
+    try:
+        json.dumps(arguments, ensure_ascii=False).encode()
+    except (UnicodeEncodeError, RecursionError):
+        return False
+    return True
+
+
 Handler = Callable[..., Any]
 
 
 def asynchronous(handler: Handler) -> Handler:
-    """Return a handler as the library runs it: in a thread, unless it is asynchronous itself.
+    """Return a handler as the SDK calls it, which runs in a thread unless it is asynchronous.
 
-    Each parameter that is a request is replaced by its fields, and `Caller` is filled in. `None` means a default.
+    The tool has the fields of each parameter that is a request, and `caller` is filled in. `None` means the default.
     """
     context = Parameter("ctx", Parameter.KEYWORD_ONLY, annotation=Context[Any, Any])
     arguments, requests = inputs(handler, _made)
@@ -160,7 +270,7 @@ def asynchronous(handler: Handler) -> Handler:
 
 
 def _made(one: DataclassField[Any], said: FieldInput, other: Mapping[str, Any]) -> Iterator[Parameter]:
-    """The argument of a field."""
+    """Yield the parameter for a field of a request; nothing for a field without a description."""
     described = other.get(one.name, said.described)
     if not described:
         return
@@ -171,7 +281,7 @@ def _made(one: DataclassField[Any], said: FieldInput, other: Mapping[str, Any]) 
 
 
 def _optional(one: Parameter) -> Parameter:
-    """The same, which takes null for its default."""
+    """Return the parameter, which also accepts null if it has a default."""
     kind: Any = one.annotation
     if one.default is not Parameter.empty:
         kind = Annotated[(kind.__origin__ | None, *kind.__metadata__)]
@@ -183,13 +293,13 @@ _late: defaultdict[str, list[str]] = defaultdict(list)
 
 
 def _client_key(context: Context[Any, Any]) -> str:
-    """Return what names the client among those of this server: over stdio there is one."""
+    """Return a key for the client among those of this server. Over stdio there is one client."""
     request = context.request_context.request
     return "" if request is None else f"session {request.headers.get('mcp-session-id', id(context))}"
 
 
-def _carried_out(tool: str, answer: object) -> Iterator[str]:
-    """Yield a note for each worker of a call that was cancelled when it could not be taken back any more."""
+def _late_workers(tool: str, answer: object) -> Iterator[str]:
+    """Yield a note for each worker that a call started although it was cancelled."""
     told = answer.as_json() if isinstance(answer, Value) else answer
     waiting: list[Any] = [told]
     while waiting:
@@ -200,24 +310,29 @@ def _carried_out(tool: str, answer: object) -> Iterator[str]:
 
 
 class StrictTool(Tool):
-    """A tool whose every word is ours: it refuses what it does not know or take, and says so itself.
+    """A tool that refuses unknown parameters and wrong values, with messages for the model.
 
-    A misspelt parameter must not be ignored silently, and what a library says of one helps nobody who calls.
+    A misspelled parameter must not be ignored silently, and the SDK's own messages do not help a model.
     """
 
     async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:  # noqa: FBT001, FBT002
-        """Run it for one request, whose own projects and words hold from here on."""
+        """Run the tool for one request, limited to the client's projects.
+
+        Raises:
+            ToolError: The tool refuses the arguments, or fails.
+        """
         speak_of_tools()
-        accepted = taken(without_its_own(arguments, context), self.fn_metadata.arg_model, self.parameters)
-        if (asked := root_request(context)) and not asked.keys() <= (context.input_responses or {}).keys():
+        given = without_session_argument(arguments, context)
+        accepted = checked_arguments(given, self.fn_metadata.arg_model, self.parameters)
+        if (asked := roots_question(context)) and not asked.keys() <= (context.input_responses or {}).keys():
             return InputRequiredResult(input_requests=asked)
         if (own := await own_projects(context)) is not None:
             call_context.limit_to(own)
         client = _client_key(context)
         if not (self.annotations and self.annotations.read_only_hint):
-            unheard.set(lambda answer: _late[client].extend(_carried_out(self.name, answer)))
+            unawaited_answer.set(lambda answer: _late[client].extend(_late_workers(self.name, answer)))
         try:
-            result = await reported(context, super().run(accepted, context, convert_result))
+            result = await with_progress(context, super().run(accepted, context, convert_result))
         except UnexpectedToolError as error:
             raise UnexpectedToolError(
                 f"{self.name} failed unexpectedly. Ask once more; if it fails again, smart-fork's doctor says why."
@@ -229,8 +344,8 @@ class StrictTool(Tool):
         return result
 
 
-class _Exactly(FuncMetadata):
-    """Arguments as they were accepted: a text that happens to be JSON is a text. And answers without a wasted byte."""
+class _UnchangedArguments(FuncMetadata):
+    """Metadata with which the SDK passes checked arguments on unchanged, and answers are encoded by `answered`."""
 
     def pre_parse_json(self, data: dict[str, Any]) -> dict[str, Any]:
         return data
@@ -240,7 +355,10 @@ class _Exactly(FuncMetadata):
 
 
 def strict(handler: Handler, title: str, *, reads: bool = True, ends: bool = False) -> Tool:
-    """Return the tool of a handler. See `asynchronous`. No schema of answers: no agent shows that to its model."""
+    """Return the tool of a handler (see `asynchronous`). `ends` marks a tool that deletes or ends something.
+
+    It has no schema of its answers, since no agent shows that to its model.
+    """
     hints = ToolAnnotations(
         read_only_hint=reads, destructive_hint=ends, idempotent_hint=reads or ends, open_world_hint=False
     )
@@ -255,12 +373,12 @@ def strict(handler: Handler, title: str, *, reads: bool = True, ends: bool = Fal
     tool.parameters["additionalProperties"] = False
     for described in (tool.parameters, *tool.parameters["properties"].values()):
         _shorten(described)
-    tool.fn_metadata = _Exactly(arg_model=tool.fn_metadata.arg_model)
+    tool.fn_metadata = _UnchangedArguments(arg_model=tool.fn_metadata.arg_model)
     return tool
 
 
 def _shorten(described: dict[str, Any]) -> None:
-    """Take out of a schema what every model would have to read for nothing: the name again, and that null is taken."""
+    """Remove titles, null types and empty defaults from a schema. Each model would read them without use."""
     described.pop("title", None)
     kinds = [kind for kind in described.get("anyOf", ()) if kind != {"type": "null"}]
     if len(kinds) == 1:

@@ -9,7 +9,7 @@ import pytest
 
 from smart_fork.agents import AGENTS, AllAgents
 from smart_fork.agents.agent import Agent, ClientCall
-from smart_fork.server.calls import Caller, agent_of, identify
+from smart_fork.server.calls import ToolCaller, agent_of, identify
 from tests.cases import each
 
 CALL = "toolu_01ABCDEFGHIJ"
@@ -18,7 +18,7 @@ CALL = "toolu_01ABCDEFGHIJ"
 def test_claude_code_by_its_environment(shop):
     env = {"CLAUDE_CODE_SESSION_ID": "s1", "CLAUDE_PROJECT_DIR": str(shop)}
 
-    assert identify("claude-code", {}, (), env, Path("/")) == Caller("claude", "s1", str(shop))
+    assert identify("claude-code", {}, (), env, Path("/")) == ToolCaller("claude", "s1", str(shop))
 
 
 def test_after_clear_the_call_itself_says_in_which_session_it_stands(world, shop):
@@ -27,7 +27,7 @@ def test_after_clear_the_call_itself_says_in_which_session_it_stands(world, shop
 
     caller = identify("claude-code", {"claudecode/toolUseId": CALL}, (shop.as_uri(),), env, Path("/"))
 
-    assert caller == Caller("claude", new, str(shop))
+    assert caller == ToolCaller("claude", new, str(shop))
 
 
 def test_a_call_that_claude_writes_a_moment_later_is_found_where_no_environment_names_the_session(
@@ -66,15 +66,15 @@ def test_codex_by_what_each_call_carries(shop):
     """Under its daemon neither the environment nor the working directory tells anything."""
     meta = {"threadId": "t1", "sessionId": "s1", "x-codex-turn-metadata": {"workspaces": {"/gone": {}, str(shop): {}}}}
 
-    assert identify("codex-mcp-client", meta, (), {}, Path("/")) == Caller("codex", "t1", str(shop))
-    assert identify("codex-mcp-client", {"sessionId": "s1"}, (), {}, shop) == Caller("codex", "s1", str(shop))
+    assert identify("codex-mcp-client", meta, (), {}, Path("/")) == ToolCaller("codex", "t1", str(shop))
+    assert identify("codex-mcp-client", {"sessionId": "s1"}, (), {}, shop) == ToolCaller("codex", "s1", str(shop))
 
 
 @pytest.mark.parametrize(
     "meta", [{"threadId": 7}, {"x-codex-turn-metadata": "text"}, {"x-codex-turn-metadata": {"workspaces": ["a"]}}]
 )
 def test_odd_data_is_no_caller(shop, meta):
-    assert identify("codex-mcp-client", meta, (), {}, shop) == Caller("codex", None, str(shop))
+    assert identify("codex-mcp-client", meta, (), {}, shop) == ToolCaller("codex", None, str(shop))
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_root_may_have_blanks(world):
 
 
 def test_the_root_of_the_disk_is_no_project():
-    assert identify(None, {}, (), {}, Path("/")) == Caller(None, None, None)
+    assert identify(None, {}, (), {}, Path("/")) == ToolCaller(None, None, None)
 
 
 class Plugged:
@@ -145,8 +145,8 @@ def test_another_agent_is_known_by_its_own_variables_and_not_by_those_that_it_ha
     inherited = {"CLAUDECODE": "1", "CLAUDE_CODE_SESSION_ID": "outer", "CLAUDE_PROJECT_DIR": str(world.repository("x"))}
     own = {"NEWCOMER_SESSION": "inner", "NEWCOMER_PROJECT": str(shop)}
 
-    assert Caller("newcomer", None, str(shop)) == identify("newcomer-mcp", {}, (), inherited, shop)
-    assert Caller("newcomer", "inner", str(shop)) == identify("newcomer-mcp", {}, (), inherited | own, Path("/"))
+    assert ToolCaller("newcomer", None, str(shop)) == identify("newcomer-mcp", {}, (), inherited, shop)
+    assert ToolCaller("newcomer", "inner", str(shop)) == identify("newcomer-mcp", {}, (), inherited | own, Path("/"))
 
 
 def test_an_argument_that_something_inside_the_agent_adds_names_the_session(newcomer, shop):

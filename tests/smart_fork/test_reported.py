@@ -10,7 +10,7 @@ import pytest
 from mcp import Client
 
 from smart_fork.server import calls as reporting
-from smart_fork.server.calls import Reporter, reported
+from smart_fork.server.calls import Reporter, with_progress
 from tests.smart_fork.tool_server import create_server
 from tests.smart_fork.world import World
 
@@ -80,7 +80,7 @@ def test_what_has_nothing_to_tell_says_now_and_then_that_it_goes_on(monkeypatch)
 
     monkeypatch.setattr(reporting, "Reporter", lambda _: heard.reporter)
 
-    assert "done" == anyio.run(reported, Context(), work())
+    assert "done" == anyio.run(with_progress, Context(), work())
     numbers = [number for number, *_ in heard.told]
     assert numbers == sorted(set(numbers))
     assert all(words.startswith("working: ") for *_, words in heard.told)
@@ -94,7 +94,7 @@ def test_what_fails_fails_as_it_would_without():
         report_progress = None
 
     with pytest.raises(LookupError, match="as it is"):
-        anyio.run(reported, Context(), work())
+        anyio.run(with_progress, Context(), work())
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ import pytest
 
 from smart_fork.finding.answer import Unsearched
 from smart_fork.finding.session_view import Match
-from smart_fork.server.steps import about_workers, after_search
+from smart_fork.server.find_tools import after_search
+from smart_fork.server.session_tools import about_workers
 from tests.cases import each, first
 from tests.smart_fork.client import answer, call
 from tests.smart_fork.found import a_hit, a_worker, an_answer

@@ -10,7 +10,7 @@ from mcp.server.mcpserver.tools import Tool
 
 from indexer.embedding import Embedder
 from smart_fork import server
-from smart_fork.server import Server, find_tools, sessions, workers
+from smart_fork.server import Server
 from smart_fork.server.tools import asynchronous, strict
 
 _made: dict[Any, Tool] = {}
@@ -18,8 +18,7 @@ _made: dict[Any, Tool] = {}
 
 def create_server(embedder: Embedder | None = None, *, everything: bool = False) -> Server:
     with pytest.MonkeyPatch.context() as patch:
-        for module in (find_tools, sessions, workers):
-            patch.setattr(module, "strict", _with_known_schema)
+        patch.setattr(server, "strict", _with_known_schema)
         return server.create_server(embedder, everything=everything)
 
 

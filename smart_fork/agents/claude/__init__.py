@@ -31,6 +31,4 @@ class Claude(Agent):
     clients = ("claude",)
     facets = usual_facets(
         "births", screen="smart_fork.agents.screen:Screen", background="smart_fork.agents.starter:Background",
-        login="settings:ClaudeLogin", registration="settings:ClaudeRegistration", hooks="settings:ClaudeHooks",
-        caller="settings:ClaudeCalls",
     )  # fmt: skip

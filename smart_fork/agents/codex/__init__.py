@@ -25,6 +25,4 @@ class Codex(Agent):
     facets = usual_facets(
         "prompts", heads="history:CodexHeads", births="history:CodexBirths", codec="codec:CodexCodec",
         subagents="subagents:CodexSubAgents", screen="smart_fork.agents.screen:Screen",
-        login="settings:CodexLogin", registration="settings:CodexRegistration", hooks="settings:CodexHooks",
-        caller="settings:CodexCalls",
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""GitHub Copilot CLI, version 1.0.102 seen: ``tests/fixtures/copilot`` was written by it."""
+"""GitHub Copilot CLI, version 1.0.102 seen (fixtures: ``tests/fixtures/copilot``)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SESSION = "COPILOT_AGENT_SESSION_ID"
 
 
 class Copilot(Agent):
-    """See `Agent`."""
+    """The agent Copilot CLI: its names, folder and program, and the places of its facets."""
 
     name = "copilot"
     seen = "1.0.102"

@@ -1,14 +1,14 @@
-"""Starts Copilot CLI.
+"""Copilot CLI's screen, command lines and processes.
 
 Seen with 1.0.102:
 
-* the id of a new session can be chosen; there is no option to fork one. So what is forked is a copy of ours, which has
-  a folder of its own that says where it works;
-* ``--resume=ID`` finds a session from everywhere, and goes on in the session's own directory;
-* a prompt is taken behind ``=``, whatever it begins with; one that begins with ``/`` is a command of its own, also
-  without a terminal, and on its screen one with ``!``, ``?`` or ``#`` as well;
-* without a terminal it does not ask: what is not allowed is denied. What was allowed in a session, and that it worked
-  by itself, stands in its log and counts for nothing when it is gone on with.
+* smart-fork can choose the id of a new session, and no option forks a session. So it starts a fork from a copy of its
+  own, with a folder that names its directory;
+* ``--resume=ID`` finds a session from everywhere, and resumes it in the session's own directory;
+* Copilot CLI takes any prompt after ``=``. A prompt that begins with ``/`` is a command, also without a terminal. On
+  its screen a prompt that begins with ``!``, ``?`` or ``#`` is one as well;
+* without a terminal it denies what is not allowed, and does not ask. Permissions that a session was given, and its
+  mode, are in the log, and do not count when the session is resumed.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _NOTE = re.compile(r"inuse\.([1-9]\d{0,9})\.lock")
 
 
 class CopilotPresence(Presence):
-    """See `Presence`."""
+    """Recognizes Copilot CLI's processes, and tells in which session each of them is."""
 
     def goes_on_in(self, session_id: str, words: Collection[str]) -> bool:
-        """See `Presence.goes_on_in`: its options are one word each with what they name."""
+        """Return whether a process with these words resumes that session. Options are one word with their values."""
         return bool({f"--resume={session_id}", f"--session-id={session_id}", session_id} & set(words))
 
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[ProcessNote]:
-        """See `Presence.notes`: a file in the folder of each session. It may stay when the process has ended."""
+        """Yield the processes that files in the sessions' folders name. A file may outlast its process."""
         for folder in {sessions(), *((log.parent.parent,) if log else ())}:
             for path in folder.glob("*/inuse.*.lock"):
                 if found := _NOTE.fullmatch(path.name):
@@ -43,7 +43,7 @@ class CopilotPresence(Presence):
 
 
 class CopilotScreen(Screen):
-    """See `Screen`."""
+    """Reads Copilot CLI's screen."""
 
     typed = re.compile(r"^ ?\u276f(\s*|\s+(?!\d[.)]\s).*)$")
     busy = re.compile(r"^\s*[○◉●◎]\s+\w+.*\besc (interrupt|cancel|esc\b)")
@@ -51,7 +51,7 @@ class CopilotScreen(Screen):
 
 
 class CopilotStarter(OptionStarter):
-    """The command lines of Copilot CLI. Its own way to fork is a command on its screen."""
+    """Makes Copilot CLI's command lines. Its own fork is a command on its screen."""
 
     asking = ("--mode=interactive",)
     unasked = ("--allow-all",)

@@ -1,9 +1,8 @@
-"""Copies of Copilot CLI's sessions, and its events as they are shared.
+"""Copies of Copilot CLI's sessions, and its events in the form in which they are shared.
 
-A copy has the events up to the end of an exchange, as they are. They keep their ids, as in the forks that it makes
-itself, and the last one names the session that they are of. What a compaction left is among them: Copilot CLI makes of
-them itself what its model is sent. Where something is left out, what was said, called and answered is there of what is
-kept.
+A copy has the events up to the end of an exchange, unchanged and with their ids, as in Copilot CLI's own forks. The
+last event names the parent. Events before a compaction are copied too: Copilot CLI itself decides which of them its
+model is sent. A copy that leaves exchanges out has only the messages, calls and results of the others.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _BEGUN = "tool.execution_start"
 
 
 def _sweep() -> None:
-    """Take away the folders of copies whose writers were killed: what they were writing has no other name yet."""
+    """Remove the folders of copies that were not finished because their processes were killed."""
     for left in sessions().glob(f"*/.{EVENTS}.*.tmp"):
         folder = left.parent
         sweep(folder)
@@ -46,16 +45,16 @@ def _sweep() -> None:
 
 
 class CopilotCopy(Copy):
-    """Events of a session in a new one; those that an excerpt keeps as one line of parents."""
+    """A copy of a session's events. If exchanges are left out, each event has the one before it as its parent."""
 
     carried = ("parent",)
     parent: Any = None
     _head: Any = ""
 
     def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
-        """See `Copy.copy_beside`: where it works, its name, and what it has written for itself.
+        """Write the file with the copy's directory and title, and copy the session's own files.
 
-        Without the first it would work where it is started.
+        Without that file Copilot CLI would work in the directory in which it is started.
         """
         moment = self._new.moment
         cwd = str(self._new.cwd) if self._new.cwd else self._source.cwd
@@ -70,14 +69,14 @@ class CopilotCopy(Copy):
         return []
 
     def _own(self, record: Record) -> Record:
-        """An event as the copy's own."""
+        """Return an event with the copy's id and directory, if it is the session's first event."""
         if record.get("type") == "session.start":
             place = {"cwd": str(self._new.cwd)} if self._new.cwd else dict_in(fold.data_of(record).get("context"))
             record["data"] = fold.data_of(record) | {"sessionId": self._new.id, "context": place}
         return record
 
     def last(self) -> Iterator[bytes]:
-        """See `Copy.last`: the event that says whose the others are."""
+        """Yield the event that names the parent."""
         title = self._new.title or str(self._source.title)
         message = f'Forked from "{self._source.title}" ({self._source.session_id}) as "{title}" ({self._new.id}).'
         yield orjson.dumps({
@@ -86,7 +85,11 @@ class CopilotCopy(Copy):
         })  # fmt: skip
 
     def up_to(self, end: int) -> Iterator[Entry]:
-        """See `Copy.up_to`: also the events behind the last one, until somebody asks again."""
+        """Yield the events up to turn `end`, and those after it until the next prompt.
+
+        Raises:
+            ForkRefused: A turn is missing: the log changed meanwhile.
+        """
         wanted, last = {turn.id for turn in self._source.turns[: end + 1]}, self._source.turns[end].id
         past = False
         for spelled, record in events(self._source.source_path):
@@ -126,7 +129,7 @@ class CopilotCopy(Copy):
 
 
 class CopilotCopier(Copier):
-    """Copies of sessions of Copilot CLI."""
+    """Copies Copilot CLI's sessions."""
 
     codec, copies = fold.CODEC, CopilotCopy
 
@@ -134,7 +137,9 @@ class CopilotCopier(Copier):
         return sessions() / new.id / EVENTS
 
     def live(self, session: Session) -> Iterator[LiveRecord]:
-        """See `Copier.live`. That a call has begun goes with the answer that makes it."""
+        """Yield the session's events with the numbers of their turns. The start of a call belongs to the answer with
+        the call.
+        """
         places = {turn.id: number for number, turn in enumerate(session.turns)}
         calls: dict[str, int] = {}
         for spelled, record in events(session.source_path):
@@ -146,7 +151,11 @@ class CopilotCopier(Copier):
             yield self.sized(number, (spelled, record), sums_up=kind == fold.COMPACTED)
 
     def begin(self, target: Path) -> list[Path]:
-        """See `Copier.begin`. Each session has a folder of its own."""
+        """Make the folder of the copy. Return the created paths.
+
+        Raises:
+            ForkRefused: A session of that id exists.
+        """
         if os.path.lexists(target.parent):
             raise ForkRefused(f"A session of this id already exists: {target.parent}")
         _sweep()
@@ -154,10 +163,10 @@ class CopilotCopier(Copier):
 
 
 def events(log: Path) -> Iterator[Entry]:
-    """The events of a log.
+    """Yield the events of a log.
 
     Raises:
-        NotFound: it is gone.
+        NotFound: The log no longer exists.
     """
     with read_again(log):
         for line in LineReader(log):
@@ -193,7 +202,10 @@ _MADE = UUID("3c8f1d52-0a4e-5b67-8d29-636f70696c6f")
 
 
 class CopilotForms(fold.CopilotCodec, Forms):
-    """Events of Copilot CLI: their place in the chain is taken away, since they stand in a line."""
+    """Converts Copilot CLI's events for other machines, and writes handed-over sessions.
+
+    Shared events are in a line, without their places in the chain.
+    """
 
     taken = frozenset({"parentId"})
     identity = "id"
@@ -201,7 +213,12 @@ class CopilotForms(fold.CopilotCodec, Forms):
     free = frozenset({"arguments", "result", "error"})
 
     def records_of(self, session: Session, end: int | None = None) -> Iterator[Record]:
-        """See `Forms.records_of`. What was spent, and that a call has begun, stand before what they are of."""
+        """Yield the conversation's events up to turn `end`. Usage comes before its answer, and a call's start before
+        its result.
+
+        Raises:
+            ForkRefused: A turn is missing: the log changed meanwhile.
+        """
         turns = session.turns[: None if end is None else end + 1]
         missing, last = {turn.id for turn in turns}, turns[-1].id if turns else ""
         calls: set[str] = set()
@@ -228,7 +245,7 @@ class CopilotForms(fold.CopilotCodec, Forms):
             raise ForkRefused(f"The log changed during reading: {session.source_path}", "Try again.")
 
     def anew(self, records: Iterable[Record], becomes: TargetSession) -> Iterator[Record]:
-        """A head, the events in one line of parents, and last the one that says whose they are."""
+        """Yield a first event, the events as a chain, and last the event that names the parent."""
         parent: str | None = None
         for record in records:
             if parent is None:
@@ -243,10 +260,10 @@ class CopilotForms(fold.CopilotCodec, Forms):
             yield _event("session.info", {"infoType": "fork", "message": said}, becomes, "forked", parent=parent)
 
     def log_of(self, said: Iterable[Utterance], becomes: TargetSession) -> Iterator[Record]:
-        """A head, and an event for each thing that was said.
+        """Yield a first event, and an event for each utterance.
 
-        Seen with 1.0.102: it sends what stands in ``content``, and does not load an answer without a ``messageId``; of
-        the events around an answer it needs none.
+        Seen with 1.0.102: Copilot CLI sends ``content``, and does not load an answer without ``messageId``. It needs
+        none of the other events around an answer.
         """
         utterances = list(said)
         event = _head(becomes, next((one.moment for one in utterances if one.moment), ""))
@@ -301,7 +318,7 @@ class CopilotForms(fold.CopilotCodec, Forms):
         return record | {"data": {name: value for name, value in data.items() if name not in thought}}
 
     def _mapped(self, name: str, value: Any, change: Callable[[str], str], depth: int = 0) -> Any:
-        """Change the texts of a value, but keep thinking unchanged, since it may be signed."""
+        """Return a field with changed paths. Thoughts stay unchanged, since they may be signed."""
         return value if name in fold.THOUGHTS else super()._mapped(name, value, change, depth)
 
 

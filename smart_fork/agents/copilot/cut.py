@@ -1,4 +1,4 @@
-"""Copilot CLI's sessions as they are cut: their chain, the files beside a log, its database, and who has one open."""
+"""Cuts of Copilot CLI's sessions: the events of a log, the files beside it, and rows in Copilot CLI's database."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ _ALL = "model."
 
 
 def _calls_in(data: Mapping[str, Any]) -> Iterator[str]:
-    """The calls that an event is about: its own, one that needs a permission, those that a hook is asked about."""
+    """Yield the ids of the calls that an event is about: its own, one that needs a permission, and those that a hook
+    gets.
+    """
     asked, given = data.get("permissionRequest"), data.get("input")
     named = [one.get("toolCallId") for one in (data, dict_in(asked))]
     named += [one.get("id") for one in dicts_in(dict_in(given).get("toolCalls"))]
@@ -47,8 +49,9 @@ _NAME = re.compile(rb"^name:.*\n(?:[ \t].*\n|\n)*", re.MULTILINE)
 
 
 class CopilotCutter(TreeCutter):
-    """Transcripts of Copilot CLI: ``events.jsonl``. An event repeats its call, the prompt that a hook got, or something
-    of its exchange.
+    """Reads Copilot CLI's transcripts (``events.jsonl``) for cuts.
+
+    Events other than messages repeat a call, the prompt that a hook got, or something else of their exchange.
     """
 
     codec = CODEC
@@ -103,7 +106,7 @@ class CopilotCutter(TreeCutter):
         return tuple(self._said[self._exchange :])
 
     def _of_agent(self, agent: str, data: Mapping[str, Any]) -> tuple[str, ...]:
-        """Tie a sub-agent's message to the session's call that started it."""
+        """Return the key of the session's call that began this sub-agent. Its events go with that call."""
         if agent not in self._agents:
             begun = str(data.get("toolCallId") or data.get("parentToolCallId") or "")
             self._agents[agent] = self._calls.get(begun, begun)
@@ -118,7 +121,9 @@ class CopilotCutter(TreeCutter):
         return [one for one in folder.rglob("*") if one.is_file() and one != path]
 
     def revised(self, path: Path, keys: Collection[str]) -> dict[Path, bytes]:
-        """Its name, unless a person gave one that quotes no prompt; and the prompts to which it can rewind."""
+        """Return the changed files beside a log: without a name that quotes a prompt, and without removed prompts to
+        rewind to.
+        """
         found = {}
         with suppress(OSError):
             workspace = path.with_name(WORKSPACE)
@@ -135,7 +140,7 @@ class CopilotCutter(TreeCutter):
         return found
 
     def forget(self, session: Transcript) -> None:
-        """Delete the rows of a session in the database of its own search. It does not need them."""
+        """Delete a session's rows in the database of Copilot CLI's own search, which works without them."""
 
         def change(db: apsw.Connection) -> None:
             for table in _tables(db):
@@ -146,7 +151,7 @@ class CopilotCutter(TreeCutter):
 
 
 def _tables(db: apsw.Connection) -> list[str]:
-    """Return the tables with texts of sessions."""
+    """Return the names of the tables with texts of sessions."""
     query = """SELECT m.name FROM sqlite_schema AS m JOIN pragma_table_info(m.name) AS c
         WHERE m.type = 'table' AND c.name = 'session_id' AND m.name <> 'assistant_usage_events'"""
     return [str(name) for (name,) in db.execute(query)]

@@ -1,9 +1,8 @@
-"""Copilot CLI's events as items, and what those of one of its sessions add up to.
+"""Copilot CLI's events as items, and the session, sub-agents, family and live status that follow from them.
 
-An answer has its calls, and each result is an event of its own.
-
-They are a chain of ``parentId``, in the order of the file. What sub-agents say and do stands among them and names its
-agent. What is not said, called or answered is a link of the chain: the model's instructions, permissions, usage.
+An answer has its calls, and each result is an event of its own. ``parentId`` links the events to a chain, in the order
+of the file. A sub-agent's events are among them and name the sub-agent. Other events, such as instructions,
+permissions and usage, are only links.
 """
 
 from __future__ import annotations
@@ -45,13 +44,13 @@ _ENDED = re.compile(
 
 
 class CopilotAnswers(Answers):
-    """See `Answers`."""
+    """A person's answers to Copilot CLI's questions."""
 
     asking = late(r"(?i)ask_?user")
 
 
 class CopilotCodec(SizedCodec):
-    """See `Codec`."""
+    """Decodes Copilot CLI's events."""
 
     answers = CopilotAnswers()
     shell, not_run = "bash", ("Permission denied", "The user rejected", "Denied by")
@@ -107,12 +106,12 @@ class CopilotCodec(SizedCodec):
 
 
 def left_by(record: Mapping[str, Any]) -> str:
-    """Return the summary that a compaction left."""
+    """Return a compaction's summary."""
     return text_in(data_of(record).get("summaryContent"))
 
 
 def _content(data: Record) -> Any:
-    """Return the result text for the model. The text for the screen is beside it."""
+    """Return the result's text for the model. The text for the screen is beside it."""
     result = data.get("result")
     return result.get("content") if isinstance(result, dict) else result
 
@@ -123,17 +122,17 @@ def data_of(record: Mapping[str, Any]) -> Record:
 
 
 def is_of_an_agent(record: Mapping[str, Any]) -> bool:
-    """Return True if an event is a sub-agent's."""
+    """Return whether an event is a sub-agent's."""
     return record.get("agentId") is not None
 
 
 def requests_in(data: Mapping[str, Any]) -> list[Record]:
-    """The calls of an answer."""
+    """Return the calls of an answer."""
     return dicts_in(data.get("toolRequests"))
 
 
 def output_of(data: Mapping[str, Any]) -> tuple[str, bool]:
-    """Return a call's output, with a shell's exit status first, and True if the call failed."""
+    """Return a call's output, with a shell's exit status first, and whether the call failed."""
     result, error, shell = data.get("result"), data.get("error"), data.get("shellExecution")
     if data.get("success") is False:
         return text_in(error.get("message") if isinstance(error, dict) else error), True
@@ -166,7 +165,7 @@ _ASIDE = (
 
 
 class CopilotTree(FolderlessTree):
-    """See `Tree`."""
+    """The chain of a Copilot CLI log's events."""
 
     agent = "copilot"
     known = frozenset({
@@ -176,11 +175,11 @@ class CopilotTree(FolderlessTree):
     codec, session_logs = CODEC, AGENTS.session_logs
 
     def is_known(self, record: Record) -> bool:
-        """See `Fold.is_known`. Events of a model are those of a compaction."""
+        """Return whether the kind of an event is known. Those that begin with ``model.`` belong to a compaction."""
         return super().is_known(record) or str(record.get("type")).startswith("model.")
 
     def feed(self, line: Line) -> None:
-        """See `LineFold.feed`: an event in the words of a chain."""
+        """Take the next event, with the fields that `Tree` expects."""
         record = line.record
         data = data_of(record)
         place = dict_in(data.get("context")) if record.get("type") == "session.start" else {}
@@ -202,7 +201,7 @@ class CopilotTree(FolderlessTree):
         return bool(forked_from(record))
 
     def note_title(self, record: Record) -> None:
-        """See `LineFold.note_title`. What it is called stands beside its log; of whom it is a fork, in it."""
+        """Note the parent that an event names. The title is in a file beside the log."""
         if parent := forked_from(record):
             self.facts |= {"parent": parent, "copied": True}
 
@@ -233,22 +232,22 @@ class CopilotTree(FolderlessTree):
         return None
 
     def is_another(self, record: Record) -> bool:
-        """Return True if an event belongs to another conversation."""
+        """Return whether an event belongs to another conversation."""
         return is_of_an_agent(record)
 
     def is_asked(self, data: Mapping[str, Any]) -> bool:
-        """Return True if a ``user.message`` is a prompt."""
+        """Return whether a ``user.message`` is a prompt."""
         return is_typed(data)
 
     def names(self, turns: tuple[Turn, ...]) -> Iterable[str]:
         return filter(None, (self.given_name(),))
 
     def origin(self) -> Origin:
-        """See `Fold.origin`. Nothing in the log tells a script's prompts from a person's."""
+        """Return who began the session. Prompts of a script look like a person's."""
         return origin_of(self.own_id(), named=bool(self.given_name()))
 
     def given_name(self) -> str:
-        """See `Fold.given_name`. The name is in a file beside the log."""
+        """Return the name that a person gave the session, from a file beside the log; empty without one."""
         try:
             with open_regular(self.path.with_name(WORKSPACE)) as file:
                 said = file.read(_MOST).decode("utf-8", "replace")
@@ -262,23 +261,23 @@ class CopilotTree(FolderlessTree):
 
 
 def is_typed(data: Mapping[str, Any]) -> bool:
-    """Return True if a ``user.message`` is a prompt from a person, or from a script in a person's place."""
+    """Return whether a ``user.message`` is a prompt from a person, or from a script in a person's place."""
     return data.get("source") in (None, "user")
 
 
 def asks(record: Mapping[str, Any]) -> bool:
-    """Return True if an event is a prompt to the session itself."""
+    """Return whether an event is a prompt to the session itself, not to a sub-agent."""
     return record.get("type") == "user.message" and not is_of_an_agent(record) and is_typed(data_of(record))
 
 
 def loaded_by(data: Mapping[str, Any]) -> int:
-    """Return the tokens in the model's context after its answer to a request."""
+    """Return the number of tokens in the model's context after its answer to a request."""
     usage = dict_in(data.get("usage"))
     return count(usage.get("inputTokens")) + count(usage.get("outputTokens"))
 
 
 def forked_from(record: Mapping[str, Any]) -> str:
-    """The session of which an event says that its own is a fork; empty for all others."""
+    """Return the id of the parent that an event names; empty for other events."""
     data = data_of(record)
     if record.get("type") != "session.info" or data.get("infoType") != "fork":
         return ""
@@ -292,7 +291,7 @@ _TOOL, _STARTED = "task", "subagent.started"
 
 
 class CopilotSubAgents(SubAgents):
-    """See `SubAgents`."""
+    """Finds and reads the sub-agents of Copilot CLI's sessions. Their events are in the session's log."""
 
     def begun(self, session: Session) -> Mapping[str, str]:
         if not any(call.name == _TOOL for turn in session.turns for call in turn.tool_calls):
@@ -305,14 +304,14 @@ class CopilotSubAgents(SubAgents):
         return {call: name for call, name in named if isinstance(call, str) and isinstance(name, str)}
 
     def read(self, session: Session, name: str) -> Session | None:
-        class Named(_SubAgentTree):
+        class OneSubAgent(_SubAgentTree):
             agent_id = name
 
-        return read(Named, session.source_path, None, keep_raw=True).session
+        return read(OneSubAgent, session.source_path, None, keep_raw=True).session
 
 
 class _SubAgentTree(CopilotTree):
-    """The events of one sub-agent. All others are only links of the chain."""
+    """The chain of one sub-agent's events. All other events are only links."""
 
     agent_id = ""
 
@@ -328,7 +327,7 @@ class _SubAgentTree(CopilotTree):
         return record.get("agentId") != self.agent_id
 
     def is_asked(self, data: Mapping[str, object]) -> bool:
-        """The session asks it."""
+        """Return `True`: each ``user.message`` of a sub-agent is a prompt from the session."""
         return True
 
     def title(self, turns: tuple[Turn, ...]) -> Masked:
@@ -336,9 +335,6 @@ class _SubAgentTree(CopilotTree):
 
     def names(self, turns: tuple[Turn, ...]) -> Iterable[str]:
         return ()
-
-
-_SAID = ("user.message", "assistant.message", "tool.execution_complete")
 
 
 class CopilotHeads(Heads):
@@ -350,7 +346,7 @@ class CopilotHeads(Heads):
         return kin.first is not None
 
     def messages(self, kin: FamilyLog) -> list[CopiedMessage]:
-        """See `Heads.messages`. If it says whose fork it is, all above was said there."""
+        """Return the log's messages. Those before the event that names the parent were copied from the parent."""
         said: list[str] = []
         inherited = 0
         for line in LineReader(kin.path):
@@ -365,9 +361,9 @@ class CopilotHeads(Heads):
 
 
 def _said(record: Mapping[str, Any]) -> str:
-    """The id of an event that is a message, else nothing."""
+    """Return the id of an event that is a message; empty for other events."""
     identity = record.get("id")
-    is_message = record.get("type") in _SAID and not is_of_an_agent(record)
+    is_message = record.get("type") in SAID - {COMPACTED} and not is_of_an_agent(record)
     return identity if is_message and isinstance(identity, str) else ""
 
 

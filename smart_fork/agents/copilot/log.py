@@ -1,4 +1,7 @@
-"""Copilot CLI: ``<home>/session-state/<session-id>/events.jsonl``, one event a line, linked by ``parentId``."""
+"""The adapter for Copilot CLI's logs, ``<home>/session-state/<session-id>/events.jsonl``, with an event a line.
+
+``parentId`` links the events.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _NAME, _NAMED = re.compile(r"^name: (.*)$", re.MULTILINE), re.compile(r"^user_na
 
 
 def sessions() -> Path:
-    """The folder below which all sessions are."""
+    """Return the folder of all sessions."""
     return HOME.folder() / "session-state"
 
 
@@ -31,7 +34,7 @@ def name_in(workspace: str) -> str:
 
 
 def _scalar(text: str) -> str:
-    """A text as YAML writes it in one line; empty where it needs more."""
+    """Return a text that YAML writes on one line; empty for a text on several lines."""
     if text.startswith('"'):
         return text_in(json_in(text))
     if text.startswith("'"):
@@ -40,15 +43,18 @@ def _scalar(text: str) -> str:
 
 
 class CopilotStorage(Storage):
-    """The files of Copilot CLI."""
+    """Knows from which directories Copilot CLI can resume a session."""
 
     def finds(self, log: Path, cwd: str, directory: Path) -> bool:
-        """See `Storage.finds`. It goes on in the session's own directory as long as that is there."""
+        """Return whether Copilot CLI works in `directory` when it resumes the session there.
+
+        It works in the session's own directory, as long as that exists.
+        """
         return cwd == str(directory) or not Path(cwd).is_dir()
 
 
 class CopilotAdapter(TreeAdapter):
-    """Reads Copilot CLI's sessions; version 1.0.102 seen. A session's log is in a folder of its own."""
+    """Finds and reads Copilot CLI's sessions; version 1.0.102 seen. Each session has a folder of its own."""
 
     name = "copilot"
     depth = 1
@@ -66,7 +72,9 @@ class CopilotAdapter(TreeAdapter):
         return newest_first(file for place in places if (file := self.log_at(str(place))))
 
     def projects_in(self, folder: str, own: str) -> Iterable[str]:
-        """See `TreeAdapter.projects_in`: each session has a folder of its own."""
+        """Return the names of the folders with parts of a session: only `own`, since each session has a folder of its
+        own.
+        """
         return (own,)
 
     def id_of(self, path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Cursor: sessions of its agent are read, and conversations in its database are cut."""
+"""Cursor: its agent's sessions are read, and conversations in its database can be cut."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from smart_fork.agents.agent import Agent, Home, ReadOnlyAgent
 
 
 class Cursor(Agent):
-    """See `Agent`."""
+    """The agent Cursor: its names and folder, and the places of its facets. smart-fork does not start it."""
 
     name = "cursor"
     title = "Cursor"

@@ -1,4 +1,6 @@
-"""Cursor's conversations: out of its database, which is only ever read, or out of the side-car that a cut writes."""
+"""Cuts of Cursor's conversations. smart-fork only reads Cursor's database, and writes cuts to a side-car file beside
+it.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +30,8 @@ SIDE_CAR = ".excised.jsonl"
 _BUBBLES = "SELECT key, value FROM cursorDiskKV WHERE key LIKE 'bubbleId:%' ORDER BY rowid"
 
 
-def composers(path: Path) -> list[tuple[str, int]]:
-    """The conversations in a database and how many bubbles each has, most first, ties by id."""
-    counts = Counter(parts[1] for key, _ in _rows(path) if len(parts := key.split(":")) >= 3)
-    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-
-
 def default_cursor_path() -> Path:
-    """Return the path of Cursor's conversations on this platform."""
+    """Return the path of Cursor's database of conversations on this platform."""
     below = Path("Cursor/User/globalStorage/state.vscdb")
     if platform.system() == "Darwin":
         return Path.home() / "Library/Application Support" / below
@@ -45,17 +41,19 @@ def default_cursor_path() -> Path:
 
 
 def conversation_of(record: dict[str, Any]) -> str:
-    """Return the conversation of a side-car's line."""
+    """Return the id of the conversation in a side-car's line; empty without one."""
     return str(record.get("composerId") or "")
 
 
 def side_car(path: Path) -> Path:
-    """The file that is really written for a source."""
+    """Return the file that a cut of `path` writes: the side-car beside a database, or `path` itself."""
     return path.with_name(path.name + SIDE_CAR) if path.suffix.lower() in DATABASES else path
 
 
 def _left_by_cuts(side: Path, composer: str) -> tuple[list[TranscriptTurn], FileVersion | None]:
-    """Return a conversation's turns in the side-car and the side-car's stamp; without one, no stamp."""
+    """Return a conversation's turns in the side-car and the side-car's stamp; an empty list and `None` without a
+    side-car.
+    """
     if not side.is_file():
         return [], None
     session = _load_side_car(side, composer)
@@ -65,7 +63,9 @@ def _left_by_cuts(side: Path, composer: str) -> tuple[list[TranscriptTurn], File
 def _added(
     bubbles: Sequence[TranscriptTurn], left: Sequence[TranscriptTurn], side: Path, composer: str
 ) -> list[TranscriptTurn]:
-    """The bubbles of the database that no cut has taken: behind the last that is left, and in no note of a cut."""
+    """Return the database's bubbles that are new since the last cut: behind the last known bubble, and in no note of a
+    cut.
+    """
     known = {turn.id for turn in left}
     cut = {one for entry in cuts(side) if entry.session_id == composer for one in entry.removed_ids}
     last = max((at for at, turn in enumerate(bubbles) if turn.id in known), default=-1)
@@ -89,7 +89,11 @@ def _bytes(value: object) -> bytes:
 
 
 def _load_side_car(path: Path, composer: str) -> Transcript:
-    """The conversation `composer`, else the first; the lines of others are none of its turns."""
+    """Load the conversation `composer` from a side-car, or its first conversation if `composer` is empty.
+
+    Raises:
+        Usage: The side-car has no conversation.
+    """
     file, stamp = opened(path)
     turns = []
     with file:
@@ -109,7 +113,7 @@ def _load_side_car(path: Path, composer: str) -> Transcript:
 
 
 def _turn(identity: str, bubble: dict[str, Any], kept: Any) -> TranscriptTurn:
-    """One bubble."""
+    """Return a bubble (one message in Cursor's database) as a turn."""
     said = next(
         (bubble[name] for name in ("text", "richtext") if isinstance(bubble.get(name), str) and bubble[name]), ""
     )
@@ -141,28 +145,28 @@ def _dicts(value: object) -> list[dict[str, Any]]:
 
 
 class CursorCutter(Cutter):
-    """Conversations of Cursor: ``state.vscdb`` or ``….excised.jsonl``."""
+    """Reads Cursor's conversations for cuts, from ``state.vscdb`` or a side-car ``….excised.jsonl``."""
 
     suffixes = (*DATABASES, ".jsonl")
 
     def detect(self, path: Path) -> bool:
-        """Return True if it is a database by its name, or its first line is a bubble in our envelope."""
+        """Return whether a file is a database by its name, or a side-car by its first line."""
         if path.suffix.lower() in DATABASES:
             return path.is_file()
         return {"composerId", "bubble"} <= first_record(path).keys()
 
     def load(self, path: Path, composer: str = "") -> Transcript:
-        """The conversation `composer`; the one with most bubbles, where none is named.
+        """Load the conversation `composer`, or the one with most bubbles if `composer` is empty.
 
-        Of a database what earlier cuts have left of it, and what Cursor has added since.
+        A database's conversation is what earlier cuts have left of it, with the bubbles that Cursor has added since.
 
         Raises:
-            NotFound: the file or that conversation is not there.
-            SmartForkError: the database cannot be read.
+            NotFound: The file or the conversation does not exist.
+            SmartForkError: The database cannot be read.
         """
         if path.suffix.lower() not in DATABASES:
             return _load_side_car(path, composer)
-        found = composers(path)
+        found = self.conversations(path)
         if not found or (composer and composer not in dict(found)):
             known = ", ".join(name for name, _ in found)
             raise NotFound(f"No such conversation in {path}: {composer}", f"There are: {known}" if known else "")
@@ -184,7 +188,9 @@ class CursorCutter(Cutter):
         return default_cursor_path()
 
     def conversations(self, path: Path) -> list[tuple[str, int]]:
-        return composers(path)
+        """Return the id and the number of bubbles of each conversation in a database, most bubbles first."""
+        counts = Counter(parts[1] for key, _ in _rows(path) if len(parts := key.split(":")) >= 3)
+        return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
     def public(self) -> Mapping[str, object]:
         return {"CursorLoader": self, "default_cursor_path": default_cursor_path}
@@ -193,7 +199,7 @@ class CursorCutter(Cutter):
         return side_car(path)
 
     def of_others(self, session: Transcript) -> list[bytes]:
-        """A side-car is one file for all of a database's conversations."""
+        """Return the lines of other conversations: one side-car has the cuts of all conversations in a database."""
         side = side_car(session.source_path.resolve())
         if not side.is_file():
             return []

@@ -1,6 +1,6 @@
-"""Cursor's agent: ``~/.cursor/projects/<slug>/agent-transcripts/<id>/<id>.jsonl``, messages in Anthropic's form.
+"""The adapter for sessions of Cursor's agent: ``~/.cursor/projects/<slug>/agent-transcripts/<id>/<id>.jsonl``.
 
-Records have neither ids nor times. Its form is known from public sources only:
+Records are messages in Anthropic's form, without ids and times. The form is known from public sources only:
 ``tests/fixtures/cursor/README.md`` names them.
 """
 
@@ -28,14 +28,14 @@ _OTHERS = re.compile(r"[^a-zA-Z0-9]+")
 
 
 class CursorCodec(ReadCodec):
-    """See `ReadCodec`."""
+    """Decodes the messages of Cursor's agent."""
 
     tools = MappingProxyType({"Shell": "Bash", "StrReplace": "Edit"})
     starting = ("Task", "Agent")
     shell = "Shell"
 
     def decode(self, record: Record) -> Item:
-        """See `Codec.decode`. A result without a call's id could be any call's, and is skipped."""
+        """Return the item in a record. A result that names no call is skipped, since it could belong to any call."""
         item = item_of(_content(record))
         text = "\n\n".join(_TYPED.findall(item.text)) or item.text.replace(_NOT_KEPT, "").strip()
         return item._replace(text=text, results=tuple(one for one in item.results if one.id))
@@ -50,7 +50,7 @@ class CursorCodec(ReadCodec):
 
 
 class CursorAdapter(ReadAdapter):
-    """Finds Cursor's sessions. Sub-agents have a folder below their session's."""
+    """Finds and reads the sessions of Cursor's agent. Sub-agents have a folder below their session's."""
 
     name = "cursor"
     resumes = ("cursor-agent", "--resume")
@@ -62,7 +62,7 @@ class CursorAdapter(ReadAdapter):
         return folders[1:] == ["agent-transcripts", name.removesuffix(".jsonl")]
 
     def guessed(self, path: Path) -> str:
-        """See `ReadAdapter.guessed`. A slug that two directories have is nobody's."""
+        """Return the directory that the project folder's slug stands for; empty if there is none, or more than one."""
         slug = _OTHERS.sub("-", path.parents[2].name if len(path.parents) > 2 else "").strip("-")
         found = list(islice(_with_slug("/", slug), 2))
         return found[0] if len(found) == 1 else ""

@@ -1,10 +1,10 @@
-"""Gemini CLI, version 0.61.0 seen: ``tests/fixtures/gemini`` was written by it.
+"""Gemini CLI, version 0.61.0 seen (fixtures: ``tests/fixtures/gemini``).
 
-It deletes sessions that were resumed. What follows from that for us:
+Gemini CLI deletes sessions that were resumed. smart-fork therefore
 
-* a person's own log is never resumed as it is: it gets a second name first, under which it stays (`log`);
-* a fork is a copy of ours under such a name (`copy`);
-* copies of its logs are kept with the index, unless that is switched off (`log`).
+* gives a person's log a second name, under which it remains, before Gemini CLI resumes it (`log`);
+* names the copy for a fork in that form too (`copy`);
+* keeps copies of Gemini CLI's logs with the index, unless that is switched off (`log`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SESSION = "GEMINI_SESSION_ID"
 
 
 class Gemini(Agent):
-    """See `Agent`."""
+    """The agent Gemini CLI: its names, folder and program, and the places of its facets."""
 
     name = "gemini"
     seen = "0.61.0"
@@ -31,5 +31,5 @@ class Gemini(Agent):
     clients = ("gemini",)
     window = 1_000_000
     facets = usual_facets(
-        "births", "prompts", tail="fold:TAIL", caller="command:GeminiCalls", codec="codec:GeminiCodec"
+        "births", "prompts", tail="fold:TAIL", caller="command:GeminiCalls", codec="records:GeminiCodec"
     )

@@ -1,14 +1,14 @@
-"""Starts Gemini CLI.
+"""Gemini CLI's screen, command lines and processes.
 
 Seen with 0.61:
 
-* the id of a new session can be chosen, that of a fork (``--session-file``) cannot. So what is forked is a copy of
-  ours, which lies where it is found from the fork's directory;
-* **a session that was resumed is deleted** when Gemini CLI is next started in that directory, together with all logs
-  whose names end in the same 8 characters. A log that is named after the whole id stays: so are ours, and one that is
-  gone on with gets such a name first;
-* a prompt that begins with ``/`` or ``?`` is a command of its own, blanks before it or not, and is left out of what a
-  resumed session remembers.
+* smart-fork can choose the id of a new session, but not that of a fork (``--session-file``). So it starts a fork from a
+  copy of its own, in the folder that belongs to the fork's directory;
+* **Gemini CLI deletes a resumed session** when it is next started in that directory, with all logs that end in the
+  session's first 8 characters. A log named after the whole id remains. smart-fork names its copies like that, and gives
+  a log that is resumed a second name in that form;
+* a prompt that begins with ``/`` or ``?``, also after blanks, is a command of Gemini CLI. A resumed session does not
+  remember it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _RULE = re.compile(r"^─{10,}$")
 
 
 class GeminiScreen(Screen):
-    """See `Screen`."""
+    """Reads Gemini CLI's screen."""
 
     typed = re.compile(r"^ ?[>*!](\s|$)")
     keys = re.compile(r"\(esc\)|" + Screen.keys.pattern, re.IGNORECASE)
@@ -52,17 +52,17 @@ class GeminiScreen(Screen):
         return super().question(mask_screen(plain))
 
     def hears(self, screen: str) -> bool:
-        """See `Screen.hears`: below a line across the screen; above it stands what was typed before."""
+        """Return whether the screen has an input line. It is below a horizontal line; earlier prompts are above that
+        line.
+        """
         lines = screen.splitlines()
         rule = next((number for number in reversed(range(len(lines))) if _RULE.match(lines[number])), len(lines))
         return super().hears("\n".join(lines[rule:]))
 
 
 class GeminiStarter(OptionStarter):
-    """The command lines of Gemini CLI. Its own way to fork deletes what it has made."""
+    """Makes Gemini CLI's command lines. Its own fork deletes the session that it creates."""
 
-    asking = ("--approval-mode", "default")
-    unasked = ("--yolo",)
     resumed = "name"
 
 
@@ -72,11 +72,11 @@ _LOGS = f"{BEGINS}*.jsonl"
 
 
 class GeminiCalls(CallerIdentity):
-    """See `CallerIdentity`.
+    """Identifies the session that calls smart-fork's tools.
 
-    Nothing that Gemini CLI tells its servers says which session calls, and so the process that has started us: it was
-    told the session that it goes on with, or began one when it started. Where several are begun since, that one counts
-    which was written last: who calls has just been asked something.
+    Gemini CLI does not tell its servers which session calls. The process that started the server tells: its words name
+    the session that it resumed, or it began one after its start. If it began several, the one written last counts,
+    since the caller has just been asked something.
     """
 
     def session_id(self, call: ClientCall) -> str | None:
@@ -93,26 +93,29 @@ class GeminiCalls(CallerIdentity):
 
 
 def _named(words: Sequence[str]) -> str | None:
-    """The session that a process was told to work in, if there is one of that id."""
+    """Return the session that a process's words name, if it exists."""
     named = (word for option, word in pairwise(words) if option in _NAMING)
     return next((one for one in named if GeminiAdapter().locate(one)), None)
 
 
 def _begun(project: Path, since: str) -> str | None:
-    """The session that was written last of those that were begun in a directory since then."""
+    """Return the session that was written last, of those that began in the directory `project` after `since`."""
     newest = newest_logs(project_for(project) / CHATS, _LOGS)
     return next((id_of(path) for path in newest if start_of(path) >= since), None)
 
 
 class GeminiPresence(Presence):
-    """See `Presence`. Gemini CLI notes nothing, but began a session's log shortly after it was started itself."""
+    """Recognizes Gemini CLI's processes, and tells in which session each of them is, by the times at which sessions
+    began.
+    """
 
     forks = ("--session-file",)
 
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[ProcessNote]:
-        """See `Presence.notes`. It notes nothing: a process is in the session that was begun last since it was started.
+        """Yield the processes that are in that session. Gemini CLI itself notes none.
 
-        Where several run in a directory, each is also in the one that was begun just after its start.
+        A process is in the last session that began in its directory after its start. If several processes run there,
+        each is also in the session that began just after its start.
         """
         here = self._at(log, processes) if log else {}
         starts = {path: seconds_in(start_of(path)) for path in newest_logs(log.parent, _LOGS)} if log and here else {}
@@ -127,12 +130,14 @@ class GeminiPresence(Presence):
                 yield ProcessNote(pid, session_id, sure=False)
 
     def near(self, log: Path, processes: Mapping[int, Running]) -> str:
-        """See `Presence.near`. It notes nowhere which sessions it has open, so it must not run in their directory."""
+        """Name a process in the log's directory. Gemini CLI notes nowhere which session a process has open."""
         found = next(iter(self._at(log, processes)), None)
         return "" if found is None else f"Gemini CLI, process {found}, runs in {root_of(log.parent.parent)}"
 
     def _at(self, log: Path, processes: Mapping[int, Running]) -> dict[int, Running]:
-        """Those in the directory of a log, without those that have only started themselves again."""
+        """Return the processes in a log's directory, without parents that only started Gemini CLI again with more
+        memory.
+        """
         import psutil
 
         root, found = root_of(log.parent.parent), {}

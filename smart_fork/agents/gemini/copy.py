@@ -1,13 +1,12 @@
-"""Copies of Gemini CLI's sessions, and its messages as they are shared.
+"""Copies of Gemini CLI's sessions, and its messages in the form in which they are shared.
 
-A copy has a head, and messages under their own ids, in a file named after the whole new id.
+A copy has a header and messages under their own ids, in a file named after the whole new id. Gemini CLI's description
+of the workspace is left out, since the process that resumes the copy adds its own. A tool's result is copied once, in
+its call, even if a message has it as well.
 
-What Gemini CLI says to its model of the workspace is left out, and said anew by the one that resumes the copy. What a
-tool gave back stands in its call; where it stands in a message as well, the model would be sent it twice.
-
-Messages are shared in the order in which they were said, each as it was said last. What a compression left stands
-where it was made, as the list that the log has of it: so what was shared before stays the beginning of what is shared
-later, though what is kept has other ids from there on.
+Messages are shared in the order in which they were first written, each in its last version. What a compression left is
+shared at the place of the compression, as the list in the log. So a session shared later begins with the same records,
+although the remaining messages have new ids after the compression.
 """
 
 from __future__ import annotations
@@ -22,11 +21,10 @@ from indexer.transcripts.model import Session, UsedTool
 from indexer.values import dict_in, dicts_in
 from smart_fork.agents.codec import Record, aside, only
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession, read_again
-from smart_fork.agents.gemini.codec import CODEC, GeminiCodec, is_context, parts_of, said_in
-from smart_fork.agents.gemini.fold import Kept, given_back, lines_of, plain
+from smart_fork.agents.gemini.fold import KeptMessage, given_back, lines_of, plain
 from smart_fork.agents.gemini.home import CHATS, claim, digest, project_for
 from smart_fork.agents.gemini.log import new_name
-from smart_fork.agents.gemini.memory import Memory, sign_of
+from smart_fork.agents.gemini.records import CODEC, GeminiCodec, Memory, is_context, parts_of, said_in, sign_of
 from smart_fork.agents.record_conversion import (
     SHARED,
     Identity,
@@ -41,18 +39,18 @@ from smart_fork.errors import ForkRefused
 
 
 class Replay:
-    """The messages of a log as Gemini CLI would read them now, and as it has before each compression."""
+    """The messages of a log as Gemini CLI would load them now, and as they were before each compression."""
 
     def __init__(self, log: Path) -> None:
-        """Read it.
+        """Read the log.
 
         Raises:
-            NotFound: it is gone.
+            NotFound: The log no longer exists.
         """
         memory = Memory()
-        self._records: dict[str, Kept] = {}
-        self._before: list[dict[str, Kept]] = []
-        self._past: dict[str, Kept] = {}
+        self._records: dict[str, KeptMessage] = {}
+        self._before: list[dict[str, KeptMessage]] = []
+        self._past: dict[str, KeptMessage] = {}
         with read_again(log):
             for record in lines_of(log, whole=True):
                 self._take(memory, record)
@@ -67,15 +65,15 @@ class Replay:
             self._past |= before
         now = dict(before)
         for one in told:
-            now[one.id] = Kept.of(one, before)
+            now[one.id] = KeptMessage.of(one, before)
         self._records = {one: now[one] for one in memory.now if one in now}
 
-    def all(self) -> dict[str, Kept]:
-        """All messages, those that were compressed first."""
+    def all(self) -> dict[str, KeptMessage]:
+        """Return all messages by their ids, compressed ones first."""
         return {**self._past, **self._records}
 
     def up_to(self, identity: str) -> list[Record]:
-        """Return the remembered messages up to this id, inclusive; empty if it is missing."""
+        """Return the remembered messages up to the id `identity`, inclusive; none if no message has that id."""
         for messages in (self._records, *reversed(self._before)):
             if identity in messages:
                 names = list(messages)
@@ -84,16 +82,16 @@ class Replay:
 
 
 class GeminiCopy(Copy):
-    """Messages of a session in a new one, as Gemini CLI would read them."""
+    """A copy of a session's messages, as Gemini CLI would load them."""
 
     def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
-        """See `Copy.copy_beside`: the folder of a directory that has none yet says whose it is."""
+        """Make the project's folder name the copy's directory, if it names none yet."""
         if self._new.cwd is not None:
             created += claim(target.parent.parent, self._new.cwd)
         return []
 
     def header(self) -> Iterator[bytes]:
-        """The record that says whose the log is. Gemini CLI keeps what it does not know."""
+        """Yield the record with the ids of the copy and of its parent. Gemini CLI keeps unknown fields."""
         moment = self._new.moment
         cwd = str(self._new.cwd.resolve()) if self._new.cwd else self._source.cwd
         named = {"summary": self._new.title} if self._new.title else {}
@@ -104,7 +102,7 @@ class GeminiCopy(Copy):
         })  # fmt: skip
 
     def up_to(self, end: int) -> Iterator[Entry]:
-        """See `Copy.up_to`: what Gemini CLI remembered then."""
+        """Return the messages that Gemini CLI remembered at the end of turn `end`."""
         messages = Replay(self._source.source_path).up_to(self._source.turns[end].id)
         if not messages:
             raise ForkRefused(f"The session changed during reading: {self._source.session_id}", "Try again.")
@@ -112,7 +110,7 @@ class GeminiCopy(Copy):
         return ((b"", kept) for message in messages if (kept := plain(message, known)))
 
     def record(self, number: int, entry: Entry) -> Iterator[bytes]:
-        """See `Copy.record`. What was in the context is no more where something is left out."""
+        """Yield a message, without its token counts if the copy leaves messages out."""
         gone = ("tokens",) if self._excerpt else ()
         yield orjson.dumps({name: value for name, value in entry[1].items() if name not in gone})
 
@@ -127,7 +125,7 @@ class GeminiCopy(Copy):
 
 
 class GeminiCopier(Copier):
-    """Copies of sessions of Gemini CLI."""
+    """Copies Gemini CLI's sessions."""
 
     codec, copies = CODEC, GeminiCopy
 
@@ -158,18 +156,18 @@ _MADE = UUID("5b0d6a3e-8f0c-5a41-9c57-67656d696e69")
 
 
 class GeminiForms(GeminiCodec, PartForms):
-    """Records of Gemini CLI: messages, and lists of what is left of a compression."""
+    """Converts Gemini CLI's messages and lists of messages for other machines, and writes handed-over sessions."""
 
     taken = frozenset({"sessionId", "projectHash", "forkedFrom"})
     free = frozenset({"args", "result", "response", "resultDisplay"})
 
     def records_of(self, session: Session, end: int | None = None) -> Iterator[Record]:
-        said = _Said(session)
+        said = _SharedLog(session)
         wanted = {turn.id for turn in session.turns[: None if end is None else end + 1]}
         return said.records(wanted)
 
     def anew(self, records: Iterable[Record], becomes: TargetSession) -> Iterator[Record]:
-        """A head, and the records."""
+        """Yield a header and the records of a new session."""
         begun = False
         for record in records:
             made = self.incoming(record, Identity(becomes.place, {}))
@@ -181,7 +179,7 @@ class GeminiForms(GeminiCodec, PartForms):
             yield made
 
     def log_of(self, said: Iterable[Utterance], becomes: TargetSession) -> Iterator[Record]:
-        """A head, what it says itself of the workspace, which tells the directory, and a message for each utterance."""
+        """Yield a header, a description of the workspace that names the directory, and a message for each utterance."""
         utterances = list(said)
         first, last = (next((one.moment for one in some if one.moment), "") for some in (utterances, utterances[::-1]))
         yield _head(becomes, first, last)
@@ -220,7 +218,7 @@ class GeminiForms(GeminiCodec, PartForms):
         return _each(record, without)
 
     def untied(self, record: Record) -> Record | None:
-        """Remove signatures, which are bound to an account."""
+        """Return the record without signatures, which are bound to an account; `None` if no message is left."""
 
         def without(message: Record) -> Record:
             if not isinstance(content := message.get("content"), list):
@@ -230,8 +228,8 @@ class GeminiForms(GeminiCodec, PartForms):
         return _each(record, without)
 
 
-class _Said:
-    """The content of a log in order: messages, and lists that give messages other ids."""
+class _SharedLog:
+    """The records of a log that are shared, in order: messages, and lists that give messages other ids."""
 
     def __init__(self, session: Session) -> None:
         self._events: list[Record] = []
@@ -261,7 +259,7 @@ class _Said:
                 self._events[self._places[one.id]] = one.record
 
     def records(self, wanted: Collection[str]) -> Iterator[Record]:
-        """Those up to the last one that is wanted, without what was taken back."""
+        """Yield the records up to the last message in `wanted`, without messages that a person has taken back."""
         last = max((place for one, place in self._places.items() if one in wanted), default=-1)
         for event in self._events[: last + 1]:
             if "$set" not in event:
@@ -286,14 +284,17 @@ def _head(becomes: TargetSession, first: str, last: str) -> Record:
 
 
 def _messages(record: Record) -> list[Record]:
-    """The messages of a record: itself, or those of a list."""
+    """Return the messages of a record: those of its list, or the record itself."""
     if "$set" not in record:
         return [record]
     return dicts_in(dict_in(record["$set"]).get("messages"))
 
 
 def _each(record: Record, change: Callable[[Record], Record]) -> Record | None:
-    """The record with its messages changed, itself where none is; `None` where nothing is said any more."""
+    """Apply `change` to each message of a record.
+
+    Return the record itself if nothing changed, and `None` if no message with a text, call or result is left.
+    """
     old = _messages(record)
     new = [change(message) for message in old]
     if new == old:
@@ -329,7 +330,7 @@ def _withheld(message: Record, ids: Collection[str], mark: str) -> Record:
 
 
 def _hidden(call: Record, mark: str) -> Record:
-    """A call without what it was given, and what came back."""
+    """Return a call with `mark` in the place of its input and output."""
     new = {name: all_texts(value, mark) if name == "args" else value for name, value in call.items()}
     if isinstance(call.get("result"), list):
         answer = {"id": call.get("id"), "name": call.get("name"), "response": {"output": mark}}

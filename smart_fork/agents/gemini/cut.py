@@ -1,7 +1,7 @@
-"""Gemini CLI's sessions as they are cut: lists of messages, what lies beside a log, and who may have a session open.
+"""Cuts of Gemini CLI's sessions: messages and lists of messages, and the files beside a log.
 
-A message is a record on one or more lines, or stands in a list of all that is remembered. A list is a line of its own:
-a cut takes messages out of it.
+A message is a record on one or more lines, or an element of a list of all remembered messages. A list is one line, and
+a cut removes messages from it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ from smart_fork.agents.codec import Record
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.cutter import Edits, RawLine, opened, raw_lines, rewritten
 from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
-from smart_fork.agents.gemini.codec import CODEC, answers_in, is_context, typed_in
 from smart_fork.agents.gemini.fold import named_in
 from smart_fork.agents.gemini.home import id_of
-from smart_fork.agents.gemini.memory import Memory
+from smart_fork.agents.gemini.records import CODEC, Memory, answers_in, is_context, typed_in
 from smart_fork.agents.tree_cut import COMPACTS, PLAIN, TreeCutter
 
 #: What it notes about the whole conversation, in the first record or in changes.
@@ -38,7 +37,7 @@ _OTHER = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class GeminiCutter(TreeCutter):
-    """Transcripts of Gemini CLI: ``session-….jsonl``."""
+    """Reads Gemini CLI's transcripts (``session-….jsonl``) for cuts."""
 
     codec = CODEC
     identity, links = "id", ()
@@ -65,7 +64,7 @@ class GeminiCutter(TreeCutter):
         return {"sessionId", "projectHash", "startTime"} <= record.keys()
 
     def turns(self, line: RawLine) -> Iterator[TranscriptTurn]:
-        """Yield what stands on a line: a record, and the messages of a list that have no line of their own."""
+        """Yield the record on a line, and the messages of a list that have no line of their own."""
         record = line.objects[0] if line.objects else {}
         before = self._memory.now
         told = list(self._memory.take(record))
@@ -115,7 +114,9 @@ class GeminiCutter(TreeCutter):
         return typed_in(record) if record.get("type") == "user" else item.text
 
     def relinked(self, turns: Sequence[TranscriptTurn], gone: Collection[str]) -> Edits:
-        """It forgets all of a session that is rewound to a message which is not there."""
+        """Return edits of rewinds to removed messages. Gemini CLI forgets everything after a rewind to a missing
+        message.
+        """
         names = _names(turns, gone)
         edits = {}
         for position, turn in enumerate(turns):
@@ -137,7 +138,7 @@ class GeminiCutter(TreeCutter):
         return edits
 
     def pieces(self, line: bytes) -> list[bytes]:
-        """A list of messages in pieces, as its messages are kept."""
+        """Return the messages of a line with a list, each as JSON; any other line unchanged."""
         try:
             listed = dicts_in(orjson.loads(line)["$set"]["messages"])
         except (ValueError, TypeError, KeyError):
@@ -153,7 +154,7 @@ class GeminiCutter(TreeCutter):
         return [one for one in found if one.is_file()]
 
     def beside(self, path: Path, removed: Sequence[TranscriptTurn]) -> list[Path]:
-        """Long results and sub-agents of calls; and the name that a log had before we gave it its whole id."""
+        """Return the files with long results and sub-agents of removed calls, and the log's shorter first name."""
         agents = {name for turn in removed if turn.tool_calls for _, name in named_in(turn.raw)}
         calls = tuple(_OTHER.sub("_", call.id).lower() for turn in removed for call in turn.tool_calls if call.id)
         beside = [one for one in self.files_of(path) if one.stem in agents or one.stem.endswith(calls)]
@@ -163,7 +164,9 @@ class GeminiCutter(TreeCutter):
         return beside
 
     def revised(self, path: Path, keys: Collection[str]) -> dict[Path, bytes]:
-        """The prompts that were typed on its screen."""
+        """Return the file with the prompts typed on Gemini CLI's screen, without removed ones; empty if nothing
+        changes.
+        """
         history, session = path.parents[1] / "logs.json", id_of(path)
         with contextlib.suppress(OSError, ValueError, TypeError):
             told: list[Any] = orjson.loads(history.read_bytes())
@@ -174,12 +177,14 @@ class GeminiCutter(TreeCutter):
 
 
 def _names(turns: Sequence[TranscriptTurn], gone: Collection[str]) -> set[str]:
-    """Return all ids of the messages that go."""
+    """Return all ids of the removed messages."""
     return {name for turn in turns if turn.id in gone for name in (turn.id, *turn.aliases)}
 
 
 def _without(record: dict[str, Any], names: Collection[str], quoted: Collection[str]) -> bool:
-    """Take messages out of a list, and what is said of the conversation out of the first record of a log."""
+    """Remove messages from a list, or the summary of the conversation from a log's first record. Return whether it
+    changed.
+    """
     changes = record.get("$set")
     if not isinstance(changes, dict):
         ours = "forkedFrom" in record and titles.marks(titles.mark_of_title(record.get("summary"))).isdisjoint(quoted)

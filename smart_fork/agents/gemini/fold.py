@@ -1,7 +1,7 @@
-"""Folds the records of a Gemini CLI session: first the compressed part, then the remembered messages.
+"""The session, sub-agents, family and live status that follow from a Gemini CLI log's records.
 
-No record says where, on which branch or with which version. The directory is told by the folder of the log, else by
-what Gemini CLI has told its model of its workspace.
+Turns are the compressed messages, then the remembered ones. Records have no directory, branch or version. The log's
+folder tells the directory, or else Gemini CLI's description of the workspace.
 """
 
 from __future__ import annotations
@@ -35,18 +35,20 @@ from indexer.values import dict_in, dicts_in, json_in
 from smart_fork.agents import AGENTS, fold
 from smart_fork.agents.ancestry import HEAD_RECORDS, CopiedMessage, FamilyLog, Heads, SubAgents
 from smart_fork.agents.codec import Record
-from smart_fork.agents.gemini.codec import (
+from smart_fork.agents.gemini.home import CHATS, digest, id_of, root_of
+from smart_fork.agents.gemini.records import (
     CODEC,
+    Memory,
+    MemoryChange,
     answers_in,
     calls_in,
     is_context,
     result_of,
     results_in,
     said_in,
+    sign_of,
     typed_in,
 )
-from smart_fork.agents.gemini.home import CHATS, digest, id_of, root_of
-from smart_fork.agents.gemini.memory import Memory, Told, sign_of
 from smart_fork.agents.headless_origin import origin_of
 from smart_fork.agents.log_tail import AnswerTokens, RecordSign, Tail, answer_tokens, no_steps
 
@@ -59,22 +61,25 @@ _WORKSPACE = re.compile(r"^- \*\*Workspace Directories:\*\*\n  - (/[^\n]*)$", re
 _WHOLE = ".json"
 
 
-class Kept(NamedTuple):
-    """A message, and whether it stands for what was compressed."""
+class KeptMessage(NamedTuple):
+    """A message, and whether it is a compression's summary."""
 
     record: Record
     sums_up: bool
 
     @classmethod
-    def of(cls, told: Told, before: Mapping[str, Kept]) -> Self:
-        """Return a message, of which some is said again of what there was `before`."""
+    def of(cls, told: MemoryChange, before: Mapping[str, KeptMessage]) -> Self:
+        """Return the message of a change. It stays a summary if it repeats a summary in `before`."""
         old = before.get(told.again) if told.again else None
         summary = told.way == "summary" and told.record.get("type") == "user"
         return cls(told.record, (old is not None and old.sums_up) or summary)
 
 
 def plain(record: Record, known: set[str]) -> Record | None:
-    """A message as it stands in a copy; `None` for one that is none, or says what a `known` call says as well."""
+    """Return a message as it is copied.
+
+    Return `None` for a record that is no message, and for a message whose results are all in the calls `known`.
+    """
     if not sign_of(record):
         return None
     answers = answers_in(record)
@@ -84,12 +89,12 @@ def plain(record: Record, known: set[str]) -> Record | None:
 
 
 def given_back(messages: Iterable[Record]) -> set[str]:
-    """The calls that have their results beside them."""
+    """Return the ids of the calls that contain their results."""
     return {call.id for message in messages for call in calls_in(message) if call.result is not None}
 
 
-class _Fold(fold.LineFold):
-    """The state after the records of one file."""
+class GeminiFold(fold.LineFold):
+    """The state after reading a log's records."""
 
     agent = "gemini"
     known = frozenset({"user", "gemini", "info", "error", "warning"})
@@ -97,16 +102,16 @@ class _Fold(fold.LineFold):
     naming = (b'"summary"',)
 
     def is_known(self, record: Record) -> bool:
-        """See `Fold.is_known`. The head and changes have no type."""
+        """Return whether the kind of a record is known. Headers and changes have no type."""
         return super().is_known(record) or not {"sessionId", "$set", "$rewindTo"}.isdisjoint(record)
 
     def begin(self, turns: list[Turn]) -> None:
         self._memory = Memory(self.facts.pop("memory", None))
         self._turns = {turn.id: turn for turn in turns}
-        self._kept = dict[str, Kept]()
+        self._kept = dict[str, KeptMessage]()
 
     def sizes_of(self, turns: tuple[Turn, ...]) -> tuple[tuple[int, RecordSize], ...]:
-        """See `Fold.sizes_of`. What a result says that stands in its call as well is counted once."""
+        """Return the sizes of the turns' records. A result that a call and a message both have is counted once."""
         kept = [self._kept[turn.id] for turn in turns if turn.id in self._kept]
         if len(kept) < len(turns):
             return ()
@@ -127,7 +132,7 @@ class _Fold(fold.LineFold):
         self._memory.reordered = False
         for told in self._memory.take(record):
             if self.sizes is not None:
-                self._kept[told.id] = Kept.of(told, self._kept)
+                self._kept[told.id] = KeptMessage.of(told, self._kept)
             self._turns[told.id] = self.said(self._turn(told, line.raw if self.keep_raw else b""))
         self.facts["compactions"] = self.facts.get("compactions", 0) + self._memory.compactions - before
         if self._memory.reordered:
@@ -135,7 +140,7 @@ class _Fold(fold.LineFold):
             self._turns = {one: self._turns[one] for one in order if one in self._turns}
 
     def note(self, record: Record) -> None:
-        """Note what a record says of the session, if it does."""
+        """Note the facts about the session that a record states."""
         facts = self.facts
         changes = record.get("$set")
         for said in (record, changes) if isinstance(changes, dict) else (record,):
@@ -174,12 +179,12 @@ class _Fold(fold.LineFold):
         return origin_of(self.own_id())
 
     def is_copy(self) -> bool:
-        """See `Fold.is_copy`: whether it was begun in another directory than that whose sessions are in its folder."""
+        """Return whether the session began in another directory than the one that its folder belongs to."""
         told, here = self.facts.get("hash", ""), root_of(self.path.parent.parent)
         return bool(told and here) and told != digest(here)
 
     def active(self) -> tuple[Turn, ...]:
-        """See `Fold.active`: each turn has the one before it as its parent."""
+        """Return the turns, each with the turn before it as its parent."""
         return tuple(
             turn if turn.parent_id == parent else replace(turn, parent_id=parent)
             for turn, parent in zip(self._turns.values(), (None, *self._turns), strict=False)
@@ -191,8 +196,8 @@ class _Fold(fold.LineFold):
         workspace = self.facts.get("workspace", "")
         return (workspace, "environment_context") if workspace else ("", "")
 
-    def _turn(self, told: Told, raw: bytes) -> Turn:
-        """A message as a turn. What it says again keeps its time, and what its calls gave back."""
+    def _turn(self, told: MemoryChange, raw: bytes) -> Turn:
+        """Return a message as a turn. A repeated message keeps its first time and the results of its calls."""
         before = self._turns.get(told.again) if told.again else None
         identity, record = intern(told.id), told.record
         text = said_in(record)
@@ -236,7 +241,7 @@ class _Fold(fold.LineFold):
         return turn_of(identity, None, "user" if text else "system", moment, text, raw=raw, prompt=bool(text))
 
     def _given_back(self) -> set[str]:
-        """The calls since the last prompt whose results are known."""
+        """Return the ids of the calls since the last prompt with known results."""
         since = takewhile(lambda turn: not turn.prompt, reversed(self._turns.values()))
         return {result.tool_use_id for turn in since for result in turn.tool_results}
 
@@ -262,49 +267,38 @@ class _Fold(fold.LineFold):
 
 
 def loaded_after(record: Mapping[str, Any]) -> int:
-    """Return the tokens in the model's context after this message."""
+    """Return the number of tokens in the model's context after this message."""
     return count(dict_in(record.get("tokens")).get("total"))
 
 
 def read(path: Path, checkpoint: Checkpoint | None, *, keep_raw: bool) -> ReadResult:
-    """See `AgentAdapter.read`. A log of an old version is read as a whole: it never grows."""
+    """Read a log (see `AgentAdapter.read`). A JSON file of an old version never grows, and is read completely."""
     if path.suffix == _WHOLE:
-        found = _Fold(path, None, keep_raw=keep_raw)
+        found = GeminiFold(path, None, keep_raw=keep_raw)
         size = _feed_whole(found, path)
         session, skipped = found.session()
         return ReadResult(session, skipped, UNREAD, (), size)
-    return fold.read(_Fold, path, checkpoint, keep_raw=keep_raw)
-
-
-def read_subagent(path: Path) -> Session | None:
-    """The conversation in a sub-agent's log, whose turns have their records; `None` where there is none.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    found = _Fold(path, None, keep_raw=True).take(LineReader(path))
-    found.facts["kind"] = False  # as a sub-agent's it would be no session
-    return found.session()[0]
+    return fold.read(GeminiFold, path, checkpoint, keep_raw=keep_raw)
 
 
 def glance(path: Path) -> Session | None:
-    """See `AgentAdapter.glance`."""
+    """Read what a list needs of a log (see `AgentAdapter.glance`)."""
     if path.suffix != _WHOLE:
-        return fold.glance(_Fold, path)
-    found = _Fold(path, None, keep_raw=False)
+        return fold.glance(GeminiFold, path)
+    found = GeminiFold(path, None, keep_raw=False)
     if not _feed_whole(found, path):
         raise OSError(f"{NO_LOG}it is not a JSON object")
     return found.session()[0]
 
 
 def time_of(path: Path) -> str:
-    """See `AgentAdapter.time_of`: of a log of lines."""
-    return _Fold(path, None, keep_raw=False).note_end()
+    """Return the time of the last record in a log with one record a line; empty if no record has one."""
+    return GeminiFold(path, None, keep_raw=False).note_end()
 
 
 def is_copy(path: Path) -> bool:
-    """See `AgentAdapter.is_copy`."""
-    found = _Fold(path, None, keep_raw=False)
+    """Return whether the log's first record says that the session began in another directory."""
+    found = GeminiFold(path, None, keep_raw=False)
     for line in decode_file(path) if path.suffix == _WHOLE else first_lines(path):
         found.note(line.record)
         if "hash" in found.facts:
@@ -313,16 +307,16 @@ def is_copy(path: Path) -> bool:
 
 
 def lines_of(path: Path, *, whole: bool = False) -> Iterable[Record]:
-    """The records of a log, in their order; `whole` with their long texts, to be written again.
+    """Return the records of a log in order. Very long texts are shortened, unless they are read `whole`.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: The log cannot be read.
     """
     lines = decode_file(path) if path.suffix == _WHOLE else resume(path, None)[0]
     return (line.whole if whole else line.record for line in lines)
 
 
-def _feed_whole(found: _Fold, path: Path) -> int:
+def _feed_whole(found: GeminiFold, path: Path) -> int:
     size = 0
     for line in decode_file(path):
         size = len(line.source)
@@ -335,7 +329,7 @@ _NAMES, _ID = b'"agentId"', re.compile(r"[0-9A-Za-z-]{1,100}")
 
 
 class GeminiSubAgents(SubAgents):
-    """See `SubAgents`."""
+    """Finds and reads the sub-agents of Gemini CLI's sessions. Each has a log file."""
 
     def begun(self, session: Session) -> Mapping[str, str]:
         answers = [turn.raw for turn in session.turns if turn.tool_calls and _NAMES in turn.raw]
@@ -343,12 +337,15 @@ class GeminiSubAgents(SubAgents):
         return {call: name for raw in answers for call, name in named_in(raw) if name in logs}
 
     def read(self, session: Session, name: str) -> Session | None:
-        log = _logs(session).get(name)
-        return None if log is None else read_subagent(log)
+        if (log := _logs(session).get(name)) is None:
+            return None
+        found = GeminiFold(log, None, keep_raw=True).take(LineReader(log))
+        found.facts["kind"] = False  # a sub-agent's log would be no session
+        return found.session()[0]
 
 
 def _logs(session: Session) -> Mapping[str, Path]:
-    """The logs that are there, by what the sub-agents are called. Those of sub-agents' own are not told."""
+    """Return the existing logs of a session's sub-agents by their names. Sub-agents of sub-agents are left out."""
     chats = session.source_path.parent
     folder = chats / session.session_id
     if chats.name != CHATS or not _ID.fullmatch(session.session_id) or folder.is_symlink():
@@ -357,7 +354,7 @@ def _logs(session: Session) -> Mapping[str, Path]:
 
 
 def named_in(raw: bytes) -> Iterator[tuple[str, str]]:
-    """The calls of a record, each with the sub-agent that it names."""
+    """Yield the ids of a record's calls that began sub-agents, each with the sub-agent's name."""
     for call in dicts_in(dict_in(json_in(raw)).get("toolCalls")):
         if isinstance(name := call.get("agentId"), str):
             yield str(call.get("id") or ""), name
@@ -416,7 +413,7 @@ def _sign(record: Mapping[str, Any]) -> RecordSign:
 
 
 def _answers(records: Iterable[Mapping[str, Any]]) -> AnswerTokens:
-    """A message stands in several records."""
+    """Yield the token counts of answers. An answer can be in several records, under one id."""
     for record in records:
         if record.get("type") == "gemini":
             tokens = dict_in(record.get("tokens"))

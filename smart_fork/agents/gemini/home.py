@@ -1,6 +1,6 @@
-"""The folders of Gemini CLI's projects, and the names of logs in them.
+"""The folders of Gemini CLI's projects, and the ids in the names of their logs.
 
-The sessions of a directory are in a folder with a short name, which says in ``.project_root`` whose it is.
+The sessions of a directory are in a folder with a short name. Its file ``.project_root`` names the directory.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _ID = re.compile(rb'"sessionId"\s*:\s*("(?:[^"\\]|\\.)*")')
 
 
 def projects() -> Path:
-    """The folder below which all sessions are."""
+    """Return the folder of all projects."""
     return HOME.folder() / "tmp"
 
 
 def root_of(project: Path) -> str:
-    """The directory whose sessions are in the folder `project`; empty where nothing says that."""
+    """Return the directory that the folder `project` belongs to; empty if its file does not name one."""
     try:
         with (project / ROOT).open("rb") as file:
             told = file.read(_MOST + 1).decode().strip()
@@ -46,7 +46,7 @@ def root_of(project: Path) -> str:
 
 
 def claim(project: Path, directory: Path) -> list[Path]:
-    """Have the folder `project` say that the sessions in it are those of `directory`. Return the file made for that."""
+    """Write the name of `directory` into the folder `project`, unless it names a directory. Return written files."""
     root = private_dir(project) / ROOT
     if root_of(project):
         return []
@@ -56,12 +56,12 @@ def claim(project: Path, directory: Path) -> list[Path]:
 
 
 def digest(directory: str) -> str:
-    """Return the hash of a directory in logs, and in folder names of older versions."""
+    """Return the hash of a directory that is used in logs, and in folder names of older versions."""
     return hashlib.sha256(directory.encode("utf-8", "replace")).hexdigest()
 
 
 def project_for(directory: Path) -> Path:
-    """The folder in which Gemini CLI, started in `directory`, looks for sessions; it need not exist."""
+    """Return the folder in which Gemini CLI, started in `directory`, looks for sessions. It need not exist."""
     wanted = os.path.realpath(directory)
     if found := next((one for one in _folders() if root_of(one) == wanted), None):
         return found
@@ -79,7 +79,7 @@ def _folders() -> Iterator[Path]:
 
 
 def id_of(path: Path) -> str:
-    """See `AgentAdapter.id_of`: as the name says it, else the log's first record."""
+    """Return the session id in a log's name, or else in its first record; the name without suffix if there is none."""
     if named := _UUID.search(path.stem):
         return named[1]
     try:
@@ -91,5 +91,5 @@ def id_of(path: Path) -> str:
 
 
 def is_named_whole(path: Path) -> bool:
-    """Return True if a log's name has its complete session id: resuming then keeps the file."""
+    """Return whether a log's name has the whole session id. Such a log remains when its session is resumed."""
     return _UUID.search(path.stem) is not None

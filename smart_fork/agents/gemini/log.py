@@ -1,7 +1,8 @@
-"""Gemini CLI: ``<home>/.gemini/tmp/<project>/chats/session-<minute>-<8 characters of the id>.jsonl``, a record a line.
+"""The adapter for Gemini CLI's logs, ``<home>/.gemini/tmp/<project>/chats/session-<minute>-<id>.jsonl``.
 
-A name has the whole id where we have given it: such a log outlives that it is resumed (see `smart_fork.agents.gemini`).
-Sub-agents' own files lie a folder deeper. Old versions wrote one object, in a ``.json`` file.
+A log has a record a line. Its name has the first 8 characters of the session's id, or the whole id if smart-fork named
+the file: such a log remains when its session is resumed. Sub-agents' files are one folder deeper. Old versions wrote
+one JSON object to a ``.json`` file.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _NAMED = re.compile(rf"{_DATED.pattern}(?:\w{{{SHORT}}}|\w{{{SHORT}}}(?:-\w{{4}}
 
 
 class GeminiAdapter(OwnLogs):
-    """Reads Gemini CLI's sessions; version 0.61.0 seen."""
+    """Finds and reads Gemini CLI's sessions; version 0.61.0 seen."""
 
     name = "gemini"
     named_by_id = False
@@ -88,7 +89,10 @@ class GeminiAdapter(OwnLogs):
         return fold.time_of(file.path) if file.path.suffix == _ENDINGS[0] else super().time_of(file)
 
     def resume_command(self, session_id: str) -> tuple[str, ...]:
-        """The agent's own command loses a log that is not named after the whole id; ours gives it that name first."""
+        """Return the words that resume a session: smart-fork's own, unless the log is named after the whole id.
+
+        Gemini CLI's own command would lose a log with a shorter name.
+        """
         safe = any(is_named_whole(path) for path in self.locate(session_id))
         return ("gemini", "--resume", session_id) if safe else ("smart-fork", "resume", session_id)
 
@@ -99,7 +103,7 @@ class GeminiAdapter(OwnLogs):
             return False
 
     def _logs(self, endings: Iterable[str]) -> Iterator[LogFile]:
-        """The logs with such names; of one that has two, the one by its whole id."""
+        """Yield the logs with these endings. Of a log with two names, yield the one with the whole id."""
         found = [
             file
             for ending in endings
@@ -114,7 +118,7 @@ class GeminiAdapter(OwnLogs):
 
 
 def start_of(log: Path) -> str:
-    """When a log was begun, as its first record says it; empty where it does not."""
+    """Return the time at which a log began, from its first record; empty without one."""
     from indexer.transcripts.lines import first_lines
     from indexer.transcripts.state import utc
 
@@ -125,17 +129,17 @@ def start_of(log: Path) -> str:
 
 
 def whole_name(log: Path, session_id: str) -> str:
-    """The name of this log with the whole id."""
+    """Return the name of the log with the whole session id."""
     return f"{log.stem.removesuffix(f'-{session_id[:SHORT]}').removesuffix(f'-{session_id}')}-{session_id}{log.suffix}"
 
 
 def new_name(session_id: str, moment: datetime) -> str:
-    """The name of the log of a new session."""
+    """Return the name of a new session's log."""
     return f"{BEGINS}{moment.astimezone(UTC):%Y-%m-%dT%H-%M}-{session_id}.jsonl"
 
 
 def _is_session(location: str) -> bool:
-    """Return True if a file is in a project's conversations and not a sub-agent's."""
+    """Return whether a file is among a project's conversations and not a sub-agent's."""
     _, folder, name = location.rsplit("/", 2)
     return folder == CHATS and (_DATED.match(name) is None or _NAMED.match(name) is not None)
 
@@ -150,18 +154,20 @@ def _has_another_name(file: LogFile) -> bool:
 
 
 class GeminiStorage(Storage):
-    """The files of Gemini CLI."""
+    """Knows where Gemini CLI stores sessions, and from which directories it finds them."""
 
     def folder(self, directory: Path) -> Path:
         return project_for(directory) / CHATS
 
     def restored(self, place: str, session_id: str) -> str:
-        """See `Storage.restored`. Under any other name it would be lost again."""
+        """Return the place of a restored log under its whole id. Under a shorter name Gemini CLI would delete it
+        again.
+        """
         log = PurePosixPath(place)
         return str(log.with_name(whole_name(Path(log.name), session_id)))
 
     def finds(self, log: Path, cwd: str, directory: Path) -> bool:
-        """See `Storage.finds`: under a second name."""
+        """Return `True`: a second name makes a log available from every directory."""
         return True
 
     def resumed(self, log: Path, session_id: str, directory: Path) -> Path | None:

@@ -1,4 +1,4 @@
-"""OpenCode, version 1.18 seen (fixtures: ``tests/fixtures/opencode``). It has no log files: one database has all."""
+"""OpenCode, version 1.18 seen (fixtures: ``tests/fixtures/opencode``). OpenCode keeps all sessions in one database."""
 
 from __future__ import annotations
 
@@ -11,16 +11,13 @@ HOME = Home("XDG_DATA_HOME", ".local/share/opencode", ("",), ("OPENCODE_DB",), "
 
 
 def settings_folder() -> Path:
-    """Return the folder of its settings, which need not exist.
-
-    A path that is not absolute does not count, as XDG wants it.
-    """
+    """Return the folder of OpenCode's settings, which need not exist. XDG lets only absolute paths count."""
     named = os.environ.get("XDG_CONFIG_HOME", "")
     return (Path(named) if named.startswith("/") else Path.home() / ".config") / "opencode"
 
 
 class OpenCode(Agent):
-    """See `Agent`."""
+    """The agent OpenCode: its names, folder and program, and the places of its facets."""
 
     name = "opencode"
     seen = "1.18.33"
@@ -30,4 +27,4 @@ class OpenCode(Agent):
     tells = ("OPENCODE", "OPENCODE_PID")
     marks = ("OPENCODE",)
     clients = ("opencode",)
-    facets = usual_facets("prompts", heads="head:OpenCodeHeads", forms="forms:OpenCodeForms")
+    facets = usual_facets("prompts", forms="forms:OpenCodeForms", births="command:OpenCodeBirths", tail="fold:TAIL")

@@ -1,11 +1,11 @@
-"""Starts OpenCode.
+"""OpenCode's screen, command lines and processes.
 
 Seen with 1.18:
 
-* a prompt that is one argument of ``opencode run`` is stored with quotation marks around it; on standard input it is
-  what it is;
-* ``--prompt`` begins a new session in a terminal, and is lost with ``-s``: there the prompt is typed;
-* the ids of new sessions and of its own forks cannot be chosen, that of a session that is imported can.
+* ``opencode run`` stores a prompt that is one argument with quotation marks around it, and a prompt from standard input
+  unchanged;
+* ``--prompt`` begins a new session in a terminal, and is lost with ``-s``: smart-fork types the prompt instead;
+* smart-fork can choose the id of an imported session, but not the ids of new sessions and of OpenCode's own forks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ import apsw
 from indexer.locks import locked_by
 from indexer.masking import Masked, beginning, mask
 from smart_fork.agents.agent_processes import Presence, ProcessNote
+from smart_fork.agents.ancestry import Birth, Births
 from smart_fork.agents.opencode.database import opened
+from smart_fork.agents.opencode.fold import conversation, text_of, written
 from smart_fork.agents.screen import Question, Screen, words
 from smart_fork.agents.starter import CommandLine, Delivery, LaunchRequest, Staging, Starter
 from smart_fork.snippets import printable
@@ -35,10 +37,10 @@ _LAST = 4
 
 
 class OpenCodeScreen(Screen):
-    """See `Screen`."""
+    """Reads OpenCode's screen."""
 
     def question(self, screen: Masked) -> Question | None:
-        """See `Screen.question`. Its options have no numbers: nothing of ours chooses among them."""
+        """Return the question on the screen, or `None`. Its options have no numbers, and cannot be chosen."""
         lines = [printable(line).strip(f" {_BORDER}") for line in screen.splitlines()]
         first = next((i for i in reversed(range(len(lines))) if _ASKS.match(lines[i])), None)
         if first is None:
@@ -55,7 +57,7 @@ class OpenCodeScreen(Screen):
         )
 
     def holds(self, screen: str, text: str) -> bool:
-        """See `Screen.holds`: what is typed stands in the lowest box, a long text as a note in its place."""
+        """Return whether the lowest box has `text`, ready for Enter. A note may replace a long text."""
         lines = screen.splitlines()
         end = next((i for i in reversed(range(len(lines))) if _END.match(lines[i])), None)
         if end is None:
@@ -72,14 +74,14 @@ _ID_CHARACTERS = 26
 
 
 class OpenCodeStarter(Starter):
-    """The command lines of OpenCode."""
+    """Makes OpenCode's command lines."""
 
     forks = ("opencode", "-s", "ID", "--fork")
     ids = re.compile(r"ses_[A-Za-z0-9]{8,64}")
     beginnings = re.compile(r"ses_[A-Za-z0-9]{4,64}")
 
     def line(self, request: LaunchRequest) -> CommandLine:
-        """See `Starter.line`. A fork is a copy that was imported, and is gone on with in its own directory."""
+        """Return the command for `request`. A fork is an imported copy, which is resumed in its own directory."""
         session_id = None if request.form == "new" else request.session_id
         if request.form == "fork":
             session_id = request.new_session_id
@@ -98,13 +100,15 @@ class OpenCodeStarter(Starter):
 
 
 class OpenCodePresence(Presence):
-    """See `Presence`."""
+    """Recognizes OpenCode's processes, and tells in which session each of them is."""
 
     forks = ("--fork",)
 
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[ProcessNote]:
-        """See `Presence.notes`. It notes nothing: a process is in the session of its directory that was written last,
-        if that was since its start and no other session was named to it.
+        """Yield the processes that are in that session. OpenCode itself notes none.
+
+        A process is in the session of its directory that was written last, if it was written since the process
+        started. A process whose words name a session is skipped.
         """
         import psutil  # no start needs it
 
@@ -117,7 +121,7 @@ class OpenCodePresence(Presence):
                     yield ProcessNote(pid, session_id, sure=False)
 
     def near(self, log: Path, processes: Mapping[int, Running]) -> str:
-        """See `Presence.near`: who has the database open, in whichever session, may write any of them again."""
+        """Name the process that has the database open, in whichever session: it may write any session again."""
         process = locked_by(log.parent, *_LOCKED) if log.parent.is_file() else None
         return "" if process is None else f"process {process} has OpenCode's database open"
 
@@ -129,10 +133,30 @@ _NEWEST = """SELECT id, directory, time_updated / 1000.0 FROM session WHERE pare
 
 
 def _last_written(database: Path, session_id: str) -> tuple[str, float] | None:
-    """The directory of a session, and when it was written, if no other session there was written later."""
+    """Return a session's directory and the time of its last change; `None` if a later session worked in that
+    directory.
+    """
     try:
         with opened(database) as db:
             one, directory, moment = db.execute(_NEWEST, (session_id,)).fetchone() or ("", "", 0.0)
     except (OSError, apsw.Error):
         return None
     return (str(directory), float(moment)) if one == session_id else None
+
+
+class OpenCodeBirths(Births):
+    """Recognizes a new session of OpenCode by its beginning. The ids of forks are chosen, and need no recognition."""
+
+    def birth(self, log: Path) -> Birth | None:
+        try:
+            info = written(log, 1)["info"]
+        except OSError:
+            return None
+        created, cwd = info["time"]["created"], info.get("directory")
+        if info.get("parentID") or not created or not isinstance(cwd, str):
+            return None
+        return Birth(log.name, None, cwd, created / 1000)
+
+    def was_asked(self, log: Path, prompt: str) -> bool:
+        said = conversation(written(log))
+        return any(info.get("role") == "user" and text_of(parts) == prompt.strip() for info, parts in said)

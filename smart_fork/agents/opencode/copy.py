@@ -1,7 +1,7 @@
-"""Copies of OpenCode's sessions: documents under new ids, which OpenCode itself takes into its database.
+"""Copies of OpenCode's sessions: documents with new ids, which OpenCode itself imports into its database.
 
-``opencode import`` puts a session into the project, and the directory, that it is run in. It writes over nothing: of
-what has an id that is known, the old stays. It sorts what was said by its time, and then by its id.
+``opencode import`` puts a session into the project and the directory in which it is run. It overwrites nothing: a
+message with a known id stays as it was. OpenCode sorts messages by time, and then by id.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import orjson
 
 from indexer.transcripts.model import Session
 from indexer.values import dict_in, json_at, list_in
-from smart_fork.agents.codec import aside
+from smart_fork.agents.codec import Record, aside
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, MergedCopy, NewSession, WrittenCopy, read_again
 from smart_fork.agents.opencode import HOME, settings_folder
-from smart_fork.agents.opencode.database import Document, decoded, opened
+from smart_fork.agents.opencode.database import decoded, opened
 from smart_fork.agents.opencode.fold import CODEC, LEFT_OUT, conversation, sums_up, text_of, written
 from smart_fork.agents.opencode.forms import UNKNOWN, document_of
 from smart_fork.agents.opencode.log import database
@@ -34,7 +34,10 @@ _NEWEST = "SELECT CAST(data AS BLOB) FROM message WHERE length(data) < 1048576 O
 
 
 def usual_model(directory: Path | None) -> Mapping[str, str] | None:
-    """The provider and the model, as messages name them, in `directory`; `None` where nobody has said any."""
+    """Return the provider and the model for `directory`, with the keys that messages use; `None` if no model is known.
+
+    The sources are the settings, the models chosen last, and the newest messages, in this order.
+    """
     places = [*([directory] if directory else []), settings_folder()]
     said = (_named(dict_in(json_at(folder / name)).get("model")) for folder in places for name in _NAMES)
     return next((one for one in (*said, *_chosen(), *_asked()) if one), None)
@@ -73,28 +76,26 @@ def _asked() -> Iterator[Mapping[str, str] | None]:
 #: How long the program may take to start and to take a session; it is slow on a busy machine.
 SECONDS = 120.0
 _CHANCE = 14
-#: A message and its parts.
-Said = tuple[dict[str, Any], list[dict[str, Any]]]
 #: What speaks of a session's own past, or of where it was.
 _NOT_COPIED = ("revert", "parentID", "workspaceID", "share", "summary", "projectID", "path", "directory")
 
 
 class OpenCodeCopy(Copy):
-    """Messages of a session in a new one, as the lines of its document. Each keeps its time, so that it is known as a
+    """A copy of a session's messages as the lines of a document. Each message keeps its time, which identifies it as a
     copy.
 
-    Where several sessions follow each other, what was said later elsewhere comes first: its time is that of the message
-    before it then. Where something is left out, what an answer says was in the context is replaced by what is there
-    now: OpenCode compacts by it.
+    Messages are sorted by time. When sessions follow each other in one copy, a message that is older than the one
+    before gets the time of that one. When messages are left out, the token counts of answers are replaced by those of
+    the copy: OpenCode decides by them when to compact.
     """
 
     carried = ("renamed", "loaded")
     loaded = 0
 
     @cached_property
-    def renamed(self) -> _Renamed:
-        """The new ids."""
-        return _Renamed(self._new)
+    def renamed(self) -> _NewIds:
+        """The assignment of new ids to messages and parts."""
+        return _NewIds(self._new)
 
     def header(self) -> Iterator[bytes]:
         with read_again(self._source.source_path):
@@ -102,9 +103,9 @@ class OpenCodeCopy(Copy):
         yield b'{"info":' + orjson.dumps(info) + b',"messages":['
 
     def up_to(self, end: int) -> Iterator[Entry]:
-        """See `Copy.up_to`. What was taken back is none of it."""
+        """Return the entries up to the last record of turn `end`, without messages that a person has taken back."""
         kept = {turn.id for turn in self._source.turns[: end + 1]}
-        said = [one for one in _said(document_of(self._source)) if one[0].get("id") in kept]
+        said = [one for one in conversation(document_of(self._source)) if one[0].get("id") in kept]
         if len(said) != len(kept):
             raise _changed(self._source)
         return ((b"", {"info": info, "parts": parts}) for info, parts in said)
@@ -126,7 +127,7 @@ class OpenCodeCopy(Copy):
         yield from self.line(text_of(entry[1]["parts"]), entry)
 
     def line(self, text: str, before: Entry) -> Iterator[bytes]:
-        """See `Copy.line`. It says whose family the copy is of, where that begins with what is left out."""
+        """Yield a message with a text of smart-fork. It names the session and the family that the copy comes from."""
         near = before[1]["info"]
         model = near.get("model") or {name: near.get(name) for name in UNKNOWN}
         info = {
@@ -145,23 +146,25 @@ class OpenCodeCopy(Copy):
 
 
 class OpenCodeCopier(Copier):
-    """Copies of sessions of OpenCode."""
+    """Copies OpenCode's sessions."""
 
     codec, copies = CODEC, OpenCodeCopy
 
     def place(self, source: Path, new: NewSession) -> Path:
-        """See `Copier.place`: it finds all its sessions in its database."""
+        """Return the place of the copy in OpenCode's database."""
         return database() / new.id
 
     def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
-        """See `Copier.of_records`: the lines that a cut leaves, of which each message has one (see `rows`)."""
+        """Return a copy of the lines that a cut leaves. Each message has one line (see `cut`)."""
         lines = ({"info": _plainly(one["info"]), "parts": _parts(one)} for _, one in records if "info" in one)
         return OpenCodeCopy(self, session, new, ((b"", one) for one in lines))
 
     def live(self, session: Session) -> Iterator[LiveRecord]:
-        """See `Copier.live`: message by message. That it was to be compacted says nothing."""
+        """Yield the session's messages with the numbers of their turns. Requests to compact are left out: they have no
+        text.
+        """
         missing = {turn.id: number for number, turn in enumerate(session.turns)}
-        for info, parts in _said(document_of(session)):
+        for info, parts in conversation(document_of(session)):
             number = missing.pop(str(info.get("id")), None)
             if number is None or any(part.get("type") == "compaction" for part in parts):
                 continue
@@ -172,7 +175,12 @@ class OpenCodeCopier(Copier):
     def write(
         self, copy: Copy | MergedCopy, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]
     ) -> WrittenCopy:
-        """See `Copier.write`: OpenCode is run to take it."""
+        """Have OpenCode import the copy.
+
+        Raises:
+            ForkRefused: A session with the new id already exists.
+            ProgramFailed: OpenCode did not take the copy.
+        """
         reader = self.of.reader
         if reader.locate(new.id):
             raise ForkRefused(f"A session of this id already exists: {new.id}")
@@ -192,8 +200,8 @@ class OpenCodeCopier(Copier):
         return WrittenCopy(target, (), forget=lambda: _forget(new.id, machine))
 
 
-class _Renamed:
-    """Messages and their parts under new ids, which grow as their times do: by number, where OpenCode's begin with a
+class _NewIds:
+    """Assigns new ids to messages and their parts. The ids contain a number that grows, as OpenCode's own contain the
     time.
     """
 
@@ -205,7 +213,7 @@ class _Renamed:
         self.last = self._asked = ""
 
     def message(self, info: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-        """A message and its parts as the copy has them."""
+        """Return a message and its parts with the ids of the copy."""
         before, self.last = self.last, self._id("msg")
         own = self._replaced(info) | {"id": self.last, "sessionID": self._session}
         self._moment = max(self._moment, _moment(info))
@@ -224,10 +232,10 @@ class _Renamed:
 
     @cached_property
     def _model(self) -> Mapping[str, str]:
-        """The model to use in a session that another agent began.
+        """The model for a session that another agent began.
 
         Raises:
-            ForkRefused: nobody has said which model there is.
+            ForkRefused: No model of OpenCode is known.
         """
         if model := usual_model(self._directory):
             return model
@@ -237,7 +245,7 @@ class _Renamed:
         )
 
     def _replaced(self, value: Mapping[str, Any]) -> dict[str, Any]:
-        """With the new ids of messages where it names others, as answers do that of their question."""
+        """Return the fields of a message or a part, with the new ids of the messages that it names."""
         return {
             name: self._messages.get(one, one) if name.endswith(("ID", "_id")) and isinstance(one, str) else one
             for name, one in value.items()
@@ -250,7 +258,7 @@ class _Renamed:
 
 
 def _plainly(line: Mapping[str, Any]) -> dict[str, Any]:
-    """A message or a part as its line has it, without its row."""
+    """Return a message or a part from a cut's line, without the columns of its database row."""
     return {name: one for name, one in line.items() if name != "row"} | {"id": line["row"]["id"]}
 
 
@@ -258,16 +266,12 @@ def _parts(line: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [_plainly(part) for part in line["parts"] if "type" in part]
 
 
-def _said(found: Document) -> Iterator[Said]:
-    return conversation(found["messages"], found["info"].get("revert"))
-
-
 def _changed(session: Session) -> ForkRefused:
     return ForkRefused(f"The session changed during reading: {session.session_id}", "Try again.")
 
 
-def _info(found: Document, session: Session, new: NewSession) -> dict[str, Any]:
-    """Return the copy's own description."""
+def _info(found: Record, session: Session, new: NewSession) -> dict[str, Any]:
+    """Return the description of the copied session."""
     moment = int(new.now.timestamp() * 1000)
     kept = {name: value for name, value in found["info"].items() if name not in _NOT_COPIED}
     own = {"id": new.id, "time": {"created": moment, "updated": moment}}
@@ -281,7 +285,10 @@ def _moment(info: Mapping[str, Any]) -> int:
 
 
 def _counted(value: Mapping[str, Any], loaded: int, own: int) -> Mapping[str, Any]:
-    """An answer, or its step, with what is in the context now in the place of what was; what said nothing says that."""
+    """Return an answer or a step with token counts for the copy: `loaded` in the context, `own` of them written by it.
+
+    A message without counts is returned unchanged.
+    """
     tokens = value.get("tokens")
     if not isinstance(tokens, dict) or not any(isinstance(one, int) and one for one in tokens.values()):
         return value
@@ -291,12 +298,12 @@ def _counted(value: Mapping[str, Any], loaded: int, own: int) -> Mapping[str, An
 
 
 def _plain(env: Mapping[str, str]) -> dict[str, str]:
-    """Without what an OpenCode that has started us says of itself."""
+    """Return an environment without the variables that OpenCode sets for programs that it starts."""
     own = {name: value for name, value in env.items() if name not in ("OPENCODE", "OPENCODE_PID")}
     return own | HOME.environment()
 
 
 def _forget(session_id: str, machine: Machine) -> None:
-    """Have OpenCode delete a copy that nobody has used."""
+    """Have OpenCode delete a copy that was never used."""
     program = Program.find("opencode", machine.env)
     machine.processes.run([program, "session", "delete", session_id], env=_plain(machine.env), timeout=SECONDS)

@@ -1,7 +1,7 @@
-"""OpenCode's sessions as they are cut: rows of its database, a line for each message (see `rows`).
+"""Cuts of OpenCode's sessions. Each message's rows in the database are one JSON line, and a cut removes lines.
 
-A call and its result are one part, so nothing has to go together. Nothing is cut while OpenCode has its database open:
-it writes again what it has in memory.
+A call and its result are one part, so a cut has nothing to keep together. While OpenCode has its database open, cuts
+are refused: OpenCode would write its copy in memory again.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from indexer.files import DISK, Disk
 from indexer.transcripts.model import Role
 from indexer.transcripts.state import utc
 from indexer.values import dict_in, dicts_in, json_in, text_in
-from smart_fork.agents.codec import only
+from smart_fork.agents.codec import Record, only
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.cutter import Cutter, Edits, preview, rewritten, turn_of
 from smart_fork.agents.cuts.model import FileVersion, Transcript, TranscriptTurn
 from smart_fork.agents.foreign_database import columns, rewriting
 from smart_fork.agents.opencode import HOME
-from smart_fork.agents.opencode.database import Json, has, opened
+from smart_fork.agents.opencode.database import has, opened
 from smart_fork.agents.opencode.fold import CODEC, begun_in, said_in, text_of, written
 from smart_fork.errors import ForkRefused, NotFound
 
@@ -36,7 +36,7 @@ _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant"}
 
 
 class OpenCodeCutter(Cutter):
-    """Sessions of OpenCode."""
+    """Reads and writes OpenCode's sessions for cuts, in the database or in an exported file."""
 
     suffixes = ()
 
@@ -52,7 +52,7 @@ class OpenCodeCutter(Cutter):
         )
 
     def relinked(self, turns: Sequence[TranscriptTurn], gone: Collection[str]) -> Edits:
-        """Answers name the question before them."""
+        """Return edits with which answers to a removed question name the question before it."""
         asked = next((turn.id for turn in turns if turn.role == "user" and turn.id not in gone), "")
         found = {}
         for position, turn in enumerate(turns):
@@ -65,7 +65,9 @@ class OpenCodeCutter(Cutter):
         return found
 
     def without_repetitions(self, session: Transcript, gone: Collection[str]) -> Edits:
-        """A title is made of the first question, and what the session has changed is noted beside questions."""
+        """Return edits that remove a title made from a removed first question, and the summaries of changes beside
+        questions.
+        """
         first = next((turn for turn in session.turns if turn.prompt), None)
         said = {one for turn in session.turns if turn.id in gone for one in turn.says}
         next_of, after = dict[str, str](), ""
@@ -85,7 +87,7 @@ class OpenCodeCutter(Cutter):
         return found
 
     def beside(self, path: Path, removed: Sequence[TranscriptTurn]) -> list[Path]:
-        """See `Cutter.beside`: outputs that are too long for a part, each in a file that the part names."""
+        """Return the files with tool outputs that were too long for a part. Each part names its file."""
         folder = HOME.of(path) / "tool-output"
         parts = (part for turn in removed for part in dicts_in(orjson.loads(turn.raw).get("parts")))
         named = (dict_in(dict_in(part.get("state")).get("metadata")).get("outputPath") for part in parts)
@@ -93,18 +95,20 @@ class OpenCodeCutter(Cutter):
         return [one for one in found if one.parent == folder and one.is_file() and not one.is_symlink()]
 
     def has(self, path: Path) -> bool:
-        return there(path) if self.detect(path) else super().has(path)
+        return exists(path) if self.detect(path) else super().has(path)
 
     def stamp(self, path: Path, disk: Disk = DISK) -> FileVersion | None:
         if not self.detect(path):
             return super().stamp(path, disk)
-        return stamp_of_lines(path, lines_of(path)) if there(path) else None
+        return stamp_of_lines(path, lines_of(path)) if exists(path) else None
 
     def content(self, path: Path) -> Iterator[bytes]:
         return (line + b"\n" for line in lines_of(path)) if self.detect(path) else super().content(path)
 
     def begins_with(self, path: Path, before: Iterable[bytes]) -> bool:
-        """See `Files.begins_with`. The first line, of the session itself, changes with each message."""
+        """Return whether a transcript still has the lines that it had before. The first line describes the session and
+        changes.
+        """
         if not self.detect(path):
             return super().begins_with(path, before)
         return set(b"".join(before).split(b"\n")[1:]) <= {*lines_of(path), b""}
@@ -127,7 +131,7 @@ class OpenCodeCutter(Cutter):
 
 
 def _lines_in_file(path: Path) -> Iterator[bytes]:
-    """The lines of a session in a file of its own, such as a kept copy: only read, never written."""
+    """Yield the lines of a session in an exported file, such as a kept copy, which smart-fork only reads."""
     try:
         found = written(path, whole=True)
     except FileNotFoundError as error:
@@ -162,7 +166,7 @@ def _turn(number: int, line: bytes) -> TranscriptTurn:
 
 
 def _of_session(number: int, line: bytes, record: dict[str, Any]) -> TranscriptTurn:
-    """The session's own line, which must stay; or that of a sub-agent, which goes with the call that began it."""
+    """Return the turn of a line about a session. The first line must stay; a sub-agent's line goes with its call."""
     row = record["session"]["row"]
     shown = preview(text_in(row.get("title")))
     if number > 1:
@@ -178,7 +182,7 @@ def _with_parent(record: dict[str, Any], asked: str) -> bool:
 
 
 def _without_repetitions(record: dict[str, Any], next_of: Mapping[str, str], *, untitled: bool) -> bool:
-    """Take out of a line what only sums up others; its events say the same once more."""
+    """Remove summaries of other messages, and events, from a line. Return whether the line changed."""
     if "info" in record:
         summary = record["info"].get("summary")
         if not isinstance(summary, dict) or not (summary.get("diffs") or summary.get("title") or summary.get("body")):
@@ -202,28 +206,27 @@ def _without_repetitions(record: dict[str, Any], next_of: Mapping[str, str], *, 
 #: A table, and a row of it by its columns.
 Row = tuple[str, dict[str, Any]]
 _DEPTH = 16
-_BUSY = "OpenCode has its database open"
 
 
 def lines_of(path: Path) -> list[bytes]:
-    """The lines of the session that is this log.
+    """Return the lines of a session in the database.
 
     Raises:
-        NotFound: it is not there.
-        OSError: the database cannot be read.
+        NotFound: The database has no such session.
+        OSError: The database cannot be read.
     """
     with opened(path.parent) as db:
         return _lines(db, path)
 
 
-def there(path: Path) -> bool:
-    """Return True if this session is in its database."""
+def exists(path: Path) -> bool:
+    """Return whether the database has this session."""
     with opened(path.parent) as db:
         return has(db, path.name)
 
 
 def stamp_of_lines(path: Path, lines: Iterable[bytes]) -> FileVersion:
-    """Return a stamp by which unchanged lines of a session are recognized."""
+    """Return the stamp of a session with these lines, by which a later change is recognized."""
     size, digest = 0, blake2b(digest_size=7)
     for line in lines:
         size += len(line) + 1
@@ -232,43 +235,46 @@ def stamp_of_lines(path: Path, lines: Iterable[bytes]) -> FileVersion:
 
 
 def write(path: Path, lines: Iterable[bytes], expected: FileVersion | None) -> None:
-    """Give a session these rows and no others, in one transaction; no line takes all that it has.
+    """Replace a session's rows by those of `lines`, in one transaction. Without any line, delete the session.
 
-    Nothing of what goes is left in the file, or in what SQLite keeps beside it.
+    No removed text is left in the file, or in SQLite's files beside it.
 
     Raises:
-        ForkRefused: OpenCode has the database open, or the session is not as `expected`.
-        OSError: it is as it was.
+        ForkRefused: OpenCode has the database open, or the session differs from `expected`.
+        OSError: Writing failed, and the session is unchanged.
     """
     wanted = [row for line in lines if line.strip() for row in _rows_in(orjson.loads(line))]
-    with _alone(path.parent) as db:
-        now = _lines(db, path) if expected is not None else _there(db, path)
+    with _exclusive(path.parent) as db:
+        now = _lines(db, path) if expected is not None or has(db, path.name) else []
         if expected is not None and stamp_of_lines(path, now) != expected:
             raise ForkRefused(f"The session changed during reading: {path.name}", "Try again.")
         _change(db, [row for line in now for row in _rows_in(orjson.loads(line))], wanted)
 
 
 def overwrite(path: Path) -> None:
-    """Finish what a killed `write` has begun: nothing of what went is left in the file.
+    """Finish a `write` after its process was killed, so that no removed text is left in the file.
 
     Raises:
         ForkRefused: OpenCode has the database open.
-        OSError: it cannot be written.
+        OSError: The database cannot be written.
     """
-    with _alone(path.parent):
+    with _exclusive(path.parent):
         pass
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[apsw.Connection]:
-    """The database in a transaction, which nobody else has open. All pages are written again: OpenCode itself leaves
-    what it has deleted in pages that are free.
+def _exclusive(path: Path) -> Iterator[apsw.Connection]:
+    """Open the database in a transaction, and refuse if another process has it open.
+
+    All pages are written again, because OpenCode leaves deleted text in free pages.
     """
     try:
         with rewriting(path, alone=True) as db:
             yield db
     except (apsw.BusyError, apsw.LockedError) as error:
-        raise ForkRefused(_BUSY, "Close OpenCode, also its server, and try again.") from error
+        raise ForkRefused(
+            "OpenCode has its database open", "Close OpenCode, also its server, and try again."
+        ) from error
     except apsw.Error as error:
         raise OSError(f"{path} cannot be written: {error}") from error
 
@@ -316,29 +322,20 @@ def _lines(db: apsw.Connection, path: Path) -> list[bytes]:
     return [orjson.dumps(one) for one in (found, *messages, *agents)]
 
 
-def _there(db: apsw.Connection, path: Path) -> list[bytes]:
-    try:
-        return _lines(db, path)
-    except NotFound:
-        return []
-
-
-def _session(db: apsw.Connection, key: str, depth: int) -> Json | None:
-    """A session with all that it has; `None` where there is none."""
+def _session(db: apsw.Connection, key: str, depth: int) -> Record | None:
+    """Return a session with all rows that belong to it, also those of its sub-agents; `None` if it does not exist."""
     row = next(iter(_table(db, "session", "id", key)), None)
     if row is None:
         return None
-    events: dict[str, list[Json]] = {}
+    events: dict[str, list[Record]] = {}
     for event in _table(db, "event", "aggregate_id", key):
         events.setdefault(_message_of(event), []).append(event)
-    parts: dict[object, list[Json]] = {}
+    parts: dict[object, list[Record]] = {}
     for part in sorted(_table(db, "part", "session_id", key), key=lambda one: one["row"]["id"]):
         parts.setdefault(part["row"]["message_id"], []).append(part)
-    said = sorted(_table(db, "message", "session_id", key), key=_place)
-    ids = [one["row"]["id"] for one in said]
     messages = [
-        {"info": one, "parts": parts.pop(identity, []), "events": events.pop(identity, [])}
-        for identity, one in zip(ids, said, strict=True)
+        {"info": one, "parts": parts.pop(one["row"]["id"], []), "events": events.pop(one["row"]["id"], [])}
+        for one in sorted(_table(db, "message", "session_id", key), key=_message_order)
     ]
     left = [one for some in parts.values() for one in some]
     rest = [one for some in events.values() for one in some]
@@ -348,27 +345,31 @@ def _session(db: apsw.Connection, key: str, depth: int) -> Json | None:
     return {"session": row, "more": more, "loose": left, "events": rest, "messages": messages, "agents": agents}
 
 
-def _place(message: Json) -> tuple[int, str]:
+def _message_order(message: Record) -> tuple[int, str]:
     return message["row"]["time_created"], message["row"]["id"]
 
 
 def _others(db: apsw.Connection) -> list[str]:
-    """The other tables that have rows of a session."""
+    """Return the names of further tables with rows of sessions."""
     tables = [str(row[0]) for row in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")]
     known = ("message", "part", "session", "event")
     return [one for one in tables if one not in known and "session_id" in columns(db, one)]
 
 
-def _table(db: apsw.Connection, table: str, column: str, value: str) -> list[Json]:
+def _table(db: apsw.Connection, table: str, column: str, value: str) -> list[Record]:
     names = columns(db, table)
     if column not in names:
         return []
     rows = db.execute(f"SELECT * FROM {_quoted(table)} WHERE {_quoted(column)} = ?", (value,))  # noqa: S608 - of its schema
-    return [_spelled(dict(zip(names, row, strict=True))) for row in rows]
+    return [_as_json(dict(zip(names, row, strict=True))) for row in rows]
 
 
-def _spelled(row: dict[str, Any]) -> Json:
-    """A row as JSON, whose data is decoded where it is written again as it is."""
+def _as_json(row: dict[str, Any]) -> Record:
+    """Return a row as JSON. Its ``data`` is decoded if the decoded value can be written again byte by byte.
+
+    Raises:
+        OSError: The row has a value that JSON cannot hold.
+    """
     if any(isinstance(value, bytes) for value in row.values()):
         raise OSError("the format of the database is newer")
     value = _decoded(data := row.get("data"))
@@ -378,18 +379,18 @@ def _spelled(row: dict[str, Any]) -> Json:
     return {**value, "row": {name: one for name, one in row.items() if name != "data" or not is_same}}
 
 
-def _decoded(data: object) -> Json:
+def _decoded(data: object) -> Record:
     return dict_in(json_in(data)) if isinstance(data, str) else {}
 
 
-def _message_of(event: Json) -> str:
-    """The message that an event is about; empty where it is about the session."""
+def _message_of(event: Record) -> str:
+    """Return the id of the message that an event is about; empty for an event about the session."""
     named = (event.get("messageID"), dict_in(event.get("part")).get("messageID"), dict_in(event.get("info")).get("id"))
     return next((one for one in named if isinstance(one, str) and one.startswith("msg_")), "")
 
 
 def _rows_in(line: Mapping[str, Any]) -> Iterator[Row]:
-    """The rows that a line has."""
+    """Yield the database rows that a line contains."""
     for name in ("session", "info"):
         if name in line:
             yield ("session" if name == "session" else "message"), _row(line[name])

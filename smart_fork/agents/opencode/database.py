@@ -1,22 +1,23 @@
-"""OpenCode's database, as it is at one moment. It is only ever read, and nothing is written beside it.
+"""OpenCode's database, read in one transaction. smart-fork writes nothing beside it.
 
-Each session is one document, ``{"info": …, "messages": [{"info": …, "parts": […]}]}``: the one that ``opencode export``
-prints and ``opencode import`` takes.
+A session is read as one document, ``{"info": …, "messages": [{"info": …, "parts": […]}]}``, which is the form of
+``opencode export`` and ``opencode import``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import apsw
 
 from indexer.transcripts.long_lines import abridged
 from indexer.values import json_in
+from smart_fork.agents.codec import Record
 from smart_fork.agents.foreign_database import columns, with_tables
 from smart_fork.agents.log_adapters import SessionStamp
 
@@ -52,15 +53,22 @@ _MESSAGES = f"""
 """  # noqa: S608 - constants
 _PARTS = f"SELECT CAST(id AS BLOB), {_DATA} FROM part WHERE message_id = CAST(? AS TEXT) ORDER BY id"  # noqa: S608 - constants
 
-Json = dict[str, Any]
-Document = dict[str, Any]
-
 
 class Broken(NamedTuple):
-    """A row that holds no object; `number` counts the messages of its session from 1."""
+    """A row without a JSON object; `number` counts the messages of its session from 1."""
 
     number: int
     reason: str
+
+
+class Source(NamedTuple):
+    """A stored session: its document (`None` without one), its broken rows, and the ids of messages with shortened
+    texts.
+    """
+
+    document: Record | None
+    broken: Sequence[Broken] = ()
+    abridged: Collection[str] = ()
 
 
 def opened(path: Path) -> AbstractContextManager[apsw.Connection]:
@@ -73,7 +81,7 @@ def opened(path: Path) -> AbstractContextManager[apsw.Connection]:
 
 
 def stamps(db: apsw.Connection, key: str = "") -> Iterator[SessionStamp]:
-    """Those of all sessions, or of one. Sub-agents' own are left out."""
+    """Yield the stamps of all sessions, or of the session `key`, without sub-agents' sessions."""
     if key and not KEY.fullmatch(key):
         return
     one = (" AND id = ?", (key,)) if key else ("", ())
@@ -84,21 +92,17 @@ def stamps(db: apsw.Connection, key: str = "") -> Iterator[SessionStamp]:
 
 
 def has(db: apsw.Connection, key: str) -> bool:
-    """Return True if any session has this id."""
+    """Return whether a session or a sub-agent's session has this id."""
     return KEY.fullmatch(key) is not None and db.execute("SELECT 1 FROM session WHERE id = ?", (key,)).get is not None
 
 
-def document(
-    db: apsw.Connection, key: str, most: int = -1, *, whole: bool = False
-) -> tuple[Document | None, list[Broken], set[str]]:
-    """A session, with at most so many messages; `None` where there is none. And what of it could not be decoded, and
-    the messages with texts that are too long to be read; these are there to be written again if it is `whole`.
-    """
+def stored(db: apsw.Connection, key: str, most: int = -1, *, whole: bool = False) -> Source:
+    """Return the session `key` with at most `most` messages. Unless read `whole`, very long texts are shortened."""
     info = _info(db, key) if KEY.fullmatch(key) else None
     if info is None:
-        return None, [], set()
+        return Source(None)
     broken, abridged = list[Broken](), set[str]()
-    messages: list[Json] = []
+    messages: list[Record] = []
     rows = db.execute(_MESSAGES, (key, most))
     for number, (identity, data, row) in enumerate(rows, start=1):
         value, reason = decoded(data or _long(db, "message", row, whole=whole))
@@ -116,11 +120,11 @@ def document(
             else:
                 parts.append(one | {"id": _text(part), "sessionID": key, "messageID": known["id"]})
         messages.append({"info": value | known, "parts": parts})
-    return {"info": info, "messages": messages}, broken, abridged
+    return Source({"info": info, "messages": messages}, broken, abridged)
 
 
 def _long(db: apsw.Connection, table: str, row: int, *, whole: bool) -> bytes | None:
-    """The data of a row that has much of it; `None` where it has nothing that could be read."""
+    """Return the data of a large row, shortened unless `whole`; `None` if the data is neither text nor bytes."""
     try:
         with closing(db.blob_open("main", table, "data", row, writeable=False)) as blob:
             return blob.read() if whole else abridged(iter(partial(blob.read, _PIECE), b""))
@@ -128,7 +132,7 @@ def _long(db: apsw.Connection, table: str, row: int, *, whole: bool) -> bytes | 
         return None
 
 
-def _info(db: apsw.Connection, key: str) -> Json | None:
+def _info(db: apsw.Connection, key: str) -> Record | None:
     there = columns(db, "session")
     texts = [name for name in (*_TEXTS, *_JSON) if name in there]
     values = ", ".join(f"CAST({name} AS BLOB)" for name in texts)
@@ -136,7 +140,7 @@ def _info(db: apsw.Connection, key: str) -> Json | None:
     if row is None:
         return None
     created, updated, *values = row
-    info: Json = {}
+    info: Record = {}
     for name, value in zip(texts, values, strict=True):
         if value is None:
             continue
@@ -148,8 +152,8 @@ def _info(db: apsw.Connection, key: str) -> Json | None:
     return info | {"time": {"created": _number(created), "updated": _number(updated)}}
 
 
-def decoded(data: bytes | None) -> tuple[Json | None, str]:
-    """The object that these bytes spell, or what is wrong with them."""
+def decoded(data: bytes | None) -> tuple[Record | None, str]:
+    """Return the JSON object in these bytes and an empty text, or `None` and the reason."""
     if data is None:
         return None, "larger than any message, or nothing"
     value = json_in(data)
@@ -157,7 +161,7 @@ def decoded(data: bytes | None) -> tuple[Json | None, str]:
 
 
 def _text(value: object) -> str:
-    """Return a column's text, whatever a program stored there: no half characters, no NUL."""
+    """Return a column's text without lone surrogates and NUL, whatever a program stored."""
     if not isinstance(value, bytes):
         return "" if value is None else str(value)
     return value.decode("utf-8", "replace").replace("\0", "")
@@ -167,17 +171,17 @@ def _number(value: object) -> int:
     return value if type(value) is int and 0 <= value < 1 << 43 else 0
 
 
-def in_file(data: bytes) -> tuple[Document | None, Sequence[Broken]]:
-    """The session in a file that ``opencode export`` has printed, or that we keep of one."""
+def in_file(data: bytes) -> Source:
+    """Return the session in a file that ``opencode export`` printed, or that smart-fork keeps."""
     value, reason = decoded(data)
     if value is None:
-        return None, [Broken(1, reason)]
+        return Source(None, [Broken(1, reason)])
     info, messages = value.get("info"), value.get("messages")
     if not isinstance(info, dict) or not isinstance(messages, list):
-        return None, []
+        return Source(None)
     whole = [one for one in messages if _is_message(one)]
     lost = [Broken(number, "not a message") for number, one in enumerate(messages, 1) if not _is_message(one)]
-    return {"info": info, "messages": whole}, lost
+    return Source({"info": info, "messages": whole}, lost)
 
 
 def _is_message(value: object) -> bool:

@@ -1,6 +1,8 @@
-"""OpenCode's messages as items, and what those of one of its sessions add up to.
+"""OpenCode's messages as items, and the session, family, sub-agents and live status that follow from them.
 
-Each has its parts, and a call and its result are one of these.
+A message has parts, and a call and its result are one part. OpenCode records no parent of a fork, but copies messages
+with their times. So the time and text of the first message identify a family. The number of shared messages, and
+smart-fork's own note in a shortened copy, tell which session is the parent.
 """
 
 from __future__ import annotations
@@ -8,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from sys import intern
 from types import MappingProxyType
@@ -39,20 +42,21 @@ from indexer.transcripts.state import count, is_path, utc
 from indexer.transcripts.texts import strip_boilerplate, strip_recall
 from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.ancestry import SubAgents
+from smart_fork.agents.ancestry import CopiedMessage, FamilyLog, Heads, SubAgents
 from smart_fork.agents.codec import IMAGE_CHARACTERS, CopyCodec, QuotedAnswers, Record, characters, shortened
 from smart_fork.agents.fold import Fold
-from smart_fork.agents.opencode.database import Broken, Document, Json, document, in_file, opened
+from smart_fork.agents.log_tail import AnswerTokens, RecordSign, Tail, answer_tokens, no_steps
+from smart_fork.agents.opencode.database import KEY, Source, in_file, opened, stored
 
 
 class OpenCodeAnswers(QuotedAnswers):
-    """See `Answers`."""
+    """A person's answers to OpenCode's questions."""
 
     asking = late(r"(?i)question")
 
 
 class OpenCodeCodec(CopyCodec):
-    """See `Codec`."""
+    """Decodes OpenCode's messages."""
 
     shell = "Bash"
     not_run = ("The user rejected permission", "The user has specified a rule which prevents", "Tool execution aborted")
@@ -126,7 +130,7 @@ def _short_part(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def output_of(state: Record) -> tuple[str, bool]:
-    """Return a call's output, with a shell's exit status first, and True if the call failed."""
+    """Return a call's output, with a shell's exit status first, and whether the call failed."""
     output = text_in(state.get("output") if state.get("status") == "completed" else state.get("error"))
     status = dict_in(state.get("metadata")).get("exit")
     if type(status) is int:
@@ -157,52 +161,42 @@ ABORTED = "MessageAbortedError"
 LEFT_OUT = "smart-fork"
 
 
-class _Source(NamedTuple):
-    """A session as it is written, how much was read, what could not be decoded, and the messages with long texts."""
-
-    document: Document | None
-    broken: Sequence[Broken]
-    size: int
-    abridged: Collection[str] = ()
-
-
 def read(path: Path, *, keep_raw: bool) -> ReadResult:
-    """See `AgentAdapter.read`. It is always read as a whole."""
+    """Read the whole session at `path` (see `AgentAdapter.read`)."""
     source = _source(path)
     broken = tuple(BrokenLine(path, one.number, one.reason) for one in source.broken)
     if source.document is None:
-        return ReadResult(None, "no conversation", UNREAD, broken, source.size)
+        return ReadResult(None, "no conversation", UNREAD, broken, 0)
     bound = current_bound.get()
     unmeasured = source.abridged if bound and bound.measures else None
-    found = _Fold(path, source.document, keep_raw=keep_raw, unmeasured=unmeasured)
+    found = OpenCodeFold(path, source.document, keep_raw=keep_raw, unmeasured=unmeasured)
     session, skipped = found.session()
     records, unknown = found.counts()
-    return ReadResult(session, skipped, UNREAD, broken, source.size, records=records, unknown=unknown)
+    size = len(orjson.dumps(source.document))
+    return ReadResult(session, skipped, UNREAD, broken, size, records=records, unknown=unknown)
 
 
 def glance(path: Path) -> Session | None:
-    """See `AgentAdapter.glance`."""
+    """Read a session's first messages for a list (see `AgentAdapter.glance`)."""
     found = _source(path, _GLANCE_MESSAGES).document
-    return _Fold(path, found, keep_raw=False).session()[0] if found else None
+    return OpenCodeFold(path, found, keep_raw=False).session()[0] if found else None
 
 
 def exported(path: Path) -> bytes:
-    """A session as ``opencode export`` prints it, on one line.
+    """Return a session as one JSON line in the form of ``opencode export``.
 
     Raises:
-        OSError: it cannot be read, or is not there.
+        OSError: The session cannot be read, or does not exist.
     """
-    found = _source(path, whole=True).document
-    if found is None:
-        raise FileNotFoundError(f"no such session: {path}")
-    return orjson.dumps(found, option=orjson.OPT_APPEND_NEWLINE)
+    return orjson.dumps(written(path, whole=True), option=orjson.OPT_APPEND_NEWLINE)
 
 
-def written(path: Path, most: int = -1, *, whole: bool = False) -> Document:
-    """A session as it is written, or its first messages; `whole` with texts that are too long to be read.
+def written(path: Path, most: int = -1, *, whole: bool = False) -> Record:
+    """Return a session's document, with at most `most` messages. Very long texts are shortened, unless it is read
+    `whole`.
 
     Raises:
-        OSError: it cannot be read, or is not there.
+        OSError: The session cannot be read, or does not exist.
     """
     found = _source(path, most, whole=whole).document
     if found is None:
@@ -210,68 +204,59 @@ def written(path: Path, most: int = -1, *, whole: bool = False) -> Document:
     return found
 
 
-def of_document(path: Path, found: Document) -> Session | None:
-    """The conversation in a document, also in that of a sub-agent; its turns have their records."""
+def of_document(path: Path, found: Record) -> Session | None:
+    """Return the conversation in a session's or a sub-agent's document. Its turns have their records."""
     info = {name: value for name, value in found["info"].items() if name != "parentID"}
-    return _Fold(path, {**found, "info": info}, keep_raw=True).session()[0]
+    return OpenCodeFold(path, {**found, "info": info}, keep_raw=True).session()[0]
 
 
-def _source(path: Path, most: int = -1, *, whole: bool = False) -> _Source:
+def _source(path: Path, most: int = -1, *, whole: bool = False) -> Source:
     if path.parent.is_file():
         with opened(path.parent) as db:
-            found, broken, abridged = document(db, path.name, most, whole=whole)
-        return _Source(found, broken, len(orjson.dumps(found)) if found else 0, abridged)
+            return stored(db, path.name, most, whole=whole)
     with open_regular(path) as file:
         if os.fstat(file.fileno()).st_size > MAX_FILE_BYTES:
             raise OSError(f"larger than any session: {path}")
-        data = file.read()
-    found, lost = in_file(data)
-    return _Source(found, lost, len(data))
+        return in_file(file.read())
 
 
-def conversation(messages: Sequence[Json], revert: object) -> Iterator[tuple[Json, list[Json]]]:
-    """The messages, with their parts, that the model would be sent: what a person has taken back is there no more."""
-    back = revert if isinstance(revert, Mapping) else {}
+def conversation(found: Record) -> Iterator[tuple[Record, list[Record]]]:
+    """Yield the messages that the model is sent, each with its parts. Messages that a person has taken back are left
+    out.
+    """
+    back = dict_in(found["info"].get("revert"))
     first, part = back.get("messageID"), back.get("partID")
-    for one in messages:
+    for one in found["messages"]:
         info, parts = one["info"], one["parts"]
         if first is not None and info.get("id") == first:
-            left = list(_before(parts, part)) if part is not None else []
-            if left:
+            if part is not None and (left := list(takewhile(lambda one: one.get("id") != part, parts))):
                 yield info, left
             return
         yield info, parts
 
 
-def _before(parts: Sequence[Json], identity: object) -> Iterator[Json]:
-    for part in parts:
-        if part.get("id") == identity:
-            return
-        yield part
-
-
-class _Message(NamedTuple):
+class _TimedMessage(NamedTuple):
     id: str
     moment: str
-    info: Json
-    parts: Sequence[Json]
+    info: Record
+    parts: Sequence[Record]
 
 
-def sums_up(info: Json) -> bool:
-    """Return True if a message is a compaction's summary."""
+def sums_up(info: Record) -> bool:
+    """Return whether a message is a compaction's summary."""
     return info.get("summary") is True
 
 
-def _size_of(said: _Message) -> RecordSize:
-    """Return a message's size. That it was to be compacted says nothing."""
+def _size_of(said: _TimedMessage) -> RecordSize:
+    """Return a message's size. A request to compact has none."""
     if any(part.get("type") == "compaction" for part in said.parts):
         return RecordSize()
     record = {"parts": said.parts}
     return RecordSize(CODEC.size(record), CODEC.size(CODEC.short(record)), sums_up(said.info))
 
 
-class _Fold(Fold):
-    """One document, message by message."""
+class OpenCodeFold(Fold):
+    """The state after reading one document, message by message."""
 
     #: Parts of messages.
     known = frozenset({
@@ -281,14 +266,12 @@ class _Fold(Fold):
     agent = "opencode"
     codec, session_logs = CODEC, AGENTS.session_logs
 
-    def __init__(
-        self, path: Path, found: Document, *, keep_raw: bool, unmeasured: Collection[str] | None = None
-    ) -> None:
-        """Read it; unless it is `None`, all messages but these `unmeasured` ones are measured."""
+    def __init__(self, path: Path, found: Record, *, keep_raw: bool, unmeasured: Collection[str] | None = None) -> None:
+        """Read the document `found`. Unless `unmeasured` is `None`, measure all messages except for those."""
         super().__init__(path, None, keep_raw=keep_raw)
         self.sizes, self._unmeasured = None if unmeasured is None else {}, unmeasured or ()
         self._info = info = found["info"]
-        self._messages = list(conversation(found["messages"], info.get("revert")))
+        self._messages = list(conversation(found))
         when = dict_in(info.get("time"))
         self.facts["version"], self.facts["root"] = text_in(info.get("version")), root_of(self._messages)
         self.facts["started"] = utc(when.get("created"))
@@ -313,7 +296,7 @@ class _Fold(Fold):
         return (cwd if is_path(cwd) else ""), ""
 
     def is_copy(self) -> bool:
-        """See `Fold.is_copy`: exports are files of their own."""
+        """Return whether the session is in an exported file."""
         return not self.path.parent.is_file()
 
     def own_name(self, turns: tuple[Turn, ...]) -> str:
@@ -321,12 +304,12 @@ class _Fold(Fold):
         return "" if _NAMELESS.fullmatch(called) else called
 
     def origin(self) -> Origin:
-        """See `Fold.origin`. A session that ``opencode run`` begins is one in which nobody can be asked anything."""
+        """Return "automated" for a session of ``opencode run``, whose rules forbid questions to a person."""
         rules = self._info.get("permission")
         asks_nobody = {"permission": "question", "pattern": "*", "action": "deny"}
         return "automated" if isinstance(rules, list) and asks_nobody in rules else "person"
 
-    def _add(self, info: Json, parts: Sequence[Json]) -> None:
+    def _add(self, info: Record, parts: Sequence[Record]) -> None:
         identity = info.get("id")
         if not isinstance(identity, str) or not identity:
             return
@@ -335,7 +318,7 @@ class _Fold(Fold):
         self.facts["last"] = max(self.facts.get("last", ""), begun, ended)
         for part in parts:
             self.count(part)
-        said = _Message(intern(identity), begun, info, parts)
+        said = _TimedMessage(intern(identity), begun, info, parts)
         if self.sizes is not None and identity not in self._unmeasured:
             self.sizes[said.id] = _size_of(said)
         if info.get("role") == "user":
@@ -343,7 +326,7 @@ class _Fold(Fold):
         elif info.get("role") == "assistant":
             self._assistant(said)
 
-    def _user(self, said: _Message) -> None:
+    def _user(self, said: _TimedMessage) -> None:
         if any(part.get("type") == "compaction" for part in said.parts):
             self.note_compaction()
             self._make(said, "system", "")
@@ -353,7 +336,7 @@ class _Fold(Fold):
         if text:
             self.facts["interrupted"] = False
 
-    def _assistant(self, said: _Message) -> None:
+    def _assistant(self, said: _TimedMessage) -> None:
         if sums_up(said.info):  # of what was before it, which is sent no more
             left = text_of(said.parts)
             self._make(said, "system", "", loaded=estimate_tokens(left), summary=mask_once(left))
@@ -365,61 +348,64 @@ class _Fold(Fold):
         text, loaded = strip_recall(item.text), loaded_after(said.info)
         self._make(said, "assistant", text, loaded=loaded, **done)
 
-    def _make(self, said: _Message, role: Role, text: str, **more: Any) -> None:
+    def _make(self, said: _TimedMessage, role: Role, text: str, **more: Any) -> None:
         before = self._turns[-1].id if self._turns else None
         raw = orjson.dumps({"info": said.info, "parts": said.parts}) if self.keep_raw else b""
         self._turns.append(turn_of(said.id, before, role, said.moment, text, raw=raw, **more))
 
 
-def root_of(messages: Sequence[tuple[Json, list[Json]]]) -> str:
-    """Return an identity that a session shares only with its forks: a fork copies the messages with their times.
+def root_of(messages: Sequence[tuple[Record, list[Record]]]) -> str:
+    """Return an identity that a session shares only with its forks, since a fork copies the messages with their times.
 
-    One that leaves out its beginning says what that was.
+    A shortened copy names the root of the session that it was copied from.
     """
     info, parts = next(((info, parts) for info, parts in messages if info.get("role") == "user"), ({}, []))
     told = text_in(left_out(parts).get("root"))
     return told or (f"opencode-{said_in(info, parts)}" if info else "")
 
 
-def left_out(parts: Sequence[Json]) -> Json:
-    """Return the session that our line about omitted messages names; empty for other messages."""
+def left_out(parts: Sequence[Record]) -> Record:
+    """Return the session that a line of smart-fork about omitted messages names; empty for other messages."""
     return dict_in(dict_in(parts[0].get("metadata")).get(LEFT_OUT)) if len(parts) == 1 else {}
 
 
-def said_in(info: Json, parts: Sequence[Json]) -> str:
-    """Return the identity of a message and its copies in forks: author, time and text."""
+def said_in(info: Record, parts: Sequence[Record]) -> str:
+    """Return the identity that a message shares with its copies in forks, made of author, time and text."""
     words = f"{info.get('role')} {dict_in(info.get('time')).get('created')} {text_of(parts)}"
     return hashlib.blake2b(words.encode("utf-8", "replace"), digest_size=12).hexdigest()
 
 
-def loaded_after(info: Json) -> int:
-    """Return the tokens in the model's context after this message."""
+def loaded_after(info: Record) -> int:
+    """Return the number of tokens in the model's context after this message."""
     tokens = dict_in(info.get("tokens"))
     cache = dict_in(tokens.get("cache"))
     named = [*(tokens.get(name) for name in ("input", "output", "reasoning")), cache.get("read"), cache.get("write")]
     return sum(map(count, named))
 
 
-#: What the record of an answer has in it that names a sub-agent; and what such a name is.
-_NAMES, _NAME = b'"sessionId"', re.compile(r"ses_[A-Za-z0-9]{1,60}")
+#: What the record of an answer has in it that names a sub-agent.
+_NAMES = b'"sessionId"'
 
 
 class OpenCodeSubAgents(SubAgents):
-    """See `SubAgents`."""
+    """Finds and reads the sub-agents of OpenCode's sessions. Each is a session in the database."""
 
     def begun(self, session: Session) -> Mapping[str, str]:
         raw = [turn.raw for turn in session.turns if turn.tool_calls and _NAMES in turn.raw]
         named = [pair for one in raw for pair in begun_in(dicts_in(orjson.loads(one).get("parts")))]
-        return {call: name for call, name in named if _of(session, name, 0)}
+        return {call: name for call, name in named if _sub_agent(session, name, 0)}
 
     def read(self, session: Session, name: str) -> Session | None:
-        found = _of(session, name)
+        found = _sub_agent(session, name)
         return of_document(session.source_path.with_name(name), found) if found else None
 
 
-def _of(session: Session, name: str, most: int = -1) -> Document | None:
-    """The session of this name, or its first messages, if `session` has begun it; `None` where it cannot be read."""
-    if not _NAME.fullmatch(name):
+def _sub_agent(session: Session, name: str, most: int = -1) -> Record | None:
+    """Return the document of the sub-agent `name`, with at most `most` messages.
+
+    Return `None` if `session` did not begin it, or if it cannot be read.
+    """
+    if not KEY.fullmatch(name):
         return None
     try:
         found = written(session.source_path.with_name(name), most)
@@ -428,9 +414,79 @@ def _of(session: Session, name: str, most: int = -1) -> Document | None:
     return found if found["info"].get("parentID") == session.session_id else None
 
 
-def begun_in(parts: Iterable[Json]) -> Iterator[tuple[str, str]]:
-    """The calls in a message, each with the sub-agent that it names."""
+def begun_in(parts: Iterable[Record]) -> Iterator[tuple[str, str]]:
+    """Yield the ids of a message's calls that began sub-agents, each with the sub-agent's name."""
     for part in parts:
         name = dict_in(dict_in(part.get("state")).get("metadata")).get("sessionId")
         if part.get("type") == "tool" and isinstance(name, str):
             yield str(part.get("callID") or part.get("id") or ""), name
+
+
+class OpenCodeHeads(Heads):
+    """Reads the beginnings of OpenCode's sessions."""
+
+    def begins(self, kin: FamilyLog) -> bool:
+        found = written(kin.path, 1)
+        kin.begun = utc(found["info"]["time"]["created"])
+        if first := next(iter(found["messages"]), None):
+            kin.recorded = str(left_out(first["parts"]).get("sessionID") or "")
+            kin.first = CopiedMessage(said_in(first["info"], first["parts"]))
+        return kin.first is not None
+
+    def messages(self, kin: FamilyLog) -> list[CopiedMessage]:
+        messages = written(kin.path)["messages"]
+        return [CopiedMessage(said_in(one["info"], one["parts"])) for one in messages if not left_out(one["parts"])]
+
+    def shared(self, kin: FamilyLog, parent: FamilyLog, above: Session, fork: Callable[[], Session | None]) -> int:
+        read = fork()
+        end = 0
+        for turn in read.turns if read else ():
+            if turn.role == "system" and not turn.loaded:  # such as a line on what is left out
+                continue
+            copied = (turn.timestamp, turn.text)
+            same = (i for i, one in enumerate(above.turns[end:], end) if (one.timestamp, one.text) == copied)
+            if (place := next(same, None)) is None:
+                break
+            end = place + 1
+        return end
+
+
+#: After these the same answer goes on: with the results of its calls, or because they were none.
+_GOES_ON = ("tool-calls", "unknown")
+
+
+def _records(path: Path) -> Iterator[Mapping[str, Any]]:
+    """Yield the messages with their parts, each with the time of its end, or of its beginning while it is written."""
+    for info, parts in conversation(written(path)):
+        when = dict_in(info.get("time"))
+        yield {"timestamp": utc(when.get("completed")) or utc(when.get("created")), "info": info, "parts": parts}
+
+
+def _sign(record: Mapping[str, Any]) -> RecordSign:
+    info = dict_in(record.get("info"))
+    if info.get("role") == "user":
+        return RecordSign("working")
+    if info.get("role") != "assistant":
+        return RecordSign()
+    error, tokens = dict_in(info.get("error")), loaded_after(dict(info))
+    if error:
+        said = dict_in(error.get("data")).get("message") if error.get("name") != ABORTED else ""
+        return RecordSign("idle", tokens, str(said or ""))
+    if not dict_in(info.get("time")).get("completed") or info.get("finish") in _GOES_ON:
+        return RecordSign("working", tokens)
+    # A summary is written when it cannot go on without one, and it goes on then.
+    return RecordSign("idle", tokens, settling=info.get("summary") is True)
+
+
+def _answers(records: Iterable[Mapping[str, Any]]) -> AnswerTokens:
+    for number, record in enumerate(records):
+        info = dict_in(record.get("info"))
+        if info.get("role") == "assistant":
+            tokens = dict_in(info.get("tokens"))
+            used = dict_in(tokens.get("cache")) | {"input": tokens.get("input")}
+            used["output"] = count(tokens.get("output")) + count(tokens.get("reasoning"))
+            yield answer_tokens(number, used, ("input", "output", "read", "write"), whole=False)
+
+
+#: Sessions of OpenCode.
+TAIL = Tail("opencode", _sign, no_steps, _answers, _records, lambda path: iter([*_records(path)][::-1]))

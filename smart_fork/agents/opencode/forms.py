@@ -1,8 +1,8 @@
-"""OpenCode's messages as they are shared, and the documents that ``opencode import`` takes.
+"""OpenCode's messages in the form in which they are shared, and documents for ``opencode import``.
 
-No id is shared: ids are made again where a session is written, in the order of the messages. The model that a question
-names is not shared either: OpenCode goes on with it, and another machine may not have it. Who writes a copy names the
-model of that machine (see `usual_model`).
+No id is shared: new ids are made when a session is written, in the order of the messages. The model in a question is
+not shared either, because OpenCode continues with it, and another machine may not have it. A copy gets a model of its
+own machine (see `usual_model`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from indexer.transcripts.model import Session
 from indexer.values import dict_in, dicts_in, seconds_in, text_in
 from smart_fork.agents.codec import Record, only
 from smart_fork.agents.copier import read_again
-from smart_fork.agents.opencode.database import Document
 from smart_fork.agents.opencode.fold import LEFT_OUT, OpenCodeCodec, conversation, written
 from smart_fork.agents.record_conversion import Forms, HomePlace, Identity, Image, TargetSession, Utterance, all_texts
 from smart_fork.errors import ForkRefused
@@ -51,17 +50,19 @@ _SIGNED = ("itemId", "signature", "thoughtSignature", "reasoningEncryptedContent
 
 
 class OpenCodeForms(OpenCodeCodec, Forms):
-    """Records of OpenCode: messages, each with its parts."""
+    """Converts OpenCode's messages and their parts for other machines, and writes handed-over sessions."""
 
     taken = _OWN
     free = frozenset({"input", "output", "metadata"})
     thoughts = ("reasoning",)
 
     def records_of(self, session: Session, end: int | None = None) -> Iterator[Record]:
-        """See `Forms.records_of`. OpenCode changes messages later (summaries, pruned results): not what is shared."""
+        """Yield the conversation's messages up to turn `end`, with the fields that may be shared.
+
+        OpenCode changes messages later, by summaries and pruned results. These changes are not shared.
+        """
         wanted = {turn.id for turn in session.turns[: None if end is None else end + 1]}
-        found = document_of(session)
-        said = list(conversation(found["messages"], found["info"].get("revert")))
+        said = list(conversation(document_of(session)))
         for number, (info, parts) in enumerate(said, start=1):
             if info.get("id") in wanted and (record := self.sent({"info": info, "parts": parts})):
                 if end is not None and number == len(said) and _goes_on(info):
@@ -71,11 +72,13 @@ class OpenCodeForms(OpenCodeCodec, Forms):
                 yield record
 
     def anew(self, records: Iterable[Record], becomes: TargetSession) -> Iterator[Record]:
-        """One document."""
+        """Yield the document of a new session with these messages."""
         yield _document([self.incoming(one, Identity(becomes.place, {})) for one in records], becomes)
 
     def log_of(self, said: Iterable[Utterance], becomes: TargetSession) -> Iterator[Record]:
-        """See `Forms.log_of`: one document. Times only grow, since OpenCode sorts by them, and by ids."""
+        """Yield the document of a new session with these utterances. Their times only grow: OpenCode sorts by time and
+        id.
+        """
         messages, moment = list[Record](), 0
         for one in said:
             moment = max(moment + 1, _milliseconds(one.moment))
@@ -116,7 +119,7 @@ class OpenCodeForms(OpenCodeCodec, Forms):
         return self.changed(record, lambda part: _hidden(part, mark) if str(part.get("callID")) in ids else part)
 
     def image(self, value: Record) -> Image | None:
-        """See `Forms.image`: a part of a message, or the result of a call that has some."""
+        """Return the image in a message's part, or the images in a call's result; `None` without one."""
         if pictures := dicts_in(value.get("attachments")):
             size = sum(len(text_in(one.get("url"))) * 3 // 4 for one in pictures)
             rest = {name: one for name, one in value.items() if name != "attachments"}
@@ -130,13 +133,13 @@ class OpenCodeForms(OpenCodeCodec, Forms):
         return Image(kind, len(url) * 3 // 4, lambda note: {"type": "text", "text": note, "ignored": True})
 
     def changed(self, record: Record, change: Callable[[Record], Record | None]) -> Record:
-        """See `Forms.changed`. One without parts stays: its place counts."""
+        """Apply `change` to each part of a message. A message stays without any part, because its position counts."""
         old = dicts_in(record.get("parts"))
         new = [one for part in old if (one := change(part)) is not None]
         return record if new == old else record | {"parts": new}
 
     def untied(self, record: Record) -> Record:
-        """Remove signatures, which are bound to an account."""
+        """Return the message without signatures, which are bound to an account."""
 
         def without(part: Record) -> Record:
             ours = only(dict_in(part.get("metadata")), (LEFT_OUT,))
@@ -147,18 +150,18 @@ class OpenCodeForms(OpenCodeCodec, Forms):
         return self.changed(record, without)
 
 
-def document_of(session: Session) -> Document:
-    """The session as it is written, with all its texts.
+def document_of(session: Session) -> Record:
+    """Return a session's document with all its texts.
 
     Raises:
-        NotFound: it is gone.
+        NotFound: The session no longer exists.
     """
     with read_again(session.source_path):
         return written(session.source_path, whole=True)
 
 
 def _part(part: Record) -> Record | None:
-    """Return the shared fields of a part, without parts that OpenCode itself inserted, such as named files."""
+    """Return a part's fields that may be shared; `None` for a part that OpenCode inserted, such as a named file."""
     kind = text_in(part.get("type"))
     if kind not in _PARTS or part.get("synthetic") is True:
         return None
@@ -182,7 +185,7 @@ def _is_signed(value: object) -> bool:
 
 
 def _state(state: Record) -> Record:
-    """Return the shared fields of a call. Its later mark that the result is no longer sent is not shared."""
+    """Return the fields of a call's state that may be shared. The later mark of a pruned result is not shared."""
     kept = only(state, _STATE)
     for name, names in (("time", ("start", "end")), ("metadata", _SHOWN)):
         if name in kept:
@@ -193,7 +196,7 @@ def _state(state: Record) -> Record:
 
 
 def _hidden(part: Record, mark: str) -> Record:
-    """A call without what it was given, and what came back."""
+    """Return a call with `mark` in the place of its input and output."""
     state = {name: one for name, one in dict_in(part.get("state")).items() if name != "attachments"}
     hide = ("input", "output", "title", "error", "raw", "metadata")
     return part | {"state": {name: all_texts(one, mark) if name in hide else one for name, one in state.items()}}
@@ -204,7 +207,7 @@ def _goes_on(info: Record) -> bool:
 
 
 def _document(messages: Iterable[Record], becomes: TargetSession) -> Record:
-    """The document of a session with these messages, under ids in their order."""
+    """Return the document of a session with these messages, with new ids in their order."""
     asked, named, count = "", list[Record](), 0
     for number, one in enumerate(messages):
         info, identity = dict_in(one.get("info")), _identity("msg", becomes.session_id, number)
@@ -243,7 +246,7 @@ def _answered(moment: int, root: str) -> dict[str, Any]:
 
 
 def _identity(kind: str, session_id: str, number: int) -> str:
-    """An id in their order; what stands behind the number is of this session alone."""
+    """Return the id of a message or part with that number. The characters after the number depend on the session."""
     chance = hashlib.blake2b(f"{session_id} {kind} {number}".encode("utf-8", "replace")).hexdigest()[:14]
     return f"{kind}_{number:012x}{chance}"
 

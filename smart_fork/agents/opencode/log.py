@@ -1,6 +1,6 @@
-"""OpenCode: all sessions in one SQLite database, each a log within that file: ``…/opencode.db/ses_…``.
+"""The adapter for OpenCode's database. Each session is a log within that file: ``…/opencode.db/ses_…``.
 
-Modules that only reading needs are imported there.
+Modules that only reading needs are imported inside methods.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 def database(home: Path | None = None) -> Path:
-    """Return the database, which need not exist. ``OPENCODE_DB`` may name another one."""
+    """Return the path of the database, which need not exist. ``OPENCODE_DB`` may name another one."""
     return (home or HOME.folder()) / (os.environ.get("OPENCODE_DB") or "opencode.db")
 
 
 class OpenCodeAdapter(DatabaseAdapter):
-    """Reads OpenCode's sessions; version 1.18 seen."""
+    """Finds and reads OpenCode's sessions; version 1.18 seen."""
 
     name = "opencode"
     resumes = ("opencode", "-s")
@@ -76,9 +76,9 @@ class OpenCodeAdapter(DatabaseAdapter):
 
 
 class OpenCodeStorage(Storage):
-    """The sessions of OpenCode.
+    """Knows from which directories OpenCode can resume a session.
 
-    Seen with 1.18: from another directory ``opencode run -s`` works in the session's own, prints nothing, never ends.
+    Seen with 1.18: in another directory ``opencode run -s`` works in the session's own, prints nothing and never ends.
     """
 
     def finds(self, log: Path, cwd: str, directory: Path) -> bool:

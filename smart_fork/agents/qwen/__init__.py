@@ -1,4 +1,4 @@
-"""Qwen Code, version 0.24.4 seen: ``tests/fixtures/qwen`` was written by it."""
+"""Qwen Code, version 0.24.4 seen (fixtures: ``tests/fixtures/qwen``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SESSION = "QWEN_CODE_SESSION_ID"
 
 
 class Qwen(Agent):
-    """See `Agent`."""
+    """The agent Qwen Code: its names, folder and program, and the places of its facets."""
 
     name = "qwen"
     window = 262_144

@@ -1,11 +1,11 @@
-"""Starts Qwen Code.
+"""Qwen Code's screen, command lines and processes.
 
 Seen with 0.24:
 
-* the id of a new session can be chosen, that of a fork (``--fork-session``) cannot: ``--session-id`` is refused beside
-  it. So what is forked is a copy of ours, which has its own id, and lies where it is found from the fork's directory;
-* a prompt behind ``--`` is not taken; behind ``=`` anything is, also what begins with a hyphen;
-* on its screen a prompt that begins with ``/`` is a command of its own, blanks before it or not.
+* smart-fork can choose the id of a new session, but not that of a fork: ``--fork-session`` refuses ``--session-id``. So
+  it starts a fork from a copy of its own, in the folder that belongs to the fork's directory;
+* Qwen Code takes any prompt after ``=``, also one that begins with a hyphen, but none after ``--``;
+* on its screen a prompt that begins with ``/``, also after blanks, is a command of Qwen Code.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from smart_fork.system.processes import Running
 
 
 class QwenPresence(Presence):
-    """See `Presence`."""
+    """Recognizes Qwen Code's processes, and tells in which session each of them is."""
 
     forks = ("--fork-session",)
 
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[ProcessNote]:
-        """See `Presence.notes`: a file beside each log. It stays when the process has ended."""
+        """Yield the processes that files beside the logs name. A file remains when its process has ended."""
         for path in log.parent.glob("*.runtime.json") if log else ():
             note = dict_in(json_at(path))
             named = path.name.removesuffix(".runtime.json")
@@ -36,7 +36,7 @@ class QwenPresence(Presence):
 
 
 class QwenScreen(Screen):
-    """See `Screen`."""
+    """Reads Qwen Code's screen."""
 
     typed = re.compile(r"^[>*!](\s|$)")
     keys = re.compile(r"Waiting for user confirmation|" + Screen.keys.pattern, re.IGNORECASE)
@@ -46,9 +46,7 @@ class QwenScreen(Screen):
 
 
 class QwenStarter(OptionStarter):
-    """The command lines of Qwen Code."""
+    """Makes Qwen Code's command lines."""
 
     forks = ("qwen", "--resume", "ID", "--fork-session")
-    asking = ("--approval-mode", "default")
-    unasked = ("--yolo",)
     commands, always = ("/",), False

@@ -1,6 +1,6 @@
-"""Copies of Qwen Code's sessions, and its records as they are shared.
+"""Copies of Qwen Code's sessions, and its records in the form in which they are shared.
 
-A copy has the active chain, record by record, as one line of parents.
+A copy has the records of the active chain, each with the record before it as its parent.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import orjson
 from indexer.transcripts.model import Session
 from smart_fork.agents.codec import Record, aside, only
 from smart_fork.agents.copier import Entry, NewSession, copy_folder
-from smart_fork.agents.qwen.fold import CODEC, SAID, QwenCodec, left_by_compaction, parts_of, sums_up
+from smart_fork.agents.qwen.fold import CODEC, SAID, QwenCodec, left_by_compaction, parts_of
 from smart_fork.agents.qwen.log import CHATS, agents_of, folder_of, project_of
 from smart_fork.agents.record_conversion import (
     SHARED,
@@ -30,12 +30,12 @@ from smart_fork.agents.tree_copy import TreeCopier, TreeCopy, records_in_order
 
 
 class QwenCopy(TreeCopy):
-    """Records of Qwen Code in a copy. A record is found by its directory alone, so all name the one of the copy."""
+    """A copy of Qwen Code's records. All name the copy's directory, by which Qwen Code finds them."""
 
     _last: Record | None = None
 
     def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
-        """See `Copy.copy_beside`: what its sub-agents have said."""
+        """Copy the logs of the session's sub-agents."""
         copy_folder(agents_of(self._source.source_path), agents_of(target), created)
         return []
 
@@ -50,7 +50,7 @@ class QwenCopy(TreeCopy):
         return record
 
     def titled(self) -> Iterator[bytes]:
-        """See `TreeCopy.titled`: as ``/rename`` writes it."""
+        """Yield the copy's title as ``/rename`` writes it."""
         if self._new.title and (last := self._last):
             yield orjson.dumps({
                 "uuid": str(uuid4()), "parentUuid": last["uuid"], "sessionId": self._new.id,
@@ -73,10 +73,10 @@ class QwenCopy(TreeCopy):
 
 
 class QwenCopier(TreeCopier):
-    """Copies of sessions of Qwen Code.
+    """Copies Qwen Code's sessions.
 
-    Not inherited is what a compaction has forgotten or a rewinding has left, and records about the session itself:
-    telemetry, commands, snapshots of files.
+    A copy has no messages from before a compaction, and none that a rewind left. It also lacks records about the
+    session itself: telemetry, commands and snapshots of files.
     """
 
     codec = CODEC
@@ -97,7 +97,10 @@ _MADE = UUID("0f2d3c4b-6b7c-5d0e-9a36-71776e636f64")
 
 
 class QwenForms(QwenCodec, PartForms):
-    """Records of Qwen Code: their place in the tree is taken away, since they stand in a line."""
+    """Converts Qwen Code's records for other machines, and writes handed-over sessions.
+
+    Shared records are in a line, without their places in the tree.
+    """
 
     taken = frozenset({"sessionId", "parentUuid", "forkedFrom"})
     free = frozenset({"args", "response", "toolCallResult", "systemPayload"})
@@ -143,17 +146,17 @@ class QwenForms(QwenCodec, PartForms):
         return new | {"toolCallResult": _withheld_result(record["toolCallResult"], mark)}
 
     def untied(self, record: Record) -> Record | None:
-        """See `Forms.untied`. What is signed was signed for an account."""
+        """Return the record without signatures, which are bound to an account; `None` if no part is left."""
         return self.changed(record, unsigned)
 
 
 def _is_said(record: Record) -> bool:
     is_message = record.get("type") in SAID and isinstance(record.get("message"), dict)
-    return is_message or (record.get("type") == "system" and sums_up(record))
+    return is_message or (record.get("type") == "system" and CODEC.sums_up(record))
 
 
 def _withheld_result(result: Any, mark: str) -> Any:
-    """All but what says whose it is, and how it went."""
+    """Return a result with `mark` in the place of all texts, except for the call's id and status."""
     names = ("callId", "status", "executionStatus")
     if not isinstance(result, dict):
         return mark

@@ -1,4 +1,4 @@
-"""Qwen Code's sessions as they are cut: their chain, its sub-agents' files, and who has it open."""
+"""Cuts of Qwen Code's sessions: the records of a log, and the files of its sub-agents."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from indexer.values import dict_in, text_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.model import TranscriptTurn
-from smart_fork.agents.qwen.fold import CODEC, is_typed, parts_of, sums_up, typed_in
+from smart_fork.agents.qwen.fold import CODEC, is_typed, parts_of, typed_in
 from smart_fork.agents.qwen.log import agents_of
 from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, RecordFacts, TreeCutter
 
 
 class QwenCutter(TreeCutter):
-    """Transcripts of Qwen Code: ``<session-id>.jsonl``."""
+    """Reads Qwen Code's transcripts (``<session-id>.jsonl``) for cuts."""
 
     codec = CODEC
     roles: ClassVar[Mapping[str, Role]] = {"user": "user", "assistant": "assistant", "tool_result": "tool"}
 
     def begins(self, record: Record) -> bool:
-        """See `TreeCutter.begins`.
+        """Return whether a log of Qwen Code may begin with a record.
 
-        Others link their records as well, but have no messages of ``parts``, and no payload of the system.
+        Other agents link their records as well, but their messages have no ``parts``, and their records no
+        ``systemPayload``.
         """
         of_parts = isinstance(dict_in(record.get("message")).get("parts"), list)
         return "uuid" in record and "parentUuid" in record and (of_parts or "systemPayload" in record)
@@ -37,7 +38,7 @@ class QwenCutter(TreeCutter):
         return is_typed(record) and record.get("isSidechain") is not True
 
     def about(self, record: Record) -> RecordFacts:
-        """A line of telemetry repeats a call with what came back."""
+        """Return what else a cut must know of a record. A record of telemetry repeats a call and its result."""
         payload = dict_in(record.get("systemPayload"))
         event, title = dict_in(payload.get("uiEvent")), payload.get("customTitle")
         call, words = event.get("call_id"), (record.get("subtype"), event.get("event.name"), payload.get("rawCommand"))
@@ -45,12 +46,12 @@ class QwenCutter(TreeCutter):
         calls = (f"call:{call}",) if isinstance(call, str) else ()
         return RecordFacts(
             "" if parts_of(record.get("message")) else said,
-            COMPACTS if sums_up(record) else NOTHING,
+            COMPACTS if CODEC.sums_up(record) else NOTHING,
             repeats=(*calls, *titles.mark_of_title(title)),
         )
 
     def copied(self, record: Record) -> str:
-        """Telemetry repeats an answer."""
+        """Return the answer that a record of telemetry repeats; empty for other records."""
         return text_in(dict_in(dict_in(record.get("systemPayload")).get("uiEvent")).get("response_text"))
 
     def files_of(self, path: Path) -> list[Path]:
@@ -58,7 +59,7 @@ class QwenCutter(TreeCutter):
         return [] if folder.is_symlink() else [one for one in folder.rglob("*") if one.is_file()]
 
     def beside(self, path: Path, removed: Sequence[TranscriptTurn]) -> list[Path]:
-        """The logs of the sub-agents of calls."""
+        """Return the logs of sub-agents that removed calls began."""
         folder = agents_of(path)
         calls = {call.id for turn in removed for call in turn.tool_calls if PLAIN.fullmatch(call.id)}
         found = [one for call in sorted(calls) for one in sorted(folder.glob(f"agent-*-{call}.*"))]

@@ -1,7 +1,8 @@
-"""Qwen Code's records as items, and what those of one of its sessions add up to.
+"""Qwen Code's records as items, and the session, sub-agents, family and live status that follow from them.
 
-Its records are Gemini's messages (``parts`` that say, call or answer) in a chain of ``parentUuid``. ``system`` records
-are links of the chain and no conversation, whatever text they repeat: telemetry, snapshots, commands of its own.
+Messages have the form of Gemini CLI, of which Qwen Code is a fork: ``parts``, each a text, a thought, a call or a
+result. ``parentUuid`` links the records to a chain. Records of type ``system`` are links without conversation, also if
+they repeat texts: telemetry, snapshots and commands of Qwen Code.
 """
 
 from __future__ import annotations
@@ -18,10 +19,19 @@ from indexer.transcripts.lines import Line
 from indexer.transcripts.model import GivenBack, Item, Origin, Session, Turn, UsedTool, estimate_tokens
 from indexer.transcripts.state import count
 from indexer.transcripts.texts import masked_name, strip_boilerplate, strip_recall, with_name
-from indexer.values import dict_in, dicts_in, list_in, text_in
+from indexer.values import dict_in, dicts_in, list_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.ancestry import LoggedSubAgents, TreeHeads
-from smart_fork.agents.codec import MessageCodec, Record, characters, patch_shown, shortened, texts_of
+from smart_fork.agents.codec import (
+    MessageCodec,
+    Record,
+    characters,
+    parts_answer,
+    parts_text,
+    patch_shown,
+    shortened,
+    texts_of,
+)
 from smart_fork.agents.headless_origin import origin_of
 from smart_fork.agents.log_tail import (
     NO_CALL,
@@ -47,7 +57,7 @@ SAID = ("user", "assistant", "tool_result")
 
 
 class QwenAnswers(Answers):
-    """See `Answers`. Each answer is under the heading of its question."""
+    """A person's answers to Qwen Code's questions. Each answer is under the heading of its question."""
 
     asking = late(r"(?i)ask_?user_?question")
     under_headings = "User has provided the following answers:"
@@ -62,7 +72,7 @@ class QwenAnswers(Answers):
 
 
 class QwenCodec(MessageCodec):
-    """See `Codec`. What is shown of an edit stands beside its result."""
+    """Decodes Qwen Code's records. The diff of an edit is beside the call's result."""
 
     field = "parts"
     answers = QwenAnswers()
@@ -75,26 +85,24 @@ class QwenCodec(MessageCodec):
     starting = ("agent",)
 
     def decode(self, record: Record) -> Item:
-        texts, calls, results, thoughts, images = [], [], [], [], 0
+        parts = parts_of(record.get("message"))
         patch = patch_shown(dict_in(record.get("toolCallResult")).get("resultDisplay"))
-        for part in parts_of(record.get("message")):
-            call, answer, text = part.get("functionCall"), part.get("functionResponse"), part.get("text")
-            if isinstance(call, dict):
-                calls.append(UsedTool(str(call.get("id") or ""), str(call.get("name") or ""), call.get("args")))
-            if isinstance(answer, dict):
-                results.append(GivenBack(str(answer.get("id") or ""), *output_of(answer), patch))
-            if part.get("thought") is True:
-                thoughts.append(str(text or ""))
-            elif isinstance(text, str):
-                texts.append(text)
-            images += "inlineData" in part
-        return Item("\n\n".join(texts), tuple(calls), tuple(results), tuple(thoughts), images)
+        calls = dicts_in([part.get("functionCall") for part in parts])
+        answers = dicts_in([part.get("functionResponse") for part in parts])
+        return Item(
+            parts_text(parts),
+            tuple(UsedTool(str(one.get("id") or ""), str(one.get("name") or ""), one.get("args")) for one in calls),
+            tuple(GivenBack(str(one.get("id") or ""), *output_of(one), patch) for one in answers),
+            tuple(str(part.get("text") or "") for part in parts if part.get("thought") is True),
+            sum("inlineData" in part for part in parts),
+        )
 
     def is_sent(self, record: Record) -> bool:
-        return record.get("type") in SAID or sums_up(record)
+        return record.get("type") in SAID or self.sums_up(record)
 
     def sums_up(self, record: Record) -> bool:
-        return sums_up(record)
+        """Return whether a record is a compaction's summary, which replaces everything before it."""
+        return record.get("subtype") == "chat_compression"
 
     def size(self, record: Record) -> int:
         return len(left_by_compaction(record)) if self.sums_up(record) else characters(record.get("message"))
@@ -106,13 +114,8 @@ class QwenCodec(MessageCodec):
         return made
 
 
-def sums_up(record: Record) -> bool:
-    """Return True if a record is a compaction's summary, which replaces everything before it."""
-    return record.get("subtype") == "chat_compression"
-
-
 def left_by_compaction(record: Record) -> str:
-    """Return a compaction's summary as a text. It begins the history."""
+    """Return a compaction's summary as a text. It is the first message of the new history."""
     history = dicts_in(dict_in(record.get("systemPayload")).get("compressedHistory"))
     return texts_of(list_in(history[0].get("parts"))) if history else ""
 
@@ -122,17 +125,9 @@ def parts_of(message: object) -> list[Record]:
     return dicts_in(dict_in(message).get("parts"))
 
 
-def text_of(parts: Iterable[Record]) -> str:
-    """Return the text of these parts, without thoughts."""
-    texts = (part.get("text") for part in parts if part.get("thought") is not True)
-    return "\n\n".join(text for text in texts if isinstance(text, str))
-
-
 def output_of(answer: Record) -> tuple[str, bool]:
-    """Return a call's output, with a shell's exit status first, and True if the call failed."""
-    given = dict_in(answer.get("response"))
-    failed = isinstance(given.get("error"), str)
-    output = text_in(given.get("error") if failed else given.get("output"))
+    """Return a call's output, with a shell's exit status first, and whether the call failed."""
+    output, failed = parts_answer(answer)
     if output.startswith("Command: ") and (ran := _RAN.match(output)):
         status = _EXIT.search(output, ran.end())
         output = f"Exit code: {status[1]}\n{ran['output']}" if status else ran["output"]
@@ -145,7 +140,9 @@ _TYPED = (None, "mid_turn_user_message")
 
 
 class QwenTree(Tree):
-    """See `Tree`. A record whose parent is missing has nothing before it: Qwen Code forgets that."""
+    """The tree of a Qwen Code log's records. Nothing precedes a record with a missing parent: Qwen Code forgets that
+    part.
+    """
 
     agent = "qwen"
     known = frozenset({
@@ -157,7 +154,7 @@ class QwenTree(Tree):
     codec, session_logs = CODEC, AGENTS.session_logs
 
     def is_known(self, record: Record) -> bool:
-        """See `Fold.is_known`. A system record is known by its subtype."""
+        """Return whether the kind of a record is known. The subtype is the kind of a system record."""
         return super().is_known({"type": record.get("subtype")} if record.get("type") == "system" else record)
 
     def is_name(self, record: Record) -> bool:
@@ -189,8 +186,9 @@ class QwenTree(Tree):
         return self._user(record, item.text, identity, line) if kind == "user" else None
 
     def _system(self, record: Record, identity: str, line: Line) -> Turn | None:
-        """Read a system record. A compaction's summary is loaded; a rewind is the leaf of what it leaves until the next
-        message.
+        """Return the turn of a system record: a compaction's summary, or a rewind; `None` for other records.
+
+        A rewind is the leaf of the branch that it keeps, until the next message.
         """
         subtype = record.get("subtype")
         if subtype == "parent_session":
@@ -202,7 +200,7 @@ class QwenTree(Tree):
             return None
         self.note_compaction()
         history = list_in(dict_in(record.get("systemPayload")).get("compressedHistory"))
-        said = next((text for one in history if (text := text_of(parts_of(one))).strip()), "")
+        said = next((text for one in history if (text := parts_text(parts_of(one))).strip()), "")
         return self.summary(record, identity, line, said, left)
 
     def _user(self, record: Record, said: str, identity: str, line: Line) -> Turn:
@@ -218,7 +216,7 @@ class QwenTree(Tree):
         return str(self.facts.get("ai_title", ""))
 
     def origin(self) -> Origin:
-        """See `Fold.origin`. Nothing in the log tells a script's prompts from a person's."""
+        """Return who began the session. Prompts of a script look like a person's."""
         named = bool(self.given_name())
         return "subagent" if self.facts.get("begun_by_another") else origin_of(self.own_id(), named=named)
 
@@ -230,33 +228,33 @@ class QwenTree(Tree):
 
 
 def is_typed(record: Record) -> bool:
-    """Return True if a ``user`` record is a prompt from a person, or from a script in a person's place."""
+    """Return whether a ``user`` record is a prompt from a person, or from a script in a person's place."""
     return record.get("subtype") in _TYPED and record.get("provenance") in (None, "real_user")
 
 
 def typed_in(record: Record, said: str) -> str:
-    """The person's words in a message: what hooks have added to them is not shown, and not theirs."""
+    """Return the words that a person typed, without the additions of hooks. `said` is the message's whole text."""
     shown = dict_in(record.get("systemPayload")).get("displayText")
     return shown if isinstance(shown, str) else said
 
 
 def loaded_after(record: Record) -> int:
-    """Return the tokens in the model's context after this message."""
+    """Return the number of tokens in the model's context after this message."""
     return count(dict_in(record.get("usageMetadata")).get("totalTokenCount"))
 
 
 def loaded_by_compaction(record: Record) -> int:
-    """Return the tokens that a compaction left in the context; 0 for other records. Earlier ones are not sent again."""
+    """Return the number of tokens that a compaction left in the context; 0 for other records."""
     given = dict_in(record.get("systemPayload"))
     history = given.get("compressedHistory")
-    if not sums_up(record) or not isinstance(history, list):
+    if not CODEC.sums_up(record) or not isinstance(history, list):
         return 0
     told = count(dict_in(given.get("info")).get("newTokenCount"))
-    return told or max(1, sum(estimate_tokens(text_of(parts_of(message))) for message in history))
+    return told or max(1, sum(estimate_tokens(parts_text(parts_of(message))) for message in history))
 
 
 class QwenSubAgents(LoggedSubAgents):
-    """See `SubAgents`."""
+    """Finds and reads the sub-agents of Qwen Code's sessions. Each has a log file."""
 
     agent = "qwen"
     tree = QwenTree
@@ -273,7 +271,7 @@ class QwenSubAgents(LoggedSubAgents):
 
 
 class QwenHeads(TreeHeads):
-    """Reads the beginnings of Qwen Code's logs. Its own forks are like ours."""
+    """Reads the beginnings of Qwen Code's logs. Qwen Code's own forks have the form of smart-fork's copies."""
 
     said = SAID
 
@@ -303,7 +301,10 @@ def _sign(record: Mapping[str, Any]) -> RecordSign:
 
 
 def _steps(record: Mapping[str, Any], calls: Calls) -> Steps:
-    """Sub-agents' own tasks end with them; what was copied from another session runs there."""
+    """Yield the background tasks that a record begins or ends.
+
+    Tasks of a sub-agent end with it, and copied records belong to tasks of another session. Neither is yielded.
+    """
     if record.get("isSidechain") is True or "forkedFrom" in record:
         return
     parts = parts_of(record.get("message"))
@@ -314,7 +315,7 @@ def _steps(record: Mapping[str, Any], calls: Calls) -> Steps:
         elif isinstance(answer, dict):
             yield from _begun(answer, calls.pop(str(answer.get("id")), NO_CALL))
     if record.get("type") == "user" and record.get("subtype") == "notification":
-        yield from notified(text_of(parts))
+        yield from notified(parts_text(parts))
 
 
 def _begun(answer: Mapping[str, Any], call: OpenCall) -> Steps:

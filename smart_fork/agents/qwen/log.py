@@ -1,6 +1,7 @@
-"""Qwen Code: ``<home>/projects/<slug>/chats/<session-id>.jsonl``, one record a line, linked by ``parentUuid``.
+"""The adapter for Qwen Code's logs, ``<home>/projects/<slug>/chats/<session-id>.jsonl``, with a record a line.
 
-Its sub-agents' own files lie elsewhere. Sessions that were put away are one folder deeper: they are found and forked.
+``parentUuid`` links the records. Sub-agents' logs are in another folder. Archived sessions are one folder deeper, and
+can be found and forked.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ CHATS, ARCHIVE = "chats", "archive"
 
 
 def project_of(log: Path) -> Path:
-    """The folder of the project of a session's log, which may have been put away."""
+    """Return the folder of the project that a log belongs to, also of an archived log."""
     chats = log.parent.parent if log.parent.name == ARCHIVE else log.parent
     return chats.parent
 
 
 def agents_of(log: Path) -> Path:
-    """The folder of the logs of a session's sub-agents."""
+    """Return the folder with the logs of a session's sub-agents."""
     return project_of(log) / "subagents" / log.stem
 
 
 class QwenAdapter(TreeAdapter):
-    """Reads Qwen Code's sessions; version 0.24.4 seen."""
+    """Finds and reads Qwen Code's sessions; version 0.24.4 seen."""
 
     name = "qwen"
     depth = 3
@@ -44,18 +45,18 @@ class QwenAdapter(TreeAdapter):
 
 
 class QwenStorage(Storage):
-    """The files of Qwen Code."""
+    """Knows where Qwen Code stores sessions, and from which directories it finds them."""
 
     def folder(self, directory: Path) -> Path:
         return folder_of(directory)
 
     def restored(self, place: str, session_id: str) -> str:
-        """See `Storage.restored`. Those that were put away are not where it looks."""
+        """Return the place of a restored log: outside the archive, where Qwen Code does not look for sessions."""
         return place.replace(f"/{CHATS}/{ARCHIVE}/", f"/{CHATS}/")
 
 
 def folder_of(directory: Path) -> Path:
-    """The folder in which Qwen Code, started in `directory`, looks for sessions."""
+    """Return the folder in which Qwen Code, started in `directory`, looks for sessions."""
     return HOME.of_logs()[0] / "projects" / slug(str(directory)) / CHATS
 
 
@@ -63,9 +64,9 @@ _OTHER = re.compile(r"[^a-zA-Z0-9]")
 
 
 def slug(path: str) -> str:
-    """The folder name that Qwen Code gives a working directory. Lossy: never decode it.
+    """Return the folder name that Qwen Code gives a working directory. Several directories can share one name.
 
-    It counts UTF-16 units, so a character beyond the first plane is two of them.
+    Qwen Code counts UTF-16 units: a character beyond the first plane becomes two hyphens.
     """
     resolved = os.path.realpath(path) if Path(path).is_absolute() else path
     return _OTHER.sub(lambda found: "-" * (1 + (found[0] > "\uffff")), resolved)

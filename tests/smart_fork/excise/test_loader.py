@@ -17,7 +17,6 @@ import pytest
 from indexer.transcripts.lines import LineReader
 from smart_fork import excise
 from smart_fork.agents import AGENTS
-from smart_fork.agents.cursor.cut import composers
 from smart_fork.agents.cuts import cutter as reading
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import NotFound, SmartForkError, Usage
@@ -275,7 +274,7 @@ def test_cursors_conversations_are_read_out_of_its_database(database):
     """E-015…E-019."""
     session = load_auto(database)
 
-    assert [("c1", 5), ("c2", 1)] == composers(database)
+    assert [("c1", 5), ("c2", 1)] == AGENTS.cutter_of("cursor").conversations(database)
     assert ("cursor", "c1") == (session.tool, session.composer_id)
     assert ["b1", "b2", "b3", "b4"] == [turn.id for turn in session.turns]
     assert ["user", "assistant", "tool", "user"] == [turn.role for turn in session.turns]

@@ -10,8 +10,7 @@ import pytest
 from indexer.transcripts.state import utc
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_tail import Activity
-from smart_fork.agents.opencode.command import OpenCodeStarter
-from smart_fork.agents.opencode.head import OpenCodeBirths
+from smart_fork.agents.opencode.command import OpenCodeBirths, OpenCodeStarter
 from smart_fork.agents.opencode.log import OpenCodeAdapter
 from smart_fork.agents.options import Options
 from smart_fork.agents.starter import LaunchRequest
