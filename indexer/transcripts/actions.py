@@ -133,7 +133,7 @@ def read_by(name: str, arguments: Mapping[str, Any] | str) -> tuple[str, ...]:
     if name not in SHELLS:
         return ()
     line = command_of(arguments)
-    commands = list(islice(simple_commands(line), _MOST_COMMANDS)) if _MAY_SHOW.search(line) else []
+    commands = simple_commands(line)[:_MOST_COMMANDS] if _MAY_SHOW.search(line) else ()
     if any(words[0] in _MOVES for words in commands):
         return ()
     folder = _first(arguments, "workdir")
@@ -273,7 +273,7 @@ def worked_in(arguments: Mapping[str, Any], began: str, cwd: str) -> tuple[str, 
 
 
 def _places(line: str, here: str) -> Iterator[str]:
-    for program, *given in islice(simple_commands(line), _MOST_COMMANDS):
+    for program, *given in simple_commands(line)[:_MOST_COMMANDS]:
         if program in ("cd", "pushd"):
             here = _joined(here, next((word for word in given if word[:1] != "-"), "~"))
             continue

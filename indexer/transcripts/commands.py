@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from indexer.lazy import late
 
@@ -44,19 +45,24 @@ _PATCHES = ("input", "patch", "patchText")
 _DURATION = late(r"\d+(?:\.\d+)?[smhd]?")
 
 
-def simple_commands(line: str, depth: int = 0) -> Iterator[tuple[str, ...]]:
-    """The words of each command that `line` runs, its program first, without what merely runs another one."""
+@lru_cache(maxsize=64)  # one call is asked what it reads, where it works and what it proves
+def simple_commands(line: str) -> tuple[tuple[str, ...], ...]:
+    """Return the words of each command that `line` runs, its program first, without what merely runs another one."""
+    return tuple(_simple_commands(line, 0))
+
+
+def _simple_commands(line: str, depth: int) -> Iterator[tuple[str, ...]]:
     if depth > _MAX_DEPTH:
         return
     line = _HERE_DOCUMENT.sub(r"\3", _CONTINUED.sub(" ", line[:_MAX_CHARACTERS]))
     for inner in _SUBSTITUTED.findall(line):
-        yield from simple_commands("".join(inner), depth + 1)
+        yield from _simple_commands("".join(inner), depth + 1)
     for words in _parted(_JOINED_OUTPUT.sub(" ", line)):
         command = _without_runners(words)
         if not command:
             continue
         if _name(command[0]) in _SHELLS and (script := _script_of(command)):
-            yield from simple_commands(script, depth + 1)
+            yield from _simple_commands(script, depth + 1)
         else:
             yield (_name(command[0]), *command[1:])
 
@@ -207,7 +213,7 @@ def without_ours(line: str) -> str:
     """A command line without those of its commands that run smart-fork; empty where the others only serve them."""
     if not _may_name_us(line):
         return line
-    commands = list(simple_commands(line))
+    commands = simple_commands(line)
     if not any(map(_is_our_command, commands)):
         return line
     rest = [words for words in commands if not _is_our_command(words)]

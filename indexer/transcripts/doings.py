@@ -153,7 +153,7 @@ def _deed_of(line: str) -> Deed | None:
     run = line if _SCRIPT.search(bare) else bare  # files that are written by it are long, and nothing of them is run
     if not _is_named(run):
         return None
-    commands = list(simple_commands(run))
+    commands = simple_commands(run)
     commits, tests = any(map(_commits, commands)), any(map(_tests, commands))
     return Deed(commits, tests, _is_hidden(bare)) if commits or tests else None
 
@@ -374,7 +374,8 @@ class Doings:
             errors = self._errors(back, proof, tried=tried)
             made, subject = commits_made(back.output) if proof == Proof.COMMITTED else ([], NOTHING)
             self.commits = [*self.commits, *made][-_MOST_COMMITS:]
-            self.remote = mask(pushed_to(back.output)) or self.remote
+            if pushed := pushed_to(back.output):
+                self.remote = mask(pushed)
         return ToolResult(identity, back.failed, note, proof, errors, words, subject)
 
     def _errors(self, back: GivenBack, proof: Proof, *, tried: bool) -> bytes:

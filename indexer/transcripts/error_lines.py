@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 from hashlib import blake2b
 from itertools import islice
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from indexer.lazy import late
 from indexer.transcripts.commands import simple_commands, unquoted
+
+if TYPE_CHECKING:
+    from ahocorasick_rs import AhoCorasick
 
 #: The bytes of a line's hash.
 SIZE = 6
@@ -21,10 +25,10 @@ SIZE = 6
 MOST_LINES, _BEGINNING, _ENDING = 12, 8_000, 12_000
 _LONGEST = 1_000
 #: In lower case, what a line has that tells something.
-_TELLING = late(
-    r"error|err!|exception|fail|fatal|panic|cannot|can't|couldn|could not|unable|not |no such|denied|refus|undefined"
-    r"|unexpected|invalid|missing|unknown|unrecognized|mismatch|conflict|timeout|timed out|assert|expected|must "
-    r"|already|require"
+_TELLING = (
+    "error|err!|exception|fail|fatal|panic|cannot|can't|couldn|could not|unable|not |no such|denied|refus|undefined|"
+    "unexpected|invalid|missing|unknown|unrecognized|mismatch|conflict|timeout|timed out|assert|expected|must |already|"
+    "require"
 )
 _COLORS = late(r"\x1b\[[0-9;?]*[A-Za-z]")
 #: Lines that quote code or a stack, and what test runners and formatters print around it.
@@ -130,14 +134,23 @@ def error_lines(output: str) -> Iterator[str]:
     yield from (line[:_LONGEST] for line in islice(dict.fromkeys(_telling(found)), MOST_LINES))
 
 
+@cache
+def _searched() -> AhoCorasick:
+    """Return a search for all telling words together. A pattern of as many alternatives takes four times as long."""
+    from ahocorasick_rs import AhoCorasick
+
+    return AhoCorasick(_TELLING.split("|"))
+
+
 def _telling(output: str) -> Iterator[str]:
     lower, end = output.lower(), 0
     if len(lower) != len(output):  # as a few letters do
         output = lower
-    while found := _TELLING.search(lower, end):
-        begin = output.rfind("\n", 0, found.start()) + 1
-        end = (output.find("\n", found.end()) + 1 or len(output) + 1) - 1
-        yield output[begin:end]
+    for _, first, behind in _searched().find_matches_as_indexes(lower):
+        if first >= end:
+            begin = output.rfind("\n", 0, first) + 1
+            end = (output.find("\n", behind) + 1 or len(output) + 1) - 1
+            yield output[begin:end]
 
 
 def hashed(lines: Iterable[str], key: bytes) -> list[bytes]:

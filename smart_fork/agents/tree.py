@@ -357,7 +357,7 @@ class Tree(LineFold):
             facts.setdefault("first_session_id", session_id)
         for key, value in zip(self.noted, noted, strict=True):
             if isinstance(value, str) and value:
-                facts[key] = mask(value)
+                facts[key] = mask_once(value)
 
     def make(
         self, record: Record, identity: str, line: Line, role: Role, text: str, *,
