@@ -11,7 +11,7 @@ from pathlib import Path
 from sys import intern
 from typing import ClassVar
 
-from indexer.masking import mask, mask_once
+from indexer.masking import mask_once
 from indexer.transcripts.lines import Line, LineReader, first_lines
 from indexer.transcripts.model import GivenBack, Inferred, Resumed, Role, Turn, UsedTool, turn_of
 from indexer.transcripts.state import is_path, pack, utc
