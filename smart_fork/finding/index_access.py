@@ -16,77 +16,71 @@ from indexer.store.sqlite import SqliteStore
 from smart_fork.errors import IndexUnavailable, advice
 
 
-class _KeptIndex:
-    """The index between two uses by a command. It is closed if another file has taken its place meanwhile."""
-
-    def __init__(self) -> None:
-        self._held, self._inode = ExitStack(), 0
-        self._store: SqliteStore | None = None
-
-    def take(self, using: ExitStack) -> SqliteStore:
-        """Return the index for a use, which `using` closes if it fails."""
-        with self._held.pop_all() as held:
-            if self._store is not None and self._inode == _inode():
-                using.push(held.pop_all())
-                return self._store
-        return _opened(using)
-
-    def put_back(self, store: SqliteStore, used: ExitStack) -> None:
-        """Keep the index for the next use."""
-        self._store, self._inode = store, _inode()
-        self._held.push(used)
-
-    def close(self) -> None:
-        """Close the index."""
-        self._held.close()
-
-
 class _OfThread(threading.local):
-    """The index, for as long as a thread uses it, and between its uses."""
+    """The index of one thread: `store` during a use, `between` uses with its inode, and `held`, which closes it."""
 
     store: SqliteStore | None = None
-    kept: _KeptIndex | None = None
+    between: tuple[SqliteStore, int] | None = None
+    held: ExitStack | None = None
 
 
-_open = _OfThread()
+_index = _OfThread()
 
 
 @contextmanager
 def kept_open() -> Iterator[None]:
-    """Open the index at most once meanwhile, however often it is used."""
-    if _open.kept is not None:
+    """Open the index at most once inside the block, however often `opened` is used there."""
+    if _index.held is not None:
         yield
         return
-    _open.kept = kept = _KeptIndex()
+    _index.held = held = ExitStack()
     try:
         yield
     finally:
-        _open.kept = None
-        kept.close()
+        _index.held = _index.between = None
+        held.close()
 
 
 @contextmanager
 def opened() -> Iterator[SqliteStore]:
-    """The index, made where it is missing, closed afterwards. Whoever has it open already gets the same again.
+    """Open the index, and close it afterwards. A missing index is created.
+
+    A thread that has the index open already gets the open one again.
 
     Raises:
-        IndexUnavailable: it cannot be opened, or turned out to be damaged while it was used.
-            One that is damaged has been set aside; the next one who asks gets a new one.
+        IndexUnavailable: the index cannot be opened, or turned out to be damaged during its use. A damaged index is set
+            aside, and the next caller gets a new one.
     """
     try:
-        if _open.store is not None:
-            yield _open.store
+        if _index.store is not None:
+            yield _index.store
             return
         with ExitStack() as using:
-            _open.store = store = _open.kept.take(using) if _open.kept else _opened(using)
+            _index.store = store = _kept(using) or _opened(using)
             try:
                 yield store
             finally:
-                _open.store = None
-            if _open.kept:
-                _open.kept.put_back(store, using.pop_all())
+                _index.store = None
+            if _index.held is not None:
+                _index.between = store, _inode()
+                _index.held.push(using.pop_all())
     except (DamagedIndexError, apsw.Error) as error:
         raise unavailable(error) from error
+
+
+def _kept(using: ExitStack) -> SqliteStore | None:
+    """Return the index between two uses, which `using` closes if the next use fails.
+
+    The index is closed instead if another file has taken its place.
+    """
+    between, _index.between = _index.between, None
+    if _index.held is None or between is None:
+        return None
+    with _index.held.pop_all() as held:
+        if between[1] != _inode():
+            return None
+        using.push(held.pop_all())
+    return between[0]
 
 
 def _opened(using: ExitStack) -> SqliteStore:

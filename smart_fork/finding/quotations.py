@@ -18,7 +18,7 @@ from smart_fork.finding.query import Candidate
 from smart_fork.snippets import printable
 
 SNIPPET_CHARACTERS = 500
-_WORD = late(r"\w+", re.UNICODE)
+_WORD = late(r"\w+")
 _HEADING = late(r"^\s*#{2,6}(?:\s+|$)")
 #: A line of marks: of headings, rules, quotations, lists and tables, or the fence around a block of code.
 _MARKS = late(r"[\s#>*+=_|:~`.-]*|\s*(?:`{3,}|~{3,})[\w+-]*\s*")
@@ -32,7 +32,6 @@ _END = late(
 _LINE = late(r"[^\n]+")
 #: A line that is at least this long and goes on in small letters was broken to fit a screen.
 _WRAPPED = 40
-_TOKEN = late(r"\w+")
 #: What a word counts that begins as one of those asked for, and does not end so.
 _BEGINNING = 0.8
 
@@ -231,7 +230,7 @@ def sentences(text: str) -> list[tuple[int, int]]:
 def evidence(sentence: str, words: Iterable[str]) -> float:
     """Count the `words` in a sentence: exact, inside names, or by stem."""
     text = sentence.lower()
-    tokens = {*_TOKEN.findall(text), *_TOKEN.findall(text.replace("_", " "))}
+    tokens = {*_WORD.findall(text), *_WORD.findall(text.replace("_", " "))}
     beginnings = f" {' '.join(tokens)}"
     return sum([_found(word, tokens, beginnings, text) for word in words])
 
