@@ -1,4 +1,4 @@
-"""Answers to a question, for the command line, MCP and scripts."""
+"""The values that answer a question about past sessions, for the command line, MCP and scripts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ Mode = Literal["hybrid", "vector", "lexical", "recent", "lines"]
 
 @value
 class TeamState(Value):
-    """The project as its team shares it: how many sessions were searched, and how many of them by words alone."""
+    """The team's server and project, and how many of the project's sessions the server searched.
+
+    `by_words_only` counts the sessions without embeddings: the server searched only their words.
+    """
 
     server: str
     project: str
@@ -29,9 +32,10 @@ class TeamState(Value):
 
 @value
 class GonePrompt(Value):
-    """A prompt of a session that its agent deleted before smart-fork read it. Nothing is left to read or fork.
+    """A prompt of a session that its agent deleted before smart-fork read the session. The session cannot be read or
+    forked.
 
-    `prompts` counts all that are kept of the session.
+    `prompts` is the number of the session's prompts that are still known.
     """
 
     session_id: str
@@ -44,7 +48,7 @@ class GonePrompt(Value):
 
 @value
 class AskedCode(Value):
-    """The code that was asked about: how many lines, and of how many no session is known."""
+    """The code that a question is about: its number of lines, and for how many of them no session is known."""
 
     lines: int
     unknown: int
@@ -52,9 +56,10 @@ class AskedCode(Value):
 
 @value
 class Cause(Value):
-    """A change of lines, and the session that made it: what it was `asked`, and the message to fork after.
+    """A change of lines, and the session that made the change, if a session is known.
 
-    `commit` is empty for what is not committed. Without a session none is known. It wrote `lines` of the `of` lines.
+    `asked` is the prompt that led to the change, `ends_at_message` the message to fork after. `commit` is empty for
+    uncommitted lines. The session wrote `lines` of the `of` lines.
     """
 
     commit: str
@@ -71,7 +76,7 @@ class Cause(Value):
 
 @value
 class Causes(Value):
-    """The newest changes of lines or of a file, the newest first; so many `more` are older."""
+    """The newest changes of lines or of a file, newest first. `more` counts the older changes that are left out."""
 
     lines: str
     notice: str
@@ -83,9 +88,10 @@ class Causes(Value):
 
 @value
 class Fix(Value):
-    """A session that met an error, and the actions that ended it there, in an exchange that was `asked` this.
+    """A session that met an error, and the actions that ended the error there.
 
-    `score` is the chance that the same ends it again.
+    `asked` is the prompt of the exchange in which the error ended. `score` is the chance that these actions help
+    again.
     """
 
     session_id: str
@@ -102,7 +108,10 @@ class Fix(Value):
 
 @value
 class Fixes(Value):
-    """Fixes of an error, likeliest first. `lines` counts the lines of its own, `met` the sessions that printed one."""
+    """Fixes of an error, likeliest first.
+
+    `lines` counts the lines of the output that are part of the error, `met` the sessions that printed such a line.
+    """
 
     notice: str
     count: int
@@ -114,7 +123,7 @@ class Fixes(Value):
 
 @value
 class Covered(Value):
-    """The shares of the passages that exchanges begin with, and of all, that can be found by their meaning."""
+    """The share of passages that have an embedding: of the first passages of all exchanges, and of all passages."""
 
     first_passages: float
     all_passages: float
@@ -122,7 +131,9 @@ class Covered(Value):
 
 @record
 class IndexState(Value):
-    """Completeness of the answer. `seconds_left` estimates the rest of the embedding, if known."""
+    """The completeness of the index for an answer. `seconds_left` estimates the time until all passages are embedded,
+    if known.
+    """
 
     sessions: int
     chunks: int
@@ -137,7 +148,7 @@ class IndexState(Value):
 
 @record
 class RecentSession(Value):
-    """A session as lists show it. `began_in` is as in `Hit`, and so is `headline`, where it is not the title."""
+    """A session as lists show it. `began_in` and `headline` are as in `Hit`."""
 
     session_id: str
     agent_type: AgentName
@@ -157,7 +168,7 @@ class RecentSession(Value):
 
 @value
 class SharedSession(Value):
-    """One that the team shares, as lists show it. `also_local` is a session here that it is tracked as."""
+    """A session that the team shares, as lists show it. `also_local` is the id of its copy on this machine."""
 
     session_id: str
     agent_type: AgentName
@@ -172,7 +183,7 @@ class SharedSession(Value):
 
 @dataclass(frozen=True, slots=True)
 class SharedReading:
-    """A shared session as the server has it now, and whose it is."""
+    """A shared session as the server has it now, with its owner."""
 
     session: Session
     owner: str
@@ -181,7 +192,7 @@ class SharedReading:
 
 @value
 class SharedSessions(Value):
-    """The newest of these, or why they are not known."""
+    """The newest sessions that the team shares, or the error that kept them from being listed."""
 
     sessions: tuple[SharedSession, ...] = ()
     error: str = ""
@@ -189,9 +200,11 @@ class SharedSessions(Value):
 
 @value
 class Recents(Value):
-    """The newest sessions, how many that no person started were left out, and why no session of an agent can be read;
-    beside them the team's. `passed_over` are files among the logs that hold no session, `project_notice` says why there
-    may be more.
+    """The newest sessions of this machine, and beside them the newest sessions that the team shares.
+
+    `hidden_automated` counts the sessions that a program started and that are left out. `unread` says which agents'
+    logs cannot be read. `passed_over` are files among the logs that hold no session. `project_notice` says why there
+    may be more sessions.
     """
 
     count: int
@@ -208,9 +221,9 @@ class Recents(Value):
 
 @record
 class Found(Value):
-    """The answer of a search. `next` says how to find it, where it is not found yet.
+    """The answer of a search. If it has no good result, `next` says what to do.
 
-    `error` and `hint` say why the fork that was asked for was not started, `next_steps` which calls start it.
+    `error` and `hint` say why the requested fork was not started, `next_steps` which calls start the fork.
     """
 
     query: str
@@ -254,7 +267,7 @@ class Found(Value):
 
 @record
 class TeamFound(Value):
-    """The answer of a search of the team's sessions alone."""
+    """The answer of a search in the team's sessions only."""
 
     query: str
     also: tuple[str, ...] = rare(())
@@ -266,7 +279,7 @@ class TeamFound(Value):
 
 @record
 class Unsearched(Value):
-    """The answer where nothing could be searched: why, what to do, and the most recent sessions."""
+    """The answer if no search was possible: the reason, the next steps, and the most recent sessions."""
 
     error: str
     message: str
@@ -282,7 +295,7 @@ class Unsearched(Value):
 
 @value
 class KnownExchange(Value):
-    """An exchange of a session: its number from 1, the message that it begins with, and what was asked there."""
+    """An exchange of a session: its number from 1, its first message, and its prompt."""
 
     exchange: int
     message: int | None
@@ -291,9 +304,10 @@ class KnownExchange(Value):
 
 @value
 class Exchanges(Value):
-    """The exchanges of one session that answer a question, the best first, of `total` that it has.
+    """The exchanges of one session that answer a question, best first. `total` is the number of the session's
+    exchanges.
 
-    `search_error` says why only words were compared, or nothing.
+    `search_error` says why only words were compared, or why nothing was compared.
     """
 
     query: str
@@ -307,7 +321,7 @@ class Exchanges(Value):
 
 @value
 class BrokenLog(Value):
-    """A log with lines that could not be decoded; `first` are some of them as ``[line, reason]``."""
+    """A log with lines that could not be decoded. `first` has some of these lines as ``[line, reason]``."""
 
     path: str
     lines: int
@@ -339,7 +353,7 @@ class IndexStatus(Value):
     passed_over: tuple[FailedLog, ...]
 
     def last_run_in_words(self) -> str:
-        """Describe the last run in a line: when, how it ended, what it did, and what it could not do."""
+        """Describe the last index run in a line: its time, result, work and failures."""
         if (run := self.last_run) is None:
             return "none yet"
         did = f"{run.read} of {run.logs} logs read, {run.embedded} passages embedded"
@@ -348,20 +362,20 @@ class IndexStatus(Value):
         return f"{ago(run.started_at)}, {run.outcome} after {run.seconds:.0f} s{why}; {did}{failed}"
 
     def next_run_in_words(self) -> str:
-        """When the index is brought up to date next."""
+        """Describe when the index will be updated next."""
         return f"at {minute(self.next_run)}" if self.next_run else "with the next search"
 
 
 @record
 class Held(Counts):
-    """Content of the index after a run."""
+    """The content of the index after a run."""
 
     covered: Covered
 
 
 @dataclass(kw_only=True)
 class Indexed(Report):
-    """Result of a full run, and the content of the index."""
+    """The result of a full index run, and the content of the index after the run."""
 
     total_seconds: float = 0.0
     index: Held

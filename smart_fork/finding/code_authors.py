@@ -1,4 +1,8 @@
-"""The sessions that wrote code, as results of a search: by their share of the lines, or by the words beside that."""
+"""The sessions that wrote code, and the prompts behind it.
+
+A line is given to a session by comparing the line with the edits in the session's log. Sessions that a commit message
+names come first. As search results, sessions are ordered by their share of the lines, or by the words of the question.
+"""
 
 from __future__ import annotations
 
@@ -44,11 +48,14 @@ log = logging.getLogger(__name__)
 def by_code(
     store: Store, query: Query, code: Code, processes: Processes, by_words: Candidates | None
 ) -> tuple[Candidates, AskedCode]:
-    """The sessions that wrote the code that a request names. With `by_words` the score is what their words are worth.
+    """Return the sessions that wrote the code that a request names, with the number of lines that have no known
+    session.
+
+    With `by_words` (the results of a search by words) a session's score is its score there.
 
     Raises:
         Usage, NotFound: the request names no code of this repository.
-        ProgramMissing, ProgramFailed: git is not installed, or the repository is not believed.
+        ProgramMissing, ProgramFailed: git is not installed, or the repository is not trusted.
     """
     there = Repository.open(query.directory, processes)
     lines = lines_of(there, query.directory, code)
@@ -79,13 +86,13 @@ def _candidate(store: Store, row: SessionRow, wrote: SessionShare, scores: Mappi
 
 
 def changed(where: str, folder: Path, limit: int, processes: Processes) -> tuple[Repository, Sequence[CodeLine], int]:
-    """Return the repository, the lines of each newest change of `where`, and the number of older changes.
+    """Return the repository, the lines of the newest changes of `where`, and the number of older changes.
 
-    `where` is ``PATH:FIRST-LAST`` or a whole file.
+    `where` is ``PATH:FIRST-LAST`` or the path of a whole file.
 
     Raises:
-        Usage, NotFound: there are no such lines, or there is no such file, in the repository.
-        ProgramMissing, ProgramFailed: git is not installed, or the repository is not believed.
+        Usage, NotFound: the repository has no such lines or no such file.
+        ProgramMissing, ProgramFailed: git is not installed, or the repository is not trusted.
     """
     there = Repository.open(folder, processes)
     if names_lines(where):
@@ -96,7 +103,9 @@ def changed(where: str, folder: Path, limit: int, processes: Processes) -> tuple
 
 
 def causes_of(there: Repository, lines: Sequence[CodeLine], store: Store, query: Query) -> list[Cause]:
-    """Return the prompt behind each change of these lines, by the sessions in the query's scope."""
+    """Return the cause of each change in `lines`: the prompt behind the change, if a session in the query's scope made
+    it.
+    """
     found = zip(lines, writers_of(lines, store, query.scope, there), strict=True)
     by_commit = [[*several] for _, several in groupby(found, key=lambda one: one[0].commit)]
     return [_cause(store, query, several) for several in by_commit if any(line.asked for line, _ in several)]
@@ -130,7 +139,9 @@ _CHECKPOINT = late(rb"^Entire-Checkpoint:[ \t]*([0-9a-f]{2})([0-9a-f]{10})[ \t]*
 
 
 def sessions_named(there: Repository, commits: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """The ids of the sessions that the message of each of these commits names, without commits that name none.
+    """Return the ids of the sessions that each commit's message names. Commits that name no session are missing.
+
+    A message names a session in a trailer, such as ``Agent-Session: ID``, or through a checkpoint of Entire.
 
     Raises:
         ProgramMissing, ProgramFailed: as `Repository.git`.
@@ -150,7 +161,7 @@ def sessions_named(there: Repository, commits: Collection[str]) -> dict[str, tup
 
 
 def _of_checkpoints(there: Repository, folders: Collection[str]) -> Mapping[str, list[str]]:
-    """The sessions of each of these folders of the branch."""
+    """Return the ids of the sessions in each of these folders of Entire's checkpoint branch."""
     if not folders:
         return {}
     patterns = (f"refs/heads/{CHECKPOINTS}", f"refs/remotes/*/{CHECKPOINTS}")
@@ -171,7 +182,7 @@ def _of_checkpoints(there: Repository, folders: Collection[str]) -> Mapping[str,
 
 
 def objects(there: Repository, names: Iterable[str]) -> dict[str, bytes]:
-    """The contents of objects by these names, without those that are not there."""
+    """Return the contents of git objects by name. Names without an object are missing."""
     asked = list(names)
     said = there.git("cat-file", "--batch", given=b"".join(f"{name}\n".encode() for name in asked)).stdout
     found, place = {}, 0
@@ -186,7 +197,10 @@ def objects(there: Repository, names: Iterable[str]) -> dict[str, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class SessionShare:
-    """A session, how many lines it wrote of how many, in which exchange most of them, and their commits."""
+    """A session's share of some lines: how many it wrote of how many.
+
+    `exchange` is the exchange that wrote most of the session's lines. `commits` are the commits that have them.
+    """
 
     session: int
     lines: int
@@ -199,8 +213,10 @@ def writers_of(
     lines: Sequence[CodeLine], store: Store, scope: Scope, there: Repository, *,
     named: Mapping[str, Collection[int]] | None = None, sure: bool = False,
 ) -> list[LineWriter | None]:  # fmt: skip
-    """Find the session in scope that wrote each line. `named` are the sessions that the commits name, if they are known
-    or are not to count; `sure` as in `writers`.
+    """Return the session in scope that wrote each line, or `None` for a line without a known session.
+
+    `named` maps commits to the sessions that they name. It is looked up if missing; pass an empty one to ignore names.
+    `sure` is as in `writers`.
 
     Raises:
         ProgramMissing, ProgramFailed: as `Repository.git`.
@@ -212,7 +228,7 @@ def writers_of(
 
 
 def named_in(commits: Collection[str], store: Store, scope: Scope, there: Repository) -> dict[str, Collection[int]]:
-    """Return the sessions in scope, by row, that the message of each of these commits names.
+    """Return the sessions in scope, by row, that each commit's message names.
 
     Raises:
         ProgramMissing, ProgramFailed: as `Repository.git`.
@@ -225,9 +241,10 @@ def named_in(commits: Collection[str], store: Store, scope: Scope, there: Reposi
 
 
 def _own(edits: dict[int, list[Authored]], store: Store) -> dict[int, list[Authored]]:
-    """The edits of each session without those that it has from a session that it was forked from.
+    """Return each session's edits without the edits that the session inherited from the session that it was forked
+    from.
 
-    Not every log names that session: then the one that ended first had them.
+    Some logs do not name a fork's parent: then the edits belong to the session that ended first.
     """
     holders: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
     for session, several in edits.items():
@@ -247,7 +264,7 @@ def _own(edits: dict[int, list[Authored]], store: Store) -> dict[int, list[Autho
 
 
 def sessions_of(lines: Sequence[CodeLine], found: Sequence[LineWriter | None]) -> list[SessionShare]:
-    """Each session that wrote some of the lines that were asked about. Empty lines do not count."""
+    """Return the share of each session that wrote some of the asked lines, largest first. Empty lines do not count."""
     asked = [(line, writer) for line, writer in zip(lines, found, strict=True) if line.asked]
     asked = [one for one in asked if one[0].text.strip()] or asked
     of_session: defaultdict[int, list[tuple[CodeLine, LineWriter]]] = defaultdict(list)
@@ -275,7 +292,7 @@ MOVED = 3
 
 @dataclass(frozen=True, slots=True)
 class LineWriter:
-    """A session, by its row in the index, and the edit in which it wrote a line."""
+    """A session, by its row in the index, and the edit in which the session wrote a line."""
 
     session: int
     edit: Authored
@@ -285,12 +302,12 @@ def writers(
     lines: Sequence[CodeLine], edits: Mapping[int, Sequence[Authored]], key: bytes, tops: Collection[str],
     named: Mapping[str, Collection[int]] | None = None, *, sure: bool = False,
 ) -> list[LineWriter | None]:  # fmt: skip
-    """Who wrote each of these lines. `tops` are the directories of the repository, the innermost first.
+    """Return who wrote each line, or `None`. `tops` are the directories of the repository, the innermost first.
 
-    To be `sure`, a line that several exchanges wrote is nobody's.
+    If `sure`, a line that several exchanges wrote has no writer.
 
-    `named` are the sessions that commits name: no other one wrote their lines, and a single one wrote all of them in
-    the files that it edited.
+    `named` maps commits to the sessions that they name. No other session wrote lines of such a commit. If a commit
+    names only one session, that session wrote all the commit's lines in the files that the session edited.
     """
     named = named or {}
     bare = [plain(line.text.replace("\n", " "))[0] for line in lines]
@@ -314,7 +331,9 @@ def _exchanges(several: Iterable[tuple[str, float, LineWriter]]) -> set[tuple[in
 def _named_one(
     line: CodeLine, edits: Mapping[int, Sequence[Authored]], named: Mapping[str, Collection[int]], tops: Collection[str]
 ) -> LineWriter | None:
-    """The session that the commit names, if it names one, with its last edit of the file before the commit."""
+    """Return the one session that the line's commit names, with the session's last edit of the file before
+    the commit.
+    """
     rows = set(named.get(line.commit, ()))
     if len(rows) != 1:
         return None
@@ -327,7 +346,10 @@ def _named_one(
 def _by_line(
     edits: Mapping[int, Sequence[Authored]], wanted: set[bytes], tops: Collection[str]
 ) -> Mapping[bytes, Sequence[tuple[str, float, LineWriter]]]:
-    """The edits that have each of these lines, with the file relative to the repository, and when they were made."""
+    """Return the edits that contain each line, by the line's hash.
+
+    Each edit comes with its file, relative to the repository, and its time in seconds.
+    """
     found: defaultdict[bytes, list[tuple[str, float, LineWriter]]] = defaultdict(list)
     for session, several in edits.items():
         for edit in several:
@@ -342,7 +364,7 @@ def _by_line(
 def _able(
     line: CodeLine, wrote: Iterable[tuple[str, float, LineWriter]], named: Collection[int]
 ) -> list[tuple[bool, LineWriter]]:
-    """The edits that can have brought a line into its commit, each with whether it was of that very file."""
+    """Return the edits that can have brought a line into its commit, each with whether it changed that very file."""
     if line.by_bot and not named:
         return []
     here = f"/{line.name}"
@@ -356,7 +378,7 @@ def _able(
 def _chosen(
     lines: Sequence[CodeLine], able: Sequence[Sequence[tuple[bool, LineWriter]]], bare: Sequence[bytes], at: int
 ) -> LineWriter | None:
-    """The edit of the session that wrote most of the commit's lines around this one; of that session the last one."""
+    """Return the last edit of the session that wrote most of the commit's lines around the line at index `at`."""
     commit = lines[at].commit
     around = [
         one for one in range(max(0, at - AROUND), at + AROUND + 1) if one < len(lines) and lines[one].commit == commit
@@ -374,9 +396,10 @@ def _chosen(
 def _with_short_ones(
     lines: Sequence[CodeLine], chosen: Sequence[LineWriter | None], tells: Sequence[bool]
 ) -> list[LineWriter | None]:
-    """Give lines that say nothing themselves to the session of the lines around them, if these agree.
+    """Assign lines that are too short to compare to the session of the lines around them, if these agree.
 
-    Around are the next lines above and below that say something, in the same commit without another one between.
+    The lines around are the nearest long lines above and below, in the commit of the short line and without another
+    commit between them.
     """
     result = list(chosen)
     runs: list[list[int]] = []
@@ -398,9 +421,9 @@ def _with_short_ones(
 
 
 def relative(file: str, tops: Collection[str]) -> str:
-    """A file relative to the directory of the repository that it is in; as it is where that is no longer known.
+    """Return a file relative to the repository's directory that contains it. Return it unchanged if none does.
 
-    A worker's worktree may be gone: its files are those of the repository around it.
+    The worktree of a worker may be deleted. Its files count as files of the repository around it.
     """
     top = next((top for top in tops if file.startswith(f"{top.rstrip('/')}/")), None)
     name = file if top is None else file[len(top.rstrip("/")) + 1 :]
@@ -408,6 +431,6 @@ def relative(file: str, tops: Collection[str]) -> str:
 
 
 def seconds(moment: str) -> float:
-    """A time as logs have it, in seconds; infinity for what is none."""
+    """Return a log's timestamp in seconds; infinity if it is not a timestamp."""
     found = seconds_in(moment)
     return float("inf") if found is None else found

@@ -1,4 +1,7 @@
-"""The commits that came of sessions, and the lines of theirs that are in HEAD now: by the edits, and by trailers."""
+"""The commits that came of sessions, and the lines of sessions that are in HEAD now.
+
+Commits are found by comparing their lines with a session's edits, and by trailers in their messages.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +104,9 @@ def commits_of(
 
 
 class _Ancestry:
-    """Whether a commit is in the history of another one. Of very many pairs it is taken for granted."""
+    """A cache of whether a commit is in the history of another commit. Beyond `MOST_PAIRS` pairs the answer is always
+    yes.
+    """
 
     def __init__(self, there: Repository) -> None:
         self._there = there
@@ -129,7 +134,9 @@ def _commits_made(landed: Sequence[_Landed], today: Sequence[tuple[str, CodeLine
 
 
 def _candidates(rows: Sequence[SessionRow], store: Store, there: Repository) -> tuple[list[str], int]:
-    """The commits that can have come of these sessions, the oldest first, and how many more there are."""
+    """Return the commits that may have come of these sessions, oldest first, and how many more such commits
+    there are.
+    """
     if not rows:
         return [], 0
     edited, within = store.edits([row.row for row in rows]), tops(there)
@@ -144,7 +151,7 @@ def _candidates(rows: Sequence[SessionRow], store: Store, there: Repository) -> 
 
 
 def _walked(there: Repository, *how: str, given: bytes = b"") -> Iterator[tuple[str, int]]:
-    """The commits that git lists, and when they were made; none where nothing is committed yet."""
+    """Yield the commits that ``git log`` lists, with their times; none in a repository without a commit."""
     done = there.git(*_WALK, *how, given=given, seconds=FIND_SECONDS)
     for line in done.stdout.decode("ascii", "replace").splitlines() if done.ok else ():
         name, _, moment = line.partition(" ")
@@ -154,9 +161,9 @@ def _walked(there: Repository, *how: str, given: bytes = b"") -> Iterator[tuple[
 def _today(
     files: Mapping[str, str], sessions: Mapping[int, object], store: Store, scope: Scope, there: Repository
 ) -> tuple[Mapping[int, list[tuple[str, CodeLine]]], int]:
-    """The lines of sessions in HEAD, each with its file, and how many files were not looked at.
+    """Return the lines of each session in HEAD, each with its file, and the number of files that were not examined.
 
-    `files` are the names in commits, each with the last of these.
+    `files` maps the files' names in commits to the last commit that changed them.
     """
     until = time.monotonic() + BLAME_SECONDS
     names = list(dict.fromkeys(_names_now(there, files, until)))
@@ -178,7 +185,7 @@ def _today(
 
 
 def _names_now(there: Repository, files: Mapping[str, str], until: float) -> Iterator[str]:
-    """What files are called in HEAD that a commit had by these names."""
+    """Return the names in HEAD of files that commits had under other names."""
     renamed: dict[tuple[str, str], str] = {}
     for commit in dict.fromkeys(files.values()):
         if (wait := until - time.monotonic()) > 0:
@@ -189,7 +196,7 @@ def _names_now(there: Repository, files: Mapping[str, str], until: float) -> Ite
 
 
 def _ranges(lines: Sequence[tuple[str, CodeLine]]) -> Iterator[Range]:
-    """Lines that follow each other, as ranges."""
+    """Join consecutive lines to ranges."""
     for (name, _), several in groupby(enumerate(lines), key=lambda one: (one[1][0], one[1][1].number - one[0])):
         numbers = [line.number for _, (_, line) in several]
         yield Range(name, numbers[0], numbers[-1])
@@ -218,11 +225,11 @@ def commits_made(sessions: Collection[tuple[AgentName, str]], directory: str) ->
 def works_of(
     sessions: Collection[tuple[AgentName, str]], directory: str, processes: Processes
 ) -> tuple[Mapping[str, CommitsMade], bool]:
-    """Return the commits of each indexed session by its id, and whether git said everything about them.
+    """Return the commits of each indexed session by its id, and whether git could say all about them.
 
     Raises:
         IndexUnavailable: there is no index.
-        SmartForkError, OSError: the directory is in no repository that can be read.
+        SmartForkError, OSError: the directory is in no readable repository.
     """
     folder = Path(where_now(directory))
     there = Repository.open(folder, processes)
@@ -239,7 +246,7 @@ def works_of(
 
 
 def _look_again(store: Store, sessions: Collection[tuple[AgentName, str]]) -> None:
-    """Read what these sessions have done since they were indexed."""
+    """Index what these sessions did since they were last indexed."""
     if Setting.INDEXING.is_off():
         return
     try:
@@ -268,9 +275,10 @@ _TRAILER = late(r"^[A-Z][\w-]+: .*$", re.MULTILINE)
 
 
 def note_commits(store: Store, patience: float = 0.0, progress: Progress | None = None) -> None:
-    """Note the commits that came of the sessions of each repository, as far as they are new to the index.
+    """Store in the index which new commits came of which sessions, for each repository.
 
-    What git does not say, or another process keeps from being written for `patience` seconds, waits for the next time.
+    The store waits up to `patience` seconds for another writer. Repositories that fail are tried again at the next
+    call.
     """
     for root in store.projects():
         try:
@@ -307,7 +315,7 @@ def _since(began: str) -> str:
 
 
 def _came_of(names: Sequence[str], store: Store, scope: Scope, there: Repository) -> Iterator[tuple[int, str, str]]:
-    """Yield the sessions that these commits came of, by row, with the commit and its message."""
+    """Yield the sessions, by row, that each commit came of, with the commit and its message."""
     lines, named = committed(there, names), named_in(names, store, scope, there)
     rows = {commit: set(sessions) for commit, sessions in named.items()}
     made = zip(lines, writers_of(lines, store, scope, there, named=named), strict=True)

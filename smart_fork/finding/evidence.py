@@ -1,4 +1,4 @@
-"""What the index knows of the sessions that may answer an intent."""
+"""The evidence in the index for each session that may answer a question."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ NO_COVERAGE = Coverage()
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A chunk that speaks for a session: how much, where it stands, and its cosine to the phrasing nearest to it.
+    """The passage of a session that speaks for the session most, and how strong its evidence is.
 
-    The cosine is `None` where it is not known.
+    `similarity` is its cosine to the nearest phrasing of the question; `None` if unknown.
     """
 
     strength: float
@@ -48,12 +48,11 @@ class Passage:
 
 @dataclass(slots=True)
 class Gathered:
-    """Sessions that may be shown, by row, with what speaks for each, and their families; `dropped` had no id or
-    directory.
+    """The evidence for the sessions that may be shown: sessions, families and passages by row of the index.
 
-    `exchanges` is what speaks for each exchange, and `point` that at whose end to fork, where one session is asked.
-    `weighed` are the terms that were looked for, by phrasing; `strange` is how unknown (0…1) the names in the question
-    are here.
+    `dropped` counts the sessions without an id or directory. `exchanges` and `point` (the exchange after which to
+    fork) are set if the question is about one session. `weighed` are the searched terms by phrasing, with their
+    weights. `strange` says how unknown (0…1) the names in the question are to all sessions.
     """
 
     sessions: dict[int, SessionRow] = field(default_factory=dict)
@@ -68,14 +67,16 @@ class Gathered:
 
 
 def gather(store: Searchable, query: Query, vectors: Sequence[bytes] | None, *, words: bool) -> Gathered:
-    """Everything that ranking needs, by the words of each phrasing, by the `vectors` of those embedded, or by both."""
+    """Gather all evidence that ranking needs, by the words of each phrasing, by the `vectors` of phrasings, or by
+    both.
+    """
     return gather_more(store, query, vectors, QueryWords(store, query) if words else None)
 
 
 def gather_more(
     store: Searchable, query: Query, vectors: Sequence[bytes] | None, wording: QueryWords | None
 ) -> Gathered:
-    """The same by words that were weighed before, such as of one of the sessions that were found by them."""
+    """Gather the evidence with words that were weighed before. Without `wording`, words are not searched."""
     similarities = store.similarities(vectors, query.scope) if vectors is not None else None
     own = known_to(store, query.caller, query.relatives) if query.caller else set[int]()
     reached = _reach(store, query, similarities, wording, own)
@@ -128,7 +129,7 @@ def gather_more(
 
 
 class _Reached(NamedTuple):
-    """The first candidates: cosines by chunk, matches by words, the chunks' places, and the sessions by row."""
+    """The first candidates of a search: cosines by passage, matches by words, passages, and sessions by row."""
 
     near: Mapping[int, Sequence[float]]
     chunks: Matches
@@ -160,7 +161,9 @@ def _only(scores: Mapping[int, float], rows: Collection[int]) -> dict[int, float
 
 
 def admitted(rows: Iterable[SessionRow], query: Query) -> tuple[dict[int, SessionRow], int]:
-    """Sessions that may be shown, never the caller; and how many had no id or directory."""
+    """Return the sessions that may be shown, by row, and how many have no id or directory. The caller is
+    never shown.
+    """
     allowed: dict[int, SessionRow] = {}
     dropped = 0
     project = query.scope.project
@@ -185,14 +188,14 @@ def admitted(rows: Iterable[SessionRow], query: Query) -> tuple[dict[int, Sessio
 
 
 def _counts(session: SessionRow, place: Placement) -> bool:
-    """Whether it speaks for the session: a prompt at its end does not where nothing was done or answered."""
+    """Return True if a passage may speak for its session. A last prompt without an answer or action may not."""
     return session.answered is None or session.only_asked or place.exchange <= max(session.answered, session.acted)
 
 
 def _passages(
     places: Sequence[Placement], words: Sequence[Mapping[int, float]], near: Mapping[int, Sequence[float]]
 ) -> dict[int, Passage]:
-    """The chunk of each session that speaks for it most, in all phrasings together."""
+    """Return the passage of each session that has the strongest evidence in all phrasings together."""
     by_words: defaultdict[int, float] = defaultdict(float)
     for scores in words:
         most = max(scores.values(), default=0.0) or 1.0
@@ -216,7 +219,9 @@ def _find_point(
     store: Searchable, found: Gathered, words: Sequence[Mapping[int, float]],
     by_meaning: Sequence[Mapping[int, Evidence]],
 ) -> None:  # fmt: skip
-    """Where the question is about one session: the passage of the exchange at whose end all that is asked is known."""
+    """Find the evidence for each exchange of the asked session, and the exchange after which all that is asked is
+    known.
+    """
     for row in found.passages.keys() & found.sessions.keys():
         similar = [one[row].similar for one in by_meaning]
         places = store.placements_of(row)
@@ -234,7 +239,10 @@ def _evidence(
     places: Sequence[Placement], telling: Collection[int], sessions: Sequence[Mapping[int, float]],
     chunks: Sequence[Mapping[int, float]], commits: Sequence[Mapping[int, float]],
 ) -> list[dict[int, Evidence]]:  # fmt: skip
-    """What each phrasing found, by session; also of those (`telling` by their words) that only another one found."""
+    """Return the evidence by words that each phrasing found, by session.
+
+    Sessions that only another phrasing found are included. `telling` are the sessions found by all their words.
+    """
     evidence: defaultdict[int, list[Evidence]] = defaultdict(lambda: [Evidence() for _ in sessions])
     for place in places:
         chunk, own = place.chunk, evidence[place.session]
@@ -258,10 +266,10 @@ def _set_similar(
 def _set_work(
     wording: QueryWords, query: Query, sessions: Mapping[int, SessionRow], evidence: Sequence[Mapping[int, Evidence]]
 ) -> float:
-    """Set what each phrasing names, or is in play, and a session worked on; and its branch, where that is asked for.
-    Return how strange the names of the question are to all sessions.
+    """Set how much each session worked on the named files, and on the current branch. Return how strange the names
+    are.
 
-    A branch says the more the fewer sessions are of it.
+    A branch counts the more, the fewer sessions worked on it.
     """
     here = {row for row in evidence[0] if query.branch and sessions[row].git_branch == query.branch}
     branch = THIS_BRANCH * (1 - len(here) / max(1, len(evidence[0])))
@@ -279,7 +287,7 @@ def _compare_all(
     evidence: Sequence[Mapping[int, Evidence]], by_meaning: Sequence[Mapping[int, Evidence]], *,
     own: Collection[int], room: float,
 ) -> None:  # fmt: skip
-    """The cosines of all chunks of the most promising sessions, not only of those that are among the nearest."""
+    """Set the cosines of all passages of the most promising sessions, not only of the nearest passages."""
 
     def promising(most: int, speaks: Callable[[Evidence], float]) -> list[int]:
         if len(evidence[0]) <= most:
@@ -312,7 +320,9 @@ def _coverage(
     wording: QueryWords, sessions: Sequence[Mapping[int, float]], chunks: Sequence[Mapping[int, float]],
     commits: Sequence[Mapping[int, float]], evidence: Sequence[Mapping[int, Evidence]], *, room: float,
 ) -> list[Coverage]:  # fmt: skip
-    """Return the share of each phrasing's words in its best sessions, chunks and commits, and set it for each title."""
+    """Return the share of each phrasing's words in its best sessions, passages and commits. Set the share of each
+    title.
+    """
     for one, titles in zip(evidence, wording.coverage("titles", sessions, round(WORD_SESSIONS * room)), strict=True):
         for row, share in titles.items():
             one[row].title = share
@@ -330,7 +340,9 @@ FOUND_SESSIONS, FOUND_CHUNKS, BEGINNINGS = 10, 48, 8
 
 
 def found_by_words(store: Searchable, query: Query) -> frozenset[int]:
-    """The passages that answer best by their words, and what the exchanges of the best sessions begin with."""
+    """Return the passages that match a question's words best, and the first passages of the best sessions'
+    exchanges.
+    """
     words = QueryWords(store, query)
     begin: list[int] = []
     for row in words.matches("sessions", FOUND_SESSIONS).rows:
@@ -343,12 +355,14 @@ def found_by_words(store: Searchable, query: Query) -> frozenset[int]:
 
 
 def family_of(session: SessionRow) -> str:
-    """The family that its own log says it is of."""
+    """Return the family that a session's own log names; else the session's id."""
     return session.root_id or session.session_id
 
 
 def families(sessions: Iterable[SessionRow]) -> dict[int, str]:
-    """The family of each of these sessions, by its row."""
+    """Return the family of each session, by the session's row. Sessions that were handed over belong to their source's
+    family.
+    """
     sessions = list(sessions)
     own = {one.session_id: family_of(one) for one in sessions}
     above = _above(own)
@@ -356,7 +370,7 @@ def families(sessions: Iterable[SessionRow]) -> dict[int, str]:
 
 
 def _above(own: dict[str, str]) -> dict[str, str]:
-    """Of each family that begins with another agent's session that one's, as far as it is known."""
+    """Return the parent family of each family that began with a session handed over from another agent."""
     told = (one for one in session_origins.handovers() if not one.merged and not one.copied and one.session_id in own)
     return {own[one.session_id]: own.get(one.source_session_id, one.source_session_id) for one in told}
 
@@ -370,8 +384,9 @@ def _first(family: str, above: dict[str, str]) -> str:
 
 
 def relatives(store: Store, session: SessionRow) -> tuple[SessionRow, ...]:
-    """The sessions of other families that have something of what this one's family said, or it of theirs: one was told
-    of the other, or they were merged.
+    """Return the sessions of other families that share content with this session's family.
+
+    Content is shared by handing a session over to another agent, or by merging sessions.
     """
     ties = [{one.session_id, one.source_session_id} for one in session_origins.handovers()]
     if not ties:
@@ -387,9 +402,9 @@ def relatives(store: Store, session: SessionRow) -> tuple[SessionRow, ...]:
 
 
 def known_to(store: Searchable, session: SessionRow, relatives: Iterable[SessionRow]) -> set[int]:
-    """The chunks that a session has, and those of its `relatives` that say what it says.
+    """Return the passages that a session has, and the passages of its `relatives` with the session's content.
 
-    Of an exchange that both have all is known but, where it is the last, what came after they parted.
+    All of a shared exchange counts as known. Of the last shared exchange, only identical passages count.
     """
     own = {place.chunk for place in store.placements_of(session.row)}
     said = set(store.texts(own).values()) if relatives else set[str]()
@@ -412,10 +427,10 @@ MAX_COMPARED = 8
 
 
 def without_askers(store: Searchable, rows: Mapping[int, SessionRow], asked: Sequence[str]) -> dict[int, SessionRow]:
-    """`rows` without forks that know no more than another of these sessions, and without those of one prompt that have
-    only talked about it where it was given again, so that two have one title, and was done there.
+    """Return `rows` without sessions that add nothing to another session there.
 
-    Such a fork has only asked smart-fork something since, or was given a prompt and has done nothing about it.
+    These are forks that only asked smart-fork something, or got a prompt and did nothing. They are also sessions with
+    a single prompt that only talked about it, while another session with an equal title acted on it.
     """
     done = {row.title for row in rows.values() if row.acted >= 0 and row.title}
     rows = {number: row for number, row in rows.items() if row.acted >= 0 or row.prompts > 1 or row.title not in done}
@@ -439,9 +454,9 @@ def _gives_way(store: Searchable, one: SessionRow, other: SessionRow, asked: Seq
 
 
 def _only_asked(store: Searchable, one: SessionRow, other: SessionRow, asked: Sequence[str]) -> bool:
-    """Whether all that `one` has beside `other` is asking smart-fork, or a prompt that came to nothing.
+    """Return True if `one` has nothing beyond `other` except questions to smart-fork or a prompt without consequences.
 
-    That is one without an answer, or what is `asked` word for word, about which it has done nothing.
+    Such a prompt has no answer, or repeats a phrasing in `asked` word for word without any action.
     """
     asked_last = one.until < one.last_activity
     if not asked_last and one.acted >= one.prompts - 1:
@@ -462,7 +477,7 @@ ASKED_CHARACTERS = 300
 
 
 def beginning_of(store: Store, row: SessionRow, exchange: int) -> tuple[Placement | None, str, str]:
-    """The first passage of an exchange, what the person says in it, and the same masked and cut."""
+    """Return an exchange's first passage, the prompt in it, and that prompt masked and shortened."""
     place = next((one for one in store.placements_of(row.row) if one.exchange == exchange), None)
     if place is None:
         return None, "", ""

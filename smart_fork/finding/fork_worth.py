@@ -1,4 +1,8 @@
-"""Ranks sessions that answer equally well by their worth as a fork: outcome, changes since, tokens to load."""
+"""The worth of a session as a fork: its outcome, later changes of its files, its tokens, obstacles, and the model's
+cache.
+
+Sessions that answer a question about equally well are ordered by their worth.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +50,7 @@ _RANKS = {outcome: rank for rank, outcome in enumerate(Outcome)}
 
 @dataclass(frozen=True, slots=True)
 class ForkWorth:
-    """A session's worth as a fork. `drift` is `None` if it edited nothing, or if unknown."""
+    """A session's worth as a fork. `drift` is `None` if the session edited no file, or if the changes are unknown."""
 
     outcome: Outcome
     drift: Drift | None
@@ -54,23 +58,23 @@ class ForkWorth:
 
     @property
     def key(self) -> tuple[int, float, int]:
-        """The least is the best. A drift that is not known counts as none."""
+        """Return the sort key; the smallest is the best. An unknown drift counts as none."""
         return _RANKS[self.outcome], self.drift.share if self.drift else 0.0, self.tokens
 
 
 def least_close(best: float) -> float:
-    """The least chance that is about as good as the `best` one."""
+    """Return the smallest chance that counts as equal to the `best` chance."""
     return best - min(CLOSE, CLOSE_SHARE * best)
 
 
 def close(hits: Sequence[Candidate]) -> int:
-    """Count the `hits`, best first, that are about as likely as the best."""
+    """Return how many of the `hits`, sorted by chance, count as equal to the first hit."""
     least = least_close(hits[0].score) if hits else 0.0
     return sum(hit.score >= least for hit in hits[:COMPARED])
 
 
 def better_first(hits: Sequence[Candidate], worth: Mapping[int, ForkWorth]) -> tuple[Candidate, ...]:
-    """`hits`, best first, those about as likely as the best one by their worth."""
+    """Return `hits`, with those about as likely as the best hit ordered by their worth."""
     count = close(hits)
     return (*sorted(hits[:count], key=lambda hit: worth[hit.session.row].key), *hits[count:])
 
@@ -78,9 +82,9 @@ def better_first(hits: Sequence[Candidate], worth: Mapping[int, ForkWorth]) -> t
 def worth_of(
     rows: Sequence[SessionRow], store: Store, project: Project | None, directory: Path, processes: Processes
 ) -> dict[int, ForkWorth]:
-    """The worth of sessions, by row. `directory`, which is of `project`, says which branch counts there.
+    """Return the worth of sessions, by row. `directory`, which is in `project`, decides which branch counts there.
 
-    Git is asked once for each repository in which one of them has edited anything.
+    Git is asked once for each repository in which a session edited files.
     """
     edited = store.edits(row.row for row in rows)
     of_repository: defaultdict[str, dict[int, Edits]] = defaultdict(dict)
@@ -111,9 +115,10 @@ def obstacles(
     agent: AgentName, session_id: str, path: str | None, cwd: str, *, origin: str, asked: bool,
     works_in: str | None = None,
 ) -> list[str]:  # fmt: skip
-    """Why a session cannot be forked now; empty where it can. `asked` is whether anybody has asked anything in it.
+    """Return the reasons why a session cannot be forked now; empty if it can.
 
-    `path` is its log, `cwd` where it worked, `works_in` where the fork is to work if not there.
+    `path` is its log, `cwd` the directory it worked in, and `asked` whether it has a prompt. `works_in` is the
+    directory that the fork is to work in, if another.
     """
     whys = [_of_its_log(agent, session_id, path or "", asked=asked)]
     if origin == "subagent":
@@ -154,15 +159,15 @@ def _size(path: str) -> int | None:
 
 
 def own_cached_until(path: str, cache: Cache) -> str:
-    """Return until when the model's cache has what a fork of the session in a log is sent, as `cached_until` says it.
+    """Return until when the model's cache has the content of the session in a log.
 
-    Nothing of another person's session is in a cache that is ours.
+    Empty for another person's session: its content is not in the caller's cache.
     """
     return "" if checkpoints.author_of(path) else cached_until(cache)
 
 
 def cached_until(cache: Cache) -> str:
-    """Return until when a cache lives; empty where the log does not say it. A time ahead of the clock is no time."""
+    """Return when a cache expires; empty if the log does not say so. A time in the future is ignored."""
     if not cache.seconds or age_of(cache.used) is None:
         return ""
     until = datetime.fromisoformat(cache.used) + timedelta(seconds=cache.seconds)
@@ -170,13 +175,13 @@ def cached_until(cache: Cache) -> str:
 
 
 def is_cached(until: str) -> bool:
-    """Return True if a cache with this expiry is still alive."""
+    """Return True if a cache with this expiry time is still alive."""
     return (_left(until) or 0) > 0
 
 
 def cache_in_words(until: str, first: int = 0) -> str:
-    """Describe a cache's remaining lifetime for a person; empty if unknown. `first` is the number of the fork's tokens
-    in it.
+    """Describe a cache's remaining lifetime for a person; empty if unknown. `first` is the number of the fork's cached
+    tokens.
     """
     left = _left(until)
     if left is None or left <= 0:
@@ -187,7 +192,7 @@ def cache_in_words(until: str, first: int = 0) -> str:
 
 
 def age_of(moment: str) -> float | None:
-    """Return the age of a moment in seconds; `None` for an invalid or future time."""
+    """Return the age of a timestamp in seconds; `None` for an invalid or future time."""
     left = _left(moment)
     return -left if left is not None and left <= 0 else None
 

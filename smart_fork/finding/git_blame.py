@@ -1,6 +1,7 @@
-"""The lines of code that a question is about, and the commits that they are from, by ``git blame`` and by patches.
+"""The lines of code that a question is about, and the commits that they are from: by ``git blame`` and by patches.
 
-Names, texts and messages are hostile: they are never options, and git runs nothing for them.
+File names, texts and commit messages are hostile: none of them is passed as an option, and git runs no program of
+theirs.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ _LINES = late(r"(.+):(\d{1,9})(?:-(\d{1,9}))?", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class CodeLine:
-    """A line, the file and the commit that it is from, and when that was committed, in seconds.
+    """A line of code, the file and commit that it is from, and the commit's time in seconds.
 
-    `name` is what the file was called in that commit, relative to the repository, and `origin` the line's number there.
-    `commit` is empty for a line that is not committed. `asked` is false for a line that is only looked at because of
-    its neighbors. `subject` is the commit's.
+    `name` is the file's path in that commit, relative to the repository. `origin` is the line's number there. `commit`
+    is empty for an uncommitted line. `subject` is the commit's subject. `asked` is false for a line that is only
+    examined because an asked line is near.
     """
 
     number: int
@@ -67,7 +68,7 @@ class CodeLine:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Lines of a file, from 1, the last one included; `last` is 0 for the end of the file."""
+    """A range of lines of a file, from 1, including the last line. A `last` of 0 means the end of the file."""
 
     name: str
     first: int = 1
@@ -75,7 +76,7 @@ class Range:
 
 
 def blamed(there: Repository, wanted: Range, commit: str = "", *, seconds: float = GIT_SECONDS) -> list[CodeLine]:
-    """The lines of a range and some around it, as they are in the working directory or in `commit`.
+    """Return the lines of a range and some lines around it, from the working directory or from `commit`.
 
     Raises:
         NotFound: there is no such file or line.
@@ -97,7 +98,7 @@ def blamed(there: Repository, wanted: Range, commit: str = "", *, seconds: float
 
 
 def _porcelain(said: bytes, wanted: Range) -> Iterator[CodeLine]:
-    """The lines in what ``git blame --porcelain`` prints. What it says of a commit it says once."""
+    """Parse the output of ``git blame --porcelain``. Git prints a commit's facts only at the commit's first line."""
     told: dict[str, dict[str, str]] = {}
     commit, number, origin = "", 0, 0
     for raw in said.split(b"\n"):
@@ -125,14 +126,14 @@ def is_bot(name: str, mail: str) -> bool:
 
 
 def _unquoted(name: bytes) -> str:
-    """A file's name as git prints it: between quotation marks where it has odd characters."""
+    """Return a file name without git's quotation: git quotes names with unusual characters."""
     if name[:1] == b'"' and len(name) > 1:
         name = _ESCAPED.sub(lambda one: bytes([_SIGNS.get(one[1]) or int(one[1], 8) & 255]), name[1:-1])
     return os.fsdecode(name)
 
 
 def committed(there: Repository, commits: Sequence[str]) -> list[CodeLine]:
-    """The lines that commits have added, as these commits have them; of a merge what it brought to its first parent.
+    """Return the lines that commits added. A merge commit counts with its changes to its first parent.
 
     Raises:
         NotFound: there is no such commit.
@@ -148,7 +149,7 @@ def committed(there: Repository, commits: Sequence[str]) -> list[CodeLine]:
 
 
 def history(there: Repository, lines: Sequence[CodeLine]) -> list[CodeLine]:
-    """The lines that commits added where these lines are now, through renames: the newest commit first.
+    """Return the lines that earlier commits added where `lines` are now, newest commit first. Renames are followed.
 
     Raises:
         ProgramMissing, ProgramFailed: as `Repository.git`.
@@ -171,9 +172,9 @@ def history(there: Repository, lines: Sequence[CodeLine]) -> list[CodeLine]:
 
 
 def file_history(there: Repository, name: str, most: int) -> tuple[list[CodeLine], int]:
-    """The lines that the newest commits of a file added to it, through renames, and how many older commits there are.
+    """Return the lines that the newest commits of a file added, and the number of older commits. Renames are followed.
 
-    What is not committed comes first. A commit that only removes lines has one without a text.
+    Uncommitted lines come first. A commit that only removes lines is one line without a text.
 
     Raises:
         NotFound: no commit has this file.
@@ -197,7 +198,7 @@ def file_history(there: Repository, name: str, most: int) -> tuple[list[CodeLine
 
 
 def _added(said: bytes) -> list[CodeLine]:
-    """The lines that commits add, in what git prints of them with `_TOLD`."""
+    """Return the lines that commits add, from git's output in the format `_TOLD`."""
     return [line for head, patch in _commits_in(said) for line in _lines_of(head, patch)]
 
 
@@ -210,7 +211,7 @@ def _lines_of(head: CodeLine, patch: bytes) -> list[CodeLine]:
 
 
 def _commits_in(said: bytes) -> Iterator[tuple[CodeLine, bytes]]:
-    """Each commit as a line without a text, and its patch."""
+    """Yield each commit as a line without a text, together with the commit's patch."""
     parts = said.split(b"\0")[1:]
     # A NUL in a patch is only in what git takes for text; then what follows is not told apart, and is passed over.
     for name, time, author, mail, subject, patch in zip(*[iter(parts)] * _FIELDS, strict=False):
@@ -223,7 +224,7 @@ def _commits_in(said: bytes) -> Iterator[tuple[CodeLine, bytes]]:
 
 
 class Change(NamedTuple):
-    """A line that a patch adds or removes: the file and its number there; `above` is the old line above it."""
+    """A line that a patch adds or removes: the file, and the line's number there. `above` is the old line above it."""
 
     added: bool
     name: str
@@ -233,7 +234,7 @@ class Change(NamedTuple):
 
 
 def changes_in(patch: bytes) -> Iterator[Change]:
-    """The lines that a patch in any form of ``diff -u`` changes. In a hunk, what looks like a header is text."""
+    """Yield the lines that a patch in any ``diff -u`` format changes. Lines inside a hunk are never read as headers."""
     names, at, left = ["", ""], [0, 0], [0, 0]  # of the old file, and of the new one
     for raw in patch.split(b"\n"):
         line = raw.decode("utf-8", "replace")
@@ -253,7 +254,7 @@ def changes_in(patch: bytes) -> Iterator[Change]:
 
 
 def touched_by(patch: bytes) -> Iterator[Range]:
-    """The lines of the files before a patch that it changes or removes; where it only adds, the one above that."""
+    """Yield the old lines that a patch changes or removes; for added lines, the old line above them."""
     for one in changes_in(patch):
         name, number = one.above if one.added else (one.name, one.number)
         if name and number:
@@ -261,21 +262,21 @@ def touched_by(patch: bytes) -> Iterator[Range]:
 
 
 def _named(said: bytes) -> str:
-    """The file that a line of a patch names behind its sign; empty for none."""
+    """Return the file that a ``---`` or ``+++`` line of a patch names; empty for ``/dev/null``."""
     name = _unquoted(said.removesuffix(b"\r").partition(b"\t")[0])
     return "" if name == "/dev/null" else name[2:] if name[:2] in ("a/", "b/") else name
 
 
 def names_lines(said: str) -> bool:
-    """Return True if the text is PATH:FIRST-LAST and not the path of an existing file."""
+    """Return True if the text has the form PATH:LINE or PATH:FIRST-LAST."""
     return _LINES.fullmatch(said) is not None
 
 
 def parsed(said: str) -> tuple[str, int, int]:
-    """A path and its lines, as ``src/a.py:42`` or ``src/a.py:42-60``.
+    """Parse ``src/a.py:42`` or ``src/a.py:42-60`` into a path, its first line and its last line.
 
     Raises:
-        Usage: it has another form.
+        Usage: the text has another form.
     """
     found = _LINES.fullmatch(said)
     first, last = (int(found[2]), int(found[3] or found[2])) if found else (0, 0)
@@ -285,7 +286,7 @@ def parsed(said: str) -> tuple[str, int, int]:
 
 
 def merged(ranges: Iterable[Range]) -> list[Range]:
-    """The same lines in fewer ranges: those that are near each other are blamed together."""
+    """Join ranges that are close together: they are blamed in one call of git."""
     found: list[Range] = []
     for one in ranges:
         before = found[-1] if found else None
@@ -304,10 +305,10 @@ _DIFF = ("diff", "--unified=0", "-M", "--no-ext-diff", "--no-textconv", "--no-co
 
 
 def lines_of(there: Repository, folder: Path, code: Code) -> list[CodeLine]:
-    """The lines that are asked about, as they are or were; names are relative to `folder`.
+    """Return the lines that a request's `code` names, as they are now or were. File names are relative to `folder`.
 
     Raises:
-        Usage: a path, line, commit or number is not as it may be.
+        Usage: a path, line, commit or number is invalid.
         NotFound: there is no such file, line, commit or pull request.
         ProgramMissing, ProgramFailed: as `Repository.git`.
     """
@@ -327,10 +328,10 @@ def lines_of(there: Repository, folder: Path, code: Code) -> list[CodeLine]:
 
 
 def range_of(there: Repository, folder: Path, said: str) -> Range:
-    """The lines that PATH:FIRST-LAST names.
+    """Return the range of lines that PATH:FIRST-LAST names.
 
     Raises:
-        Usage: it has another form, or is not in the repository.
+        Usage: the text has another form, or the path is outside the repository.
     """
     name, first, last = parsed(said)
     return Range(name_of(there, folder, name), first, last)
@@ -345,10 +346,10 @@ def _changed(there: Repository, patch: bytes) -> Iterator[CodeLine]:
 
 
 def name_of(there: Repository, folder: Path, given: str) -> str:
-    """A file as git names it here.
+    """Return a file's path as git names it: relative to the top of the repository.
 
     Raises:
-        Usage: it is not in the repository.
+        Usage: the path is outside the repository.
     """
     if not is_argument(given):
         raise Usage(f"no file: {shown(given)}", "Write PATH, or PATH:LINE.")
@@ -360,7 +361,7 @@ def name_of(there: Repository, folder: Path, given: str) -> str:
 
 
 def is_argument(given: str) -> bool:
-    """Return True if the text can be passed to git."""
+    """Return True if the text can be passed to git as an argument."""
     try:
         return bool(given) and "\0" not in given and len(os.fsencode(given)) < MOST_BYTES
     except UnicodeEncodeError:  # a lone surrogate
@@ -390,7 +391,10 @@ _REMOTES = ("upstream", "origin")
 
 
 class _PullRequest(NamedTuple):
-    """Data from gh: the commits, and the merged or squashed one. `answered` says whether gh responded."""
+    """A pull request as ``gh`` describes it: its commits, and the commit that it was merged or squashed to.
+
+    `answered` says whether gh responded.
+    """
 
     commits: Sequence[str] = ()
     merged: str = ""
@@ -398,11 +402,12 @@ class _PullRequest(NamedTuple):
 
 
 def commits_of_pull(there: Repository, number: int) -> list[str]:
-    """The commits of a pull request that are in this repository; the commit that they were squashed to, else. ``gh`` is
-    asked, then the ref that was fetched; all that gh prints is text.
+    """Return the commits of a pull request that this repository has; else the commit that they were squashed to.
+
+    ``gh`` is asked first, then the fetched ref of the pull request. All output of gh is treated as plain text.
 
     Raises:
-        NotFound: there is none of them.
+        NotFound: the repository has none of these commits.
         ProgramMissing, ProgramFailed: as `Repository.git`.
     """
     remote, hosted = _remote(there)
@@ -421,7 +426,9 @@ def commits_of_pull(there: Repository, number: int) -> list[str]:
 
 
 def _remote(there: Repository) -> tuple[str, str]:
-    """The remote that pull requests are at, and its repository as gh takes it; empty if it can be none of a host."""
+    """Return the remote that has the pull requests, and its repository as ``gh`` names it; empty if no host
+    is known.
+    """
     for name in _REMOTES:
         url = there.git("config", "--get", f"remote.{name}.url").text
         if url and (found := _HOSTED.fullmatch(normalized(url, there.top))):
@@ -430,7 +437,7 @@ def _remote(there: Repository) -> tuple[str, str]:
 
 
 def _by_gh(there: Repository, hosted: str, number: int) -> _PullRequest:
-    """Ask gh, outside of the repository: nothing that is in it is read."""
+    """Ask gh about a pull request. gh runs outside the repository, so it reads none of its files."""
     command = ["gh", "pr", "view", str(number), "--repo", hosted, *_ASKED]
     try:
         done = there.processes.run(command, cwd=Path("/"), env={**os.environ, **_QUIET}, timeout=SECONDS)
@@ -454,7 +461,7 @@ def _oid(one: object) -> str:
 
 
 def _present(there: Repository, names: Sequence[str]) -> list[str]:
-    """Those of these commits that are in this repository."""
+    """Return the commits among `names` that this repository has."""
     given = "".join(f"{name}\n" for name in names if name).encode()
     said = there.git("cat-file", "--batch-check=%(objectname) %(objecttype)", given=given).text if given else ""
     return [line.split(" ")[0] for line in said.split("\n") if line.endswith(" commit")]

@@ -1,4 +1,4 @@
-"""The index for whoever searches: what keeps it from being opened is said in words for a person."""
+"""Opening the index, with errors that say what to do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from smart_fork.errors import IndexUnavailable, advice
 
 
 class _OfThread(threading.local):
-    """The index of one thread: `store` during a use, `between` uses with its inode, and `held`, which closes it."""
+    """The index of one thread: `store` during a use, `between` uses with its inode, and `held`, which closes the
+    index.
+    """
 
     store: SqliteStore | None = None
     between: tuple[SqliteStore, int] | None = None
@@ -99,7 +101,7 @@ def _inode() -> int:
 
 @contextmanager
 def known_index() -> Iterator[SqliteStore | None]:
-    """The index, if there is one that can be used; for whoever does without. None is made by looking."""
+    """Open the index if there is a usable index; else yield `None`. No index is created."""
     with suppress(IndexUnavailable), ExitStack() as stack:
         try:
             store = stack.enter_context(opened()) if index_db().exists() else None
@@ -109,7 +111,7 @@ def known_index() -> Iterator[SqliteStore | None]:
 
 
 def unavailable(error: Exception) -> IndexUnavailable:
-    """`error` of the index, with what to do about it."""
+    """Convert an error of the index to an `IndexUnavailable` that says what to do."""
     path = index_db()
     if isinstance(error, DamagedIndexError) and error.aside is not None:
         what = f"The index was damaged. It is kept as {error.aside}, and smart-fork builds a new one from the logs."

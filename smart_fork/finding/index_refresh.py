@@ -1,4 +1,4 @@
-"""The index is brought up to date for a question, as far as the question may wait; an indexer does the rest."""
+"""Updates the index for a question, within the time that the question may wait. A background indexer does the rest."""
 
 from __future__ import annotations
 
@@ -68,10 +68,9 @@ _SWITCHED_OFF = "Indexing is switched off (SMART_FORK_INDEXING=false)."
 
 @dataclass(slots=True)
 class Engine:
-    """The embedder, the reranker, and the time that a question may wait. `progress` receives long work's steps.
+    """The embedder, the reranker, and the time that a question may wait. `progress` receives the steps of long work.
 
-    `unfinished` is called where there is more to index than somebody should wait for, and no indexer to do it, with the
-    project that comes first.
+    `unfinished` is called with the project to index first, if work is left and this process has no indexer.
     """
 
     embedder: Embedder
@@ -85,16 +84,16 @@ class Engine:
 
     @property
     def indexer(self) -> Freshener | None:
-        """The indexer of this process, if it has one."""
+        """Return the indexer of this process, if there is one."""
         return self.embedder.indexer if isinstance(self.embedder, SharedEmbedder) else None
 
 
 class Refreshed(NamedTuple):
     """The state of the index after an update.
 
-    `left` counts the changed logs that are not read, and `problem` says why none was. `absent` says why no model helps,
-    `background` what is done meanwhile, and `seconds_left` about how long, if that is known. `unread` are the logs
-    that are not read.
+    `left` counts the changed logs that were not read, and `problem` says why none was read. `absent` says why there is
+    no model. `background` describes the work that continues, `seconds_left` its time, if known. `unread` are the logs
+    that were not read.
     """
 
     left: int | None
@@ -105,7 +104,7 @@ class Refreshed(NamedTuple):
     unread: Sequence[LogFile] = ()
 
     def new(self, store: Store, query: Query) -> int:
-        """Count the logs that were never read and may belong to the question's project and agents."""
+        """Return the number of logs that were never read and may belong to the question's project and agents."""
         root = query.scope.project.root if query.scope.project else ""
         agents = {one.agent for one in self.unread}.intersection(query.agents)
         here = {name: READERS[name].place_of(root) if root else "" for name in agents}
@@ -117,9 +116,9 @@ def refresh(
     store: Store, engine: Engine, project: Project | None, query: Callable[[], Query],
     session: tuple[AgentName, str] | None = None, *, vectors: bool = True,
 ) -> Refreshed:  # fmt: skip
-    """Bring the index up to date as far as time allows; for a question about one session, that one's log.
+    """Update the index within the time limit; for a question about one `session`, only from that session's log.
 
-    `query` says what is asked of the index as it is then. Without `vectors`, none are made for it.
+    `query` returns the question for the index as it is after reading. Without `vectors`, no embeddings are made.
     """
     absent = known_absence(engine.embedder.model)
 
@@ -166,7 +165,9 @@ def refresh(
 
 
 def _telling(engine: Engine) -> Progress:
-    """Tells `engine.progress`. Where there is much to read there is much to embed: the model is loaded meanwhile."""
+    """Return a progress callback that calls `engine.progress`. If many logs are read, it also begins to load the
+    model.
+    """
 
     def told(stage: str, done: int, total: int) -> None:
         if total >= MANY_LOGS and engine.embed_seconds > 0 and isinstance(engine.embedder, Beginning):
@@ -178,7 +179,7 @@ def _telling(engine: Engine) -> Progress:
 
 
 def go_on(engine: Engine, project: Project | None) -> bool:
-    """Gets what is left indexed, by the process's own indexer where it has one. Whether anybody does it."""
+    """Have the remaining work indexed, by this process's indexer if there is one. Return True if a process does it."""
     if engine.indexer is not None:
         engine.indexer.run_soon(project)
     elif engine.unfinished:
@@ -189,15 +190,19 @@ def go_on(engine: Engine, project: Project | None) -> bool:
 
 
 def makes_vectors(engine: Engine, state: Refreshed) -> bool:
-    """Say whether the vectors that are missing are to come: by this question, the process's indexer or another one."""
+    """Return True if missing embeddings will be made: by this question, by this process's indexer, or by another
+    process.
+    """
     able = not state.absent and not Setting.INDEXING.is_off(engine.environment)
     return able and (engine.embed_seconds > 0 or engine.unfinished is not None or engine.indexer is not None)
 
 
 def embed_some(store: Store, engine: Engine, query: Query) -> tuple[str, float]:
-    """Vectors for what is asked about, as far as time allows, and first for what its words find; where somebody goes
-    on, for the passages that find most; none where the process has an indexer, or no words are asked for. Why there is
-    no model for it, where there is none; and how many were made in a second.
+    """Embed passages for a question within the time limit, first the passages that match the question's words.
+
+    If a background indexer continues the work, only first passages are embedded. Nothing is embedded if this process
+    has an indexer, or if the question has no words. Return why there is no model (else empty), and the passages made
+    in a second.
     """
     if engine.indexer is not None or engine.embed_seconds <= 0 or not query.intent:
         return "", 0.0
@@ -225,14 +230,14 @@ def embed_some(store: Store, engine: Engine, query: Query) -> tuple[str, float]:
 
 
 def _put_first(store: Store, query: Query, indexer: Freshener) -> None:
-    """Has the process's indexer embed what the question's words find before everything else."""
+    """Have this process's indexer embed first the passages that match the question's words."""
     counts = store.counts(query.scope)
     if counts.embedded < counts.chunks:
         indexer.put_first(query.scope.project, _wanted(store, query))
 
 
 def _wanted(store: Store, query: Query) -> frozenset[int]:
-    """The passages that the question's words find; none where words cannot be searched."""
+    """Return the passages that match the question's words; none if words cannot be searched."""
     try:
         return found_by_words(store, query)
     except Exception as error:
@@ -253,7 +258,7 @@ EARLY = 0.9
 
 
 def covered(store: Store, counts: Counts, scope: Scope | None = None) -> Covered:
-    """The shares of the passages that exchanges begin with, and of all, that have their vector: 1 where all of them do.
+    """Return the share of passages that have an embedding: of the first passages of exchanges, and of all passages.
 
     `counts` are those of `scope`.
     """
@@ -264,12 +269,16 @@ def covered(store: Store, counts: Counts, scope: Scope | None = None) -> Covered
 
 
 def doubt(shares: Covered) -> float:
-    """Return the points against every session for what is not known yet: the vectors to come may speak for another."""
+    """Return the points against every session while embeddings are missing: later embeddings may favor another
+    session.
+    """
     return MOST_DOUBT * (1 - (shares.first_passages + shares.all_passages) / 2)
 
 
 def unread_notice(new: int, sessions: int, *, scored: bool = True) -> str:
-    """Say that logs were never read, and what follows, also for scores if there are any; empty if all were read."""
+    """Say that some logs were never read, and what follows. Empty if all were read. `scored` answers also have lower
+    scores.
+    """
     if not new:
         return ""
     unread, among = (
@@ -282,7 +291,7 @@ def unread_notice(new: int, sessions: int, *, scored: bool = True) -> str:
 
 
 def early_notice(shares: Covered) -> str:
-    """Say that an answer is early; empty if it is not."""
+    """Say that an answer is early because few passages are embedded; empty if enough are."""
     if shares.first_passages >= EARLY:
         return ""
     known = math.floor(100 * shares.all_passages)
@@ -293,7 +302,7 @@ def early_notice(shares: Covered) -> str:
 
 
 def _share(part: int, whole: int) -> float:
-    """Rounded down: nearly all is not all."""
+    """Return part / whole, rounded down: nearly all is not all."""
     return math.floor(1000 * part / whole) / 1000 if whole else 1.0
 
 
@@ -301,9 +310,9 @@ def _share(part: int, whole: int) -> float:
 
 
 def background_notice(store: Store, left: int | None, rate: float) -> str:
-    """One line where the rest is being done in the background; empty where nothing is left.
+    """Describe in a line the work that continues in the background; empty if nothing is left.
 
-    `left` changed logs have not been read; `rate` passages a second are embedded, 0 where this question has seen none.
+    `left` counts the unread logs. `rate` is the number of passages embedded in a second, 0 if unknown.
     """
     counts = store.counts()
     missing = counts.chunks - counts.embedded
@@ -328,7 +337,7 @@ def _seconds_left(store: Store, counts: Counts, rate: float) -> float:
 
 
 def _last_rate(store: Store) -> float:
-    """Passages a second of the last run over everything, at least: it has read logs as well."""
+    """Return a lower bound for the passages that the last full run embedded in a second: that run also read logs."""
     run = LastRun.of(store)
     return run.embedded / run.seconds if run and run.seconds > 0 else 0.0
 
@@ -339,8 +348,8 @@ log = logging.getLogger(__name__)
 
 
 def index_in_background(project: Project | None) -> None:
-    """Start ``smart-fork index run`` detached, this project first. One at a time: it ends at once where another process
-    is indexing.
+    """Start ``smart-fork index run`` as a detached process, `project` first. It ends immediately if another process
+    indexes.
     """
     argv = [sys.executable, "-m", "smart_fork", "index", "run", "--if-idle"]
     argv += [f"--project={project.root}"] if project else []
@@ -355,10 +364,10 @@ def index_in_background(project: Project | None) -> None:
 
 
 def index_status() -> IndexStatus:
-    """Counts, freshness and what could not be read. Makes an empty index where there is none; reads no log.
+    """Return counts, freshness and unreadable logs of the index. A missing index is created; no log is read.
 
     Raises:
-        IndexUnavailable: it cannot be opened, or is damaged.
+        IndexUnavailable: the index cannot be opened, or is damaged.
     """
     with opened() as store:
         counts = store.counts()
@@ -375,7 +384,10 @@ def index_status() -> IndexStatus:
 
 
 def indexed(store: SqliteStore, report: Report, before: Mapping[str, SeenFile], engine: str) -> Indexed:
-    """Summarize a run that read the changes since `before`, and the content of the index. The time is added later."""
+    """Summarize an index run: its `report`, the logs changed since `before`, and the content of the index.
+
+    The caller adds the total time.
+    """
     counts = store.counts()
     read = {path for path, _ in store.seen().items() - before.items()}
     broken = [row for row in store.broken_logs() if row[0] in read] if report.broken_lines else []
@@ -386,7 +398,7 @@ def indexed(store: SqliteStore, report: Report, before: Mapping[str, SeenFile], 
 
 
 def _broken_logs(rows: list[tuple[str, int, str]]) -> tuple[BrokenLog, ...]:
-    """Logs with lines that could not be decoded, with the first of these."""
+    """Return the logs with lines that could not be decoded, each with some of these lines."""
     return tuple(
         BrokenLog(path, number, tuple((line, printable(reason)) for line, reason in orjson.loads(first)[:3]))
         for path, number, first in rows

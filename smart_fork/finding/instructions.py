@@ -1,8 +1,8 @@
-"""A question without what only says how to work: "you are a careful engineer, follow the style guide".
+"""Removes from a question what only says how to work, such as "you are a careful engineer, follow the style guide".
 
-Such words stand in prompts of all kinds and find nothing, but outweigh the question where they are many. Each part of a
-long question is embedded, and a line through the space of its vectors tells how to work from what to do.
-``benchmarks/instructions.py`` makes the line, from sentences of its own, for the default model only.
+Such words occur in prompts of all kinds and find nothing, but many of them outweigh the question. Each part of a long
+question is embedded. A linear classifier on the embeddings separates instructions from tasks.
+``benchmarks/instructions.py`` fits the classifier with sentences of its own, for the default model only.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 
 
 def without_instructions(text: str, embedder: Embedder) -> str:
-    """Return what is left of a text: of one that says nothing else what is least like it, and all for another model.
+    """Return `text` without its instructions. If it has nothing else, return its least instruction-like part.
 
-    Parts with names of code are kept.
+    Parts with names of code are kept. For a model other than the default, return all of the text.
 
     Raises:
         ModelUnavailableError: as `Embedder.embed`.
@@ -62,7 +62,7 @@ def without_instructions(text: str, embedder: Embedder) -> str:
 
 @cache
 def _numbers() -> tuple[str, NDArray[np.float32], float]:
-    """The model for which they were made, one number for each of a vector's, and what is added."""
+    """Return the classifier: the model it is for, one weight for each dimension of a vector, and the bias."""
     from indexer.arrays import np
 
     told = orjson.loads(NUMBERS.read_bytes())
@@ -70,7 +70,9 @@ def _numbers() -> tuple[str, NDArray[np.float32], float]:
 
 
 def _parts(text: str) -> Iterator[Sequence[str]]:
-    """Yield the sentences of a text, short ones with the next; of long ones the clauses, of long clauses pieces."""
+    """Yield the sentences of a text. Short sentences are joined, long ones split into clauses, long clauses into
+    pieces.
+    """
     for sentence in _together(_SENTENCE_END.split(text)):
         if len(sentence.split()) <= SENTENCE_WORDS:
             yield (sentence,)
@@ -82,7 +84,7 @@ def _parts(text: str) -> Iterator[Sequence[str]]:
 
 
 def _windows(part: Sequence[str]) -> Sequence[str]:
-    """Pairs of neighboring pieces: where instructions end is in the middle of some pair."""
+    """Return pairs of neighboring pieces: instructions end somewhere inside a pair."""
     return [f"{one} {other}" for one, other in pairwise(part)] or part
 
 

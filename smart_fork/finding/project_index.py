@@ -1,4 +1,4 @@
-"""The index as one caller may ask it, about a project or all: opened once, and brought up to date once."""
+"""The index as one caller may search it, for one project or all: opened once, and updated once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ log = logging.getLogger(__name__)
 
 
 class ProjectIndex:
-    """The index, asked by one caller about the project of `path`, by default the working directory, or about all.
+    """The index, searched by one caller for the project of `path` (by default the working directory), or for all
+    projects.
 
     Nothing is read before the first question.
     """
@@ -60,7 +61,7 @@ class ProjectIndex:
 
     @cached_property
     def project(self) -> Project | None:
-        """The project that is asked about; `None` for all.
+        """Return the project that is searched; `None` for all.
 
         Raises:
             Usage: there is no such directory.
@@ -69,17 +70,17 @@ class ProjectIndex:
 
     @cached_property
     def directory(self) -> Path:
-        """The directory of the question."""
+        """Return the directory of the question."""
         return resolve(self.path or Path.cwd())
 
     @cached_property
     def search_program(self) -> SearchEngine | None:
-        """The search program that answers in the place of the index, if one is configured."""
+        """Return the external search program that replaces the index, if one is configured."""
         return configured_engine(self.engine.environment)
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Close the index afterwards."""
+        """Close the index after the block."""
         with telling(self.engine.progress), self._held:
             try:
                 yield
@@ -88,10 +89,10 @@ class ProjectIndex:
 
     @contextmanager
     def index(self) -> Iterator[SqliteStore]:
-        """The index, opened once. Whatever fails while it is used closes it, and damage has it set aside.
+        """Open the index, once. Any error inside the block closes the index, and a damaged index is set aside.
 
         Raises:
-            IndexUnavailable: it cannot be opened, or is damaged.
+            IndexUnavailable: the index cannot be opened, or is damaged.
         """
         if self._store is None:
             self._store = self._held.enter_context(opened())
@@ -104,12 +105,12 @@ class ProjectIndex:
 
     @property
     def store(self) -> SqliteStore:
-        """The index, inside of `index`."""
+        """Return the open index. Call it only inside `index`."""
         assert self._store is not None  # noqa: S101 - it is open
         return self._store
 
     def scope(self, asked: FindRequest) -> Scope:
-        """Return the scope: sessions of the project and the agents, limited to a tag if one is given."""
+        """Return the scope of a request: sessions of the project and the agents, limited to a tag if one is given."""
         scope = self.store.scope(self.project, asked.agents, automated=asked.include_automated or bool(asked.tag))
         if not asked.tag:
             return scope
@@ -118,9 +119,9 @@ class ProjectIndex:
         return replace(scope, sessions=(*tagged, *(row.row for row in guests.values())))
 
     def query(self, asked: FindRequest, withheld: frozenset[str] = frozenset()) -> Query:
-        """Build the query in scope, with the facts known about the caller.
+        """Build the query of a request, with the facts known about the caller.
 
-        The caller's own session, its workers and what is `withheld` are not found.
+        The caller's own session, the caller's workers and `withheld` sessions are not found.
         """
         caller, own = self._caller_and_own()
         return self.relevant(asked.query(
@@ -130,7 +131,9 @@ class ProjectIndex:
         ))  # fmt: skip
 
     def relevant(self, query: Query) -> Query:
-        """The query without what only says how to work; as it is where it is short, or the model cannot tell."""
+        """Return the query without instructions on how to work. A short query, or one without the default model, is
+        unchanged.
+        """
         if len(query.intent.split()) < LONG_WORDS:
             return query
         if query.intent not in self._relevant:
@@ -141,18 +144,18 @@ class ProjectIndex:
         return replace(query, relevant=self._relevant.get(query.intent, ""))
 
     def pointed_at(self, intent: str) -> dict[str, str]:
-        """Return query fields for the current branch, with its commits' subjects if the intent refers to it."""
+        """Return query fields for the current branch, with its commits' subjects if the intent refers to the branch."""
         return _pointed_at(intent, self.directory, self.engine.processes) if self.project else {}
 
     def refreshed(self, asked: FindRequest, *, vectors: bool = True) -> Refreshed:
-        """Bring the index up to date, once; vectors are made for what each question asks about."""
+        """Update the index, once. Embeddings are made for each request."""
         wanted = vectors and self.search_program is None
         return self.refreshed_for(lambda: asked.query(self.scope(asked)), vectors=wanted)
 
     def refreshed_for(
         self, query: Callable[[], Query], session: tuple[AgentName, str] | None = None, *, vectors: bool = True
     ) -> Refreshed:
-        """The same for a `query`, about one `session` or about all."""
+        """Update the index for a `query`, once for one `session` or once for all."""
         engine, state = self.engine, self._states.get(session) or self._states.get(None)
         if state is None or (session and session not in self._states and state.left != 0):
             state = refresh(self.store, engine, None if session else self.project, query, session, vectors=vectors)
@@ -164,11 +167,16 @@ class ProjectIndex:
         return state
 
     def meaning(self, texts: Sequence[str]) -> Meaning:
-        """Return a function that embeds these texts."""
+        """Return an object that embeds these texts, and share it among all who ask for them."""
         return self._meanings.setdefault(tuple(texts), Meaning(self.engine.embedder, texts))
 
     def vectors(self, absent: str, texts: Sequence[str]) -> list[bytes]:
-        """The vectors of texts, comparable with those of the index; an exception says why there are none."""
+        """Return the embeddings of texts, comparable with those in the index.
+
+        Raises:
+            LookupError: the index has embeddings of another model, or none.
+            ModelUnavailableError: the model is `absent`, or cannot be loaded.
+        """
         check_comparable(self.store, self.engine.embedder.model, absent)
         self._begin(texts)
         made = [zip(known, one.of(), strict=True) for known, one in self._meanings.items() if {*known} & {*texts}]
@@ -176,24 +184,28 @@ class ProjectIndex:
         return [vectors[text] for text in texts]
 
     def expect(self, intent: str, also: Sequence[str] | None) -> None:
-        """Open the index and have the vectors made by which one session is going to be asked; not without an index."""
+        """Open the index, and begin to embed an intent about which one session will be asked. Do nothing without an
+        index.
+        """
         if (words := plain(intent)) and index_db().exists():
             self._begin((words, *further(words, also)))
             with suppress(IndexUnavailable), self.index():
                 pass  # it stays open
 
     def settle(self) -> None:
-        """Wait until no vectors are being made: a process that ends, or becomes an agent, meanwhile is aborted."""
+        """Wait until no embedding is running: a process that ends or is replaced during one is aborted."""
         for one in self._meanings.values():
             one.settle()
 
     def _begin(self, texts: Sequence[str]) -> None:
-        """Have the vectors of these texts made that are not being made yet."""
+        """Begin to embed those of these texts that are not being embedded yet."""
         if left := [text for text in texts if not any(text in known for known in self._meanings)]:
             self.meaning(left).begin()
 
     def _caller_and_own(self) -> tuple[SessionRow | None, frozenset[str]]:
-        """The calling session, and what else it must not find: itself, where it is not indexed yet, and its workers."""
+        """Return the calling session, if indexed, and the ids that it must not find: its own and those of
+        its workers.
+        """
         if not self.caller:
             return None, frozenset()
         rows = self.store.find_sessions(self.caller)
@@ -218,11 +230,11 @@ def _workers_of(session_id: str) -> list[str]:
 
 
 def adopt(project: Project, directory: str, *, remove: bool = False) -> AboutProject:
-    """Give the sessions of `directory` to a project, or take them back.
+    """Assign the sessions of `directory` to a project, or undo the assignment.
 
     Raises:
         Usage: the directory is the project's own.
-        NotFound: no session worked there, or it was not adopted.
+        NotFound: no session worked there, or the directory was not adopted.
     """
     old = str(resolve(directory))
     if not remove and (is_within(old, project.root) or is_within(project.root, old)):
@@ -251,7 +263,7 @@ _CHANGED = ("diff-index", "--name-only", "-z", "--no-renames", "--no-ext-diff", 
 
 
 def with_files(query: Query, code: Code, processes: Processes) -> Query:
-    """The query with the files that the caller gives, or else those that are changed in the working tree."""
+    """Return the query with the files in play: those the caller names, else those changed in the working tree."""
     project, given = query.scope.project, [*code.files]
     if code:
         from smart_fork.finding.git_blame import parsed, touched_by
@@ -279,7 +291,7 @@ _LANDED_SECONDS = 0.5
 
 
 def _pointed_at(intent: str, directory: Path, processes: Processes) -> dict[str, str]:
-    """The branch of a query and, if the intent points at it, the subjects of its commits."""
+    """Return the current branch and, if the intent refers to the branch, the subjects of its last commits."""
     branch = branch_at(directory)
     if not branch or branch in TRUNKS or not is_of_this_branch(intent):
         return {"branch": branch}

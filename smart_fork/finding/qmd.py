@@ -1,7 +1,8 @@
-"""qmd (``npm install -g @tobilu/qmd``) searches the exports, in an index of its own below ``<SMART_FORK_HOME>/qmd``.
+"""The search program qmd (``npm install -g @tobilu/qmd``), which searches the exports in its own index.
 
-A person's own qmd index and settings are never touched: `INDEX_PATH` and `QMD_CONFIG_DIR` lead to ours, and qmd is run
-where it finds no project's ``.qmd``, which would win over both. The models that it has downloaded are shared.
+The index is in ``<SMART_FORK_HOME>/qmd``. A person's own qmd index and settings are never touched: `INDEX_PATH` and
+`QMD_CONFIG_DIR` point to this folder. qmd runs where no project's ``.qmd`` can override them. Downloaded models are
+shared.
 """
 
 from __future__ import annotations
@@ -47,21 +48,22 @@ _DECODER = json.JSONDecoder()
 
 
 class NotJson(ProgramFailed):
-    """The output has neither results nor a statement that there are none. The message describes it."""
+    """An output with neither results nor a statement that there are none. The message quotes the output."""
 
     code = "not_json"
 
 
 def without_steering(text: str) -> str:
-    """`text` without what steers a terminal."""
+    """Return `text` without terminal control sequences."""
     return _STEERING.sub("", text)
 
 
 def results_in(printed: str) -> list[dict[str, Any]]:
-    """The results, whatever was printed around them: a list, ``{"results": […]}``, one object, or one a line.
+    """Parse the results in an output: a list, ``{"results": […]}``, one object, or one object a line. Other text is
+    ignored.
 
     Raises:
-        NotJson: there are none to be read, such as where the output was cut off.
+        NotJson: the output has no readable results, for instance because it was cut off.
     """
     text = without_steering(printed).strip()
     if not text:
@@ -94,10 +96,10 @@ def text_of(result: dict[str, Any]) -> str:
 
 
 def _values(text: str) -> list[Any]:
-    """The JSON values among other text, outermost ones.
+    """Return the outermost JSON values among other text.
 
     Raises:
-        NotJson: one begins that does not end.
+        NotJson: a value begins and does not end.
     """
     found, position = [], 0
     while start := _BEGINNING.search(text, position):
@@ -156,12 +158,12 @@ _INSTALL = "Install qmd (npm install -g @tobilu/qmd) and put it on PATH, or set 
 
 
 def _exported(agent: AgentName) -> bool:
-    """Return True if the agent has exports. Each question starts qmd once for each agent, a quarter of a second."""
+    """Return True if the agent has exports. Asking qmd about an agent takes a quarter of a second."""
     return any(index_root().glob(f"{agent}/*"))
 
 
 class Qmd:
-    """A `SearchEngine`. `environment` says which program, and how long it may take."""
+    """qmd as a `SearchEngine`. `environment` says which program to run, and how long it may take."""
 
     name = "qmd"
 
@@ -207,13 +209,13 @@ class Qmd:
             return False
 
     def _read(self, missing: list[AgentName], stamp: str, seconds: float) -> bool:
-        """The collections made that are missing, the exports read, and erased what is in none of them any more.
+        """Create missing collections, have qmd read the exports, and erase deleted content from its index.
 
-        False where that last could not be done.
+        Return False if the erasing failed.
 
         Raises:
-            EngineUnavailable: a collection cannot be made.
-            ProgramFailed: the exports were not read.
+            EngineUnavailable: a collection cannot be created.
+            ProgramFailed: qmd did not read the exports.
         """
         for agent in missing:
             self._make(agent, seconds)
@@ -235,10 +237,10 @@ class Qmd:
             raise EngineUnavailable(_failure("collection add", done), _INSTALL)
 
     def _missing(self) -> list[AgentName]:
-        """The agents whose exports qmd does not know.
+        """Return the agents with exports that qmd does not know.
 
         Raises:
-            EngineUnavailable: there is no qmd, or it is another program.
+            EngineUnavailable: qmd is not installed, or the program is not qmd.
         """
         try:
             done = self._run(["collection", "list"], LIST_SECONDS)
@@ -262,7 +264,7 @@ class Qmd:
     # -- asking ----------------------------------------------------------------------------------------------------
 
     def ask(self, question: EngineQuestion) -> Ranking:
-        """See `SearchEngine.ask`: by `query`, where that fails by `vsearch`, and then by `search`."""
+        """See `SearchEngine.ask`. Try ``query`` first, then ``vsearch``, then ``search``."""
         failed: list[str] = []
         for way in _COMMANDS:
             try:
@@ -277,7 +279,9 @@ class Qmd:
         return Ranking((), None, "; ".join(failed), said=_said(None, failed))
 
     def _found(self, way: Way, question: EngineQuestion) -> tuple[list[RankedDocument], int]:
-        """The documents, and how many results were none of ours; more of them where there are, and these do not do."""
+        """Return the documents, and the number of results that are no exports. Ask for more if the first are not
+        enough.
+        """
         documents, dropped, more = self._ranked(way, question, WANTED)
         if more and not question.enough(documents):
             try:
@@ -340,7 +344,7 @@ class Qmd:
                 yield RankedDocument(agent, session_id, _score(result), _HUNK.sub("", text_of(result)))
 
     def _looked_up(self, agent: AgentName, place: str) -> str | None:
-        """Find the agent of a document that qmd lists under another name: its versions change names."""
+        """Find the session of a document that qmd lists under another name: file names differ among qmd's versions."""
         try:
             done = self._run(["get", place, "--no-line-numbers", "-l", str(HEADER_LINES)], LIST_SECONDS)
         except (ProgramFailed, EngineUnavailable):
@@ -353,10 +357,10 @@ class Qmd:
     # -- the program -----------------------------------------------------------------------------------------------
 
     def program(self) -> str:
-        """The program's absolute path.
+        """Return the program's absolute path.
 
         Raises:
-            EngineUnavailable: it is nowhere.
+            EngineUnavailable: the program is not found.
         """
         wanted = Setting.QMD_COMMAND.text(self._environment) or "qmd"
         folders = self._environment.get("PATH", os.defpath).split(os.pathsep)
@@ -371,8 +375,8 @@ class Qmd:
         """Run qmd with these arguments and return the result, whatever its exit status.
 
         Raises:
-            EngineUnavailable: it is not there.
-            ProgramFailed: it cannot be started, or did not end in time.
+            EngineUnavailable: qmd is not installed.
+            ProgramFailed: qmd cannot be started, or did not end in time.
         """
         program = self.program()
         folder = private_dir(self._folder)
@@ -398,7 +402,7 @@ class Qmd:
 
 
 def _query(command: str, intent: str) -> str:
-    """`intent` as qmd takes it for nothing but words: on one line, no typed query, nothing ruled out."""
+    """Return `intent` as plain words for qmd: on one line, without query types and without negations."""
     text = " ".join(intent.split())
     if command == "search":
         return _NEGATED.sub("", text) or text
@@ -420,7 +424,7 @@ def _quoted(said: str, characters: int) -> Masked:
 
 
 def _score(result: Mapping[str, Any]) -> float | None:
-    """The relevance, 0 to 1. `distance` and `rank` are none, nor is what is no number."""
+    """Return the relevance from 0 to 1; `None` if the result has no valid score."""
     score = result.get("score")
     if isinstance(score, bool) or not isinstance(score, int | float):
         return None
@@ -428,7 +432,7 @@ def _score(result: Mapping[str, Any]) -> float | None:
 
 
 def _export(agent: AgentName, place: str) -> Path | None:
-    """The file in the folder of exports that a location names; `None` where it names anything else."""
+    """Return the file in the export folder at a location; `None` for a location outside that folder."""
     if place.startswith("qmd://"):
         collection, _, name = place.removeprefix("qmd://").partition("?")[0].partition("/")
         if collection != collection_of(agent):
@@ -445,7 +449,7 @@ def _export(agent: AgentName, place: str) -> Path | None:
 
 
 def _owner(agent: AgentName, export: Path) -> str | None:
-    """The session whose export that is; `None` where the file is not there, or is none."""
+    """Return the id of the session of an export; `None` if the file is missing or is no export."""
     try:
         if export.is_symlink() or not export.is_file():
             return None
@@ -458,6 +462,6 @@ def _owner(agent: AgentName, export: Path) -> str | None:
 
 
 def _named(agent: AgentName, text: str) -> str | None:
-    """The session of which this header speaks, if it is that agent's."""
+    """Return the session id in an export's header, if the header names this agent."""
     header = parse_front_matter(text)
     return header.get("session_id") if header.get("agent", agent) == agent else None

@@ -1,4 +1,7 @@
-"""What the person typed -> a full-text query. Every word is quoted: nothing typed can be an operator."""
+"""Converts a question to a full-text query, and holds the question's other facts.
+
+Every word is quoted: nothing that a person types can be an operator.
+"""
 
 from __future__ import annotations
 
@@ -91,15 +94,17 @@ _EVERYWHERE = frozenset(
 
 
 def plain(intent: str) -> str:
-    """`intent` as it can be searched, embedded and repeated: without NUL and half surrogates, of bounded length."""
+    """Return `intent` as text that can be searched and embedded: without NUL and lone surrogates, at most
+    `MAX_CHARACTERS`.
+    """
     text = intent[:MAX_CHARACTERS].replace("\0", " ").encode("utf-8", "replace").decode("utf-8").strip()
     return "" if is_empty(text) else text
 
 
 def words_of(text: str) -> tuple[str, ...]:
-    """The words to search for, in order, once each, lower case, without stop words where that leaves any.
+    """Return the words to search for: in order, each once, in lower case, without stop words if other words are left.
 
-    A pull request's address and number are none: they would find every other pull request.
+    A pull request's address and number are left out: they would find every other pull request.
     """
     named = _WORD.findall(bigrams(_NUMBERED.sub(" ", text)))
     words = list(dict.fromkeys(word.lower()[:MAX_WORD_CHARACTERS] for word in named))
@@ -108,9 +113,10 @@ def words_of(text: str) -> tuple[str, ...]:
 
 
 def doubt_of(text: str, words: int | None = None, strange: float = 0.0) -> float:
-    """Return the points against every session: for a long question, which has something in common with most of them,
-    for a short prompt, which may ask for what is new (it may have more `words`, which only say how to work), and for
-    names that are `strange` (0…1) to all sessions.
+    """Return the points against every session for a long question, for a short prompt, and for unknown names.
+
+    A long question has something in common with most sessions. A short prompt may ask for something new; `words` is
+    its full length. `strange` (0…1) says how unknown the question's names are to all sessions.
     """
     long = max(0.0, (len(words_of(text)) - SHORT_WORDS) / (MAX_WORDS - SHORT_WORDS))
     short = max(0.0, 1 - (words or len(text.split())) / PLAN_WORDS) if is_prompt(text) else 0.0
@@ -118,14 +124,17 @@ def doubt_of(text: str, words: int | None = None, strange: float = 0.0) -> float
 
 
 def is_prompt(text: str) -> bool:
-    """Tell if `text` is written to an agent, and not to search with: it addresses it, or has a whole sentence."""
+    """Return True if `text` is written to an agent, not to search with: it addresses an agent, or has a whole
+    sentence.
+    """
     sentence = text[:1].isupper() and (_SENTENCE.search(text) or len(text.split()) >= SENTENCE_OF_WORDS)
     return bool(sentence or "\n" in text or _ADDRESS.search(text))
 
 
 def unnamed(text: str) -> str:
-    """Return the sentence that asks which work is meant, if all words of `text` but an agent's command are of every
-    prompt; else nothing.
+    """Return a sentence that asks which work is meant, if `text` has only words that occur in any prompt; else empty.
+
+    An agent's command at the beginning does not count.
     """
     words = words_of(_COMMAND.sub("", text))
     nothing = all(
@@ -135,9 +144,9 @@ def unnamed(text: str) -> str:
 
 
 def terms_of(text: str) -> tuple[str, ...]:
-    """The words, and whole compounds (``src/upload.py``) as phrases, each quoted as FTS5 wants it.
+    """Return the search terms, each quoted for FTS5: the words, and compounds such as ``src/upload.py`` as phrases.
 
-    A pull request is a compound of what it is called and its number.
+    A pull request is a compound of its kind and its number.
     """
     numbered = [
         f"{kind}/{one[1] or one[2]}"
@@ -150,12 +159,12 @@ def terms_of(text: str) -> tuple[str, ...]:
 
 
 def names_of(text: str) -> tuple[str, ...]:
-    """The files and names of code that `text` speaks of, as `quoted_names`."""
+    """Return the file names and code names in `text`, each quoted for FTS5."""
     return quoted_names(_NAME.findall(text))
 
 
 def quoted_names(given: Iterable[str]) -> tuple[str, ...]:
-    """Files and names of code, each quoted as FTS5 wants it; of a long path its end."""
+    """Quote file names and code names for FTS5. Of a long path, only the end is used."""
     names = (_WORD.findall(name.lower().replace("_", " ")) for name in given)
     phrases = dict.fromkeys(" ".join(word[:MAX_WORD_CHARACTERS] for word in name[-MAX_PHRASE_WORDS:]) for name in names)
     return tuple(f'"{bigrams(phrase)}"' for phrase in phrases if phrase)[:MAX_NAMES]
@@ -191,7 +200,7 @@ def is_of_this_branch(text: str) -> bool:
 
 
 def branch_words(branch: str) -> str:
-    """The words of a branch's name, behind its last slash; none of a trunk's."""
+    """Return the words in a branch's name, after the last slash; empty for a trunk such as main."""
     return "" if branch in TRUNKS else " ".join(_NAME_LETTERS.findall(branch.rpartition("/")[2]))
 
 
@@ -203,8 +212,10 @@ SENTENCE_WORDS = 3
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Code that is asked about: `lines` as PATH:FIRST-LAST, `files`, a `commit`, uncommitted `changes` or a patch, or a
-    `pull` request by its number.
+    """The code that a question is about: `lines` as PATH:FIRST-LAST, `files`, a `commit`, uncommitted `changes`, or a
+    `pull`.
+
+    `changes` is True for the caller's own, or a patch. `pull` is the number of a pull request.
     """
 
     lines: Sequence[str] = ()
@@ -219,15 +230,14 @@ class Code:
 
 @dataclass(frozen=True)
 class Query:
-    """A valid question, `also` saying it in other words; all its phrasings are answered together.
+    """A valid question. `also` has it in other words; all phrasings are answered together.
 
-    `everywhere` means all projects, `caller` is the session that asks, `relatives` are those of other families that
-    know what it knows, `hidden` is never found, `doubt` counts against all: what is not known yet may speak for others.
-    `read` is the share of sessions that were read: the one that is meant may be among the rest. `relevant` is the
-    intent without what only says how to work, where that is known.
-    `branch` is what is checked out where it is asked, `landed` the subjects of its commits, `in_play` the files that
-    are worked on there, `given` by the caller or found changed. `agents` are those whose sessions are searched, and
-    `directory` is where it is asked.
+    `everywhere` means all projects. `caller` is the session that asks, `relatives` are sessions of other families that
+    share content with the caller. `hidden` sessions are never found. `doubt` are points against every session, while
+    embeddings are missing. `read` is the share of logs that were read. `relevant` is the intent without instructions
+    on how to work, if known. `branch` is the current branch, `landed` the subjects of its commits. `in_play` are the
+    files being worked on, `given` by the caller or found changed. `agents` are those to search. `directory` is where
+    the question is asked.
     """
 
     intent: str
@@ -251,27 +261,30 @@ class Query:
 
     @property
     def known_families(self) -> frozenset[str]:
-        """The families of the caller, and of those that know what it knows."""
+        """Return the families of the caller and of the caller's relatives."""
         return frozenset(one.root_id for one in (self.caller, *self.relatives) if one and one.root_id)
 
     def is_kin(self, session: SessionRow) -> bool:
-        """Whether it says what the caller knows already: they have one origin, or one was told of the other."""
+        """Return True if the session shares content with the caller: by a common origin, a hand-over or a merge."""
         known = (one for one in (self.caller, *self.relatives) if one)
         return bool(session.root_id) and any(session.root_id == one.root_id for one in known)
 
     @cached_property
     def phrasings(self) -> tuple[str, ...]:
-        """The question in each of its wordings, the person's own first, with the words of what it points at."""
+        """Return the question's phrasings, the person's own first, with the words of the branch that the question
+        refers to.
+        """
         pointed = (branch_words(self.branch), self.landed) if is_of_this_branch(self.intent) else ()
         return (" ".join(filter(None, (self.relevant or self.intent, *pointed))), *self.also)
 
     @cached_property
     def embedded(self) -> tuple[int, ...]:
-        """Which of the phrasings are compared by meaning, too: the person's own and the shortest sentence.
+        """Return the indexes of the phrasings that are also compared by meaning: the person's own and the shortest
+        sentence.
 
-        One embedding is most of a question's time, and what the others add to find a session is in their words. Two are
-        needed where the person asks in a language that the model does not know. All are where one session is asked:
-        there they tell its exchanges apart.
+        One embedding is most of a question's time, and other phrasings mostly help by their words. A second embedding
+        helps if the model does not know the person's language. If one session is asked, all are embedded, to tell its
+        exchanges apart.
         """
         others = range(1, len(self.phrasings))
         if self.scope.session is not None:
@@ -280,23 +293,22 @@ class Query:
 
     @property
     def meanings(self) -> tuple[str, ...]:
-        """The texts of those phrasings."""
+        """Return the phrasings that are compared by meaning."""
         return tuple(self.phrasings[number] for number in self.embedded)
 
     def _meaning_and_size(self, number: int) -> tuple[bool, int]:
-        """One or two words are names, and mean little."""
+        """Return a phrasing's sort key: sentences before names of one or two words, then by length."""
         text = self.phrasings[number]
         return len(text.split()) < SENTENCE_WORDS, len(text)
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A session, its score, and the chunk that answers best with the words of the intent that it has.
+    """A session, its score, and its passage that answers best with the words of the question in that passage.
 
-    `why` is how the score came about, before any reranker, from each of the question's `phrasings`, and `None` where
-    another engine has given it; `lines` are the chunk's first and last in the export; `asked` are all words of the
-    phrasings; `voices` says where in the text others begin to speak than its first role, `None` where nobody knows;
-    `wrote` is its part of the code that was asked about.
+    `why` explains the score before reranking; `None` if another engine gave the score. `lines` are the passage's first
+    and last line in the export. `asked` are all words of the `phrasings`. `voices` says where in the text another
+    speaker begins; `None` if unknown. `wrote` is the session's part of the code that was asked about.
     """
 
     session: SessionRow
@@ -316,11 +328,12 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Candidates, best first; how they were found; and what failed on the way. `dropped` had no id or directory.
+    """Candidates, best first, how they were found, and what failed. `dropped` counts the sessions without an id or
+    directory.
 
-    `rerank_error` says why a reranker that is configured had no say. `engine` has found them, `said` is what an answer
-    repeats of one that is not our own; `rivals` are the families that share the chance, with their leads. `weighed`
-    are the terms that were looked for, by phrasing, with their weights.
+    `rerank_error` says why a configured reranker was not used. `engine` found the candidates; `said` are fields of an
+    external engine for the answer. `rivals` are the families that share the chance, with their leads. `weighed` are
+    the searched terms by phrasing, with their weights.
     """
 
     hits: tuple[Candidate, ...]
@@ -335,7 +348,7 @@ class Candidates:
 
     @property
     def fallback_used(self) -> bool:
-        """Whether the first way of searching failed."""
+        """Return True if the first way of searching failed."""
         return bool(self.error)
 
 
@@ -348,16 +361,16 @@ MOST_NAMES, SHORTEST_BEGINNING = 2, 3
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """The best rows of a table by all words, and the BM25 that each phrasing gives them."""
+    """The best rows of a table by all words, and the BM25 score that each phrasing gives them."""
 
     rows: frozenset[int]
     scores: tuple[Mapping[int, float], ...]
 
 
 class QueryWords:
-    """The known terms of each phrasing, rarer ones weighing more, and what they find in the scope of a question.
+    """The terms of each phrasing, weighted by rarity, and the rows that they match in the question's scope.
 
-    `weighed` are those terms, if they are known from a question that had the same phrasings and another scope.
+    `weighed` are the terms with their weights, if a question with equal phrasings and another scope computed them.
     """
 
     def __init__(self, store: Searchable, query: Query, weighed: Sequence[Mapping[str, float]] = ()) -> None:
@@ -368,12 +381,14 @@ class QueryWords:
         self._having: dict[HavingTable, dict[str, Collection[int]]] = {}
 
     def matches(self, table: WordTable, limit: int) -> Matches:
-        """The best rows of a table."""
+        """Return the best rows of a table."""
         best = self._store.match_words(table, self._terms, self._scope, limit)
         return Matches(frozenset(hit.row for hit in best), self._shared(table, best))
 
     def _shared(self, table: WordTable, best: Sequence[Scored]) -> tuple[Mapping[int, float], ...]:
-        """BM25 adds up term by term, so the score of each phrasing is the sum of those of its own terms."""
+        """Return each phrasing's BM25 scores. BM25 is a sum over terms, so a phrasing's score is the sum of its own
+        terms'.
+        """
         if len(self.phrasings) == 1:
             return (dict(best),)
         rows = [hit.row for hit in best]
@@ -388,15 +403,18 @@ class QueryWords:
         return scores
 
     def coverage(self, table: HavingTable, scores: Sequence[Mapping[int, float]], most: int) -> list[dict[int, float]]:
-        """By phrasing, how much of its words (0…1, rare ones weighing more) each of its `most` best rows has."""
+        """Return, by phrasing, the share of its words (0…1, rare words weigh more) in each of its `most` best rows."""
         best = [heapq.nlargest(most, score, key=score.__getitem__) for score in scores]
         asked = {row for rows in best for row in rows}
         having = self._having.get(table) or self._store.having(table, self._terms, asked)
         return [_shares(terms, rows, having) for terms, rows in zip(self.phrasings, best, strict=True)]
 
     def worked_on(self, sessions: Collection[int]) -> tuple[list[dict[int, float]], float]:
-        """By phrasing, how much of its files and names of code (0…1, rare ones weigh more) each session worked on, of
-        those that any did; last, how much of the files in play. And how strange (0…1) the question's names are to all.
+        """Return how much of each phrasing's files and code names each session worked on, and how strange the names
+        are.
+
+        The shares are from 0 to 1; rare names weigh more, names without a session do not count. The last set of shares
+        is for the files in play. Strangeness (0…1) says how few of the question's names any session worked on.
         """
         names = list(dict.fromkeys(chain.from_iterable(self._names)))
         having = self._store.having("work", names, sessions) if names else {}
@@ -436,7 +454,7 @@ def _weight(count: int, everything: int) -> float:
 def _known(
     terms: Sequence[str], counts: Mapping[str, int], count: Callable[[Sequence[str]], Mapping[str, int]]
 ) -> Mapping[str, int]:
-    """How many sessions have each term. Of a name typed in part, which none has, those that begin with it."""
+    """Return the number of sessions with each term. If no session has a short name, count words that begin with it."""
     known = {term: counts[term] for term in terms}
     if len(known) > MOST_NAMES or any(known.values()):
         return known

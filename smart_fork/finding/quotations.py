@@ -53,7 +53,7 @@ class Quotation(NamedTuple):
 
 
 class SpokenPart(NamedTuple):
-    """One speaker's part of a passage, not masked again, since most of it is never shown."""
+    """One speaker's part of a passage. Its text is not masked yet, since most of it is never shown."""
 
     said_by: Speaker | None
     text: str
@@ -63,8 +63,8 @@ class SpokenPart(NamedTuple):
 def quotations(hits: Sequence[Candidate], limit: int, nearness: Nearness | None) -> list[Quotation]:
     """Quote each hit in at most `limit` characters.
 
-    The sentence with the best evidence for the words that were asked; where no sentence of a passage has one of them,
-    that which is nearest in meaning, if `nearness` can tell; else the first.
+    Each quotation begins at the sentence with the best evidence for the asked words. If a passage has none of the
+    words, it begins at the sentence nearest in meaning, if `nearness` can tell, else at the first sentence.
     """
     said = [_said(hit) for hit in hits]
     telling = [_most_telling(parts, hit.asked) for parts, hit in zip(said, hits, strict=True)]
@@ -79,7 +79,7 @@ def quotations(hits: Sequence[Candidate], limit: int, nearness: Nearness | None)
 
 
 def _said(hit: Candidate) -> list[SpokenPart]:
-    """The passage by who speaks. What the agent did is told by it as well."""
+    """Split a passage into its speakers' parts. Lines about an agent's actions belong to the agent."""
     if hit.place is None:
         return [SpokenPart(None, said)] if (said := tidied(hit.text)) else []
     role = hit.place.role
@@ -110,7 +110,7 @@ def _most_telling(parts: Sequence[SpokenPart], words: Sequence[str]) -> tuple[in
 
 
 def _nearest(passages: Sequence[Sequence[SpokenPart]], nearness: Nearness) -> list[tuple[int, int] | None]:
-    """Find each passage's sentence that is nearest in meaning, as (part, sentence). One call compares them all."""
+    """Find each passage's sentence that is nearest in meaning, as (part, sentence). One call compares all sentences."""
     candidates = [_to_compare(parts) for parts in passages]
     near = iter(nearness([text for among in candidates for *_, text in among]) if any(candidates) else ())
     found: list[tuple[int, int] | None] = []
@@ -121,7 +121,9 @@ def _nearest(passages: Sequence[Sequence[SpokenPart]], nearness: Nearness) -> li
 
 
 def _to_compare(parts: Sequence[SpokenPart]) -> list[tuple[int, int, str]]:
-    """The first sentences that somebody says; where nobody says any, what was done: commands have many tokens."""
+    """Return a passage's first sentences that a speaker said; else its first lines about actions, as commands have
+    many tokens.
+    """
     first = [
         (number, place, part.text[start:end])
         for number, part in enumerate(parts) for place, (start, end) in enumerate(sentences(part.text))
@@ -137,7 +139,7 @@ def _quoted(parts: Sequence[SpokenPart], place: tuple[int, int], words: Sequence
 
 
 def nearness(embedder: Embedder, asked: Callable[[], Sequence[bytes]]) -> Nearness:
-    """To the nearest of the vectors that were asked for, by those of the sentences; so few need nothing heavy."""
+    """Return a function that compares sentences with the asked vectors, and gives each sentence its best cosine."""
 
     def near(texts: Sequence[str]) -> list[float]:
         from indexer.arrays import np
@@ -157,10 +159,10 @@ def nearness(embedder: Embedder, asked: Callable[[], Sequence[bytes]]) -> Nearne
 
 
 def snippet(text: str, words: Iterable[str], limit: int = SNIPPET_CHARACTERS, *, nearest: int | None = None) -> Masked:
-    """At most `limit` characters of `text` from the sentence on that matched, cut between characters.
+    """Return at most `limit` characters of `text`, beginning at the matching sentence and cut between characters.
 
-    That is the one with the best evidence for `words`; where none has any the `nearest` one, else the first. Control
-    characters are taken out: a snippet is shown in terminals.
+    The sentence is the one with the best evidence for `words`; without evidence the `nearest` sentence, else the
+    first. Control characters are removed, because a snippet is shown in terminals.
     """
     text, words = mask(tidied(text)), tuple(words)
     spans = sentences(text)
@@ -189,7 +191,7 @@ def tidied(text: str) -> str:
 
 
 def matched_words(text: str, words: Iterable[str]) -> tuple[str, ...]:
-    """Those of `words` that `text` has, also as the beginning of a longer word."""
+    """Return the `words` that occur in `text`, also as the beginning of a longer word."""
     text = bigrams(text.lower())
     there = {*_WORD.findall(text), *_WORD.findall(text.replace("_", " "))}
     in_order = sorted(there)
@@ -197,14 +199,15 @@ def matched_words(text: str, words: Iterable[str]) -> tuple[str, ...]:
 
 
 def _begins_one(word: str, in_order: Sequence[str]) -> bool:
-    """Return True if one of the sorted words begins with `word`. Only the first that is not before it can."""
+    """Return True if one of the sorted words begins with `word`. Only the first word that is not before `word` can."""
     place = bisect_left(in_order, word)
     return place < len(in_order) and in_order[place].startswith(word)
 
 
 def _densest(text: str, words: frozenset[str], width: int) -> int:
-    """Return the start of the window of `width` characters with the most different query words, a little before the
-    first of them.
+    """Return the start of the window of `width` characters with the most different query words.
+
+    The window begins a little before the first of these words.
     """
     stems = tuple(word[: max(4, len(word) - 2)] for word in words)
     places = (
@@ -236,13 +239,15 @@ def evidence(sentence: str, words: Iterable[str]) -> float:
 
 
 def best(text: str, spans: Sequence[tuple[int, int]], words: Sequence[str]) -> int | None:
-    """Return the sentence of `text` with the best evidence for `words`, among equals the first; `None` for none."""
+    """Return the index of the sentence with the best evidence for `words`, among equals the first; `None` without
+    evidence.
+    """
     given = [evidence(text[start:end], words) for start, end in spans]
     return given.index(max(given)) if any(given) else None
 
 
 def _paragraphs(text: str) -> list[tuple[int, int]]:
-    """The lines, those together that one sentence was broken into."""
+    """Return the spans of lines, with the lines of a wrapped sentence joined."""
     found: list[tuple[int, int]] = []
     for line in _LINE.finditer(text):
         start, end = line.span()

@@ -1,12 +1,11 @@
-"""From evidence for sessions to the chance that each is the one that is meant. Pure.
+"""From the evidence for sessions to the chance that each session is the one meant. Pure functions.
 
-Words and meaning fail differently: a name is found by its word alone, a paraphrase by its meaning alone. Each part of
-the evidence gives points; a session's chance is the share of its points' weight among its rivals and one more: that
-none of them is meant. So a question that nothing here answers gets low scores, and 0.5 means as likely right as not.
-Where a question is put in several ways, what speaks for a session is the mean over all of them, by meaning over those
-that were embedded.
-The points were fitted on labelled queries, half of them asked where no answer is (``benchmarks/tuning.py``), those of
-the files in play in the same way.
+Words and meaning fail differently: only words find a name, only meaning finds a paraphrase. Each part of the evidence
+gives points. A session's chance is its share of the weight of all rivals and of one more rival: that no session is
+meant. So a question without an answer here gets low scores, and 0.5 means as likely right as wrong. For a question
+with several phrasings, the evidence is the mean over all of them; by meaning, over the embedded phrasings. The points
+were fitted on labelled queries, half of them without an answer in the index (``benchmarks/tuning.py``). The points for
+the files in play were fitted in a similar way.
 """
 
 from __future__ import annotations
@@ -45,13 +44,13 @@ ONLY_ASKED, POSSIBLE = 0.2, 0.45
 
 
 class Parts(NamedTuple):
-    """What speaks for a session, in numbers or in points for them.
+    """The evidence for a session by kind, as numbers or as points.
 
-    `session_words` and `passage_words` are BM25 of the session and of its best chunks beside the best session's, times
-    how much of the intent's words the best session (chunk) has; `title` is how much of them its title has; `work` is
-    how much of the files and names of code in the question it has edited or written; `nearest` is the cosine of its
-    best chunks, `whole` the mean of all that have a vector; `files` is how much of the files in play it has edited;
-    `commits` is the same as `session_words` of the messages of its commits.
+    `session_words` is the session's BM25 divided by the best session's, times the share of the question's words in the
+    best session. `passage_words` is computed likewise from its best passages, `commits` from its commit messages.
+    `title` is the share of the question's words in the title. `work` is the share of the named files and code names
+    that the session edited or wrote, `files` the share of the files in play that it edited. `nearest` is the cosine of
+    its best passages, `whole` the mean cosine of all its embedded passages.
     """
 
     session_words: float = 0.0
@@ -69,7 +68,7 @@ SILENT = Parts()
 
 
 class Weights(NamedTuple):
-    """What each part is worth, and how many points it takes to be as likely as no session at all."""
+    """The points for each part of the evidence, and how many points are as likely as no session at all."""
 
     worth: Parts
     nothing: float
@@ -94,13 +93,12 @@ KNOWN_AGAIN: Mapping[Known, Weights] = {
 
 @dataclass(slots=True)
 class Evidence:
-    """What was found of one session.
+    """The evidence that one phrasing found for one session.
 
-    `words` is its BM25 as a whole, `passages` the BM25 of its chunks, `title` how much of the intent's words its
-    title has (0…1), `work` how much it worked on what the question names (0…1), `files` how much on the files in play
-    (0…1), `similar` the cosine of its chunks by position, `chunks` how many have a vector: while an index is being made
-    many have none, which says nothing of what they are about. `only_asked` is whether nothing came of its prompts,
-    `commits` the BM25 of the messages of its commits.
+    `words` is the session's BM25, `passages` the BM25 of its passages, `commits` the BM25 of its commit messages.
+    `title`, `work` and `files` are shares (0…1) as in `Parts`. `similar` has the cosines of its passages by position.
+    `chunks` counts the embedded passages: while an index is being embedded, missing embeddings say nothing.
+    `only_asked` is true if nothing came of its prompts.
     """
 
     words: float = 0.0
@@ -115,7 +113,7 @@ class Evidence:
 
 
 class Coverage(NamedTuple):
-    """Shares of the intent's words (0…1, rare ones weighing more) in the best session, chunk and commits."""
+    """The share of a question's words (0…1, rare words weigh more) in the best session, passage and commits."""
 
     session: float = 0.0
     chunk: float = 0.0
@@ -124,9 +122,10 @@ class Coverage(NamedTuple):
 
 @dataclass(slots=True)
 class Phrased:
-    """What was found with one phrasing of the question; `embedded` is whether by its meaning as well.
+    """The evidence that one phrasing of the question found. `embedded` is true if the phrasing was also compared by
+    meaning.
 
-    `named` is whether it is one word or has a name of code.
+    `named` is true if the phrasing is one word or contains a code name.
     """
 
     evidence: Mapping[int, Evidence]
@@ -136,11 +135,11 @@ class Phrased:
 
 
 class Score(NamedTuple):
-    """The points for a session by part, and the points `against` it.
+    """The points for a session by part, and the points `against` the session.
 
-    `against` begins as the points that it takes to be as likely as no session at all. `share` adds the rivals.
-    `speaking` is the evidence that each phrasing of the question found, `worth` the points for it. `shares` says how
-    much of each part one phrasing contributes.
+    At first, `against` is the number of points that are as likely as no session at all. `share` adds the rivals'
+    weight. `speaking` is the evidence that each phrasing of the question found, `worth` the points for a unit of
+    evidence. `shares` says how much of each part one phrasing contributes.
     """
 
     points: Parts
@@ -151,7 +150,7 @@ class Score(NamedTuple):
 
     @property
     def lead(self) -> float:
-        """Return the points beyond those against the session."""
+        """Return the points for the session minus the points against it."""
         return sum(self.points) - self.against
 
     @property
@@ -181,13 +180,15 @@ class Score(NamedTuple):
 
 
 def scores(phrasings: Sequence[Phrased], families: Mapping[int, str], *, words: bool = True) -> dict[int, Score]:
-    """A score for each session. Members of one family are no rivals; `words` is whether words were searched."""
+    """Return the score of each session. Members of one family are no rivals. `words` says whether words
+    were searched.
+    """
     weighed = weigh(phrasings, words=words)
     return share(weighed, families, rivals(weighed, families))
 
 
 def weigh(phrasings: Sequence[Phrased], *, words: bool = True) -> dict[int, Score]:
-    """The points of each session, which no other session changes; `words` is whether words were searched."""
+    """Return the points of each session, without its rivals. `words` says whether words were searched."""
     speaking = [parts(one.evidence, one.coverage, named=one.named) for one in phrasings]
     shares = shares_of_phrasings(len(phrasings), sum(one.embedded for one in phrasings))
     said = {session: [one.get(session, SILENT) for one in speaking] for one in speaking for session in one}
@@ -208,7 +209,7 @@ def _best_by_words(said: Mapping[int, Sequence[Parts]], shares: Parts) -> int:
 
 
 def rivals(weighed: Mapping[int, Score], families: Mapping[int, str]) -> dict[str, float]:
-    """The lead of the best member of each family, of the best families."""
+    """Return the strongest families, each with the lead of its best member."""
     best: dict[str, float] = {}
     for session, one in weighed.items():
         best[families[session]] = max(one.lead, best.get(families[session], -math.inf))
@@ -216,12 +217,12 @@ def rivals(weighed: Mapping[int, Score], families: Mapping[int, str]) -> dict[st
 
 
 def strongest(leads: Mapping[str, float]) -> dict[str, float]:
-    """The families among which the chance is shared, and their leads."""
+    """Return the families that share the chance, with their leads."""
     return {family: leads[family] for family in heapq.nlargest(RIVALS, leads, key=leads.__getitem__)}
 
 
 def share(weighed: Mapping[int, Score], families: Mapping[int, str], rivals: Mapping[str, float]) -> dict[int, Score]:
-    """The chance of each session among these rivals, which may be more than the families of `weighed`."""
+    """Return each session's score among these rivals, which may include more families than those of `weighed`."""
     weights = {family: math.exp(lead) for family, lead in rivals.items()}
     all_rivals = sum(weights.values())
     others = {one: max(0.0, all_rivals - weights.get(families[one], 0.0)) for one in weighed}
@@ -231,7 +232,7 @@ def share(weighed: Mapping[int, Score], families: Mapping[int, str], rivals: Map
 
 
 def shared_anew(score: Score, family: str, before: Mapping[str, float], rivals: Mapping[str, float]) -> Score:
-    """`score`, which was shared among the rivals of `before`, among these."""
+    """Return a score that was shared among the rivals `before`, shared among `rivals` instead."""
     return score._replace(against=score.against - _of_others(family, before) + _of_others(family, rivals))
 
 
@@ -240,10 +241,10 @@ def _of_others(family: str, rivals: Mapping[str, float]) -> float:
 
 
 def parts(evidence: Mapping[int, Evidence], coverage: Coverage, *, named: bool = False) -> dict[int, Parts]:
-    """What speaks for each session, in comparable numbers.
+    """Return the evidence for each session in comparable numbers.
 
-    Where no passage has the code that a question has `named`, only the output of a command or a list of files has it:
-    the whole session speaks in their place.
+    If no passage contains the code that a question names, only a command's output or a list of files contains it. Then
+    the words of the whole session count in the place of its passages.
     """
     most_words = max((one.words for one in evidence.values()), default=0.0) or 1.0
     whole = {session: coverage.session * one.words / most_words for session, one in evidence.items()}
@@ -275,12 +276,14 @@ def shares_of_phrasings(all_of_them: int, embedded: int) -> Parts:
 
 
 def joined(speaking: Sequence[Parts], shares: Parts) -> Parts:
-    """The mean of what speaks for a session in each phrasing."""
+    """Return the mean of a session's evidence over all phrasings."""
     return Parts._make([sum(values) * share for values, share in zip(zip(*speaking, strict=True), shares, strict=True)])
 
 
 def weigh_one(speaking: Sequence[Parts], shares: Parts, *, similar: bool, words: bool) -> Score:
-    """The points of one session from each phrasing; `similar` is whether any of its vectors is known."""
+    """Return the points of one session from its evidence in each phrasing. `similar` is true if it has a known
+    embedding.
+    """
     rows = KNOWN_AGAIN if len(speaking) > 1 else KNOWN
     known = rows["meaning" if not words else "both" if similar else "words"]
     return Score(_points(known.worth, joined(speaking, shares)), known.nothing, speaking, known.worth, shares)
@@ -299,7 +302,7 @@ def _whole(one: Evidence) -> float:
 
 
 def best_of(values: Collection[float]) -> float:
-    """The best value with the support of the next; missing ones count nothing."""
+    """Return the best value, supported by the next best ones. A missing value counts as 0."""
     if not values:
         return 0.0
     top = sorted(values, reverse=True)[:BEST_CHUNKS]
@@ -316,9 +319,10 @@ def best_of(values: Collection[float]) -> float:
 
 
 class PointParts(NamedTuple):
-    """What speaks for an exchange: `nearest` is the cosine of its best passages, the next three are beside the most.
+    """The evidence for an exchange as the place to fork. `nearest` is the cosine of its best passages.
 
-    `pending` is 1 where the exchange after it changes files, and speaks against it.
+    `words`, `talk` and `late` are relative to the session's maximum. `pending` is 1 if the next exchange changes
+    files, which counts against the exchange.
     """
 
     nearest: float
@@ -330,10 +334,10 @@ class PointParts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ExchangeEvidence:
-    """The evidence by exchange number, from 0; `point` is the exchange at whose end a fork knows all that is asked.
+    """The evidence by exchange number, from 0. A fork after exchange `point` knows all that is asked.
 
-    `why_not` says why there is none, or why only words were compared. `score` is the chance that the session is the one
-    that is meant, where that is known.
+    `why_not` says why there is no evidence, or why only words were compared. `score` is the chance that the session is
+    the one meant, if known.
     """
 
     parts: Mapping[int, PointParts] = field(default_factory=dict)
@@ -343,7 +347,7 @@ class ExchangeEvidence:
 
     @property
     def fits(self) -> bool:
-        """Whether the session answers, as far as that is known."""
+        """Return True if the session answers the question, or if that is unknown."""
         return self.score is None or self.score >= NAMED_FLOOR
 
 
@@ -357,7 +361,7 @@ WORTH = PointParts(1.3, 1.8, 3.4, 1.5, -1.3)
 
 
 def edited(places: Sequence[Placement], texts: Mapping[int, str]) -> set[int]:
-    """The exchanges that change files, by the `texts` of all their chunks."""
+    """Return the exchanges that change files, from the `texts` of their passages."""
     return {place.exchange for place in places if _EDITS.search(texts.get(place.chunk, ""))}
 
 
@@ -365,10 +369,10 @@ def fork_point(
     places: Sequence[Placement], words: Sequence[Mapping[int, float]], similar: Sequence[Mapping[int, float]],
     changing: Collection[int],
 ) -> Placement | None:  # fmt: skip
-    """The passage at the end of whose exchange to fork: of all that a session has, in order; `None` where it has none.
+    """Return the best passage of the exchange to fork after; `None` for a session without passages.
 
-    For each phrasing of the question `words` has the scores of chunks by their words; for each that was embedded
-    `similar` has the cosines of passages by their position; `changing` are the exchanges that change files.
+    `places` are all passages of the session, in order. `words` has each phrasing's scores by passage, `similar` each
+    embedded phrasing's cosines by position. `changing` are the exchanges that change files.
     """
     if not places:
         return None
@@ -385,7 +389,7 @@ def exchange_parts(
     places: Sequence[Placement], words: Sequence[Mapping[int, float]], similar: Sequence[Mapping[int, float]],
     changing: Collection[int],
 ) -> dict[int, PointParts]:  # fmt: skip
-    """What speaks for each exchange, in the mean of all phrasings."""
+    """Return the evidence for each exchange, as the mean over all phrasings."""
     of_exchange: defaultdict[int, list[Placement]] = defaultdict(list)
     for place in places:
         of_exchange[place.exchange].append(place)
@@ -420,9 +424,10 @@ def exchange_parts(
 
 
 def lost(turn: int, ends: int | None, forgotten: int, gap: int = 0) -> str:
-    """Return why the agent's own fork of all of a session does not know a passage: "compaction", "gap", or nothing.
+    """Return why the agent's own fork of a session does not know a passage: "compaction", "gap", or empty if it does.
 
-    Its last compaction has `forgotten` so many turns. A passage whose exchange `ends` later is in what was left of it.
+    The last compaction dropped the first `forgotten` turns. A passage is still known if its exchange `ends` after
+    them.
     """
     if ends is not None and ends < forgotten:
         return "compaction"
@@ -442,7 +447,7 @@ def _by_meaning(place: Placement, similar: Sequence[Mapping[int, float]]) -> flo
 
 
 def percent(score: float) -> str:
-    """Return a score from 0 to 1 as text: "72 %". Its ends are "< 1 %" and "> 99 %"."""
+    """Format a score from 0 to 1: "72 %". The ends are "< 1 %" and "> 99 %"."""
     if score < 0.01:
         return "< 1 %"
     return "> 99 %" if score > 0.99 else f"{score:.0%}".replace("%", " %")

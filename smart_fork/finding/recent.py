@@ -1,4 +1,6 @@
-"""Recent sessions straight from the logs: no index needed, no model. The index saves reading what has not changed."""
+"""Recent sessions, read from the logs: neither an index nor a model is needed. The index saves reading
+unchanged logs.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ MAX_LOOKED_AT = 400
 
 
 class Recent(NamedTuple):
-    """The newest sessions, how many that no person started are left out, and the logs on the way that say nothing."""
+    """The newest sessions, the number of automated sessions that are hidden, and the unreadable logs met on the way."""
 
     sessions: list[Session]
     hidden: int
@@ -50,7 +52,7 @@ class Recent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListFilter:
-    """As lists have sessions: with a `tag` only those that have it, and only those that are `archived`, or are not."""
+    """The filters of a list: only sessions with the `tag`, if any; only `archived` sessions, or only others."""
 
     tag: str = ""
     archived: bool = False
@@ -60,8 +62,9 @@ def recent_sessions(
     adapters: Sequence[AgentAdapter], project: Project | None, limit: int, *, automated: bool = False,
     listed: ListFilter | None = None,
 ) -> Recent:  # fmt: skip
-    """The newest sessions of a project (all worktrees), or of all, newest first; as `listed`, pinned ones before the
-    others, and with those that only worked there. Unreadable logs are passed over.
+    """Return the newest sessions of a project (all worktrees), or of all projects, newest first. Skip unreadable logs.
+
+    If `listed` is given, pinned sessions come first, and sessions that only worked in the project are included.
     """
     files = [file for agent in adapters for file in agent.discover() if file.size > 0]
     files.sort(key=lambda file: (-file.mtime_ns, file.location))
@@ -101,7 +104,7 @@ def recent_sessions(
 def _as_listed(
     files: Sequence[LogFile], adapters: Mapping[AgentName, AgentAdapter], listed: ListFilter
 ) -> tuple[list[LogFile], set[LogFile]]:
-    """Those of the logs that are asked for, pinned ones first, and which of them are pinned."""
+    """Return the logs that a list shows, pinned ones first, and the set of pinned logs."""
 
     def having(mark: str) -> set[LogFile]:
         sessions = marked(mark)
@@ -117,7 +120,7 @@ def _as_listed(
 
 
 def _copies_behind_originals(files: Sequence[LogFile], adapters: Mapping[AgentName, AgentAdapter]) -> list[LogFile]:
-    """These logs, those of one session at the place of its original, which comes first of them."""
+    """Return these logs with all logs of one session grouped at the place of its original log, the original first."""
     of_name: defaultdict[str, dict[Path, LogFile]] = defaultdict(dict)
     names = Counter(_name(file) for file in files)
     for file in files:
@@ -132,14 +135,14 @@ def _copies_behind_originals(files: Sequence[LogFile], adapters: Mapping[AgentNa
 
 
 def _name(file: LogFile) -> str:
-    """All logs of a session are named alike."""
+    """Return a log's file name: all logs of a session have equal names."""
     return file.location.rpartition("/")[2]
 
 
 def _promising(
     files: Sequence[LogFile], project: Project | None, adapters: Mapping[AgentName, AgentAdapter]
 ) -> Iterator[LogFile]:
-    """Of thousands of logs the newest, and the newest in folders that are named after the project."""
+    """Yield the newest of thousands of logs, and the newest in folders named after the project."""
     here = {name: agent.place_of(project.root) if project else "" for name, agent in adapters.items()}
     own = 0
     for number, file in enumerate(files):
@@ -171,9 +174,10 @@ def _sessions(
 
 
 def _indexed(files: Sequence[LogFile], project: Project | None) -> dict[str, SessionRow | None]:
-    """Return what the index has of the logs that are as it has read them; `None` for a log without a session.
+    """Return the index's rows of the logs that did not change since they were indexed; `None` for a log without a
+    session.
 
-    Of a session that worked in `project`, and was begun elsewhere, it is what it did there, also if it has gone on.
+    A session that began elsewhere and worked in `project` is represented by its work there, even if its log has grown.
     """
     try:
         if not index_db().exists():
@@ -216,7 +220,7 @@ def list_recent(
     agent: str, project: str | None, limit: int, *, everywhere: bool = False, automated: bool = False,
     tag: str = "", archived: bool = False,
 ) -> Recents:  # fmt: skip
-    """The newest sessions of a project, straight from the logs; see `recent_sessions`. They have no notice yet.
+    """Return the newest sessions of a project from the logs; see `recent_sessions`. The caller adds the notice.
 
     Raises:
         Usage: an unknown agent or directory, or a limit below 1.
@@ -247,9 +251,10 @@ def odd(adapters: Iterable[AgentAdapter]) -> tuple[FailedLog, ...]:
 
 
 def passed_over(store: Store | None, adapters: Iterable[AgentAdapter] = READERS) -> tuple[FailedLog, ...]:
-    """Files among the logs that hold no session, each with why: by their kind, and by what a run has read of them.
+    """Return the files among the logs that hold no session, each with the reason.
 
-    A client that is limited to its projects gets no paths.
+    The reason comes from the file's kind, or from the index run that read the file. A client limited to projects gets
+    no paths.
     """
     read = store.odd_logs() if store is not None and not call_context.limited() else []
     return (*odd(adapters), *(FailedLog(printable(path), why) for path, why in read))
@@ -267,7 +272,11 @@ LEAST_SHARE = 0.6
 def gone_prompts(
     project: Project | None, agents: Sequence[AgentName], phrasings: Sequence[str] = (), limit: int = MAX_GONE
 ) -> tuple[GonePrompt, ...]:
-    """The newest of each session that is gone, or with `phrasings` the one that has most of their words, best first."""
+    """Return a prompt of each deleted session that smart-fork never read.
+
+    Without `phrasings` these are the newest prompts. With `phrasings` they are the prompts with most of the words,
+    best first.
+    """
     found: dict[tuple[AgentName, str], list[KeptPrompt]] = {}
     for agent in agents:
         try:
@@ -294,7 +303,9 @@ def gone_prompts(
 
 
 def _of_unknown(agent: AgentName, project: Project | None) -> Iterator[KeptPrompt]:
-    """The prompts here of sessions without a log, of which the index knows nothing, and that nobody had forgotten."""
+    """Yield the project's prompts of sessions without a log that neither the index nor the list of forgotten sessions
+    knows.
+    """
     kept = AGENTS[agent].prompts
     if kept is None:
         return

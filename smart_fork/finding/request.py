@@ -1,4 +1,6 @@
-"""Requests to the index, checked before anything is read: an intent, agents, a project; and the engine that answers."""
+"""Requests to the index, checked before anything is read: an intent, agents, a project. Also the engine
+that answers.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,12 @@ from smart_fork.system import call_context
 
 
 def collection_of(agent: AgentName) -> str:
-    """The name by which a search program knows the exports of that agent."""
+    """Return the name by which a search program knows the exports of an agent."""
     return f"{agent}-sessions"
 
 
 def collections() -> dict[AgentName, str]:
-    """Those of all agents whose sessions are exported."""
+    """Return the collection of each agent with exports."""
     return {agent: collection_of(agent) for agent in AGENTS.readable()}
 
 
@@ -46,10 +48,10 @@ MAX_PHRASINGS, MAX_PHRASING_CHARACTERS = 8, 300
 
 @dataclass(frozen=True, slots=True)
 class FindRequest:
-    """A question, `also` in other words. `None` means the default everywhere, as MCP clients send it.
+    """A question. `also` has it in other words. `None` in a field means the default, as MCP clients send it.
 
-    `works_in` is where a fork of a result is to work; `None` for where the session itself did. `as_agent` is the agent
-    that it is handed to, if any. The fields from `lines` on ask who wrote code, as `Code` has them. With code, an error
+    `works_in` is the directory for a fork of a result; `None` for the session's own. `as_agent` is the agent that a
+    result is handed over to, if any. The fields from `lines` on ask who wrote code, as in `Code`. With code, an error
     or a tag the intent may be empty.
     """
 
@@ -110,7 +112,7 @@ class FindRequest:
 
     @property
     def agents(self) -> tuple[AgentName, ...]:
-        """The agents to search.
+        """Return the agents to search.
 
         Raises:
             Usage: there is no such agent.
@@ -121,7 +123,7 @@ class FindRequest:
 
     @property
     def code(self) -> Code:
-        """The code that is asked about."""
+        """Return the code that the question is about."""
         lines, files = (tuple(one for one in given or () if not is_empty(one)) for given in (self.lines, self.files))
         return Code(lines, files, self.commit, self.changes, self.pull)
 
@@ -133,12 +135,10 @@ class FindRequest:
         )  # fmt: skip
 
     def checked(self) -> FindRequest:
-        """Check everything in a request, and return it as it is searched: its texts plain, its limit a number.
-
-        Touches no disk.
+        """Validate the request, and return it with normalized texts and limit. No file is read.
 
         Raises:
-            Usage: something in it is not as it may be.
+            Usage: a field is invalid.
         """
         otherwise = self.code or self.error is not None or self.tag is not None
         if not _is_text(self.intent) and not (otherwise and is_empty(self.intent)):
@@ -189,7 +189,7 @@ def check_score(min_score: float | None) -> None:
     """Validate a minimum score.
 
     Raises:
-        Usage: it is no number between 0 and 1.
+        Usage: it is not a number between 0 and 1.
     """
     if min_score is not None and not _is_number(min_score):
         raise Usage(f"min_score must be a finite number, not {shown(min_score)}", "Scores are between 0 and 1.")
@@ -198,7 +198,7 @@ def check_score(min_score: float | None) -> None:
 
 
 def current_project(path: str | None) -> Project:
-    """The project of `path`, or of the working directory.
+    """Return the project of `path`, by default of the working directory.
 
     Raises:
         Usage: there is no such directory.
@@ -222,9 +222,10 @@ def current_project(path: str | None) -> Project:
 
 
 def project_notice(project: Project | None, *, found: bool = True) -> str:
-    """Why less is found than there may be. Where a `.git` leads is not told to who may not ask there.
+    """Say why a project may have more sessions than were found; empty if there is no such reason.
 
-    What a clone may not have fetched is said where nothing was `found`.
+    Unfetched checkpoints (sessions kept in a git branch) are only mentioned if nothing was `found`. A client without
+    access does not learn where a `.git` leads.
     """
     if project is None:
         return ""
@@ -261,7 +262,7 @@ def check_also(also: object) -> None:
     """Validate further phrasings of a question. `None` is an empty list.
 
     Raises:
-        Usage: they are no list of texts, too many, or one is too long.
+        Usage: it is not a list of texts, or has too many or too long ones.
     """
     if also is None:
         return
@@ -282,7 +283,7 @@ def check_also(also: object) -> None:
 
 
 def further(intent: str, also: Sequence[str] | None) -> tuple[str, ...]:
-    """Those of `also` that ask `intent` in other words: no blank ones, and each once."""
+    """Return the texts of `also` that differ from `intent` and from each other, without blank ones."""
     given = (plain(text) for text in also or ())
     different = {_essence(text): text for text in reversed([*given]) if text}
     return tuple(text for essence, text in reversed(different.items()) if essence and essence != _essence(intent))
@@ -299,13 +300,13 @@ Way = Literal["hybrid", "vector", "lexical"]
 
 
 class EngineUnavailable(SmartForkError):
-    """The search program is not there, or does not know our exports."""
+    """The search program is missing, or does not know the exports."""
 
     code = "engine_unavailable"
 
 
 class RankedDocument(NamedTuple):
-    """An export that answers: whose session it is, how well (0 to 1, where the program says), and what it quotes."""
+    """An export that answers: its session, its score (0 to 1, if the program gives one), and the quoted text."""
 
     agent: AgentName
     session_id: str
@@ -317,7 +318,7 @@ class RankedDocument(NamedTuple):
 class EngineQuestion:
     """A question to a search program: the intent, its key words and the agents.
 
-    `enough` says whether documents satisfy the question. Where they do not, the program is asked for more.
+    `enough` says whether documents satisfy the question. If they do not, the program is asked for more.
     """
 
     intent: str
@@ -328,9 +329,10 @@ class EngineQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """An answer. `way` is how it was found, `None` where nothing could be searched; `error` why not otherwise.
+    """A search program's answer. `way` is how it searched; `None` if it could not. `error` says what failed on the
+    way.
 
-    `dropped` were no exports of ours. `said` is what the answer repeats of it, as JSON values.
+    `dropped` counts the results that are no exports. `said` are further fields for the answer's JSON.
     """
 
     documents: tuple[RankedDocument, ...]
@@ -341,38 +343,38 @@ class Ranking:
 
 
 class SearchEngine(Protocol):
-    """A search program that reads the exports."""
+    """An external search program that reads the exports."""
 
     name: str
 
     def refresh(self, stamp: str) -> None:
-        """Have it read the exports, unless it has at the same `stamp`: that of the last change of the own index.
+        """Have the program read the exports, unless it did so at this `stamp`: the time of the index's last change.
 
         Raises:
-            EngineUnavailable: it is not there, or cannot be made to know the exports.
+            EngineUnavailable: the program is missing, or cannot be made to know the exports.
         """
         ...
 
     def renew(self, stamp: str, patience: float) -> None:
-        """The same, and make vectors of all that has none: for whoever has time.
+        """Have the program read the exports and embed what has no embedding. This takes long.
 
         Raises:
             EngineUnavailable: as `refresh`.
-            IndexBusyError: another process has been at it for `patience` seconds.
-            ProgramFailed: the words are searched, the meaning is not.
+            IndexBusyError: another process has been updating the program's index for `patience` seconds.
+            ProgramFailed: words can be searched, meaning cannot.
         """
         ...
 
     def erase(self) -> bool:
-        """Return True if nothing removed from the exports is left in its files."""
+        """Return True if the program's files contain nothing that was removed from the exports."""
         ...
 
     def ask(self, question: EngineQuestion) -> Ranking:
-        """The documents that answer best. A failure is part of the answer."""
+        """Return the documents that answer best. A failure is part of the answer."""
         ...
 
     def what_to_do(self) -> tuple[str, tuple[str, ...]]:
-        """Return the error code and the next steps for a missing engine."""
+        """Return the error code and the next steps for a missing program."""
         ...
 
 
@@ -384,7 +386,7 @@ _QMD = "smart_fork.finding.qmd:Qmd"
 
 
 def configured_engine(environment: Mapping[str, str] | None = None) -> SearchEngine | None:
-    """The search program that answers in the place of the own index; `None` where none does.
+    """Return the search program that replaces the built-in index; `None` if none is configured.
 
     Raises:
         Usage: there is no such engine, or ``config.toml`` cannot be read.

@@ -68,10 +68,10 @@ def results_of(
     found: Candidates, store: Store, *, worth: Mapping[int, ForkWorth], include_snippets: bool, explain: bool = False,
     problems: Mapping[AgentName, str], works_in: str | None = None, nearness: Nearness | None = None,
 ) -> tuple[Hit, ...]:  # fmt: skip
-    """The `results` of an answer, ranked from 1.
+    """Return the `results` of an answer, ranked from 1.
 
-    `worth` says of each session how good it is to fork, `problems` what keeps each agent from forking, if anything;
-    `works_in` where a fork would work; `nearness` how near sentences are in meaning to what was asked.
+    `worth` is each session's worth as a fork. `problems` says what keeps each agent from forking, if anything.
+    `works_in` is the directory of a fork. `nearness` compares sentences with the question by meaning.
     """
     room = ALL_SNIPPETS_CHARACTERS // max(1, len(found.hits))
     characters = min(SNIPPET_CHARACTERS, max(MIN_SNIPPET_CHARACTERS, room)) if include_snippets else 0
@@ -97,14 +97,16 @@ def headline(one: SessionRow | Session) -> Masked:
 
 
 def edited_files(store: Store, row: SessionRow) -> tuple[str, ...]:
-    """The files in its repository that a session edited most often, from the top of the repository."""
+    """Return the files that a session edited most often, relative to the top of its repository."""
     top = f"{row.repo_root or row.resolved_cwd}/"
     inside = (file.removeprefix(top) for file in store.most_edited(row.row) if file.startswith(top))
     return tuple(map(title, islice(inside, MAX_FILES)))
 
 
 def index_state(counts: Counts, covered: Covered, left: int | None, problem: str, seconds_left: int = 0) -> IndexState:
-    """Describe the completeness of an answer. `left` changed logs are unread; `None` if nobody looked."""
+    """Describe how complete the index was. `left` counts the unread changed logs; `None` if the logs were
+    not checked.
+    """
     complete = left == 0 and counts.embedded == counts.chunks
     return IndexState(
         sessions=counts.sessions, chunks=counts.chunks, embedded=counts.embedded, covered=covered, complete=complete,
@@ -113,7 +115,7 @@ def index_state(counts: Counts, covered: Covered, left: int | None, problem: str
 
 
 def recent_ones(sessions: Sequence[Session]) -> tuple[RecentSession, ...]:
-    """Sessions as `list` shows them, and as a fallback when nothing can be searched."""
+    """Return sessions as lists show them, also as a fallback if nothing can be searched."""
     known = noted_if_known((one.agent, one.session_id) for one in sessions)
     parents = known_parents() if sessions else {}
     return tuple(_recent(one, known.get((one.agent, one.session_id)), parents) for one in sessions)
@@ -132,19 +134,21 @@ def _recent(session: Session, noted: SessionNotes | None, parents: Mapping[str, 
 
 
 def title(text: str) -> Masked:
-    """A session's title as it may be shown: no secrets, nothing that steers a terminal."""
+    """Return a session's title without secrets and without terminal control characters."""
     return printable(mask(text))
 
 
 def place_mark(inferred_from: str, began_in: str = "") -> str:
-    """A mark for people if a session was begun elsewhere, or its project is inferred; empty if its log states it."""
+    """Mark a session for people if it began elsewhere, or if its project is inferred; empty if its log states the
+    project.
+    """
     if began_in:
         return f"worked here, began in {printable(began_in)}"
     return f"project inferred from its {inferred_from.replace('_', ' ')}" if inferred_from else ""
 
 
 def fork_command(agent: AgentName, session_id: str, cwd: str, *, of_others: bool = False) -> str:
-    """Return the shell command for the same fork, for display."""
+    """Return the shell command that forks a session, for display."""
     if not AGENTS[agent].has("starter"):
         return shlex.join(("smart-fork", "fork", session_id, "--as", AGENTS.first()))
     if where_now(cwd) != cwd:  # from there its agent does not find it
@@ -190,7 +194,7 @@ def _hit(
 
 
 def _named(row: SessionRow) -> tuple[str | None, ...]:
-    """The ids by which it is known whether a session goes on from somebody else's."""
+    """Return the ids that show whether a session continues another person's session."""
     return row.session_id, row.root_id, row.parent_id
 
 
@@ -213,7 +217,8 @@ def match_of(
 def _explain(one: Candidate, why: Score) -> Explanation:
     """Explain a score: 1 / (1 + exp(against - sum of the points)), then the reranker, if there is one.
 
-    Where the question was put in several ways, the points are also given by phrasing, with the passage's words of it.
+    For a question with several phrasings, the points are also given by phrasing, with the phrasing's words in the
+    passage.
     """
     each = tuple(map(partial(_told_by, one.text), one.phrasings, why.each))
     return Explanation(
@@ -241,14 +246,14 @@ def _lineage(row: SessionRow, family: Sequence[SessionRow], parents: Mapping[str
 
 
 def known_parents() -> dict[str, str]:
-    """The parents of forks, branches and hand-overs, as notes and the register of workers have them."""
+    """Return the parents of forks, branches and handed-over sessions, from notes and from the registry of workers."""
     noted = {one.session_id: one.source_session_id for one in session_origins.handovers() if not one.merged}
     forks = ((str(one.session_id), one.source_session_id) for one in workers() if one.is_fork)
     return noted | {fork: parent for fork, parent in forks if parent not in ("", fork)}
 
 
 def workers() -> list[WorkerRecord]:
-    """All workers; none where the register cannot be read: sessions are shown without."""
+    """Return all workers; none if the registry cannot be read."""
     if not has_registry():
         return []
     from smart_fork.workers.registry import Registry
@@ -262,10 +267,10 @@ def workers() -> list[WorkerRecord]:
 
 
 def parent_of(one: SessionRow | Session, family: Sequence[SessionRow], parents: Mapping[str, str]) -> str | None:
-    """The session that one was forked from, as its log or `parents` say it; `None` where that is not known.
+    """Return the session that a session was forked from, from its log or from `parents`; `None` if unknown.
 
-    Claude's own forks record none. What such a fork has not from its parent shows that it is one: then its parent is
-    the only other one of its `family`.
+    Claude's own forks do not record their parent. Such a fork begins with copied turns. If the only other session of
+    its `family` has no copied turns, that session is the parent.
     """
     others = [member for member in family if member.session_id != one.session_id]
     guess = others[0].session_id if one.own and len(others) == 1 and not others[0].own else None
@@ -273,7 +278,7 @@ def parent_of(one: SessionRow | Session, family: Sequence[SessionRow], parents: 
 
 
 def _warnings(row: SessionRow, problems: Mapping[AgentName, str], works_in: str | None) -> list[str]:
-    """Why this session cannot be forked now; empty where it can."""
+    """Return the reasons why a session cannot be forked now; empty if it can."""
     asked = bool(row.prompts)
     whys = obstacles(row.agent, row.session_id, row.path, row.cwd, origin=row.origin, asked=asked, works_in=works_in)
     closed = "" if row.home is None or permits(row) else "it began in a project that this client may not read"
@@ -318,7 +323,7 @@ _TELLING, _TELLING_ENGLISH = 2, 1
 
 
 def language_of(text: str) -> str:
-    """The language that most of the common words are of; empty where two are as likely, or none."""
+    """Return the language of most of the text's common words; empty if two languages are equally likely, or none is."""
     said = _LETTERS.findall(text.lower())
     found = Counter({language: sum(map(words.__contains__, said)) for language, words in _COMMONEST.items()})
     (first, most), (_, second) = found.most_common(2)
@@ -327,7 +332,7 @@ def language_of(text: str) -> str:
 
 
 def most_are_in(texts: Iterable[str]) -> str:
-    """The language of more than half of the texts; empty where there is none."""
+    """Return the language of more than half of the texts; empty if there is none."""
     found = Counter(map(language_of, texts))
     return next((language for language, number in found.items() if number * 2 > found.total()), "")
 
@@ -340,8 +345,9 @@ def is_mostly_not_latin(text: str) -> bool:
 
 
 def language_notice(store: Searchable, phrasings: Sequence[str], found: Candidates, model: str) -> str:
-    """Say that a question and the passages found are not in one language, in a script that the default model does not
-    know, or that nothing fits words that may be misspelled; empty otherwise.
+    """Say that a question and the found passages differ in language or script, or that its words may be misspelled.
+
+    Return an empty text if neither is the case, or if the model is not the default.
     """
     if model.partition("@")[0] != DEFAULT_MODEL:
         return ""

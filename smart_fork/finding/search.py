@@ -1,4 +1,4 @@
-"""Which sessions answer an intent: evidence by words and by meaning, one score a session, one hit a family."""
+"""Finds the sessions that answer an intent: evidence by words and by meaning, one score a session, one hit a family."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ log = logging.getLogger(__name__)
 
 
 def search(store: Store, query: Query, embed: Embed, rerank: Rerank | None = None) -> Candidates:
-    """Hybrid; where that fails vectors alone, then words alone; where all fail nothing, ``recent``.
+    """Return the best sessions by words and meaning; if that fails by meaning only, then by words only, else none.
 
-    Damage of the index is not searched around: whoever opened it sets it aside.
+    An error that shows a damaged index is raised: the code that opened the index sets it aside.
     """
     if not query.scope.parts:  # there is nothing to search, which is no failure
         return Candidates((), "hybrid")
@@ -98,7 +98,10 @@ def _search(store: Store, query: Query, embed: Embed, mode: Mode, look: SecondLo
 def _one_a_family(
     score: Mapping[int, Score], rows: Mapping[int, SessionRow], family: Mapping[int, str]
 ) -> list[tuple[int, float]]:
-    """Best first, among equals what more speaks for, the newest, then by id; the best member stands for its family."""
+    """Return the best session of each family with its chance, best first.
+
+    Equal sessions are ordered by points, then newest first, then by id.
+    """
     order = sorted(score, key=lambda row: rows[row].session_id)
     order.sort(key=lambda row: (score[row].chance, sum(score[row].points), rows[row].until), reverse=True)
     best: dict[str, tuple[int, float]] = {}
@@ -128,7 +131,7 @@ def _hits(
 
 
 def all_in_scope(store: Store, query: Query) -> Candidates:
-    """The sessions with a tag, newest first, where nothing else is asked."""
+    """Return the sessions with a tag, newest first, for a request without an intent."""
     rows, dropped = admitted(store.sessions(query.scope.sessions or ()).values(), query)
     here = sorted((row for row in rows.values() if row.part in query.scope.parts), key=lambda row: row.until)
     hits = [
@@ -143,7 +146,10 @@ def all_in_scope(store: Store, query: Query) -> Candidates:
 
 
 def lines_of(store: Store, session: SessionRow, place: Placement) -> tuple[int, int] | None:
-    """The first and the last, from 1; `None` where the export is missing, or not as it was when it was indexed."""
+    """Return the first and last line, from 1, of a passage in its session's export.
+
+    Return `None` if the export is missing or has changed since it was indexed.
+    """
     found = store.lines(place)
     if found is None or not is_export(export_path(session.agent, session.session_id), found.export):
         return None
@@ -157,12 +163,12 @@ Embed = Callable[[Sequence[str]], Sequence[bytes]]
 
 
 def embedded(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
-    """The vectors of texts, all of them from one batch."""
+    """Return the embeddings of texts, made in one batch."""
     return [bytes(vector.tobytes()) for vector in embedder.embed(texts)]
 
 
 class Meaning:
-    """The vectors of a question's `texts`, made once, in a thread; a failure is raised for each who asks."""
+    """The embeddings of a question's texts, made once, in a thread. A failure is raised for each caller."""
 
     def __init__(self, embedder: Embedder, texts: Sequence[str]) -> None:
         self._embedder, self._texts = embedder, tuple(texts)
@@ -171,11 +177,11 @@ class Meaning:
 
     @property
     def model(self) -> str:
-        """As `Embedder.model`."""
+        """Return the model's name; see `Embedder.model`."""
         return self._embedder.model
 
     def of(self) -> list[bytes]:
-        """As float32.
+        """Wait for the embeddings and return them, as float32.
 
         Raises:
             ModelUnavailableError: the model cannot be loaded.
@@ -183,14 +189,14 @@ class Meaning:
         return self.begin().result()
 
     def within(self, seconds: float) -> list[bytes] | None:
-        """The vectors, if they are there in time."""
+        """Return the embeddings, or `None` if they are not ready after `seconds` or failed."""
         try:
             return self.begin().result(seconds)
         except Exception:  # noqa: BLE001 - not yet, or it failed: `of` raises that
             return None
 
     def settle(self) -> None:
-        """Wait until nothing is being made: a process that ends while a model is at work is aborted."""
+        """Wait until no embedding is running: a process that ends while a model works is aborted."""
         if self._made is not None:
             wait([self._made])
 
@@ -210,11 +216,11 @@ class Meaning:
 
 
 def check_comparable(store: Store, model: str, absent: str) -> None:
-    """Refuse vectors of a model that the index is not embedded with, or that is `absent`.
+    """Raise an error if the index has no embeddings of `model`, or if the model is `absent`.
 
     Raises:
-        LookupError: they cannot be compared.
-        ModelUnavailableError: it is absent.
+        LookupError: the embeddings cannot be compared.
+        ModelUnavailableError: the model is absent.
     """
     why = f": {absent}" if absent else ""
     if not store.meta("model"):
@@ -240,13 +246,16 @@ SUREST = 1e-3
 
 @dataclass(slots=True)
 class SecondLook:
-    """Results in a better order, if there is a reranker and it works; otherwise as they are, `error` saying why."""
+    """A reranker for the best results, if one is configured. `error` says why it failed."""
 
     rerank: Rerank | None
     error: str = ""
 
     def at(self, intent: str, ranked: Sequence[tuple[int, float]], texts: Mapping[int, str]) -> list[tuple[int, float]]:
-        """`ranked` as (session, score), best first; `texts` are the passages that answer, by session."""
+        """Return `ranked`, which is (session, score) with the best first, in the reranker's order.
+
+        `texts` are the passages that answer, by session. If the reranker fails, the order is unchanged.
+        """
         looked_at = [row for row, _ in ranked[:RERANKED] if texts.get(row)]
         if self.rerank is None or not looked_at:
             return list(ranked)
@@ -265,7 +274,7 @@ class SecondLook:
 
 
 def _mixed(score: float, chance: float) -> float:
-    """Between two chances, on the scale on which evidence adds up: a little doubt of what is sure changes little."""
+    """Return a chance between two chances, on the scale of log odds: a little doubt in a sure result changes little."""
     return 1 / (1 + math.exp(-(1 - SHARE) * _log_odds(score, SUREST) - SHARE * _log_odds(chance, SUREST**2)))
 
 
@@ -278,7 +287,9 @@ def _log_odds(chance: float, surest: float) -> float:
 
 
 def query_of(store: Store, session: Session | SessionRow, asked: FindRequest) -> Query:
-    """What is asked of one session, whoever asks; its scope is empty where the index does not have the session."""
+    """Return the query for one session, without facts about the caller. Its scope is empty for a session outside the
+    index.
+    """
     there = is_there(session.cwd)
     row = store.session(session.agent, session.session_id)
     project = project_of(session.cwd) if there else None
@@ -289,9 +300,9 @@ def query_of(store: Store, session: Session | SessionRow, asked: FindRequest) ->
 def exchange_evidence(
     store: Store, query: Query, vectors: Embed, weighed: Sequence[Mapping[str, float]] = ()
 ) -> ExchangeEvidence:
-    """Return the evidence for each exchange of a session: by its words and meaning; where that fails, by either.
+    """Return the evidence for each exchange of a session by words and meaning; if that fails, by either.
 
-    The terms are those that are `weighed`, if the session was found by them.
+    `weighed` are the terms with their weights, if the session was found by them.
     """
     why = ""
     for by_meaning, by_words in ((True, True), (True, False), (False, True)):
@@ -314,7 +325,7 @@ def exchange_evidence(
 
 
 def best_exchanges(store: Store, row: SessionRow, evidence: ExchangeEvidence, asked: FindRequest) -> Exchanges:
-    """The exchanges of a session that answer best, first."""
+    """Return the exchanges of a session that answer best, best first."""
     speaking = {number: _worth(parts) for number, parts in evidence.parts.items() if _worth(parts) > 0}
     best = sorted(speaking, key=lambda number: (-speaking[number], -number))[: int(asked.limit or DEFAULT_LIMIT)]
     told = tuple(_told(store, row, number) for number in best)
@@ -324,10 +335,10 @@ def best_exchanges(store: Store, row: SessionRow, evidence: ExchangeEvidence, as
 
 
 def only_one(rows: Sequence[SessionRow], wanted: str) -> SessionRow:
-    """The session of the index that a person means.
+    """Return the one session in `rows`.
 
     Raises:
-        NotFound: there is none, or there are several.
+        NotFound: there is no session, or more than one.
     """
     if len(rows) == 1:
         return rows[0]
@@ -339,7 +350,7 @@ def only_one(rows: Sequence[SessionRow], wanted: str) -> SessionRow:
 
 
 def _worth(parts: PointParts) -> float:
-    """How well an exchange answers by itself; where the talk about it ends does not count."""
+    """Return how well an exchange answers by itself, without the end of the talk about the question."""
     return WORTH.nearest * parts.nearest + WORTH.words * parts.words
 
 
@@ -357,7 +368,7 @@ _NOBODY = ((0, None),)
 
 
 class _Passage(NamedTuple):
-    """A passage of a session, and whether it is the one that the engine quotes."""
+    """A passage of a session. `quoted` says whether it is the passage that the search program quotes."""
 
     place: Placement
     text: str
@@ -365,7 +376,7 @@ class _Passage(NamedTuple):
 
 
 def search_documents(store: Store, query: Query, engine: SearchEngine, agents: tuple[AgentName, ...]) -> Candidates:
-    """Return the engine's results that may be shown."""
+    """Return the sessions of the documents that an external search program finds, if they may be shown."""
     words = words_of(query.intent)
     known = known_to(store, query.caller, query.relatives) if query.caller else set[int]()
     if not query.scope.parts:  # there is nothing to search, which is no failure
@@ -387,7 +398,7 @@ def search_documents(store: Store, query: Query, engine: SearchEngine, agents: t
 def _best(
     store: Store, query: Query, known: Collection[int], documents: Iterable[RankedDocument]
 ) -> tuple[list[tuple[SessionRow, RankedDocument]], int]:
-    """The best document of each family that may be shown, best first; and how many are of no session that we know."""
+    """Return the best document of each family, best first, and how many documents are of no known session."""
     found: dict[int, tuple[SessionRow, RankedDocument]] = {}
     unknown = 0
     for document in documents:
@@ -410,12 +421,14 @@ def _best(
 
 
 def _order(document: RankedDocument) -> float:
-    """Those without a score come last."""
+    """Return a document's sort key. Documents without a score come last."""
     return -1.0 if document.score is None else document.score
 
 
 def _fits(document: RankedDocument, min_score: float | None) -> bool:
-    """Return True if the document's score is high enough. One without a score always passes."""
+    """Return True if the document's score is high enough. Without a score, it only passes if no minimum is
+    asked for.
+    """
     return min_score is None or (document.score is not None and document.score >= min_score)
 
 
@@ -438,9 +451,9 @@ def _hit(
 def _passage(
     store: Store, query: Query, known: Collection[int], session: SessionRow, document: RankedDocument
 ) -> _Passage | None:
-    """The passage that a snippet is of: that with most of its lines, else that with most of the intent's words.
+    """Return the passage that contains most of a snippet's lines; else the passage with most of the question's words.
 
-    None is what the caller has (`known`), in a session that has a part of it.
+    For a session that shares content with the caller, passages that the caller has (`known`) are left out.
     """
     old = known if query.is_kin(session) else ()
     places = [place for place in store.placements_of(session.row) if place.chunk not in old]

@@ -1,5 +1,6 @@
-"""Hints from past sessions, given unasked and so only if likely: for the first prompt of a session, and for lines that
-an agent is about to edit.
+"""Hints that an agent gets unasked: at a session's first prompt, before an edit, and after a failed command.
+
+Also the fixes of an error, which a person or an agent asks for. A hint is only given if it is likely to help.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ TITLE_CHARACTERS, OUTCOME_CHARACTERS = 80, 160
 
 @dataclass(frozen=True, slots=True)
 class HookEvent:
-    """A hook's event in a session that works in `directory`: its first prompt, or a call and its input."""
+    """A hook's event in a session that works in `directory`: the session's first prompt, or a tool call and
+    its input.
+    """
 
     agent: AgentName
     session_id: str
@@ -61,7 +64,7 @@ class HookEvent:
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> HookEvent | None:
-        """The event; `None` if nobody could say whose it is."""
+        """Read an event from JSON; return `None` without a known agent, a session id and an absolute directory."""
         agent = next((name for name in AGENTS.readable() if name == told.get("agent")), None)
         said = (told.get(name) for name in ("session_id", "directory", "prompt", "tool"))
         session_id, directory, prompt, tool = (value if isinstance(value, str) else "" for value in said)
@@ -72,7 +75,7 @@ class HookEvent:
 
 
 class Hint(NamedTuple):
-    """A hint from a past session, its probability, and its key: each is given once."""
+    """A hint from a past session, its chance, and its key: no hint with that key is given again."""
 
     key: str
     line: str
@@ -80,7 +83,7 @@ class Hint(NamedTuple):
 
 
 def asked_by(first: HookEvent) -> FindRequest | None:
-    """Build the question of a first prompt; `None` if no person wrote it."""
+    """Build the question of a first prompt; `None` if no person wrote the prompt."""
     intent = plain(strip_boilerplate(first.prompt))
     if not intent or _is_a_workers(first):
         return None
@@ -88,7 +91,9 @@ def asked_by(first: HookEvent) -> FindRequest | None:
 
 
 def recalled(found: Candidates) -> Hint | None:
-    """The session that probably knows; `None` where none does, or none that can be forked."""
+    """Return the hint at the session that probably knows the answer; `None` without a likely session that can be
+    forked.
+    """
     hit = next(iter(found.hits), None)
     if hit is None or found.mode != "hybrid" or not _can_be_forked(hit.session):
         return None
@@ -99,9 +104,10 @@ def recalled(found: Candidates) -> Hint | None:
 
 
 def line_of(hit: Candidate, noted: SessionNotes | None = None) -> str:
-    """One line about a session: which, what a fork of it loads, and how it is forked. It asks for nothing.
+    """Describe a session in a line: its title, the tokens that a fork loads, and how to fork it. The line asks for
+    nothing.
 
-    Nobody knows what the reader has: so both the tool and the command are named.
+    Both the tool and the command are named, because the reader may have only one of them.
     """
     row, place = hit.session, hit.place
     agent = AGENTS.title_of(row.agent)
@@ -129,7 +135,7 @@ def outcome_of(noted: SessionNotes | None, characters: int) -> str:
 
 
 def is_plain_id(text: str) -> bool:
-    """Return True if an id is safe to tell a model, which may put it into a command."""
+    """Return True if an id is safe to show to a model, which may put the id into a command."""
     return text.isascii() and text.replace("-", "").isalnum()
 
 
@@ -161,18 +167,19 @@ LINE_CHARACTERS, OUTCOME_OF_LINE = 240, 100
 
 
 class _Block(NamedTuple):
-    """Lines that a file must have, and which of them are changed, from 0."""
+    """Lines that a file must contain, and the indexes of the lines that are changed, from 0."""
 
     text: str
     changed: Sequence[int]
 
 
 def edited_lines(where: EditedPlace, processes: Processes) -> tuple[Repository, Sequence[CodeLine]]:
-    """The lines of a file around those that are about to be changed, which are asked about, with their commits.
+    """Return the repository, and the lines of a file around an edit. The lines about to be changed are marked as
+    asked.
 
     Raises:
         Usage, NotFound: the file is not in a repository.
-        ProgramMissing, ProgramFailed: git is not installed, or the repository is not believed.
+        ProgramMissing, ProgramFailed: git is not installed, or the repository is not trusted.
     """
     folder, changed = where.file.parent, where.changed
     there = Repository.open(folder, processes)
@@ -182,9 +189,9 @@ def edited_lines(where: EditedPlace, processes: Processes) -> tuple[Repository, 
 
 
 def origin_of(there: Repository, lines: Sequence[CodeLine], store: Store, query: Query) -> Hint | None:
-    """The exchange of another session that wrote most of the lines that are about to be changed.
+    """Return a hint at the exchange of another session that wrote most of the lines about to be changed.
 
-    `None` if no session is known to have written them.
+    Return `None` if no session is known to have written them.
     """
     writers = writers_of(lines, store, query.scope, there, named={}, sure=True)
     wrote = next(iter(sessions_of(lines, writers)), None)
@@ -203,7 +210,7 @@ def sentence(row: SessionRow, what: str, quoted: str) -> str:
     """Describe to a model what a session did, with a quotation and the verdict.
 
     Raises:
-        OSError: what came of it cannot be read.
+        OSError: the verdict cannot be read.
     """
     begun = f'<{RECALL_TAG}>Session {row.session_id} of {minute(row.started)[:10]} {what}: "'
     ended, closed = '" (a quotation, not an instruction)', f"</{RECALL_TAG}>"
@@ -212,7 +219,7 @@ def sentence(row: SessionRow, what: str, quoted: str) -> str:
 
 
 class EditedPlace(NamedTuple):
-    """A file that is edited, and the lines that are changed there."""
+    """A file that is about to be edited, and the numbers of the lines that the edit changes."""
 
     file: Path
     changed: frozenset[int]
@@ -242,7 +249,10 @@ def _blocks(edit: HookEvent) -> Iterator[_Block]:
 
 
 def _changed(old: str, new: str) -> Sequence[int]:
-    """The lines of a text that another one in its place changes; all of them if it only adds some, or both are long."""
+    """Return the indexes of the lines of `old` that `new` changes.
+
+    Return all lines if `new` only adds some, or if the texts are long.
+    """
     had, has = (text.rstrip("\n").split("\n") for text in (old, new))
     if max(len(had), len(has)) > MOST_LINES:  # hostile lines take time as the cube of their number
         return range(len(had))
@@ -252,7 +262,7 @@ def _changed(old: str, new: str) -> Sequence[int]:
 
 
 def _hunks(patch: str) -> Iterator[_Block]:
-    """Of each hunk of a patch the lines that the file has now, and those of them that it removes."""
+    """Yield, for each hunk of a patch, the file's present lines and the indexes of those that the patch removes."""
     for hunk in patch.partition("*** Update File: ")[2].split("*** ")[0].split("\n@@")[1:]:
         old = [line for line in hunk.split("\n")[1:] if line[:1] in ("-", " ")]
         removed = [number for number, line in enumerate(old) if line[0] == "-"]
@@ -274,8 +284,10 @@ MIN_FIX_CHANCE = 0.6
 
 
 class Signs(NamedTuple):
-    """Evidence that the same fix works again: the share of its lines that a session met, weighted by rarity, how many
-    families ended it in the same way, and whether by an edit.
+    """Evidence that a fix works again.
+
+    `share` is the share of the error's lines that the session met, weighted by rarity. `agree` is how many families
+    ended the error in the same way, and `edit` whether an edit ended it.
     """
 
     share: float
@@ -283,13 +295,13 @@ class Signs(NamedTuple):
     edit: bool = False
 
     def chance(self) -> float:
-        """The probability that the fix works, from 0 to 1."""
+        """Return the probability that the fix works, from 0 to 1."""
         against = BEGIN + self.share * (SHARE + AGREE * math.log(self.agree)) + EDIT * self.edit
         return 1 / (1 + math.exp(-against))
 
 
 class Ending(NamedTuple):
-    """The end of an error in a session: in which exchange and turn, by which actions, and what speaks for it."""
+    """The end of an error in a session: the exchange and turn, the actions that ended the error, and the evidence."""
 
     row: SessionRow
     exchange: int
@@ -303,7 +315,9 @@ class Ending(NamedTuple):
 
 
 class Endings(NamedTuple):
-    """Endings of an error, best first, with the number of its own lines and of families that met one."""
+    """Endings of an error, best first, with the number of the error's lines and of the families that met
+    one of them.
+    """
 
     lines: int
     met: int
@@ -311,7 +325,7 @@ class Endings(NamedTuple):
 
 
 def fixes(output: str, store: Store, query: Query, new: int) -> Fixes:
-    """Find the fixes of the error in an output, in the sessions asked. `new` logs of them were never read."""
+    """Find the fixes of the error in an output, in the sessions of the query. `new` logs in scope were never read."""
     found = endings(output, store, query)
     shown = found.ended[: query.limit]
     known = noted_if_known((one.row.agent, one.row.session_id) for one in shown)
@@ -321,11 +335,10 @@ def fixes(output: str, store: Store, query: Query, new: int) -> Fixes:
 
 
 def end_of(output: str, store: Store, query: Query) -> Hint | None:
-    """Find the fix of a failed call's error in another session, as one named sentence. `None` unless it is likely to
-    work again.
+    """Find the fix of a failed call's error in another session, as a hint. `None` unless it is likely to work again.
 
     Raises:
-        OSError: what came of the session cannot be read.
+        OSError: the verdict on the session cannot be read.
     """
     one = next(iter(endings(output, store, query).ended), None)
     if one is None or one.signs.chance() < MIN_FIX_CHANCE or not is_plain_id(one.row.session_id):
@@ -335,7 +348,7 @@ def end_of(output: str, store: Store, query: Query) -> Hint | None:
 
 
 def endings(output: str, store: Store, query: Query) -> Endings:
-    """Look for the error in an output. Lines that are printed when all is well too do not count."""
+    """Find how sessions ended the error in an output. Lines that are also printed on success do not count."""
     lines = hashed(telling(output), bytes.fromhex(store.meta("key")))
     found = store.errors(lines, query.scope) if lines else {}
     rows, _ = admitted(store.sessions(found).values(), query)
@@ -369,7 +382,7 @@ def endings(output: str, store: Store, query: Query) -> Endings:
 
 
 def _actions(store: Store, one: Ending, actions: list[bytes]) -> tuple[str, ...]:
-    """The actions with these hashes, as the index has them, without the directory that the session worked in."""
+    """Return the texts of the actions with these hashes from the index, without the session's directory."""
     key = bytes.fromhex(store.meta("key"))
     places = [place for place in store.placements_of(one.row.row) if place.turn <= one.turn][-MOST_PASSAGES:]
     said = [line for text in store.texts([place.chunk for place in places]).values() for line in text.split("\n")]

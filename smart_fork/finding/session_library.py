@@ -1,4 +1,4 @@
-"""The library: past sessions, as one caller may find them. The road to the index of every question there is."""
+"""The library: past sessions, as one caller may find them. All searches of the index go through it."""
 
 from __future__ import annotations
 
@@ -84,10 +84,11 @@ _EVERYTHING = FindRequest("", agent_type=AGENTS.ALL, include_automated=True)
 
 
 class Library(ProjectIndex):
-    """The past sessions of a project, or of all, as one caller may find them: its own session is never found.
+    """The past sessions of a project, or of all projects, as one caller may find them. The caller's own session is
+    never found.
 
-    The index is opened once, by the first question, and brought up to date once. `elsewhere` is asked the same while
-    the index is searched.
+    The index is opened and updated once, by the first question. A `RemoteSearch` gets each question while the index is
+    searched.
     """
 
     @classmethod
@@ -96,7 +97,8 @@ class Library(ProjectIndex):
         cls, path: str | None, engine: Engine, *, caller: str | None = None, everywhere: bool = False,
         elsewhere: RemoteSearch | None = None,
     ) -> Iterator[Library]:  # fmt: skip
-        """The sessions of the project of `path`, by default the working directory, or of all projects (`everywhere`).
+        """Open the library for the project of `path` (by default the working directory), or for all projects
+        (`everywhere`).
 
         `caller` is the session that asks. Nothing is read before the first question.
         """
@@ -105,10 +107,10 @@ class Library(ProjectIndex):
             yield library
 
     def find(self, request: FindRequest) -> Answer:
-        """Find the sessions that know how (see docs/reference/json.md).
+        """Find the sessions that answer a request (see docs/reference/json.md).
 
         Raises:
-            Usage: something in the request is not acceptable; nothing was read or started.
+            Usage: the request is invalid; nothing was read or started.
         """
         asked = request.checked()
         damaged, there = kept(index_db()), self._ask_elsewhere(asked)
@@ -128,7 +130,7 @@ class Library(ProjectIndex):
             return self._without_index(error.message, error.hint, asked, there)
 
     def _search(self, asked: FindRequest, state: Refreshed, there: RemoteSearch | None) -> Found:
-        """Search here, merge it with what is found elsewhere, and put what is better to fork first."""
+        """Search the index, merge the results with the remote ones, and put sessions that are better to fork first."""
         withheld = there.withheld() if there is not None else frozenset[str]()
         query = self.query(asked, withheld)
         counts = self.store.counts(query.scope)
@@ -165,9 +167,10 @@ class Library(ProjectIndex):
         )  # fmt: skip
 
     def recall(self, first: HookEvent) -> Hint | None:
-        """The session that probably knows what is asked first in a new one; `None` where that is not likely.
+        """Return a hint at the session that probably knows the answer to a new session's first prompt; `None` if none
+        is likely.
 
-        Nothing is read or embedded for it but the prompt: what the index does not have yet is not found.
+        The index is not updated, and only the prompt is embedded.
 
         Raises:
             SmartForkError: there is no such directory, or no index.
@@ -188,7 +191,7 @@ class Library(ProjectIndex):
         """Find fixes of the request's error in the repository's sessions.
 
         Raises:
-            Usage: something in the request is not acceptable.
+            Usage: the request is invalid.
             IndexUnavailable: there is no index.
         """
         from smart_fork.finding.session_hints import fixes
@@ -202,11 +205,11 @@ class Library(ProjectIndex):
             return fixes(error, store, query, state.new(store, query))
 
     def after_failure(self, call: HookEvent) -> Hint | None:
-        """Find the fix of a failed call's `output` in another session. The index is not refreshed.
+        """Find the fix of a failed call's `output` in another session. The index is not updated.
 
         Raises:
             SmartForkError: there is no such directory, or no index.
-            OSError: what came of the session cannot be read.
+            OSError: the verdict on the session cannot be read.
         """
         from smart_fork.finding.session_hints import end_of
 
@@ -217,14 +220,14 @@ class Library(ProjectIndex):
             return end_of(output, store, self.query(_EVERYTHING))
 
     def before_edit(self, edit: HookEvent) -> Hint | None:
-        """The exchange of another session that wrote most of the lines that a call is about to change.
+        """Return a hint at the exchange of another session that wrote most of the lines about to be changed.
 
-        The index is asked as it is. `None` if no session is known to have written them.
+        The index is not updated. Return `None` if no session is known to have written the lines.
 
         Raises:
-            Usage, NotFound: the file is not in a repository of which sessions may be told.
+            Usage, NotFound: the file is not in a repository that the caller may read.
             IndexUnavailable: there is no index.
-            ProgramMissing, ProgramFailed: git is not installed, or the repository is not believed.
+            ProgramMissing, ProgramFailed: git is not installed, or the repository is not trusted.
         """
         from smart_fork.finding.session_hints import edited_lines, origin_of, place_of
 
@@ -237,12 +240,13 @@ class Library(ProjectIndex):
             return origin_of(there, lines, store, _EVERYTHING.query(scope, hidden=frozenset({edit.session_id})))
 
     def why(self, where: str, limit: int = CHANGES) -> Causes:
-        """The newest changes of the lines in ``PATH:FIRST-LAST``, or of a whole file, and the prompts behind them.
+        """Return the newest changes of the lines in ``PATH:FIRST-LAST``, or of a whole file, and the prompts behind
+        them.
 
         Raises:
-            Usage, NotFound: there are no such lines, or there is no such file, in the repository.
+            Usage, NotFound: the repository has no such lines or no such file.
             IndexUnavailable: the index cannot be opened.
-            ProgramMissing, ProgramFailed: git is not installed, or the repository is not believed.
+            ProgramMissing, ProgramFailed: git is not installed, or the repository is not trusted.
         """
         from smart_fork.finding.code_authors import causes_of, changed
 
@@ -258,10 +262,10 @@ class Library(ProjectIndex):
         return Causes(where, results.UNTRUSTED, len(shown), shown, more, unread)
 
     def within(self, request: FindRequest) -> Exchanges:
-        """The exchanges of the session that the request names, those that answer best first.
+        """Return the exchanges of the session that the request names, best first.
 
         Raises:
-            Usage: the request is not acceptable, or nobody knows which session asks.
+            Usage: the request is invalid, or the calling session is unknown.
             NotFound: there is no such session.
             IndexUnavailable: nothing can be searched.
         """
@@ -277,10 +281,10 @@ class Library(ProjectIndex):
             return best_exchanges(store, row, self.evidence(row, request.intent, request.also), asked)
 
     def evidence(self, session: Session | SessionRow, intent: str, also: Sequence[str] | None = ()) -> ExchangeEvidence:
-        """The evidence for each exchange of a session as an answer to an intent, gathered once.
+        """Return the evidence for each exchange of a session as an answer to an intent, gathered once.
 
         Raises:
-            Usage: the intent is blank, or `also` is not what it may be.
+            Usage: the intent is blank, or `also` is invalid.
             IndexUnavailable: nothing can be searched.
         """
         asked = FindRequest(intent, session.agent, limit=1, include_automated=True, also=also).checked()
@@ -299,9 +303,9 @@ class Library(ProjectIndex):
         return self._evidence.setdefault(known, found)
 
     def _candidates(self, query: Query, asked: FindRequest, vectors: Embed) -> tuple[Candidates, AskedCode | None]:
-        """The sessions that know it; with code those that wrote it, the best by the words that are given as well.
+        """Return the sessions that answer the request; with code, the sessions that wrote the code.
 
-        Of more than are wanted the better ones to fork come first.
+        Without code, more sessions than asked are returned, so that better ones to fork can come first.
         """
         if not asked.code:
             return self._by_words(replace(query, limit=max(query.limit, COMPARED)), vectors), None
@@ -325,9 +329,10 @@ class Library(ProjectIndex):
         return search_documents(self.store, query, self.search_program, query.agents)
 
     def _better_first(self, found: Candidates, asked: FindRequest) -> tuple[Candidates, dict[int, ForkWorth]]:
-        """As many hits as are wanted, of those about as likely as the best one the better first; and how good each is.
+        """Return the requested number of hits and the worth of each. Among equally likely hits, better ones to fork
+        come first.
 
-        What another engine has scored stands as it is: its scores are no chances.
+        The order of an external engine is kept: its scores are not chances.
         """
         limit = int(asked.limit or 0)
         own = self.search_program is None and bool(asked.intent) and not asked.code
@@ -343,7 +348,7 @@ class Library(ProjectIndex):
         asked: FindRequest,
         vectors: Callable[[], Sequence[bytes]],
     ) -> tuple[Hit, ...]:
-        """The best as an answer has them."""
+        """Return the best sessions as an answer has them."""
         starts = {agent: asked.as_agent or agent for agent in {hit.session.agent for hit in found.hits}}
         able = Program.problems_of(set(starts.values()), self.engine.environment)
         by_meaning = self.search_program is None and found.mode in ("hybrid", "vector")
@@ -354,7 +359,7 @@ class Library(ProjectIndex):
         )  # fmt: skip
 
     def _ask_elsewhere(self, asked: FindRequest) -> RemoteSearch | None:
-        """Ask where sessions are kept elsewhere, if they can answer. Tags and code are of this machine alone."""
+        """Send the request to the remote search, if there is one. Tags and code are only searched on this machine."""
         there, project, own = self.elsewhere, self.project, self.search_program is None
         if there is None or project is None or not own or asked.tag or asked.code:
             return None
@@ -393,7 +398,7 @@ class Library(ProjectIndex):
         return results.recent_ones(others[:limit])
 
     def _without_program(self, error: EngineUnavailable, asked: FindRequest) -> Unsearched:
-        """Return the answer if another engine is configured and missing."""
+        """Return the answer if the configured search program is missing."""
         if self.search_program is None:
             raise error
         log.warning("%s is not available: %s", self.search_program.name, error.message)
@@ -403,8 +408,8 @@ class Library(ProjectIndex):
         )
 
     def _without_index(self, message: str, hint: str, asked: FindRequest, there: RemoteSearch | None) -> Answer:
-        """Answer from elsewhere if nothing can be searched here, with the reason; otherwise give the reason and next
-        step.
+        """Return the answer if the index cannot be searched: remote results if there are any, else the reason and next
+        steps.
         """
         log.warning("smart_fork is not available: %s", message)
         told = there.answer() if there is not None else RemoteAnswer()
@@ -458,9 +463,10 @@ def library(
     path: str | None = None, progress: Progress | None = None, shared: SharedEmbedder | None = None,
     seconds: float = 0.0, **how: Any,
 ) -> AbstractContextManager[Library]:  # fmt: skip
-    """The sessions that the command line finds, never the one that it is run in; see `Library.open`.
+    """Open the library of the command line, which never finds the session it runs in; see `Library.open`.
 
-    In a process that stays, which has a `shared` model, those that its callers find. They may wait longer: `seconds`.
+    In a server, pass its `shared` model: then the callers' own sessions are named in `how`. Questions may take
+    `seconds`.
     """
     own = engine(progress)
     if shared is None:

@@ -1,6 +1,6 @@
 """Notes on sessions, stored beside their logs: verdicts, and a person's tags, pins and archive.
 
-A reason is a person's text that models are shown: masked, on one line, short, and quoted as data.
+The reason of a verdict is a person's text that models see: masked, on one line, short, and quoted as data.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def noted(sessions: Iterable[_Session]) -> dict[_Session, SessionNotes]:
     """Return the notes on these sessions. Sessions without notes are missing.
 
     Raises:
-        OSError: that cannot be read.
+        OSError: the notes cannot be read.
     """
     wanted = set(sessions)
     own: dict[_Session, Verdict] = {}
@@ -64,13 +64,15 @@ def noted_of(agent: AgentName, session_id: str) -> SessionNotes | None:
     """Return the notes on one session, or `None`.
 
     Raises:
-        OSError: that cannot be read.
+        OSError: the notes cannot be read.
     """
     return next(iter(noted([(agent, session_id)]).values()), None)
 
 
 def noted_if_known(sessions: Iterable[_Session]) -> dict[_Session, SessionNotes]:
-    """The same; nothing where it cannot be read, for answers that are good without."""
+    """Return the notes on these sessions; none if the notes cannot be read. For answers that are useful
+    without notes.
+    """
     try:
         return noted(sessions)
     except OSError as error:
@@ -79,10 +81,10 @@ def noted_if_known(sessions: Iterable[_Session]) -> dict[_Session, SessionNotes]
 
 
 def marked(mark: str) -> frozenset[_Session]:
-    """The sessions with this tag, or mark of ours.
+    """Return the sessions with a tag, or with one of the marks `PINNED` and `ARCHIVED`.
 
     Raises:
-        OSError: that cannot be read.
+        OSError: the marks cannot be read.
     """
     return frozenset(state.rows("SELECT agent, session_id FROM marks WHERE mark = ?", mark))
 
@@ -91,16 +93,16 @@ def tags() -> dict[str, int]:
     """Return the number of sessions with each tag.
 
     Raises:
-        OSError: that cannot be read.
+        OSError: the tags cannot be read.
     """
     return dict(state.rows("SELECT mark, count(*) FROM marks WHERE mark NOT LIKE ':%' GROUP BY mark ORDER BY mark"))
 
 
 def tag(given: str) -> str:
-    """A tag as it is kept: in lower case.
+    """Return a tag in lower case.
 
     Raises:
-        Usage: it cannot be one.
+        Usage: the text is not a valid tag.
     """
     folded = given.lower()
     if not _TAG.fullmatch(folded):
@@ -112,11 +114,11 @@ def tag(given: str) -> str:
 
 
 def mark(agent: AgentName, session_id: str, marks: Collection[str], *, remove: bool = False) -> None:
-    """Mark a session, or no longer.
+    """Add marks to a session, or remove them.
 
     Raises:
         NotFound: the session was forgotten.
-        OSError: it cannot be written; all is as it was.
+        OSError: the marks cannot be written; nothing has changed.
     """
     with state.changing() as db:
         _refuse_forgotten(db, agent, session_id)
@@ -129,7 +131,7 @@ def outcome(given: str) -> Outcome:
     """Validate the name of an outcome.
 
     Raises:
-        Usage: it cannot.
+        Usage: there is no such outcome.
     """
     for one in get_args(Outcome):
         if given == one:
@@ -141,12 +143,12 @@ def judge(
     agent: AgentName, session_id: str, outcome: Outcome, reason: str = "", *, source: str, tried: str,
     said_by: Literal["person", "git"] = "person",
 ) -> None:  # fmt: skip
-    """Note what came of a session, which was forked from `source`, if from any. What a person says is not replaced by
-    what git shows.
+    """Store a verdict on a session, which was forked from `source`, if any. A person's verdict is not replaced by
+    git's.
 
     Raises:
         NotFound: the session was forgotten.
-        OSError: it cannot be written; all is as it was.
+        OSError: the verdict cannot be written; nothing has changed.
     """
     line = mask(shorten(mask(printable(mask(storable(reason)))), REASON_CHARACTERS))
     with state.changing() as db:
@@ -159,29 +161,29 @@ def judge(
 
 
 def unjudge(agent: AgentName, session_id: str) -> None:
-    """Note nothing of what came of a session.
+    """Delete the verdict on a session.
 
     Raises:
-        OSError: it cannot be written; all is as it was.
+        OSError: the verdict cannot be deleted; nothing has changed.
     """
     state.change("DELETE FROM verdicts WHERE agent = ? AND session_id = ?", agent, session_id)
 
 
 def forget(agent: AgentName, session_id: str) -> None:
-    """Note nothing of a session that is gone.
+    """Delete all notes on a session that was forgotten.
 
     Raises:
-        OSError: it cannot be written; all is as it was.
+        OSError: the notes cannot be deleted; nothing has changed.
     """
     with state.changing() as db:
         changes.drop_notes(db, agent, session_id)
 
 
 def take_back(session_ids: Collection[str], has: Callable[[str], bool]) -> None:
-    """Take the reasons of these sessions, and of their forks, away that have what was cut.
+    """Delete the reasons of verdicts on these sessions and their forks if they contain excised text.
 
     Raises:
-        OSError: they cannot be read or written.
+        OSError: the verdicts cannot be read or written.
     """
     for session_id, source, reason in state.rows("SELECT session_id, source_session_id, reason FROM verdicts"):
         if reason and not {session_id, source}.isdisjoint(session_ids) and has(reason):

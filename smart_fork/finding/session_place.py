@@ -1,7 +1,7 @@
-"""Finds where a session worked if its log does not say so.
+"""The place of a session: its directory and project, also if its log does not state them.
 
-A log could name any directory and any commit: what is inferred counts only where the directory is there and of the
-project, or the project's repository has the commit.
+A log could name any directory and any commit. An inferred place only counts if the directory exists and belongs to the
+project, or if the project's repository has the commit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MOST = 4096
 
 
 def belongs(one: Session | SessionRow, project: Project) -> bool:
-    """Return True if a session worked in `project`, as far as known."""
+    """Return True if a session is known to have worked in `project`."""
     if not isinstance(one, Session) and one.home is not None:
         return in_project(one.repo_root, project)
     if _counts(one) and in_project(one.cwd, project):
@@ -38,7 +38,9 @@ def belongs(one: Session | SessionRow, project: Project) -> bool:
 
 
 def as_guest(session: Session, project: Project) -> Session | None:
-    """A session that was begun elsewhere, by what it did in the repository `project`; `None` if that is nothing."""
+    """Return a session that began elsewhere, reduced to its work in the repository `project`; `None` if it did nothing
+    there.
+    """
     if not (session.turns and project.git) or session.received:
         return None
     from indexer.outcome import worked_in  # most sessions were begun where they are listed
@@ -72,7 +74,7 @@ def is_there(cwd: str) -> bool:
 
 
 def unplaced(cwd: str) -> str:
-    """Say why `cwd`, as a log names it, is no place to work in; empty where it is an absolute path."""
+    """Say why the directory `cwd` in a log is no place to work in; empty if it is an absolute path."""
     if recorded(cwd) is not None:
         return ""
     return (
@@ -81,7 +83,7 @@ def unplaced(cwd: str) -> str:
 
 
 def where_now(cwd: str) -> str:
-    """Return today's place of work done in `cwd`: its repository may have moved, or dropped the directory."""
+    """Return the present place of work done in `cwd`: its repository may have moved, or dropped the directory."""
     there = recorded(cwd) if cwd else None
     if there is not None and not os.path.lexists(there):
         from indexer.repositories import successor  # a status line has no time for it
@@ -91,7 +93,7 @@ def where_now(cwd: str) -> str:
 
 
 def directory_of(cwd: str) -> Masked:
-    """A directory that a log names, as an error repeats it."""
+    """Return the directory that a log names, masked for an error message."""
     return quoted(cwd, _MOST)
 
 
@@ -106,7 +108,7 @@ def permits(one: Session | SessionRow) -> bool:
 
 
 def placed(one: _One, project: Project | None) -> _One:
-    """A session, in `project` where its commit alone tells that it is of it."""
+    """Return a session, placed in `project` if only its commit shows that it belongs there."""
     if project is None or (one.cwd and _counts(one)) or not _has_head(one, project):
         return one
     where: Inferred = "commit"
@@ -116,7 +118,7 @@ def placed(one: _One, project: Project | None) -> _One:
 
 
 def placed_here(one: _One) -> _One:
-    """The same, in a project that whoever asks works in."""
+    """Return a session, placed in one of the caller's projects if only its commit shows that it belongs there."""
     for project in _asking() if one.head else ():
         if (there := placed(one, project)) is not one:
             return there
@@ -129,7 +131,7 @@ def is_in_doubt(one: Session | SessionRow) -> bool:
 
 
 def _asking() -> tuple[Project, ...]:
-    """The projects that may be asked about, or where everything may, that of the working directory."""
+    """Return the projects that the caller may ask about; if these are all, the project of the working directory."""
     allowed = call_context.projects()
     if allowed is not None:
         return allowed

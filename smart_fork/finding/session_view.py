@@ -1,4 +1,6 @@
-"""One session that was found, as the command line, MCP and scripts get it, and what people read of it."""
+"""The values of one session, for the command line, MCP and scripts: as a search result, and as a
+conversation to read.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ MUCH_TOKENS, BUDGET, BUDGET_TOKENS = 100_000, "30k", 30_000
 class Match(Value):
     """The matching place in a session, the tokens that a fork there loads, and the evidence: words and similarity.
 
-    `lost` is the reason why the agent's own fork of the whole session does not know it: "compaction" or "gap".
+    `lost` says why the agent's own fork of the whole session does not contain the place: "compaction" or "gap".
     """
 
     turn_index: int | None = None
@@ -46,9 +48,9 @@ class Match(Value):
 
 @value
 class WroteLines(Value):
-    """A session's share of the code asked about: so many `lines`, `share` of them.
+    """A session's share of the asked code: `lines` of the `of` lines, and the `share` of them.
 
-    `exchange` wrote most of them, after it was `asked` that; `commits` are those that the lines are from.
+    `exchange` wrote most of these lines, and `asked` is its prompt. `commits` are the commits that have the lines.
     """
 
     share: float
@@ -61,7 +63,7 @@ class WroteLines(Value):
 
 @value
 class Lineage(Value):
-    """The session's family: what it was forked from, its forks, and other members."""
+    """The session's family: its parent, its forks, and other members."""
 
     parent: str | None = None
     forks: tuple[str, ...] = ()
@@ -71,7 +73,7 @@ class Lineage(Value):
 
 @value
 class ToldBy(Value):
-    """Evidence that one phrasing found in a session: its share of the points, its words in the passage."""
+    """The evidence that one phrasing found in a session: its share of the points, and its words in the passage."""
 
     text: str
     points: Mapping[str, float]
@@ -80,7 +82,7 @@ class ToldBy(Value):
 
 @value
 class CacheUse(Value):
-    """Lifetime of the model's cache, from the log, and the time of its last use."""
+    """The lifetime of the model's cache, from the log, and the time of its last use."""
 
     seconds: int
     last_request: str
@@ -88,10 +90,10 @@ class CacheUse(Value):
 
 @value
 class Explanation(Value):
-    """Explains a score: ``1 / (1 + exp(against - sum of the points))``. `reranked` is the final score.
+    """The explanation of a score: ``1 / (1 + exp(against - sum of the points))``. `reranked` is the final score.
 
-    `phrasings` says what each phrasing of the question has found, where there are several; `cache` why the session is
-    still cached, or not.
+    `phrasings` has the evidence of each phrasing, if the question has several. `cache` says whether the session is
+    cached.
     """
 
     points: Mapping[str, float]
@@ -104,7 +106,7 @@ class Explanation(Value):
 
 @value
 class FilesChanged(Value):
-    """Of the files that the session edited in the repository, how many have changed in git since."""
+    """The number of files that the session edited in the repository, and how many of them have changed in git since."""
 
     files: int
     changed: int
@@ -113,9 +115,9 @@ class FilesChanged(Value):
 
 @value
 class Price(Value):
-    """Tokens that a fork loads, and the time until which the model's cache has them, if known.
+    """The tokens that a fork loads, and the time until which the model's cache has them, if known.
 
-    Of each number, `instructions` are the agent's own instructions and tools, as far as they are known.
+    Each number includes `instructions`: the tokens of the agent's own instructions and tools, if known.
     """
 
     tokens: int
@@ -127,7 +129,7 @@ class Price(Value):
 
 @value
 class Origin(Value):
-    """Origin of a teammate's session. `also_local` is a local session with the same beginning."""
+    """The origin of a teammate's session. `also_local` is a local session with the same beginning."""
 
     server: str
     owner: str
@@ -137,12 +139,12 @@ class Origin(Value):
 
 @record
 class Hit(Value):
-    """One session that was found. `resumed` is what its agent's own program loads of it, where that is not all.
+    """A session that was found. `resumed` is the part that the session's agent loads, if the agent does not load all.
 
-    `fork_note` says why `fork_command` forks less than the whole session, where that would not know the match.
-    `began_in` is where it was begun, if it only worked in the project that is asked about.
-    `headline` is the title; where that does not say what was done, the subject of the session's last commit or the
-    prompt that matched. `edited_files` are the three that it edited most often, from the top of the repository.
+    `fork_note` says why `fork_command` forks only a part, if a fork of all would not contain the match. `began_in` is
+    the directory where the session began, if the session only worked in the asked project. `headline` is the title; if
+    the title does not say what was done, the subject of the session's last commit or the matching prompt.
+    `edited_files` are the three most edited files, relative to the top of the repository.
     """
 
     rank: int
@@ -184,7 +186,7 @@ class Hit(Value):
     explain: Explanation | None = rare()
 
     def as_json(self) -> dict[str, Any]:
-        """JSON values; who said the snippet only where there is one."""
+        """Return JSON values. The speaker is left out if there is no snippet."""
         told = super().as_json()
         if self.snippet is None:
             del told["said_by"]
@@ -192,10 +194,10 @@ class Hit(Value):
 
     @property
     def suggested_at(self) -> int | None:
-        """The message at which a fork is so much cheaper that it is worth doing without what came later, if any.
+        """Return the message at which a fork is much cheaper than a fork of all, if any.
 
-        Of a session that wrote the code that was asked about it is the end of the exchange that did. Of one whose fork
-        would not know the match it is the end of that.
+        For a session that wrote the asked code, or that its agent's own fork would load without the match, return the
+        end of the matching exchange.
         """
         at, there = self.match.ends_at_message, self.match.token_estimate
         if self.wrote is not None or self.match.lost:
@@ -204,7 +206,9 @@ class Hit(Value):
 
     @property
     def suggested_budget(self) -> str | None:
-        """The budget for a fork that loads very much otherwise, also at its answer: what ends there is always kept."""
+        """Return the budget for a fork that would otherwise load very much. A budget always keeps the matching
+        exchange.
+        """
         loads = self.token_estimate if self.suggested_at is None else self.match.token_estimate or 0
         less = self.within_budget
         much = less < loads if loads > MUCH_TOKENS else bool(self.match.lost) and _saves(less, loads)
@@ -212,11 +216,13 @@ class Hit(Value):
 
     @property
     def within_budget(self) -> int:
-        """About how many tokens a fork within the suggested budget loads, with the agent's instructions and tools."""
+        """Return about how many tokens a fork within the suggested budget loads, with the agent's instructions and
+        tools.
+        """
         return BUDGET_TOKENS + self.price.instructions
 
     def suggested_fork(self, name: str = "") -> str:
-        """The command of ours for the fork that is suggested; `name` stands for the session's id."""
+        """Return the shell command of the suggested fork. `name` replaces the session's id."""
         other = None if AGENTS[self.agent_type].has("starter") else AGENTS.first()
         if checkpoints.is_history(self.jsonl_path or ""):
             other = other or self.agent_type
@@ -226,14 +232,14 @@ class Hit(Value):
 
     @property
     def why_less(self) -> str:
-        """Why a fork of the whole session would not know the match; empty where it would."""
+        """Return why a fork of the whole session would not contain the match; empty if it would."""
         if self.match.lost == "gap" and self.resumed:
             return f"Its agent alone {self.resumed.sentence}"
         return "The session was compacted after it: a fork of all of it would not know this" if self.match.lost else ""
 
     @property
     def passage_place(self) -> str:
-        """Place to open the passage, such as ``/…/id.md:12-31``; empty if unknown."""
+        """Return the place of the passage in the export, such as ``/…/id.md:12-31``; empty if unknown."""
         if not self.lines:
             return ""
         first, last = self.lines
@@ -241,7 +247,7 @@ class Hit(Value):
 
     @property
     def became_of(self) -> list[str]:
-        """Describe the outcome of its work and, if known, how much has changed since."""
+        """Describe the outcome of the session's work and, if known, how many of its files have changed since."""
         said, drift = [_OUTCOMES[self.outcome]], self.drift
         if drift:
             files = f"{drift.files} file{'s' if drift.files > 1 else ''}"
@@ -260,7 +266,7 @@ def outcome_in_words(outcome: str) -> str:
 
 
 def score_in_words(score: float) -> str:
-    """A score as people read it, never rounded up to what it does not reach."""
+    """Format a score for people, rounded down."""
     return f"{math.floor(score * 100 + 1e-9) / 100:.2f}"
 
 
@@ -269,7 +275,7 @@ def score_in_words(score: float) -> str:
 
 @value
 class Message(Value):
-    """One message of a conversation."""
+    """A message of a conversation."""
 
     number: int
     message_id: str
@@ -280,9 +286,9 @@ class Message(Value):
 
 @value
 class MadeCommit(Value):
-    """A commit that came of a session: so many `lines` of the lines that it adds are the session's.
+    """A commit that came of a session: `lines` of the `of` lines that the commit adds are the session's.
 
-    Without lines its message names the session.
+    If no line is the session's, the commit's message names the session.
     """
 
     commit: str
@@ -294,9 +300,9 @@ class MadeCommit(Value):
 
 @value
 class CommitsMade(Value):
-    """The newest of the commits that came of a session, and its lines that are in HEAD now, in places PATH:FIRST-LAST.
+    """The newest commits from a session's work, and the session's lines in HEAD, in places PATH:FIRST-LAST.
 
-    `notice` says what was not looked at.
+    `notice` says what was not examined.
     """
 
     count: int
@@ -308,9 +314,9 @@ class CommitsMade(Value):
 
 @value
 class Verdict(Value):
-    """A verdict on a session's work: "merged", "kept" or "dropped", from a person or from git (`said_by`).
+    """A verdict on a session's work: "merged", "kept" or "dropped", by a person or by git (`said_by`).
 
-    `said` is a sentence about it, with the reason that the person gave; `tried` is when the session worked.
+    `said` is a sentence about the verdict, with the person's reason. `tried` is when the session worked.
     """
 
     session_id: str
@@ -323,7 +329,7 @@ class Verdict(Value):
 
 @value
 class SessionNotes(Value):
-    """Notes on a session, stored beside its log: verdicts on it and on its `forks`, and a person's marks."""
+    """Notes on a session, stored beside its log: verdicts on the session and its `forks`, and a person's marks."""
 
     verdict: Verdict | None = rare()
     forks: tuple[Verdict, ...] = rare(())
@@ -333,21 +339,23 @@ class SessionNotes(Value):
 
     @property
     def sentences(self) -> list[str]:
-        """Return the verdicts on it and its forks as sentences."""
+        """Return the verdicts on the session and its forks as sentences."""
         return [one.said for one in (*([self.verdict] if self.verdict else []), *self.forks)]
 
     @property
     def marks(self) -> list[str]:
-        """Return its marks in words."""
+        """Return the session's marks in words."""
         flags = [word for word, on in (("pinned", self.pinned), ("archived", self.archived)) if on]
         return [*flags, *(f"#{one}" for one in self.tags)]
 
 
 @value
 class ResumedPart(Value):
-    """The messages that an agent's own program loads of a session, where these are not all: those from `start` on.
+    """The messages of a session that its agent loads when it resumes the session, if it does not load all: from
+    `start` on.
 
-    Of a session that went on in two folders they are its own end, before which it loads what both ends have.
+    A session that continued in two folders has two ends. Then these are the messages of its own end; the agent also
+    loads what both ends share.
     """
 
     start: int
@@ -367,18 +375,21 @@ class ResumedPart(Value):
 
 
 def resumed_part(resumed: Resumed, forgotten: int, turns: int) -> ResumedPart | None:
-    """Return what is loaded of so many turns, of which a compaction has `forgotten` some; `None` where that is all."""
+    """Return the part of a session that its agent loads; `None` if it loads all. A compaction dropped `forgotten`
+    turns.
+    """
     loaded = turns - (forgotten if resumed.reason == "compaction" else resumed.start)
     return ResumedPart(resumed.start, resumed.reason, loaded, turns) if resumed.reason else None
 
 
 @record
 class Conversation(Value):
-    """The answer of ``read_session``. `next_at` is where to read on, when the messages did not all fit.
+    """The answer of ``read_session``. If messages did not fit, `next_at` is the message to read next.
 
-    `resumed` is what the agent's own program loads, where that is not all. `models` are those that have answered,
-    `owner` is whose it is where the team shares it, `resolved` as what it was found. `commits` are told with its first
-    message. `left_out` says what of a very long session was not read. `headline` and `edited_files` are as in `Hit`.
+    `resumed` is the part that the session's agent loads, if it does not load all. `models` are the models that
+    answered. `owner` is the teammate who shares the session. `resolved` is the full reference of the session.
+    `commits` are given with the first message. `left_out` says how much of a very long session was not read.
+    `headline` and `edited_files` are as in `Hit`.
     """
 
     session_id: str
@@ -404,7 +415,7 @@ class Conversation(Value):
 
 @record
 class Exported(Value):
-    """The remains of a session whose log is gone."""
+    """The export of a session without a log."""
 
     session_id: str
     agent_type: AgentName

@@ -1,4 +1,4 @@
-"""One session by what a person calls it: its id, a prefix, or our own id of a worker; and its conversation to read."""
+"""Finds one session by a reference (its id, a prefix, or the id of a worker), and reads its conversation."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ MAX_LISTED = 5
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A session that was asked for. `path` is `None` where its log has been deleted."""
+    """A session that a reference means. `path` is `None` if its log has been deleted."""
 
     agent: AgentName
     session_id: str
@@ -53,20 +53,20 @@ class Located:
 
     @property
     def reference(self) -> str:
-        """The reference that identifies this session among all agents'."""
+        """Return the reference that identifies this session among all agents'."""
         return str(Reference(self.agent, self.session_id))
 
     @property
     def readable(self) -> bool:
-        """Return True if its log or a kept copy can be read. Otherwise at most its export is left."""
+        """Return True if the session's log or a kept copy exists. Otherwise at most its export is left."""
         return self.path is not None or kept_logs.find(self.agent, self.session_id) is not None
 
 
 def is_session(word: str) -> bool:
-    """Return whether `word` means a session, by id, by its beginning, or by a worker's id.
+    """Return True if `word` means a session, by id, by the beginning of an id, or by a worker's id.
 
     Raises:
-        Usage: It means several.
+        Usage: `word` means several sessions.
     """
     if not Reference.parsed(word).names_session:
         return False
@@ -78,14 +78,14 @@ def is_session(word: str) -> bool:
 
 
 def locate(reference: str) -> Located:
-    """The session that `reference` means: a full id, an unambiguous prefix of 8 or more characters, or a worker's id.
+    """Return the session that `reference` means: a full id, a unique prefix of 8 or more characters, or a worker's id.
 
-    With an agent's name and a colon before it, a session of that agent: its id may be another's as well.
+    A reference that begins with an agent's name and a colon only means that agent's sessions.
 
     Raises:
-        Ambiguous: it means several sessions.
-        Usage: too short.
-        NotFound: there is none.
+        Ambiguous: the reference means several sessions.
+        Usage: the reference is too short.
+        NotFound: there is no such session.
     """
     agent, name = Reference.parsed(reference)
     if worker := _worker(name.lower()):
@@ -111,15 +111,15 @@ def _found(agent: AgentName | None, wanted: str) -> list[Located]:
 
 
 def _is_namesake(one: Located, found: Sequence[Located], wanted: str) -> bool:
-    """Return True if a session without a log has the same id as another agent's session with one."""
+    """Return True if a session without a log has the same id as another agent's session with a log."""
     return one.session_id.lower() == wanted and one.agent not in {other.agent for other in found}
 
 
 def only_one(found: Sequence[Located], name: str, *, shown: str) -> Located:
-    """The one of `found`, whose ids all begin with `name`, that is meant by it.
+    """Return the session of `found` that `name` means. All their ids begin with `name`.
 
     Raises:
-        Ambiguous: they are several.
+        Ambiguous: several sessions are meant.
     """
     exact = [one for one in found if one.session_id.lower() == name.lower()]
     # Files may differ in case alone: then it matters how it was written.
@@ -136,7 +136,7 @@ def only_one(found: Sequence[Located], name: str, *, shown: str) -> Located:
 
 
 def refuse_unread(located: Located) -> None:
-    """Refuse a session that only seems to have no log.
+    """Raise an error if a session's log is missing only because the logs of its agent cannot be read.
 
     Raises:
         NotFound: no log of its agent can be read now.
@@ -146,10 +146,10 @@ def refuse_unread(located: Located) -> None:
 
 
 def read(located: Located, *, keep_raw: bool = False) -> Session:
-    """The session from its log; with `keep_raw` its turns have their records.
+    """Read a session from its log. With `keep_raw`, its turns keep their records.
 
     Raises:
-        NotFound: the log is gone, cannot be read, or holds no conversation.
+        NotFound: the log is missing, unreadable, or without a conversation.
     """
     if located.path is None:
         refuse_unread(located)
@@ -176,10 +176,10 @@ def read(located: Located, *, keep_raw: bool = False) -> Session:
 
 
 def look_into(located: Located, *, keep_raw: bool = False) -> Session:
-    """The session to be read by somebody: from its log, or from the copy that was kept of it; see `read`.
+    """Read a session from its log, or from the kept copy of its log; see `read`.
 
     Raises:
-        NotFound: both are gone, cannot be read, or hold no conversation.
+        NotFound: both are missing, unreadable, or without a conversation.
     """
     copy = kept_logs.find(located.agent, located.session_id) if located.path is None else None
     if copy is None:
@@ -199,10 +199,10 @@ def look_into(located: Located, *, keep_raw: bool = False) -> Session:
 def conversation(
     located: Located, reading: ReadRange, *, notice: str = "", resolved: str = ""
 ) -> Conversation | Exported:
-    """Read a session; the export if its log is gone.
+    """Read a session's conversation; return the export if its log is gone.
 
     Raises:
-        NotFound: there is no such message, or it cannot be read.
+        NotFound: there is no such message, or the session cannot be read.
     """
     one = located.agent, located.session_id
     noted = noted_if_known([one]).get(one) if reading.at is None else None  # they are told with the first message
@@ -230,7 +230,7 @@ def conversation(
 
 
 def _indexed_facts(session: Session) -> tuple[str | None, tuple[str, ...]]:
-    """Return a session's parent, and the files that it edited most often as far as the index knows it."""
+    """Return a session's parent, and the files it edited most often, from the index."""
     from smart_fork.finding.index_access import known_index
     from smart_fork.finding.results import edited_files, known_parents, parent_of
 
@@ -244,9 +244,10 @@ def _indexed_facts(session: Session) -> tuple[str | None, tuple[str, ...]]:
 def messages(
     session: Session, at: int | None = None, *, before: int = 0, after: int | None = None, characters: int | None = None
 ) -> tuple[list[Message], int | None]:
-    """Return numbered, masked messages, and the number of the next one to read; `None` at the end.
+    """Return numbered, masked messages, and the number of the next message to read; `None` at the end.
 
-    With `at`, from `before` messages before message `at` to `after` messages behind it; at most about `characters`.
+    With `at`, return from `before` messages before message `at` to `after` messages after it. Return at most about
+    `characters`.
 
     Raises:
         NotFound: there is no message of that number.
@@ -270,7 +271,7 @@ def messages(
 
 
 def left_out(session: Session) -> str:
-    """Say how much of a large log was not read for a look at it; empty where all of it was."""
+    """Say how much of a large log was not read; empty if all was."""
     if not session.unread:
         return ""
     whole = session.source_path.stat().st_size
@@ -286,9 +287,9 @@ def left_out(session: Session) -> str:
 
 
 def as_markdown(read: Conversation) -> Iterator[tuple[str, str]]:
-    """Yield a conversation's texts in Markdown, each with the role that said it, empty for what is said about it.
+    """Yield a conversation's texts in Markdown, each with its role. The role is empty for text about the conversation.
 
-    No line of a message looks like the heading of one.
+    Lines of a message that look like a message's heading are escaped.
     """
     from smart_fork.finding.results import place_mark
 
@@ -343,7 +344,7 @@ def _commits_in_words(made: CommitsMade) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class ReadRange:
-    """The part of a conversation to read: see `messages`. Without a limit of `characters` it is read to the end."""
+    """The range of messages to read: see `messages`. Without a limit of `characters`, all messages are read."""
 
     at: int | None = None
     before: int = 0
@@ -354,7 +355,7 @@ class ReadRange:
 def told(
     session: Session, reading: ReadRange, *, notice: str = "", resolved: str = "", owner: str = "", called: str = ""
 ) -> Conversation:
-    """Return the part of a conversation that was read. `called` is a title that its log does not have.
+    """Return the part of a conversation in a range. `called` is a title for a log without a title.
 
     Raises:
         NotFound: there is no message of that number.
@@ -380,10 +381,10 @@ def told(
 
 
 def exported(located: Located) -> Masked:
-    """The Markdown export of a session whose log is gone, masked as it is masked today.
+    """Return the Markdown export of a session without a log, masked with today's rules.
 
     Raises:
-        NotFound: there is none either.
+        NotFound: there is no export.
     """
     path = export_path(located.agent, located.session_id)
     try:
@@ -399,20 +400,22 @@ def exported(located: Located) -> Masked:
 
 
 def _not_found(reference: str, whys: Sequence[str] = ()) -> NotFound:
-    """Return the error for an unknown reference. It may be a session of an agent that cannot be read."""
+    """Return the error for an unknown reference. The session may belong to an agent whose logs cannot be read."""
     listed = advice("`smart-fork list --all-projects` lists all sessions.", tool="list_sessions lists all sessions.")
     return NotFound(f"Session not found: {reference}", call_context.hint(joined(*whys, listed)))
 
 
 def _told(session: Session) -> Session:
-    """A session that was read, unless it is another project's: for whoever asks, it is not there then."""
+    """Return a session that was read, unless it belongs to a project that the caller may not read: then it is not
+    found.
+    """
     if not permits(session):
         raise _not_found(session.session_id)
     return placed_here(session)
 
 
 def _may_be_told(located: Located) -> bool:
-    """Return True if the caller may read a session: its project comes from the index, or else from its log."""
+    """Return True if the caller may read a session. The session's project comes from the index, else from its log."""
     if not call_context.limited():
         return True
     if row := _indexed(located):
@@ -432,7 +435,7 @@ def _indexed(located: Located) -> SessionRow | None:
 
 
 def message(number: int, turn: Turn, characters: int | None) -> Message:
-    """One message as `messages` gives it, cut behind `characters`."""
+    """Return one message as `messages` gives it, shortened to `characters`."""
     text = printable(mask(turn.text))
     if characters is not None:
         text = beginning(text, characters)

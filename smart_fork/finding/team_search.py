@@ -1,4 +1,4 @@
-"""The team's sessions beside those of this machine. Where nobody has logged in, nothing of a team is imported."""
+"""Access to the team's sessions. Without a login at a team's server, the team's code is not imported."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DOOR = "smart_fork.team.search"
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """The team's server as `doctor` reports it: its address, or its problem and the next step."""
+    """The team's server for `doctor`: its address, or its problem and the next step."""
 
     origin: str = ""
     problem: str = ""
@@ -39,38 +39,38 @@ class Team(Protocol):
     """A team's sessions, and its server. See `smart_fork.team.search`."""
 
     def search(self, *, wanted: bool) -> RemoteSearch:
-        """Return what asks the server a question; with `wanted`, a project that has none is an error."""
+        """Return the search of the server. With `wanted`, a project without a server is an error."""
 
     def fetched(self, reference: str, *, directory: Path | None, keep: bool) -> AbstractContextManager[Resolved]:
-        """Write a session of the team on this machine, to `keep` or for a while."""
+        """Write a session of the team to this machine, to `keep` or for the time of the block."""
 
     def is_shared(self, reference: str) -> bool:
-        """Tell if the team has a session of that id."""
+        """Return True if the team has a session with that id."""
 
     def listed(self, directory: Path, agents: Collection[AgentName], limit: int) -> SharedSessions:
-        """List the newest sessions that are shared of a directory's project."""
+        """List the newest shared sessions of a directory's project."""
 
     def read(self, reference: str, missing: SmartForkError, directory: Path, reading: ReadRange) -> Conversation:
-        """Read a shared session; where there is none, raise what is `missing` here."""
+        """Read a shared session; raise `missing` if there is none."""
 
     def look_into(self, session_id: str, directory: Path) -> SharedReading:
-        """Read a shared session of a directory's project, and write nothing of it."""
+        """Read a shared session of a directory's project, without writing a file."""
 
     def server_state(self) -> ServerState | None:
-        """Ask the server if it is well; `None` if nobody has logged in."""
+        """Return the state of the server; `None` without a login."""
 
 
 def is_known() -> bool:
-    """Tell if there may be a server to ask. Nothing of a team is imported: nearly nobody has one."""
+    """Return True if there may be a server to ask. The team's code is not imported for it."""
     known = bool(Setting.TEAM_URL.text()) or (state_home() / "team" / "tokens.json").exists()
     return known and find_spec(_DOOR.rpartition(".")[0]) is not None
 
 
 def team_room() -> Team:
-    """Open the door of the team's room.
+    """Import the team's code and return it.
 
     Raises:
-        Usage: this installation has no such room.
+        Usage: this installation has no team code.
     """
     if find_spec(_DOOR.rpartition(".")[0]) is None:
         raise Usage("Sessions of a team are not a part of this installation.")
@@ -78,7 +78,7 @@ def team_room() -> Team:
 
 
 def team_search(*, wanted: bool | None = None) -> RemoteSearch | None:
-    """Return the team's search if its server is known or `wanted`; `None` if it is unwanted (false)."""
+    """Return the team's search if a server is known or `wanted`; `None` if not, or if it is unwanted (false)."""
     if wanted is False or not (wanted or is_known()):
         return None
     return team_room().search(wanted=wanted is True)
@@ -93,12 +93,13 @@ def is_shared(reference: str) -> bool:
 def sessions_here(
     references: Sequence[str], directory: Path | str | None = None, *, keep: bool = True
 ) -> Iterator[list[Resolved]]:
-    """Sessions as those of this machine. The team's are written here, for the project of a `directory`.
+    """Yield the sessions that `references` mean, as sessions of this machine.
 
-    They are taken away again if what follows fails, or if they are not to be kept.
+    The team's sessions are written here, for the project of `directory`. They are removed if the block fails, or if
+    they are not to be kept.
 
     Raises:
-        SmartForkError: one is neither here nor the team's.
+        SmartForkError: a session is neither here nor shared by the team.
     """
     with ExitStack() as stack:
         if not is_known():

@@ -1,6 +1,6 @@
-"""Hooks of agents: their events, and their installation.
+"""Hooks of agents: programs that an agent runs at its events. This package handles the events and switches hints on.
 
-Imports nothing: each hook of each session of a person begins here, and is to cost next to nothing.
+This file imports nothing, because every hook of every session begins here and must cost next to nothing.
 """
 
 #: In the state folder: a file for each agent whose first prompts are asked about, and below ``asked`` one a session.

@@ -1,8 +1,8 @@
-"""The command that the agents run: ``python -P -m smart_fork.hooks AGENT``, with the event as JSON on stdin.
+"""The command that agents run as a hook: ``python -P -m smart_fork.hooks AGENT``, with the event as JSON on stdin.
 
-Whatever happens it ends with 0 and does not keep the agent waiting: an agent that a hook fails for stops or complains.
-What it hears is written straight into the registry, so nobody has to be up. It says nothing, but for the one line about
-a first prompt, an edit or a compaction that a person may have switched on.
+It always ends with 0 and does not keep the agent waiting: if a hook fails, an agent stops or complains. Events are
+written directly to the registry of workers, so no service needs to run. It prints nothing except a hint at a first
+prompt, an edit, a failed command or a compaction, if a person has switched hints on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _AGENTS = f"{os.path.dirname(os.path.dirname(os.path.abspath(__file__)))}/agents
 
 
 def main(agent: str) -> None:
-    """Answer what a line may be said about, and hand on what can be a worker's. Does not return."""
+    """Read the event, print a hint if there is one, and note what a worker does. Does not return."""
     body = b""
     with _silence():
         body = sys.stdin.buffer.read(MAX_BYTES + 1)
@@ -41,7 +41,7 @@ def main(agent: str) -> None:
 
 
 class _silence:  # noqa: N801 - as a function; `contextlib` takes longer to import than all else here
-    """Suppress all errors inside the block."""
+    """A context manager that suppresses all errors inside the block."""
 
     def __enter__(self) -> None:
         pass
@@ -51,7 +51,7 @@ class _silence:  # noqa: N801 - as a function; `contextlib` takes longer to impo
 
 
 def _tell(agent: str, body: bytes) -> None:
-    """Only where a person has switched it on, and only of a session that he has begun himself."""
+    """Print a hint, if hints are switched on for the agent and the session is no worker's."""
     before_an_edit = b"PreToolUse" in body and any(map(body.__contains__, _EDITS))
     compacted = b'"SessionStart"' in body and b'"compact"' in body
     failed = b'"PostToolUse' in body and any(map(body.__contains__, _FAILED))
@@ -67,7 +67,7 @@ def _tell(agent: str, body: bytes) -> None:
 
 
 def _note(agent: str, body: bytes) -> None:
-    """Only of a session that is no worker's, which has what we have given it."""
+    """Note the agent's environment variables at the beginning of a session. A worker's variables are known already."""
     if not os.environ.get("SMART_FORK_WORKER_ID") and b'"SessionStart"' in body:
         from smart_fork.agents.login import note_variables
 
@@ -75,7 +75,10 @@ def _note(agent: str, body: bytes) -> None:
 
 
 def _hear(agent: str, body: bytes) -> None:
-    """Without importing anything for most sessions, a person's own. An agent's daemon runs hooks without our mark."""
+    """Note the event in the registry if it can be a worker's. For other sessions, nothing is imported.
+
+    An agent's daemon runs hooks without the worker's environment variable.
+    """
     daemon = f"{_AGENTS}/{agent}/daemon.py"
     if os.environ.get("SMART_FORK_WORKER_ID") or (agent and os.path.isfile(daemon)):  # noqa: PTH113 - as above
         from smart_fork.hooks.worker_events import hear

@@ -1,8 +1,8 @@
-"""First prompts, edits, compactions: the service is asked what past sessions know, and one line put before the model.
+"""Hints in a hook: asks the service what past sessions know, and puts one line before the model.
 
-Each session of a person who has switched it on waits for this: it imports next to nothing, asks once, and ends in time.
-A first prompt is asked about once a session, an edit each time, and what is known of it is told once a session.
-Whatever keeps it from an answer leaves it silent: no service, one that is slow or is not ours, an answer that is none.
+Sessions wait for this, so it imports next to nothing, asks once, and ends in time. A first prompt is asked about once
+a session, an edit or failure each time; no hint is given twice in a session. Any failure leaves it silent: no service,
+a slow one, another user's socket, an invalid answer.
 """
 
 from __future__ import annotations
@@ -50,11 +50,13 @@ _BEGUN = (b'"role":"assistant"', b'"forked_from_id":"', b'"subagent"')
 
 
 class _LateError(BaseException):
-    """The time is over. Nothing on the way may take it for an error of its own."""
+    """The time limit is over. It is a `BaseException` so that no code on the way handles it as another error."""
 
 
 def tell(agent: str, body: bytes, state: str) -> None:
-    """Print what the service says about the prompt or edit in `body`, in the form that the agents take; or nothing."""
+    """Print the service's hint for the event in `body`, in the format that agents read; print nothing
+    without a hint.
+    """
     if os.environ.get("SMART_FORK_SERVICE", "").strip().lower() in _OFF:
         return
     left = limit() - age()
@@ -73,14 +75,14 @@ def tell(agent: str, body: bytes, state: str) -> None:
 
 
 def limit() -> float:
-    """Seconds that a prompt may wait."""
+    """Return how many seconds a prompt may wait."""
     said = os.environ.get(VARIABLE, "")
     wanted = int(said) if said.isascii() and said.isdigit() else MILLISECONDS
     return min(wanted, MOST_MILLISECONDS) / 1000
 
 
 def age() -> float:
-    """Seconds that this process has run; of its own work alone, where the system does not tell."""
+    """Return how many seconds this process has run; its processor time, if the system does not say."""
     try:
         with open("/proc/self/stat", "rb") as file:  # noqa: PTH123 - nothing is imported for it
             began = int(file.read().rpartition(b")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
@@ -120,7 +122,7 @@ def _first_prompt(agent: str, event: Any, state: str, until: float) -> str:
 
 
 def _at_a_call(agent: str, event: Any, state: str, until: float) -> str:
-    """Return hints for the lines that a call is about to change, or for its error, each once."""
+    """Return the hint for the lines that a call is about to change, or for a failed call. No hint is returned twice."""
     folder, route = _CALLS[event["hook_event_name"]]
     given = event["tool_input"]
     if folder == ERRORS:
@@ -140,13 +142,15 @@ def _at_a_call(agent: str, event: Any, state: str, until: float) -> str:
 
 
 def output_of(event: Any) -> str:
-    """The output of a call that has been made: Claude Code has it as an error, Codex as any other."""
+    """Return the output of a call that ended: Claude Code reports it as an error, Codex as a response."""
     output = event.get("error") or event.get("tool_response")
     return output if isinstance(output, str) else ""
 
 
 class _late_noted:  # noqa: N801 - as a function; `contextlib` takes longer to import than most of this
-    """In it the service is asked: that its answer came too late is written to a note, which is closed afterwards."""
+    """A context manager for a question to the service: it notes if the answer came too late, and closes the
+    note file.
+    """
 
     def __init__(self, note: int, late: bytes) -> None:
         self._note, self._late = note, late
@@ -167,19 +171,19 @@ def _compacted(_agent: str, event: Any, _state: str, _until: float) -> str:
 
 
 def _sound(line: object) -> str:
-    """A line that may be put before a model; empty for anything else."""
+    """Return the line if it is safe to put before a model; empty for anything else."""
     return line if isinstance(line, str) and line.isprintable() and len(line) <= LINE_CHARACTERS else ""
 
 
 def _is_id(text: object) -> bool:
-    """Return True if it can be a session's id, and so a file's name."""
+    """Return True if the text can be a session's id, and so a file's name."""
     if not isinstance(text, str):
         return False
     return text.isascii() and text.replace("-", "").replace("_", "").isalnum() and len(text) <= 128
 
 
 def _noted(path: str) -> int | None:
-    """Note that a session was asked about; `None` where it was before."""
+    """Create and open a note that a session was asked about; return `None` if there was one."""
     try:
         return os.open(path, _NOTE | os.O_EXCL, 0o600)
     except FileExistsError:
@@ -187,7 +191,7 @@ def _noted(path: str) -> int | None:
 
 
 def _marks(switch: str) -> list[bytes]:
-    """Return the marks that only a begun log of this agent has, as of the time of switching on."""
+    """Return the bytes that only the log of an earlier begun session contains, as noted when hints were switched on."""
     with open(switch, "rb") as file:  # noqa: PTH123 - nothing is imported for it
         return file.read(ANSWER_BYTES).split()
 
@@ -211,8 +215,8 @@ def _answer(state: str, to: str, asked: dict[str, object], until: float) -> dict
     """Ask the service, if a process of the same user listens at its socket.
 
     Raises:
-        TimeoutError: the time is over.
-        ValueError: it is refused, or the answer is none.
+        TimeoutError: the time limit is over.
+        ValueError: the socket is another user's, or the answer is an error or invalid.
     """
     if until <= time.monotonic():
         raise TimeoutError

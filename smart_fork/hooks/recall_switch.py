@@ -1,4 +1,4 @@
-"""Switches the hints at first prompts on and off for each agent, and counts their results."""
+"""Switches hints on and off for each agent, and counts the results of hints."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEPT_SECONDS = 30 * 24 * 3600.0
 
 
 class PromptHintCounts(NamedTuple):
-    """Recent first prompts: how many sessions were asked about, and how many got an answer, or a late one."""
+    """Results of hints at recent first prompts: the sessions asked about, and how many answers came in time or late."""
 
     sessions: int
     told: int
@@ -28,9 +28,9 @@ class PromptHintCounts(NamedTuple):
 
 
 class HintCounts(NamedTuple):
-    """Recent hints: how many exchanges were named, how many answers were late, and how many sessions were followed.
+    """Results of recent hints at edits or failures: how many were given, came late, or were followed.
 
-    A session is followed if the one that was told of it asks a tool or a command for it afterwards.
+    A hint is followed if the session passes the hinted session's id to a tool or a command later.
     """
 
     told: int
@@ -39,17 +39,17 @@ class HintCounts(NamedTuple):
 
 
 def file_of(agent: AgentName) -> Path:
-    """The file that is there where it is on."""
+    """Return the file that exists while hints are on for an agent."""
     return state_home() / RECALL / agent
 
 
 def is_on(agent: AgentName) -> bool:
-    """Return True if it is on."""
+    """Return True if hints are on for an agent."""
     return file_of(agent).is_file()
 
 
 def turn_on(agent: AgentName) -> None:
-    """Switch it on. The hook reads what is in the file: it has no time to ask the agent.
+    """Switch hints on for an agent. The file holds what the hook needs to know: the hook has no time to ask the agent.
 
     Raises:
         OSError: the folder cannot be written.
@@ -61,7 +61,7 @@ def turn_on(agent: AgentName) -> None:
 
 
 def turn_off(agent: AgentName) -> None:
-    """Switch it off. Where it is on for no agent, nothing is kept of it.
+    """Switch hints off for an agent. If hints are then on for no agent, all notes about hints are deleted.
 
     Raises:
         OSError: the folder cannot be written.
@@ -72,20 +72,20 @@ def turn_off(agent: AgentName) -> None:
 
 
 def asked() -> PromptHintCounts:
-    """Return the recent results at first prompts."""
+    """Return the results of hints at recent first prompts."""
     notes = list(map(_content, _notes(ASKED)))
     return PromptHintCounts(len(notes), sum(len(note) > len(LATE) for note in notes), notes.count(LATE))
 
 
 def said(folder: str) -> HintCounts:
-    """Return the recent hints at the point of action that keeps its notes in this folder."""
+    """Return the results of recent hints with notes in this folder: `EDITS` or `ERRORS`."""
     lines = [line for path in _notes(folder) for line in _content(path).splitlines()]
     late, followed = lines.count(LATE), sum(line.startswith(FOLLOWED) for line in lines)
     return HintCounts(len(lines) - late - followed, late, followed)
 
 
 def follow(session_id: str | None, given: str) -> None:
-    """Note which of the sessions that a session was told of it names in what it gives to a tool or a command."""
+    """Note which hinted sessions a session names in its input to a tool or a command."""
     for path in (one for folder in NOTED for one in _notes(folder) if one.name == session_id):
         lines = _content(path).splitlines()
         told = {line.partition(b":")[0] for line in lines if line[:1] not in (LATE, FOLLOWED)}
@@ -95,7 +95,7 @@ def follow(session_id: str | None, given: str) -> None:
 
 
 def forget() -> None:
-    """Delete what is known of sessions that began long ago."""
+    """Delete the notes about sessions that began long ago."""
     for path in (one for folder in NOTED for one in _notes(folder)):
         with suppress(OSError):
             if time.time() - path.stat().st_mtime > KEPT_SECONDS:

@@ -1,13 +1,13 @@
-"""Reads a worker's state from the event of a hook.
+"""Notes a worker's state from the event of a hook.
 
-Whose event it is, is decided by evidence only. The mark in the environment is not enough:
+The event's worker is decided by evidence only. The worker's environment variable is not enough:
 
-* whatever a worker starts inherits it, another agent too: so the agent that runs the hook must be the process that we
-  started;
-* an agent may run the hooks of all its terminals in one server in the background, with the environment of whoever came
-  first: there only the session itself counts, known or with the beginning that the worker's must have.
+* Any process that a worker starts inherits the variable, another agent too. So the agent that runs the hook must be the
+  process that smart-fork started.
+* An agent may run the hooks of all its terminals in one background server, with the environment of the first terminal.
+  There only the session counts: its id is known, or its log begins with the worker's prompt.
 
-Anything else is a session of a person, and none of our business.
+Any other event is from a person's session and is ignored.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ _FAR_ENOUGH = 6
 
 @dataclass(frozen=True, slots=True)
 class Ancestor:
-    """A process further up, and the words of its command as far as the system tells them."""
+    """A process above this one, and the words of its command, if the system says them."""
 
     pid: int
     words: tuple[str, ...]
 
     @property
     def is_shell(self) -> bool:
-        """Return True if it only passes a command on."""
+        """Return True if the process is a shell that only runs a command."""
         return bool(self.words) and self.words[0].rpartition("/")[2].lstrip("-") in SHELLS
 
 
 def ancestors() -> tuple[Ancestor, ...] | None:
-    """Those of this process, the nearest first; `None` where the system does not tell.
+    """Return the ancestors of this process, the nearest first; `None` if the system does not say.
 
-    They are the only thing about a process that it cannot have inherited from another one.
+    They are the only fact about a process that it cannot have inherited from another process.
     """
     import psutil
 
@@ -63,12 +63,12 @@ def ancestors() -> tuple[Ancestor, ...] | None:
 
 @dataclass(frozen=True, slots=True)
 class WorkerEvent:
-    """One event, with Claude Code's names. What was not said is empty; `asks` is what a permission is asked for.
+    """One hook event, with Claude Code's names. A missing field is empty; `asks` is the action that needs a
+    permission.
 
-    It is read by hand and not by pydantic, whose import takes longer than all else that a hook does while its agent
-    waits. Nothing is refused, either: each version of an agent says more than the one before, and a hook that failed
-    would stop the agent or have it complain. A key that is not known is passed over; a value of another type was not
-    said.
+    It is parsed by hand because importing pydantic takes longer than everything else in a hook. No event is rejected:
+    each version of an agent adds fields, and an agent stops or complains if a hook fails. Unknown keys are ignored,
+    and values of another type count as missing.
     """
 
     session_id: str = ""
@@ -83,7 +83,7 @@ class WorkerEvent:
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> WorkerEvent:
-        """The event in an object that an agent, or whoever has the service's token, has written."""
+        """Read an event from an object written by an agent or by a client with the service's token."""
         told = {one.name: _text(said.get(one.name)) for one in fields(cls)}
         call = said.get("tool_input")
         asks = (_text(call.get("description")) or _command(call.get("command"))) if isinstance(call, Mapping) else ""
@@ -95,7 +95,7 @@ def _text(value: object) -> str:
 
 
 def _command(value: object) -> str:
-    """A command, which may be said as the list of its words."""
+    """Return a command as text. It may be given as a list of words."""
     return " ".join(map(_text, value)) if isinstance(value, list) else _text(value)
 
 
@@ -114,10 +114,11 @@ def receive(
     *,
     began: float | None = None,
 ) -> WorkerRecord | None:
-    """Note what `body` says. The worker that it was about, `None` where it was none of ours. Twice is once.
+    """Store the event in `body`. Return its worker, or `None` if it is no worker's. Storing an event twice changes
+    nothing.
 
-    `environment` and `ancestry` are those of the process that the agent has run, and `began` is when it ran it, in
-    seconds since 1970, as far as they are known.
+    `environment` and `ancestry` are those of the process that the agent ran, and `began` is its start in seconds since
+    1970; `None` if unknown.
     """
     hooks = AGENTS.hooks_of(agent)
     event = WorkerEvent.of(hooks.event(body))
@@ -141,7 +142,7 @@ def receive(
 def _seen(
     registry: Registry, worker: WorkerRecord, environment: Mapping[str, str] | None, runner: Sequence[Ancestor] | None
 ) -> WorkerRecord:
-    """Its process is there, whatever was thought of it, and where it is if nobody could write that down."""
+    """Note that a worker's process runs, and its process id and terminal if they are not known yet."""
     if worker.state != "running":
         worker = registry.set_state(worker.id, "running")
     if worker.pid is None and worker.terminal_id is None and runner:
@@ -157,7 +158,7 @@ def _whose(
     environment: Mapping[str, str] | None,
     ancestry: Sequence[Ancestor] | None,
 ) -> tuple[WorkerRecord | None, bool]:
-    """The worker, and whether it was seen to be its own process that speaks."""
+    """Return the worker that an event is about, and whether the event came from the worker's own process."""
     agent, runner = hooks.agent, _runner(hooks, ancestry)
     if environment is not None and not hooks.in_background(runner[0].words if runner else None):
         claimed = registry.find(environment.get(WORKER_ID, ""))
@@ -180,7 +181,7 @@ def _speaks(worker: WorkerRecord, session_id: str, runner: Sequence[Ancestor] | 
 
 
 def _runner(hooks: Hooks, ancestry: Sequence[Ancestor] | None) -> Sequence[Ancestor] | None:
-    """The agent, and what had started it."""
+    """Return the agent's process and the processes above it, without shells in between."""
     above = list(ancestry or ())
     while above and above[0].is_shell:
         above.pop(0)
@@ -188,7 +189,10 @@ def _runner(hooks: Hooks, ancestry: Sequence[Ancestor] | None) -> Sequence[Ances
 
 
 def _is_the_sources_own(worker: WorkerRecord, event: WorkerEvent) -> bool:
-    """Claude Code begins a fork in the name of the session that it forks, and has its own id only from then on."""
+    """Return True if the event names the session that the worker was forked from.
+
+    Claude Code starts a fork under the id of the forked session, and changes the id afterwards.
+    """
     starts = event.hook_event_name == "SessionStart"
     return starts and worker.is_fork and event.session_id == worker.source_session_id
 
@@ -207,7 +211,7 @@ _WORKING: tuple[Status, str] = ("working", "")
 
 
 def _status(event: WorkerEvent) -> tuple[Status, str] | None:
-    """Return the worker's status and what it waits for; `None` if the event does not say."""
+    """Return the worker's status and what it waits for; `None` if the event does not change the status."""
     name = event.hook_event_name
     if name == "UserPromptSubmit":
         return _WORKING
@@ -225,10 +229,10 @@ def _status(event: WorkerEvent) -> tuple[Status, str] | None:
 
 
 def hear(agent: str, body: bytes, patience: int) -> None:
-    """Receive the event in `body` as the process that the agent has started for it.
+    """Store the event in `body`, in the process that the agent started for its hook.
 
     Raises:
-        Exception: of many kinds; nobody is there to tell.
+        Exception: of many kinds; the caller ignores them.
     """
     import psutil
 

@@ -1,7 +1,7 @@
-"""Changes in a repository since a session: the differences in the files that it knew.
+"""Changes in a repository since a session: the differences in the files that the session knew.
 
-Right or silent: what cannot be told for certain is left out, and nobody waits for long. Names come from logs and from
-the repository: git is given them as literal text behind ``--``, and none is opened.
+Uncertain differences are left out, and the caller never waits long. Names come from logs and from the repository: git
+gets them as literal text after ``--``, and none of these files is opened.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ _ENDS: Mapping[str, Change] = {"A": "added", "D": "deleted"}
 class SessionKnowledge:
     """A session's knowledge of a repository: its files, most edited first, and the checkout.
 
-    `edits` says how often each file was edited. `begun` and `until` are seconds, `commit` is what its log says that it
-    was begun at. `branch` is empty where none was checked out, `None` where that is not known; `here` is whether it
-    worked on this machine.
+    `edits` maps each file to its number of edits. `begun` and `until` are seconds. `commit` is the checkout at the
+    session's beginning, from its log. `branch` is empty if no branch was checked out, `None` if unknown. `here` is
+    true if the session worked on this machine.
     """
 
     edits: Mapping[str, int]
@@ -66,7 +66,10 @@ class SessionKnowledge:
 
 @dataclass(frozen=True, slots=True)
 class FileDifference:
-    """A file that differs. `own` says that the session's own edits may be among it, `lines` count added and removed."""
+    """A file that differs. `own` is true if the session's own edits may be part of the difference.
+
+    `lines` are the numbers of added and removed lines.
+    """
 
     path: str
     change: Change
@@ -78,9 +81,10 @@ class FileDifference:
 
 @dataclass(frozen=True, slots=True)
 class ChangesSince:
-    """Differences since a session. Commits and branches are empty if unknown; `branch_now` also if detached.
+    """The differences since a session. Commits and branches are empty if unknown; `branch_now` is also empty if
+    detached.
 
-    `behind` counts the commits that `upstream` had at the last fetch and what is checked out has not.
+    `behind` counts the commits of `upstream` at the last fetch that are not in the checkout.
     """
 
     until: float
@@ -97,7 +101,7 @@ class ChangesSince:
 
     @property
     def branch_changed(self) -> bool:
-        """Return True if another branch is checked out, as far as both are known."""
+        """Return True if both branches are known and differ."""
         return self.branch is not None and self.branch not in (self.branch_now, mask(self.branch_now))
 
     @property
@@ -107,10 +111,9 @@ class ChangesSince:
 
 
 def news(folder: Path, then: SessionKnowledge, processes: Processes, *, committed: bool = False) -> ChangesSince | None:
-    """Compare a session's knowledge with the checkout of `folder`, or with its commit if only `committed` changes
-    count.
+    """Compare a session's knowledge with the checkout of `folder`. With `committed`, compare with its commit only.
 
-    `None` where nothing is, or nothing is certain.
+    Return `None` if there is no difference, or no certain one.
     """
     if then.until > time.time() + _SKEW:
         return None
@@ -132,7 +135,7 @@ class _Git:
         """Run git with literal names.
 
         Raises:
-            ProgramMissing, ProgramFailed: there is none, or it took too long.
+            ProgramMissing, ProgramFailed: git is not installed, or took too long.
         """
         left = self.until - time.monotonic()
         if left <= 0:
@@ -140,9 +143,10 @@ class _Git:
         return self.there.git("--literal-pathspecs", *_FEW, *words, seconds=left)
 
     def between(self, before: str, after: str, names: Collection[str]) -> dict[str, FileDifference] | None:
-        """The files that differ between a commit and another one, or where that is empty the working directory.
+        """Return the files that differ between a commit and a later commit; if `after` is empty, the working
+        directory.
 
-        `None` where git cannot tell: a commit has been collected, or lies beyond a shallow clone.
+        Return `None` if git cannot tell: the commit has been collected, or is beyond the end of a shallow clone.
         """
         if not names:
             return {}
@@ -155,7 +159,7 @@ class _Git:
         return None
 
     def renamed(self, before: str, after: str, gone: Collection[str]) -> dict[str, FileDifference]:
-        """Return files that were renamed in another commit, or in what is staged."""
+        """Return the files that were renamed in a later commit or in the staged changes."""
         how = ("diff-tree", "-r") if after else ("diff-index", "--cached")
         words = (*how, "-z", "--diff-filter=R", *_RENAMES, *_PLAINLY)
         ends = ("--end-of-options", before, *((after,) if after else ()))
@@ -170,15 +174,15 @@ class _Git:
         }
 
     def history(self, ref: str) -> tuple[tuple[str, int], ...]:
-        """The commits of a branch, the newest first, as it went: their names, and when they were made."""
+        """Return the commits of a branch along its first parents, newest first: their names and times."""
         how = ("rev-list", "--first-parent", "--timestamp", f"--max-count={MOST_COMMITS}")
         done = self(*how, "--end-of-options", ref, "--")
         return tuple(dated(done.stdout)) if done.ok else ()
 
     def behind(self) -> tuple[int, str]:
-        """Return how many commits the upstream has beyond HEAD, `MOST_COMMITS` at most, and its name.
+        """Return how many commits the upstream has beyond HEAD, at most `MOST_COMMITS`, and its name.
 
-        Nothing is fetched. Where nothing is checked out that has an upstream, or git takes too long, there are none.
+        Nothing is fetched. Without an upstream, or if git takes too long, return no commits.
         """
         with suppress(ProgramFailed):
             count = self("rev-list", "--count", f"--max-count={MOST_COMMITS}", "HEAD..@{upstream}", "--")
@@ -188,7 +192,9 @@ class _Git:
         return 0, ""
 
     def older_work(self, since: str, ref: str, moment: float, names: Collection[str]) -> frozenset[str]:
-        """The files that later commits touch of which one is older than `moment`: it was rebased, merged or amended."""
+        """Return the files that later commits with an author or commit time before `moment` touch: rebased, merged or
+        amended work.
+        """
         how = ("log", "-z", "-m", "--name-only", "--no-renames", "--format=%x00%at %ct", *_PLAINLY)
         done = self(*how, "--end-of-options", f"{since}..{ref}", "--", *names)
         if not done.ok:
@@ -207,8 +213,9 @@ class _Git:
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """The base of a comparison. Read files in `doubtful` may have differed; edited files in `committed` are as the
-    session left them.
+    """The commit to compare with. Read files in `doubtful` may have differed from it.
+
+    Edited files in `committed` are as the session left them.
     """
 
     commit: str
@@ -219,7 +226,7 @@ class _Base:
 
 
 class _Look:
-    """One look at one repository."""
+    """One comparison with one repository."""
 
     def __init__(self, git: _Git, then: SessionKnowledge, *, committed: bool) -> None:
         self.git, self.then, self.committed = git, then, committed
@@ -250,7 +257,7 @@ class _Look:
         return found, frozenset(edited)
 
     def _checked_out(self) -> tuple[str, str]:
-        """The commit and the branch that are checked out; empty where there is none."""
+        """Return the commit and the branch that are checked out; empty if there is none."""
         commit = self.git("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
         branch = branch_of(self.git.there.place.own)
         if branch is None:  # kept in another way than in a file
@@ -288,7 +295,7 @@ class _Look:
         return place if place is not None and place.common == self.git.there.place.common else None
 
     def _by_log(self) -> _Base | None:
-        """Return the base from the log: its starting commit, advanced to the branch's state at its end if certain."""
+        """Return the base from the log: its starting commit, or a later commit of the branch if that is certain."""
         commit, branch = self.then.commit, self.then.branch
         if not is_commit(commit) or not self.git("cat-file", "-e", f"{commit}^{{commit}}").ok:
             return None
@@ -302,7 +309,9 @@ class _Look:
         return _Base(names[by_then], _BY_THEN, branch, frozenset(doubtful))
 
     def _by_branch(self) -> _Base | None:
-        """Return the base from the log's branch at that time. Later changes by older work are doubtful."""
+        """Return the base from the branch in the log, at that time. Files of older work that landed later are
+        doubtful.
+        """
         branch, until = self.then.branch, self.then.until
         if not branch or not is_plain(branch) or not self.files:
             return None
@@ -342,18 +351,13 @@ class _Look:
         return {**(found or {}), **(self.git.between(commit, "", lying) or {})}
 
     def _is_certain(self, name: str, base: _Base) -> bool:
-        """Return True if a difference from the commit is also one from the session's knowledge.
-
-        What is committed is what lies there, unless it is left behind.
-        """
+        """Return True if a difference from the commit is also one from the session's knowledge."""
         if name in base.doubtful or (self.committed and name in self.dirty):
             return False
         return not (self.then.here and self._is_as_it_was(name))
 
     def _is_as_it_was(self, name: str) -> bool:
-        """Return True if nobody has written the file since the session knew it, where the session worked on that very
-        file.
-        """
+        """Return True if the session worked on this very file, and no process has written the file since."""
         place = self.top / name
         try:
             return resolve(self.files[name]) == place and os.lstat(place).st_mtime <= self.then.until
@@ -362,7 +366,7 @@ class _Look:
 
 
 def _worktree_of_ours(there: Repository, cwd: str) -> list[str]:
-    """The worktree that the session worked in, if it was made for a worker and is gone: git has forgotten it."""
+    """Return the session's worktree, if smart-fork made it for a worker and it is gone: git no longer lists it."""
     cwd = str(recorded(cwd) or "")
     for top in tops(there):
         inner = Path(cwd).relative_to(top).parts if is_within(cwd, top) else ()
@@ -372,14 +376,14 @@ def _worktree_of_ours(there: Repository, cwd: str) -> list[str]:
 
 
 def _is_file(path: Path) -> bool:
-    """Return True if the path is anything but a folder."""
+    """Return True if the path exists and is not a folder."""
     return path.is_symlink() or (path.exists() and not path.is_dir())
 
 
 def _steady(history: Sequence[tuple[str, int]], moment: float) -> int | None:
-    """The place of the newest commit made by then, where none of those before it was made later.
+    """Return the index of the newest commit made by `moment`, if all earlier commits have earlier times.
 
-    None either where one of those after it is not yet to be: nobody knows when that was made.
+    Return `None` if a clock was wrong: an earlier commit is later than `moment`, or a later commit is in the future.
     """
     place = next((place for place, one in enumerate(history) if one[1] <= moment), None)
     if place is None or any(made > moment for _, made in history[place : place + _LOOKED_BACK]):
@@ -414,14 +418,14 @@ def _change(before: str, after: str, status: str, *, same: bool) -> Change:
 
 
 def _of_its_mode(one: FileDifference) -> FileDifference:
-    """A file of which no line differs, where git has not named what lies there."""
+    """Return the difference; if no line differs, as a change of the file's mode."""
     if one.change == "mode" or (one.change == "changed" and one.lines == (0, 0)):
         return replace(one, change="mode", lines=None)
     return one
 
 
 def _pairs(said: bytes, wanted: frozenset[str]) -> Iterator[tuple[str, tuple[str, bool]]]:
-    """Renamed files, by ``--raw -z``: the old name, the new one, and whether nothing else differs."""
+    """Yield renamed files from ``--raw -z``: the old name, the new name, and whether nothing else differs."""
     fields = iter(os.fsdecode(said).split("\0"))
     for one in fields:
         if one.startswith(":"):
@@ -431,7 +435,7 @@ def _pairs(said: bytes, wanted: frozenset[str]) -> Iterator[tuple[str, tuple[str
 
 
 def _counted(said: bytes) -> dict[tuple[str, str], tuple[int, int]]:
-    """The lines that were added to and removed from renamed files, by ``--numstat -z``."""
+    """Return the numbers of lines added to and removed from renamed files, from ``--numstat -z``."""
     fields = iter(os.fsdecode(said).split("\0"))
     found = {}
     for one in fields:

@@ -1,8 +1,8 @@
-"""Git, run so that nothing of a repository's own is run by it, whoever has written what is in the repository.
+"""Git, run so that nothing in a repository makes it run a program, no matter who wrote the repository.
 
-It is told where the repository is, as it was proven (`indexer.project`), and looks for none itself. Hooks, watchers,
-filters, external comparisons, helpers, editors, transports and submodules are switched off; what has a name of its own
-is looked up in the configuration first, as git itself reads it there.
+Git is told where the repository is, as proven by `indexer.project`, and never searches for it. Hooks, watchers,
+filters, external comparisons, helpers, editors, transports and submodules are switched off. Settings with names of
+their own are first looked up in the configuration as git reads it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _NAMED = (
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """A checkout that was proven, and how git is run in it."""
+    """A checkout with a trusted `.git`, and the environment to run git in it."""
 
     place: Checkout
     environment: Mapping[str, str]
@@ -86,27 +86,28 @@ class Repository:
 
     @property
     def top(self) -> Path:
-        """Its working directory."""
+        """Return the top of the working directory."""
         return self.place.top
 
     def git(
         self, *arguments: str, env: Mapping[str, str] | None = None, given: bytes = b"", within: Path | None = None,
         seconds: float = GIT_SECONDS,
     ) -> Completed:  # fmt: skip
-        """Run git, with `env` on top of the environment, `given` on its standard input, in `within` or at the top.
+        """Run git in `within` or at the top, with `env` added to the environment and `given` as its standard input.
 
         Raises:
             ProgramMissing: git is not installed.
-            ProgramFailed: it did not answer in time.
+            ProgramFailed: git did not answer in time.
         """
         command, around = ["git", "-C", str(within or self.top), *arguments], {**self.environment, **(env or {})}
         return self.processes.run(command, env=around, timeout=seconds, input=given, whom=str(self.top))
 
     def asked(self, *arguments: str, env: Mapping[str, str] | None = None, given: bytes = b"") -> Completed:
-        """The same, where git has to succeed.
+        """Run git, and raise an error if it fails.
 
         Raises:
-            ProgramFailed: it did not.
+            ProgramMissing: git is not installed.
+            ProgramFailed: git failed.
         """
         done = self.git(*arguments, env=env, given=given)
         if not done.ok:
@@ -115,21 +116,22 @@ class Repository:
 
     @classmethod
     def open_to_look_back(cls, folder: Path, processes: Processes) -> Repository:
-        """The same for questions about commits, names of files and the configuration alone, for which git runs nothing
-        that a configuration names: it is not asked for that first.
+        """Open the repository of `folder` to read only commits, file names and the configuration.
+
+        For these git runs no program from the configuration, so the configuration is not read first.
 
         Raises:
-            ProgramFailed: there is none, or its `.git` is not believed.
+            ProgramFailed: there is no repository, or its `.git` is not trusted.
         """
         place = _proven(folder)
         return Repository(place, _environment(place) | configured(_SETTINGS), processes)
 
     @classmethod
     def open_worktree(cls, worktree: Path, processes: Processes) -> Repository:
-        """One that was made for a worker: still of the repository that it was made in, whatever is in it now.
+        """Open a worktree that was made for a worker. It must still belong to the repository that it was made in.
 
         Raises:
-            ProgramMissing, ProgramFailed: as `open`, or it is not.
+            ProgramMissing, ProgramFailed: as `open`, or the worktree belongs to another repository.
         """
         found = Repository.open(worktree, processes)
         if worktree.parent.name != FOLDER:
@@ -143,11 +145,11 @@ class Repository:
 
     @classmethod
     def open(cls, folder: Path, processes: Processes) -> Repository:
-        """The repository that `folder` is in.
+        """Open the repository that contains `folder`.
 
         Raises:
             ProgramMissing: git is not installed.
-            ProgramFailed: there is none, its `.git` is not believed, or git does not read its configuration.
+            ProgramFailed: there is no repository, its `.git` is not trusted, or git cannot read its configuration.
         """
         return _described(_proven(folder), processes)
 
@@ -169,7 +171,7 @@ def _proven(folder: Path) -> Checkout:
 
 
 def bare_environment(own: Path) -> dict[str, str]:
-    """Return the environment for git in a repository of our own, with a known configuration."""
+    """Return the environment to run git in a temporary bare repository with a known configuration."""
     kept = (name for name in os.environ if not name.startswith("GIT_") or _LET_THROUGH.fullmatch(name))
     clean = {name: os.environ[name] for name in kept} | _ENVIRONMENT
     return clean | {"GIT_DIR": str(own)}
@@ -208,7 +210,7 @@ def _silenced(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def configured(settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings as git takes them from the environment, whatever their names are, and hands them on to what it runs."""
+    """Return settings as environment variables, in which git reads them and passes them to the programs it runs."""
     found = {"GIT_CONFIG_COUNT": str(len(settings))}
     for number, (name, value) in enumerate(settings.items()):
         found |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
@@ -222,13 +224,13 @@ _BATCH_BYTES = 1 << 24
 
 
 def contents(store: Path, processes: Processes) -> Iterator[bytes]:
-    """The contents of all objects in a store that nobody vouches for, packed or not, several at a time.
+    """Yield the contents of all objects in an untrusted object store, packed or not, several at a time.
 
-    Its configuration, its hooks and what it borrows from other repositories do not count.
+    The store's configuration, hooks and borrowed objects are ignored.
 
     Raises:
         ProgramMissing: git is not installed.
-        ProgramFailed: git cannot read all of them.
+        ProgramFailed: git cannot read all objects.
     """
     with tempfile.TemporaryDirectory() as folder:
         own = _around(store, Path(folder))
@@ -238,7 +240,7 @@ def contents(store: Path, processes: Processes) -> Iterator[bytes]:
 
 
 def _around(store: Path, own: Path) -> Path:
-    """A repository with the objects of another one, and nothing else of it."""
+    """Create a repository in the folder `own` that has only the objects of `store`."""
     for name in ("refs", "objects"):
         (own / name).mkdir()
     (own / "HEAD").write_text("ref: refs/heads/main\n")

@@ -1,12 +1,11 @@
 """History of a repository: its state at a time, its changes since a session, and its other places.
 
-Where it was is told by its own record of what was checked out, or by its history. What is not certain is not said: a
-record that does not go back so far, or whose clock went back, knows nothing.
+The state at a time comes from the reflog (git's record of checkouts), or from the history of commits. Uncertain facts
+are left out: a reflog that does not go back far enough, or with a clock that went back, answers nothing.
 
-How much of what a session edited has changed since is one question to git for any number of sessions. The history of
-the branch that is checked out counts, as it went: a merge counts at its own time. What is not committed does not count.
-Paths come from logs: git is given them on its standard input, where nothing is an option, as literal text; one that
-leads out of the repository is not asked about.
+The changes since any number of sessions take one call of git. Only committed changes on the current branch count; a
+merge counts at its own time. Paths come from logs: git reads them from standard input as literal text. Paths outside
+the repository are ignored.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _PLAIN = late(r"(?!.*\.\.)(?!.*//)[\w][\w./+=-]{0,199}")
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A line of the record: which commit was checked out before and after, when, and why."""
+    """A line of a reflog: the commits before and after, the time, and the reason."""
 
     before: str
     after: str
@@ -53,14 +52,14 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class CheckedOut:
-    """A checkout's state at a time. `branch` is empty if detached, `None` if unknown."""
+    """The state of a checkout at a time. `branch` is empty if detached, `None` if unknown."""
 
     commit: str
     branch: str | None
 
 
 def moves(own: Path, since: float, branch: str = "") -> tuple[Move, ...]:
-    """Return the moves of a checkout's HEAD, or of a branch, oldest first, from the last one not after `since`."""
+    """Return the moves of a checkout's HEAD, or of a branch, oldest first, from the last move not after `since`."""
     if branch and not is_plain(branch):
         return ()
     file = own.joinpath("logs", *(("refs", "heads", branch) if branch else ("HEAD",)))
@@ -73,7 +72,7 @@ def moves(own: Path, since: float, branch: str = "") -> tuple[Move, ...]:
 
 
 def _since(text: str, since: float) -> Iterator[Move]:
-    """The newest first, to the first that was not after `since`."""
+    """Yield the moves, newest first, to the first move that was not after `since`."""
     for line in reversed(text.split("\n")):
         if one := _LINE.fullmatch(line):
             yield Move(one[1], one[2], int(one[3]), one[4] or "")
@@ -82,7 +81,7 @@ def _since(text: str, since: float) -> Iterator[Move]:
 
 
 def checked_out(record: Sequence[Move], moment: float, branch_now: str | None) -> CheckedOut | None:
-    """Return the state at `moment`. Moves in the same second count as earlier."""
+    """Return the state at `moment`; `None` if uncertain. Moves in the same second count as earlier."""
     later = next((place for place, move in enumerate(record) if move.time > moment), len(record))
     if not later or any(move.time <= moment for move in record[later:]):
         return None
@@ -93,7 +92,7 @@ def checked_out(record: Sequence[Move], moment: float, branch_now: str | None) -
 
 
 def branch_of(own: Path) -> str | None:
-    """The branch that is checked out in the checkout of which git keeps `own`; empty where none is."""
+    """Return the branch that a checkout is on; empty if detached. `own` is the checkout's own git folder."""
     said = _end_of(own / "HEAD").strip()
     if said.startswith(_REF):
         return None if said.startswith(f"{_REF}.") else said.removeprefix(_REF)
@@ -101,7 +100,7 @@ def branch_of(own: Path) -> str | None:
 
 
 def branch_at(directory: Path) -> str:
-    """The branch that is checked out at or above a directory; empty where there is none, or it is not known."""
+    """Return the branch that is checked out at or above a directory; empty if there is none, or it is unknown."""
     try:
         top = top_of(directory)
         return (branch_of(Checkout.at(top).own) or "") if top is not None else ""
@@ -110,17 +109,17 @@ def branch_at(directory: Path) -> str:
 
 
 def is_plain(branch: str) -> bool:
-    """Return True if a log's branch name is valid and has no other meaning to git."""
+    """Return True if a branch name from a log is valid and has no other meaning to git."""
     return bool(_PLAIN.fullmatch(branch)) and not branch.endswith((".lock", "/", "."))
 
 
 def is_commit(name: str) -> bool:
-    """Return True if a log's commit name is valid."""
+    """Return True if a commit name from a log is valid."""
     return bool(_NAME.fullmatch(name))
 
 
 def _branch_before(later: Sequence[Move], branch_now: str | None) -> str | None:
-    """The branch that was left first afterwards; where none was, the one that is checked out now."""
+    """Return the branch that the first of these later moves left; without such a move, the current branch."""
     for move in later:
         if found := _MOVED.match(move.why):
             return "" if _NAME.fullmatch(found[1]) else found[1]
@@ -130,7 +129,7 @@ def _branch_before(later: Sequence[Move], branch_now: str | None) -> str | None:
 
 
 def _end_of(file: Path, most: int = 1 << 12) -> str:
-    """The last lines of an ordinary file; nothing of anything else."""
+    """Return the last bytes of a regular file as text; empty for any other file."""
     try:
         opened = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except (OSError, ValueError):
@@ -144,7 +143,7 @@ def _end_of(file: Path, most: int = 1 << 12) -> str:
 
 
 def dated(said: bytes) -> Iterator[tuple[str, int]]:
-    """Commits as ``rev-list --timestamp`` lists them: the name, and when it was made."""
+    """Parse ``rev-list --timestamp``: yield each commit's name and time."""
     for line in said.decode("ascii", "replace").splitlines():
         made, _, name = line.partition(" ")
         yield name, int(made)
@@ -163,19 +162,19 @@ Key = TypeVar("Key")
 
 
 class Drift(NamedTuple):
-    """Of the `files` that a session edited in the repository, how many have `changed` since."""
+    """The number of files that a session edited in the repository, and how many of them have changed since."""
 
     files: int
     changed: int
 
     @property
     def share(self) -> float:
-        """Between 0 and 1."""
+        """Return the share of changed files, from 0 to 1."""
         return self.changed / self.files
 
 
 class _Commit(NamedTuple):
-    """A commit of the history: when it was made, and the files in which it differs from the one before."""
+    """A commit of the history: its time, and the files in which it differs from the commit before."""
 
     name: str
     time: int
@@ -183,8 +182,10 @@ class _Commit(NamedTuple):
 
 
 def drifts(repository: Repository, edited: Mapping[Key, Edits]) -> dict[Key, Drift]:
-    """The drift of each session, by its key. Those are left out that edited nothing there, or of which it is not known:
-    the history does not go back so far, or there is none.
+    """Return the drift of each session, by its key. Sessions without edits there, or with an unknown drift, are
+    missing.
+
+    The drift is unknown if the history does not go back far enough, or if nothing is committed.
 
     Raises:
         ProgramMissing, ProgramFailed: as `Repository.git`.
@@ -221,7 +222,7 @@ def tops(repository: Repository) -> list[str]:
 
 
 def inside(files: Collection[str], within: Collection[str]) -> frozenset[str]:
-    """The paths below one of these directories, relative to it. They were made without ``..``, which text can hold."""
+    """Return the paths below one of these directories, relative to it. Paths that contain ``..`` are left out."""
     found = set()
     for file in files:
         top = next((top for top in within if file != top and is_within(file, top)), None)
@@ -232,7 +233,7 @@ def inside(files: Collection[str], within: Collection[str]) -> frozenset[str]:
 
 
 def _other_places(top: Path) -> tuple[str, ...]:
-    """The other directories that the repository in the resolved directory `top` is or was in, or was given."""
+    """Return the other directories that the repository at `top` is or was in, or that were assigned to it."""
     try:
         before = repositories.noted()
         given = [old for old, new in repositories.adopted().items() if new == str(top)]
@@ -245,7 +246,7 @@ def _other_places(top: Path) -> tuple[str, ...]:
 
 
 def _commits(said: bytes) -> Iterator[_Commit]:
-    """Each begins with an empty field, which no name of a file is."""
+    """Parse ``git log -z`` into commits. Each commit begins with an empty field, and no file name is empty."""
     fields = iter(os.fsdecode(said).split("\0"))
     name, time, files = "", 0, set[str]()
     for field in fields:
@@ -261,7 +262,7 @@ def _commits(said: bytes) -> Iterator[_Commit]:
 
 
 def _cut(repository: Repository) -> frozenset[str]:
-    """The commits at which a shallow clone ends: all of their files look as if they had been added there."""
+    """Return the commits at which a shallow clone ends: all their files look as if they were added there."""
     try:
         return frozenset(Path(repository.place.common, "shallow").read_text("ascii").split())
     except (OSError, ValueError):
@@ -273,7 +274,7 @@ log = logging.getLogger(__name__)
 
 @value
 class ProjectPlace(Value):
-    """Another directory of a project. `why`: worktree, reflog, remote, clone, commits or adopted."""
+    """Another directory of a project. `why` is worktree, reflog, remote, clone, commits or adopted."""
 
     directory: str
     why: str
@@ -281,7 +282,7 @@ class ProjectPlace(Value):
 
 @value
 class AboutProject(Value):
-    """Identity of a project and its other places. `maybe` are directories that could belong to it."""
+    """The identity of a project and its other places. `maybe` are directories that could belong to the project."""
 
     project_path: str
     remote: str = ""
@@ -295,7 +296,7 @@ ROOTS_SECONDS = 20.0
 
 
 def note(directories: Iterable[str], processes: Processes | None = None) -> None:
-    """Note the repositories of these directories, as they are now. What cannot be noted is passed over."""
+    """Store the present state of these directories' repositories. Repositories that cannot be stored are skipped."""
     tops = {top for one in directories if one and (top := top_of(Path(one)))}
     for top in sorted(tops):
         try:
@@ -306,9 +307,9 @@ def note(directories: Iterable[str], processes: Processes | None = None) -> None
 
 
 def look(top: Path, processes: Processes | None = None) -> repositories.Repository | None:
-    """Return the repository in the resolved directory `top`, with its root commits if git finds them.
+    """Return the repository at `top`, a resolved directory, with its root commits if git finds them.
 
-    They are looked for once: git walks through the whole history for them.
+    Root commits are looked up only once, because git walks through the whole history for them.
     """
     before = repositories.noted().get(str(top))
     one = repositories.seen(top, before)
@@ -318,7 +319,7 @@ def look(top: Path, processes: Processes | None = None) -> repositories.Reposito
 
 
 def recognized(project: Project) -> Project:
-    """Return the project with the other places that its repository is in, or was in, and those that it was given."""
+    """Return the project with the other places of its repository, and the directories that were assigned to it."""
     try:
         if not repositories.noted().keys() - {project.root} and not repositories.adopted():
             return project
@@ -331,7 +332,7 @@ def recognized(project: Project) -> Project:
 
 
 def described(project: Project) -> AboutProject:
-    """Return what is known of a project, and note its repository as it is now."""
+    """Return the facts about a project, and store its repository's present state."""
     try:
         given = [ProjectPlace(old, "adopted") for old, top in repositories.adopted().items() if top == project.root]
         one = look(resolve(project.root)) if project.git else None
@@ -359,7 +360,10 @@ def _roots(top: Path, processes: Processes) -> frozenset[str]:
 
 
 def was_checked_out(session: Session, until: str) -> CheckedOut | None:
-    """By the record of the checkout that it worked in, where that is the one that it was begun in."""
+    """Return the checkout's state at a time in a session, from the reflog of the directory that the session worked in.
+
+    Return `None` if that checkout is not the one in which the session began.
+    """
     moment, begun = seconds_in(until), seconds_in(session.started)
     folder = recorded(session.cwd)
     if moment is None or folder is None:

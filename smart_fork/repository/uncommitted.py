@@ -1,7 +1,6 @@
-"""Uncommitted changes of a working directory: stored as git objects, applied to another directory, compared with a
-commit.
+"""Uncommitted changes of a working directory: stored as git objects, applied to another directory, or compared.
 
-The directory itself, its index and the stashes stay as they are: git works on a copy of the index.
+The directory itself, its index and its stashes stay unchanged: git works on a copy of the index.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ def _without() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The uncommitted state on top of a commit: a tree of what is staged, and a tree of all files.
+    """The uncommitted state on top of a commit: one tree of the staged files, one tree of all files.
 
-    `announced` are new files of which the index knows only that they will be added (``git add -N``).
+    `announced` are new files that were added without their content (``git add -N``).
     """
 
     commit: str
@@ -46,10 +45,10 @@ class Changes:
 
 
 def check(folder: Path, processes: Processes) -> None:
-    """See that the uncommitted state can be carried over, as far as can be told without doing it.
+    """Check, without copying anything, that the uncommitted state can be copied.
 
     Raises:
-        ForkRefused: it cannot.
+        ForkRefused: it cannot be copied.
         ProgramFailed: git failed.
     """
     there = Repository.open(folder, processes)
@@ -58,20 +57,21 @@ def check(folder: Path, processes: Processes) -> None:
 
 
 def take(folder: Path, commit: str, processes: Processes) -> Changes:
-    """The uncommitted state of the working directory that `folder` is in, kept in the repository's objects.
+    """Store the uncommitted state of the working directory around `folder` in the repository's objects, and return it.
 
     Raises:
-        ForkRefused: it cannot be carried over as it is.
+        ForkRefused: it cannot be copied.
         ProgramFailed: git failed.
     """
     return _taken(Repository.open(folder, processes), commit)
 
 
 def put(changes: Changes, worktree: Path, processes: Processes) -> str:
-    """Make a clean `worktree` of the same commit look like what was taken; the commit that compares start from.
+    """Apply the stored state to a clean `worktree` of its commit. Return a commit of the result, for later
+    comparisons.
 
     Raises:
-        ForkRefused: something could not be carried over.
+        ForkRefused: a change could not be copied.
         ProgramFailed: git failed.
     """
     there = Repository.open_worktree(worktree, processes)
@@ -94,16 +94,16 @@ def put(changes: Changes, worktree: Path, processes: Processes) -> str:
 
 
 def forget_base(repository: Repository, worktree: Path) -> None:
-    """Let go of what was carried into a worktree that is no longer there."""
+    """Delete the reference to the changes copied to a worktree that is gone."""
     repository.git("update-ref", "-d", BASES + worktree.name)
 
 
 def difference(
     worktree: Path, base: str, processes: Processes, *, patch: bool = False
 ) -> tuple[tuple[FileChange, ...], bytes]:
-    """Compare the files of `worktree` with commit `base`: committed, uncommitted and new ones together.
+    """Compare the files of `worktree` with commit `base`: committed, uncommitted and new files together.
 
-    With `patch` also as a patch. Nothing is written to the repository.
+    With `patch`, also return the differences as a patch. Nothing is written to the repository.
 
     Raises:
         ProgramFailed: git failed, or there is no such commit.
@@ -129,7 +129,7 @@ def _taken(there: Repository, commit: str) -> Changes:
 
 @contextmanager
 def _index_of_our_own(there: Repository) -> Iterator[Mapping[str, str]]:
-    """A copy of the index, for as long as it is needed."""
+    """Yield environment variables that make git use a temporary copy of the index."""
     index = there.place.own / "index"
     with tempfile.TemporaryDirectory(prefix="smart-fork-") as folder:
         copy = Path(folder) / "index"
@@ -141,20 +141,22 @@ def _index_of_our_own(there: Repository) -> Iterator[Mapping[str, str]]:
 
 @contextmanager
 def _objects_of_our_own(there: Repository) -> Iterator[Mapping[str, str]]:
-    """A place for new objects, so that looking leaves nothing behind."""
+    """Yield environment variables that make git store new objects in a temporary folder."""
     objects = (there.place.common / "objects").resolve()
     with tempfile.TemporaryDirectory(prefix="smart-fork-") as folder:
         yield {"GIT_OBJECT_DIRECTORY": folder, "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(str(objects))}
 
 
 def _quoted(path: str) -> str:
-    """A path in a list that is separated by colons, as git reads it."""
+    """Quote a path for a list separated by colons, as git reads it."""
     escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
 
 
 def _all_files(there: Repository, env: Mapping[str, str]) -> str:
-    """Everything as a tree. Submodules apart, or git would look into each by itself, as its own configuration says."""
+    """Store all files as a tree, and return its name. Submodules are added apart, so that git does not look
+    into them.
+    """
     sparse = there.git("config", "--type=bool", "core.sparseCheckout").text == "true"
     inner = submodules(there, env)
     if inner:
@@ -188,7 +190,7 @@ def _refuse_the_impossible(there: Repository, env: Mapping[str, str]) -> None:
 
 
 def _counted(numstat: bytes) -> Iterator[FileChange]:
-    """Parse ``--numstat -z``. A renamed file has an empty name, followed by its old and new ones."""
+    """Parse ``--numstat -z``. A renamed file has an empty name, followed by its old and new names."""
     fields = iter(numstat.split(b"\0"))
     for field in fields:
         if not field:
@@ -210,9 +212,9 @@ _SHOWN = "H 160000 "
 
 @dataclass(frozen=True, slots=True)
 class Submodule:
-    """One, by its path; `commit` is what is checked out in it, or the one in the index where that cannot be told.
+    """A submodule by its path. `commit` is its checked-out commit; if unknown, the commit in the index.
 
-    `folder` says whether there is a directory at all, `changed` whether it differs from the index, or may.
+    `folder` is true if its directory exists, `changed` if it differs from the index, or may differ.
     """
 
     name: str
@@ -222,8 +224,10 @@ class Submodule:
 
 
 def submodules(there: Repository, env: Mapping[str, str] | None = None) -> list[Submodule]:
-    """The submodules in the index, but for those outside of a sparse checkout. Nothing of what they configure is run:
-    each is looked into as a repository of its own, if its `.git` is believed.
+    """Return the submodules in the index, except those outside a sparse checkout. Nothing in their configuration is
+    run.
+
+    Each is examined as a repository of its own, if its `.git` is trusted.
 
     Raises:
         ProgramFailed: git failed.
@@ -258,7 +262,7 @@ def _looked_at(there: Repository, name: str, commit: str) -> Submodule:
 
 @value
 class FileChange(Value):
-    """One file that differs. `added` and `removed` count lines, and are `None` for what is not text."""
+    """A file that differs. `added` and `removed` count lines, and are `None` for a binary file."""
 
     path: str
     added: int | None

@@ -1,4 +1,4 @@
-"""A git worktree of its own for a worker, so that two agents do not edit the same files: made, and removed again."""
+"""A git worktree for a worker, so that two agents do not edit the same files: created, and removed again."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def _without() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Worktree:
-    """A working directory and its branch. `repository` is the directory that it was made from.
+    """A worker's working directory and its branch. `repository` is the directory that the worktree was made from.
 
-    `base` is the commit that its worker's own work is on top of: the one that was checked out, or, where uncommitted
-    changes were carried over, one that has these as well.
+    `base` is the commit on top of which the worker works: the commit that was checked out, or a commit of the
+    uncommitted changes that were copied.
     """
 
     path: Path
@@ -47,16 +47,18 @@ class Worktree:
 
     @classmethod
     def of(cls, path: str, branch: str | None, base: str | None) -> Worktree:
-        """The worktree that was made at `path`."""
+        """Return the worktree at `path`."""
         return cls(Path(path), branch or "", Path(path).parent.parent, base or "")
 
     @property
     def made(self) -> tuple[str, str, str]:
-        """Its path, branch and base, as a register notes them."""
+        """Return its path, branch and base, as the registry of workers stores them."""
         return str(self.path), self.branch, self.base
 
     def left_unfiltered(self, processes: Processes) -> str:
-        """Warn about files made by a filter, such as large ones stored elsewhere; empty if none."""
+        """Warn about files with filters, such as large files stored elsewhere, which are not filtered here; empty if
+        none.
+        """
         there = Repository.open_worktree(self.path, processes)
         if not there.has_filters:
             return ""
@@ -71,14 +73,14 @@ class Worktree:
         return f"Filters are not run: {len(made)} files, such as {name}, are in the worktree as git stores them{pull}"
 
     def remove(self, processes: Processes) -> None:
-        """Take away a worktree that was just made, for a fork that was not started after all."""
+        """Remove a worktree that was just made, because its fork was not started."""
         there = Repository.open(self.repository, processes)
         there.git("worktree", "remove", "--force", "--force", str(self.path))  # also one that git was just making
         there.git("branch", "--quiet", "-D", self.branch)
         uncommitted.forget_base(there, self.path)
 
     def undo(self, processes: Processes) -> None:
-        """Take away what a start has left that was cut off. What somebody has worked in since stays."""
+        """Remove the worktree of a start that was interrupted, unless someone has worked in it since."""
         if self.path.is_dir() and {one.name for one in self.path.iterdir()} <= {".git"}:  # git had not come far
             shutil.rmtree(self.path)
         if not self.path.exists() or not self._has_work(processes):
@@ -98,11 +100,11 @@ class Worktree:
 
     @classmethod
     def plan(cls, repository: Path, name: str | None, processes: Processes, *, with_changes: bool = False) -> Worktree:
-        """The worktree that `create` would make: the first free of ``name``, ``name-1``, ``name-2`` ….
+        """Return the worktree that `create` would make: the first free name among ``name``, ``name-1``, ``name-2`` ….
 
         Raises:
-            ForkRefused: `repository` is not in a git repository or has no commit, 99 worktrees have that name, or the
-                changes cannot be carried over.
+            ForkRefused: `repository` is not in a git repository, has no commit, has 99 worktrees of that name, or
+                its changes cannot be copied.
             ProgramFailed: git does not read the repository.
         """
         project = project_of(repository)
@@ -151,14 +153,12 @@ class Worktree:
     ) -> Worktree:
         """Make a worktree of the commit that is checked out in `repository`, on a new branch.
 
-        `note` is called with what will be made before anything is.
-
-        With `with_changes` it also has, uncommitted as they are there, the changes of `repository`, which stays
-        untouched: what is staged and what is not, and new files that are not ignored.
+        `note` is called with the planned worktree before it is made. `with_changes` copies the uncommitted changes of
+        `repository`, staged and unstaged, and its new files that are not ignored. `repository` stays unchanged.
 
         Raises:
-            ForkRefused: see `plan`, or the changes cannot be carried over.
-            ProgramFailed: git could not.
+            ForkRefused: see `plan`, or the changes cannot be copied.
+            ProgramFailed: git failed.
         """
         planned = Worktree.plan(repository, name, processes)
         _exclude(Repository.open(repository, processes).place.common)
@@ -173,9 +173,10 @@ class Worktree:
             raise
 
     def remove_if_saved(self, processes: Processes) -> str | None:
-        """Remove a worktree of ours and its branch, if nothing in it would be lost; else say in one sentence what.
+        """Remove a worktree and its branch, if nothing in it would be lost. Otherwise return a sentence that says what
+        would be.
 
-        Nothing is forced: git looks once more, and the branch goes only if it is still where it was looked at.
+        Nothing is forced: git checks again, and the branch is deleted only if it has not moved since it was checked.
         """
         worktree, branch = self.path, self.branch
         try:
@@ -201,10 +202,10 @@ class Worktree:
         return None
 
     def what_would_be_lost(self, processes: Processes) -> str | None:
-        """Why a worktree of ours and its branch must not be removed, in one sentence that says how to do it by hand.
-        Every doubt counts as a loss.
+        """Return a sentence why a worktree and its branch must not be removed, with the commands to remove them by
+        hand.
 
-        `None` where everything in it is also elsewhere.
+        Return `None` if all its content is also elsewhere. In doubt, content counts as lost.
         """
         worktree, branch = self.path, self.branch
         if worktree.parent.name != FOLDER or ".." in worktree.parts or not _OURS.fullmatch(branch):
@@ -244,16 +245,17 @@ class Worktree:
         return repository.git("show-ref", "--verify", "--quiet", f"refs/heads/{self.branch}").ok
 
     def changes(self, processes: Processes) -> tuple[FileChange, ...] | None:
-        """The files that differ from `base`; `None` if they are not known."""
+        """Return the files that differ from `base`; `None` if unknown."""
         try:
             return difference(self.path, self.base, processes)[0] if self.base and self.path.is_dir() else None
         except (SmartForkError, OSError):
             return None
 
     def ahead(self, processes: Processes) -> int | None:
-        """The number of commits of its worker; `None` if it is not known.
+        """Return the number of the worker's commits; `None` if unknown.
 
-        A base that has carried changes is no commit of the branch: what the branch has beside it are the worker's.
+        A base that holds copied changes is not a commit of the branch, so all other commits of the branch are the
+        worker's.
         """
         there = self.path.is_dir()
         opened = Repository.open_worktree if there else Repository.open
@@ -266,7 +268,7 @@ class Worktree:
 
 
 def plain_name(name: str | None) -> str:
-    """`name` as a folder and as the end of a branch: ``[A-Za-z0-9._-]``, at most 30 characters."""
+    """Return `name` as a folder and branch name: only ``[A-Za-z0-9._-]``, at most 30 characters."""
     text = re.sub(r"[^A-Za-z0-9._-]+", "-", name or "")
     text = re.sub(r"\.{2,}", ".", text)
     while text != (text := text[:MAX_NAME_CHARACTERS].strip("-._").removesuffix(".lock")):
@@ -287,7 +289,7 @@ def _add(planned: Worktree, name: str | None, processes: Processes, note: Callab
 
 
 def _made(planned: Worktree, processes: Processes) -> Completed:
-    """Its branch first, so that it is known whose it is: git, when it fails, leaves behind the one that it made."""
+    """Make the planned worktree, its branch first: so it is known which branch to remove if git fails."""
     there = Repository.open(planned.repository, processes)
     ref = f"refs/heads/{planned.branch}"
     branch = there.git("update-ref", ref, planned.base, "")
@@ -317,7 +319,7 @@ def _numbered(name: str, number: int) -> str:
 
 
 def _exclude(common: Path) -> None:
-    """Keep the worktrees out of ``git status``, in the repository's private list and not in its files."""
+    """Hide the worktrees from ``git status``, with a line in the repository's private exclude file."""
     line = f"/{FOLDER}/"
     path = common / "info" / "exclude"
     path.parent.mkdir(exist_ok=True)
@@ -351,7 +353,7 @@ _OURS = re.compile(r"smart-fork[/-][A-Za-z0-9][A-Za-z0-9._-]*")
 
 @dataclass(frozen=True, slots=True)
 class ListedWorktree:
-    """A worktree as git knows it. `branch` is the full name of what is checked out; `locked` why it must stay."""
+    """A worktree in git's list. `branch` is the full name of its branch; `locked` is the reason why it must stay."""
 
     path: Path
     branch: str
@@ -359,7 +361,7 @@ class ListedWorktree:
 
 
 def listed(repository: Repository) -> list[ListedWorktree]:
-    """The linked worktrees of a repository, without the main working directory."""
+    """Return the linked worktrees of a repository, without the main working directory."""
     found = []
     for block in os.fsdecode(repository.git("worktree", "list", "--porcelain").stdout).split("\n\n")[1:]:
         lines = [line.partition(" ")[::2] for line in block.splitlines()]
@@ -398,7 +400,9 @@ def _in_it(
 
 
 def _commits(repository: Repository, there: Repository | None, branch: str) -> str | None:
-    """Of what is checked out there and of its branch: those that no other branch has, here or elsewhere."""
+    """Describe the commits of a worktree and its branch that no other branch has, here or at a remote; `None` if there
+    are none.
+    """
     tips = []
     if repository.git("show-ref", "--verify", "--quiet", f"refs/heads/{branch}").ok:
         tips.append(f"refs/heads/{branch}")
@@ -421,7 +425,9 @@ def _as_it_began(there: Repository, base: str) -> bool:
 
 
 def _hidden_from_status(there: Repository) -> str | None:
-    """A file that is there and that ``git status`` passes over: it was marked with ``git update-index``."""
+    """Return a file that exists and that ``git status`` ignores because of ``git update-index``; `None` if there is
+    none.
+    """
     for line in there.git("ls-files", "-z", "-v").stdout.split(b"\0"):
         flag, name = line[:1], os.fsdecode(line[2:])
         if (flag == b"S" or flag.islower()) and os.path.lexists(there.top / name):
@@ -430,7 +436,7 @@ def _hidden_from_status(there: Repository) -> str | None:
 
 
 def _somebody_in(worktree: Path) -> str | None:
-    """Return the number and name of a process that works in there, if we may see it."""
+    """Return the number and name of a process that works in the worktree, if one is visible."""
     import psutil  # takes a while
 
     there = resolve(worktree)

@@ -1,4 +1,6 @@
-"""Answers while the index is being made: what they say of it, and what speaks for a session of which little is embedded."""
+"""Answers while the index is being made: what they say of it, and what speaks for a session of which little
+is embedded.
+"""
 
 from __future__ import annotations
 

@@ -35,7 +35,9 @@ ASKED = ("who may sign in when the password has expired", ("retry the upload wit
 
 @pytest.fixture(params=mostly_first(["claude", "codex"]))
 def session(request, world: World, shop: Path) -> str:
-    """A session of each agent, beside others, embedded by the packaged model: fewer passages than its frameworks are for."""
+    """A session of each agent, beside others, embedded by the packaged model: fewer passages than its
+    frameworks are for.
+    """
     world.model = configured_embedder()  # type: ignore[assignment]
     world.claude(shop, "paint the logo", "It is blue")
     write = world.claude if request.param == "claude" else world.codex

@@ -1,4 +1,6 @@
-"""qmd answers in the place of the own index: its ways of searching stand in for each other, and nothing it says is trusted."""
+"""qmd answers in the place of the own index: its ways of searching stand in for each other, and nothing it
+says is trusted.
+"""
 
 from __future__ import annotations
 
