@@ -23,7 +23,7 @@ _decode: Decode = json.JSONDecoder().raw_decode
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class JsonItem:
     """A member of an object or an element of an array: the positions of its start, of its value, and of its value's
     end.
     """
@@ -53,10 +53,10 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def items(text: str, at: int, decode: Decode = _decode) -> list[Item]:
+def items(text: str, at: int, decode: Decode = _decode) -> list[JsonItem]:
     """Parse the members of the object or array at `at`."""
     named = text[at] == "{"
-    found: list[Item] = []
+    found: list[JsonItem] = []
     at = skip(text, at + 1)
     while text[at] not in "]}":
         start, key = at, ""
@@ -64,7 +64,7 @@ def items(text: str, at: int, decode: Decode = _decode) -> list[Item]:
             key, at = decode(text, at)
             at = skip(text, skip(text, at) + 1)
         _, end = decode(text, at)
-        found.append(Item(key, start, at, end))
+        found.append(JsonItem(key, start, at, end))
         at = skip(text, end)
         if text[at] == ",":
             at = skip(text, at + 1)
@@ -81,7 +81,7 @@ def interior(text: str, at: int) -> str:
     return text[at + 1 : skip(text, at + 1)]
 
 
-def member(text: str, at: int, key: str) -> Item | None:
+def member(text: str, at: int, key: str) -> JsonItem | None:
     """Find a member of the object at `at`; `None` if it is missing, or there is no object."""
     return next((item for item in items(text, at) if item.key == key), None) if text[at] == "{" else None
 
@@ -103,7 +103,7 @@ def append(text: str, at: int, value: Any, key: str | None = None) -> str:
     return f"{text[: at + 1]}\n{outer}{unit}{written}{rest}{text[at + 1 :]}"
 
 
-def replace(text: str, item: Item, value: Any) -> str:
+def replace(text: str, item: JsonItem, value: Any) -> str:
     """Replace the value of `item`. Return the new text."""
     before = text[: item.start].rpartition("\n")
     lined = before[1] and not before[2].strip()
@@ -111,7 +111,7 @@ def replace(text: str, item: Item, value: Any) -> str:
     return f"{text[: item.value]}{written}{text[item.end :]}"
 
 
-def remove(text: str, at: int, item: Item, empty: str = "") -> str:
+def remove(text: str, at: int, item: JsonItem, empty: str = "") -> str:
     """Remove `item` from the object or array at `at`. Return the new text. `empty` is written into an emptied
     container.
     """
@@ -149,7 +149,7 @@ def empty_on(text: str, way: Way) -> dict[Way, str]:
     return {} if items(text, at) else {way[:depth]: interior(text, at)}
 
 
-def withdraw(text: str, way: Way, item: Item, empty: Mapping[Way, str]) -> str:
+def withdraw(text: str, way: Way, item: JsonItem, empty: Mapping[Way, str]) -> str:
     """Remove `item` from the container at `way`, and containers that become empty. Return the new text.
 
     The containers in `empty` were empty before: they stay, with their white space.

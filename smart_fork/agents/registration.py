@@ -213,6 +213,6 @@ class JsonRegistration(Registration):
         of_a_session = (*self.of.tells, "SMART_FORK_WORKER_ID")
         return {name: value for name, value in env.items() if name not in of_a_session} | dict(self.said)
 
-    def _entry(self, text: str) -> json_text.Item | None:
+    def _entry(self, text: str) -> json_text.JsonItem | None:
         servers = json_text.member(text, json_text.root(text), self.servers)
         return json_text.member(text, servers.value, NAME) if servers else None

@@ -24,9 +24,9 @@ from smart_fork.snippets import printable
 
 LineKind = Literal["same", "added", "removed", "gap"]
 #: So many lines of an edit are shown, each so long; of more characters only the number of lines is told.
-MOST_LINES, MOST_COLUMNS, MOST_CHARACTERS = 400, 400, 200_000
+MAX_LINES, MAX_COLUMNS, MAX_CHARACTERS = 400, 400, 200_000
 #: Lines around a change, and how many lines are compared one by one.
-_AROUND, _MOST_COMPARED = 3, 2_000
+_AROUND, _MAX_COMPARED = 3, 2_000
 _BEGIN = "*** Begin Patch"
 _FILE = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+)$")
 _MOVED = re.compile(r"^\*\*\* Move to: (.+)$")
@@ -39,7 +39,7 @@ _BINARIES = ("\nBinary files ", "\nGIT binary patch")
 _NAMES = re.compile(r'^(?:\+\+\+|---|rename to) ("?)(?:[ab]/)?(.+?)\1\t?$')
 _NOWHERE, _BINARY = "/dev/null", "a binary file"
 #: So much is shown of each file of a patch that is all that there is to see.
-MOST_OF_A_PATCH = 4_000
+MAX_PATCH_LINES = 4_000
 #: What tools call the text that they replace, and the one in its place; and the text of a whole file.
 _PAIRS = (("old_string", "new_string"), ("old_str", "new_str"), ("oldString", "newString"))
 _WHOLE = ("content", "file_text", "new_source")
@@ -101,11 +101,11 @@ def _of_git(part: str) -> FileDiff:
     """Return the changes of one file of a git patch. Other text is returned as it is written."""
     head, _, rest = part.partition("\n@@ ")
     if not head.startswith("diff --git "):
-        return _file_diff("", "edited", [_line(line) for line in part.splitlines()], MOST_OF_A_PATCH)
+        return _file_diff("", "edited", [_line(line) for line in part.splitlines()], MAX_PATCH_LINES)
     how = next((said for told, said in _TOLD.items() if f"\n{told}" in head), "edited")
     names = [found[2] for line in head.splitlines() if (found := _NAMES.match(line)) and found[2] != _NOWHERE]
     path = names[-1] if names else _named_twice(head.partition("\n")[0].removeprefix("diff --git "))
-    diff = _file_diff(path, how, tuple(_of_unified(f"@@ {rest}")) if rest else (), MOST_OF_A_PATCH)
+    diff = _file_diff(path, how, tuple(_of_unified(f"@@ {rest}")) if rest else (), MAX_PATCH_LINES)
     return replace(diff, note=_BINARY) if any(told in head for told in _BINARIES) else diff
 
 
@@ -155,7 +155,7 @@ def _compared(path: str, pairs: Sequence[tuple[str, str]], how: str = "edited") 
 
 def _differing(before: Sequence[str], after: Sequence[str]) -> Iterator[DiffLine]:
     """Yield the lines that differ, with some equal lines around them."""
-    if len(before) + len(after) > _MOST_COMPARED:
+    if len(before) + len(after) > _MAX_COMPARED:
         yield from (DiffLine("removed", line) for line in before)
         yield from (DiffLine("added", line) for line in after)
         return
@@ -211,7 +211,7 @@ def _line(line: str) -> DiffLine:
     return DiffLine(_LINE_KINDS.get(line[:1], "same"), line[1:])
 
 
-def _file_diff(path: str, how: str, lines: Sequence[DiffLine], most: int = MOST_LINES) -> FileDiff:
+def _file_diff(path: str, how: str, lines: Sequence[DiffLine], most: int = MAX_LINES) -> FileDiff:
     """Build a file's changes from the lines of a diff. Old and new text are masked separately."""
     added, removed = _count(lines, "added"), _count(lines, "removed")
     if note := _unreadable(line.text for line in lines):
@@ -225,9 +225,9 @@ def _file_diff(path: str, how: str, lines: Sequence[DiffLine], most: int = MOST_
     return _cut(path, how, shown, most)
 
 
-def _cut(path: str, how: str, lines: Sequence[DiffLine], most: int = MOST_LINES) -> FileDiff:
+def _cut(path: str, how: str, lines: Sequence[DiffLine], most: int = MAX_LINES) -> FileDiff:
     lines = lines[1:] if lines and lines[0] == DiffLine("gap", "line 1") else lines
-    shown = tuple(DiffLine(line.kind, _short(line.text, MOST_COLUMNS)) for line in lines[:most])
+    shown = tuple(DiffLine(line.kind, _short(line.text, MAX_COLUMNS)) for line in lines[:most])
     hidden = sum(line.kind != "gap" for line in lines[most:])
     return FileDiff(_name(path), how, shown, _count(lines, "added"), _count(lines, "removed"), hidden)
 
@@ -243,7 +243,7 @@ def _unreadable(texts: Iterable[str]) -> str:
         if "\0" in text:
             return _BINARY
         size += len(text)
-    return "too large to be shown" if size > MOST_CHARACTERS else ""
+    return "too large to be shown" if size > MAX_CHARACTERS else ""
 
 
 def _name(path: str) -> str:
@@ -254,7 +254,7 @@ StepKind = Literal["read", "run", "edit", "search", "plan", "question", "agent",
 #: Of what a command printed, its last lines; they are looked for in so many characters at its end, and are so long.
 LAST_LINES, _END_CHARACTERS, _COLUMNS = 3, 8_000, 240
 #: More is not shown of a command, and not more parts of a plan, a question or its answer.
-_COMMAND_CHARACTERS, _MOST_PARTS, _ANSWER_CHARACTERS = 4_000, 50, 2_000
+_COMMAND_CHARACTERS, _MAX_PARTS, _ANSWER_CHARACTERS = 4_000, 50, 2_000
 #: So much is shown of what the model thought at a time.
 _THOUGHT_CHARACTERS = 8_000
 #: Of all that came back from a step, so much is shown where it alone is looked at.
@@ -406,12 +406,12 @@ def _kind(call: ToolCall, given: Mapping[str, Any] | str) -> StepKind:
 
 def _parts(given: Mapping[str, Any]) -> Iterator[PlanPart]:
     for name in ("todos", "plan", "questions"):
-        for one in list_in(given.get(name))[:_MOST_PARTS]:
+        for one in list_in(given.get(name))[:_MAX_PARTS]:
             if not isinstance(one, Mapping):
                 continue
             said = next((one[key] for key in _WORDS if isinstance(one.get(key), str)), "")
             yield PlanPart(_said(said), _said(str(one.get("status") or "")).replace("_", " "))
-            for option in list_in(one.get("options"))[:_MOST_PARTS]:
+            for option in list_in(one.get("options"))[:_MAX_PARTS]:
                 label = option.get("label") if isinstance(option, Mapping) else option
                 if isinstance(label, str):
                     yield PlanPart(_said(label), "to choose")

@@ -29,11 +29,11 @@ from smart_fork.page.worker_board import WorkerBoard
 EVERYWHERE = "*"
 KEPT_SECONDS = 180 * 86_400
 #: No path is longer that a system takes.
-_LONGEST = 4096
+_MAX_PATH = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class ProjectChoice:
     """The project of a request, empty for all projects. `remembered` is the project in the browser's cookie."""
 
     project: str
@@ -41,20 +41,20 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class Scopes:
+class ProjectCookie:
     """The projects that browsers remember in the cookie called `name`."""
 
     name: str
 
-    def of(self, request: Request) -> Scope:
+    def of(self, request: Request) -> ProjectChoice:
         """Return the project that a request asks about: the one in its address, or else the one in its cookie."""
         remembered = _there(unquote(request.cookies.get(self.name, "")))
         asked = request.query_params.get("project")
         if asked is None:
-            return Scope(remembered, remembered)
-        return Scope("" if asked.strip() == EVERYWHERE else asked.strip(), remembered)
+            return ProjectChoice(remembered, remembered)
+        return ProjectChoice("" if asked.strip() == EVERYWHERE else asked.strip(), remembered)
 
-    def remember(self, answer: Response, request: Request, found: Scope) -> None:
+    def remember(self, answer: Response, request: Request, found: ProjectChoice) -> None:
         """Store the project of the request's address in the browser's cookie, if it differs from the cookie's."""
         if request.query_params.get("project") is None or found.project == found.remembered:
             return
@@ -89,7 +89,7 @@ def folder(project: str) -> Path:
 
 def _there(project: str) -> str:
     try:
-        return project if 0 < len(project) <= _LONGEST and Path(project).is_dir() else ""
+        return project if 0 < len(project) <= _MAX_PATH and Path(project).is_dir() else ""
     except (OSError, ValueError):  # a NUL, or what is in no file system's encoding
         return ""
 
@@ -98,7 +98,7 @@ ModelState = Literal["ready", "loading", "absent"]
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceState:
+class ServiceActivity:
     """The state of the service that shows the page: its model, and its indexing if the service indexes."""
 
     model: ModelState = "ready"
@@ -113,7 +113,7 @@ class Frame:
     running: int
     sessions: int
     updated_at: str
-    service: ServiceState
+    service: ServiceActivity
     problem: str = ""
 
     @property
@@ -134,7 +134,7 @@ class Frame:
         return "indexing fails" if indexing.failing else indexing.doing
 
 
-def framed(board: WorkerBoard, state: Callable[[], ServiceState]) -> Frame:
+def framed(board: WorkerBoard, state: Callable[[], ServiceActivity]) -> Frame:
     """Return the frame of a page as of now."""
     workers = board.view()
     sessions, updated_at, problem = 0, "", ""
@@ -159,7 +159,7 @@ class Endpoints:
 
     forms: PageForms[Any]
     board: WorkerBoard
-    state: Callable[[], ServiceState]
+    state: Callable[[], ServiceActivity]
 
     async def shown(
         self,

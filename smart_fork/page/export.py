@@ -23,7 +23,7 @@ from smart_fork.errors import SmartForkError, Usage
 from smart_fork.finding import sessions
 from smart_fork.finding.results import title
 from smart_fork.page.agent_steps import FileDiff, PageStep
-from smart_fork.page.conversation_view import ConversationPage, ShownMessage, reading
+from smart_fork.page.conversation_page import ConversationPage, ShownMessage, reading
 from smart_fork.page.renderer import Shown, own_style, written
 from smart_fork.workers.state import Compared
 
@@ -34,7 +34,7 @@ from smart_fork.workers.state import Compared
 _TAG = re.compile(r"(\\*)<(?=[A-Za-z/!?])")
 _CODE = ("fence", "code_block")
 #: A longer text is not looked at for its code: what finds it takes the square of that for some.
-_MOST = 40_000
+_MAX_CHARACTERS = 40_000
 
 
 def quoted_lines(text: str) -> Iterator[str]:
@@ -68,7 +68,7 @@ def _code_lines(lines: Sequence[str]) -> frozenset[int] | None:
     """Return the numbers of the lines in code blocks; `None` if no line contains HTML."""
     if not any(_TAG.search(line) for line in lines):
         return None
-    if sum(map(len, lines)) > _MOST:
+    if sum(map(len, lines)) > _MAX_CHARACTERS:
         return frozenset()
     blocks = _reader().parse("\n".join(lines))
     tokens = (token for block in blocks for token in (block, *(block.children or ())))

@@ -157,7 +157,7 @@ def link(path: str, **query: Any) -> str:
     return f"{path}?{urlencode(given, doseq=True)}" if given else path
 
 
-class Named(Protocol):
+class NamedWorker(Protocol):
     """A worker with a name. The name is the worker's id if the worker was given no other name."""
 
     @property
@@ -169,14 +169,14 @@ class Named(Protocol):
         """Return the worker's name."""
 
 
-def is_named(one: Named) -> bool:
+def is_named(one: NamedWorker) -> bool:
     """Return True if the worker was given a name. A fork without a given name is named by the first words of its
     prompt.
     """
     return one.name not in ("", one.worker_id, name_of(getattr(one, "prompt", "")))
 
 
-def called(one: Named) -> str:
+def called(one: NamedWorker) -> str:
     """Return the text that names a worker on the page: its given name, the start of its prompt, or its id."""
     asked = "" if is_named(one) else shorten(mask(getattr(one, "prompt", "")), NAME_CHARACTERS)
     return printable(asked or one.name or one.worker_id or "")
@@ -209,7 +209,7 @@ def subagent_link(one: Addressed, name: str, **query: Any) -> str:
 
 #: A longer text is shown as it was written, and code without colours that is longer, or of more or longer lines: what
 #: finds its words takes the square of that for some.
-MOST_CHARACTERS, MOST_COLOURED, _MOST_LINES, _MOST_COLUMNS = 40_000, 8_000, 400, 400
+MAX_CHARACTERS, MAX_COLOURED, _MAX_LINES, _MAX_COLUMNS = 40_000, 8_000, 400, 400
 #: How people write the languages whose colours are worth waiting for; others are shown without.
 _LANGUAGES = frozenset(
     """
@@ -226,7 +226,7 @@ _STEM = 4
 #: What brackets and quotation marks may be nested in each other.
 _DEPTH = 20
 #: Of these signs a text has so many at most: some of their combinations take long to read.
-_SIGNS, _MOST_SIGNS = re.compile(r"[\[\]<>*_`~!|]"), 8_000
+_SIGNS, _MAX_SIGNS = re.compile(r"[\[\]<>*_`~!|]"), 8_000
 
 
 def prose(text: str, words: Sequence[str] = ()) -> Markup:
@@ -236,7 +236,7 @@ def prose(text: str, words: Sequence[str] = ()) -> Markup:
 
 @lru_cache(maxsize=4096)
 def _prose(text: str, words: tuple[str, ...]) -> Markup:
-    if len(text) > MOST_CHARACTERS or len(_SIGNS.findall(text)) > _MOST_SIGNS:
+    if len(text) > MAX_CHARACTERS or len(_SIGNS.findall(text)) > _MAX_SIGNS:
         return Markup('<p class="as-written" dir="auto">{}</p>').format(_marked(text, words))
     try:
         return Markup(_MARKDOWN.render(text, {"words": words}))  # noqa: S704 - what `_Renderer` has written
@@ -247,7 +247,7 @@ def _prose(text: str, words: tuple[str, ...]) -> Markup:
 def code(text: str, language: str = "") -> Markup:
     """Render code as HTML, in colors if the language is known and the code is short enough."""
     name = language.lower()
-    if name not in _LANGUAGES or len(text) > MOST_COLOURED or not _has_short_lines(text):
+    if name not in _LANGUAGES or len(text) > MAX_COLOURED or not _has_short_lines(text):
         return Markup(escape(text, quote=False))  # noqa: S704 - escaped
     try:
         lexer = get_lexer_by_name(name, stripnl=False, ensurenl=False)
@@ -258,7 +258,7 @@ def code(text: str, language: str = "") -> Markup:
 
 def _has_short_lines(text: str) -> bool:
     lines = text.split("\n")
-    return len(lines) <= _MOST_LINES and all(len(line) <= _MOST_COLUMNS for line in lines)
+    return len(lines) <= _MAX_LINES and all(len(line) <= _MAX_COLUMNS for line in lines)
 
 
 def _coloured(tokens: Iterable[tuple[Any, str]]) -> Iterator[str]:

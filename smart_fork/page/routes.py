@@ -39,13 +39,23 @@ from smart_fork.forking.plan import fork_session, parts_in_words, way_in_words
 from smart_fork.forking.request import MATCH, BudgetAsked, ForkRequest, amount, numbers
 from smart_fork.forking.results import Forked
 from smart_fork.page import renderer
-from smart_fork.page.conversation_view import check_still
-from smart_fork.page.endpoints import Asked, Endpoints, Scopes, ServiceState, folder, given, in_thread, project_in, read
+from smart_fork.page.conversation_page import check_still
+from smart_fork.page.endpoints import (
+    Asked,
+    Endpoints,
+    ProjectCookie,
+    ServiceActivity,
+    folder,
+    given,
+    in_thread,
+    project_in,
+    read,
+)
 from smart_fork.page.export import side_by_side
-from smart_fork.page.family_view import related
+from smart_fork.page.family_page import related
 from smart_fork.page.renderer import HEADERS, Shown, problem, rendered, stranger
-from smart_fork.page.search_view import SearchViews
-from smart_fork.page.session_view import session_routes
+from smart_fork.page.search_page import SearchViews
+from smart_fork.page.session_page import session_routes
 from smart_fork.page.sign_in import CODE_SECONDS, SignIn
 from smart_fork.page.worker_board import BoardView, WorkerBoard, asked
 from smart_fork.snippets import printable
@@ -173,11 +183,11 @@ def told(form: Mapping[str, str]) -> ToldWorker:
 #: Where browsers listen for what the workers do.
 LIVE = "/workers/live"
 #: So many windows listen at a time, and each so long: a browser connects again by itself.
-MOST_LISTENERS, LISTEN_SECONDS = 12, 600.0
+MAX_LISTENERS, LISTEN_SECONDS = 12, 600.0
 #: How often is looked at the workers while anybody listens, and how soon who was one too many asks again.
 LOOK_SECONDS, AGAIN_MILLISECONDS = 2.0, 5000
 #: Workers that are compared at once.
-MOST_COMPARED = 10
+MAX_COMPARED = 10
 
 
 class WorkerViews:
@@ -222,7 +232,7 @@ class WorkerViews:
         """Yield an event for each change of the board. A client beyond the limit gets one event, and must ask again
         later.
         """
-        if self._listeners >= MOST_LISTENERS:
+        if self._listeners >= MAX_LISTENERS:
             yield b"retry: %d\n" % AGAIN_MILLISECONDS + _event(await in_thread(self._endpoints.board.view))
             return
         self._listeners += 1
@@ -249,11 +259,11 @@ def compared(wanted: list[str]) -> Shown:
     Raises:
         SmartForkError: a worker does not exist.
     """
-    return side_by_side(compare(list(dict.fromkeys(wanted))[:MOST_COMPARED], Processes(), patch=True))
+    return side_by_side(compare(list(dict.fromkeys(wanted))[:MAX_COMPARED], Processes(), patch=True))
 
 
 #: Cuts and forgotten sessions that are listed, the latest.
-MOST_LISTED = 20
+MAX_LISTED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +316,7 @@ def _cuts() -> tuple[tuple[str, LastCut], ...]:
     for session, last in found:
         if last is not None:
             standing.setdefault(last.snapshot, (session, last))
-    return tuple(sorted(standing.values(), key=lambda one: one[1].made, reverse=True))[:MOST_LISTED]
+    return tuple(sorted(standing.values(), key=lambda one: one[1].made, reverse=True))[:MAX_LISTED]
 
 
 def _kept() -> tuple[str, ...]:
@@ -320,7 +330,7 @@ def _gone() -> tuple[tuple[str, str, str], ...]:
     except OSError:
         return ()
     found = ((agent, session_id, str(at)) for (agent, session_id), at in listed.items())
-    return tuple(sorted(found, key=lambda one: one[2], reverse=True))[:MOST_LISTED]
+    return tuple(sorted(found, key=lambda one: one[2], reverse=True))[:MAX_LISTED]
 
 
 #: Addresses that need no token: where a browser sends its code, and what the page looks like.
@@ -336,13 +346,13 @@ class Page:
 
     library: Opening
     sign_in: SignIn
-    state: Callable[[], ServiceState] = ServiceState
+    state: Callable[[], ServiceActivity] = ServiceActivity
     board: WorkerBoard = field(default_factory=WorkerBoard)
 
     @property
-    def scopes(self) -> Scopes:
+    def project_cookie(self) -> ProjectCookie:
         """Return the projects that browsers remember."""
-        return Scopes(f"{self.sign_in.visits.name}-project")
+        return ProjectCookie(f"{self.sign_in.visits.name}-project")
 
     @property
     def endpoints(self) -> Endpoints:
@@ -353,11 +363,11 @@ class Page:
         """Return the routes for browsers."""
         fork = partial(forked, library=self.library)
         return [
-            *SearchViews(self.endpoints, self.library, self.scopes).routes(),
+            *SearchViews(self.endpoints, self.library, self.project_cookie).routes(),
             *WorkerViews(self.endpoints).routes(),
             Route("/index", self.endpoints.page("index.html", self._index)),
             Route("/doctor", self.endpoints.does(checked, "/index?checked={form}#checks"), methods=["POST"]),
-            *session_routes(self.endpoints, self.scopes),
+            *session_routes(self.endpoints, self.project_cookie),
             Route("/family/{agent}/{session_id}", self.endpoints.page("family.html", related)),
             Route("/fork", self.endpoints.does(fork, "/forked/{form}", unlike=True), methods=["POST"]),
             Route("/preview", self._preview, methods=["POST"]),
@@ -416,7 +426,7 @@ class Page:
         visits = self.sign_in.visits
         answer.set_cookie(visits.name, visits.begin(), httponly=True, samesite="strict", path="/")
         if entry.project:
-            self.scopes.keep(answer, entry.project)
+            self.project_cookie.keep(answer, entry.project)
         return answer
 
 

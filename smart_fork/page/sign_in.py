@@ -31,7 +31,7 @@ from smart_fork.errors import ForkRefused, NotFound, Usage
 from smart_fork.page.renderer import stranger, way_in
 
 #: A cookie ends when it was not used for so long, and when it is so old.
-IDLE_SECONDS, LONGEST_SECONDS = 12 * 3600.0, 30 * 86_400.0
+IDLE_SECONDS, MAX_AGE_SECONDS = 12 * 3600.0, 30 * 86_400.0
 #: What a clock may be set back without anybody having to come in again.
 SLACK_SECONDS = 300.0
 #: When it was last used is written down so often: a restart takes no longer from it.
@@ -90,7 +90,7 @@ class Visits:
 
     def _lasts(self, begun: float, used: float) -> bool:
         now = self._now()
-        return -SLACK_SECONDS <= now - begun < LONGEST_SECONDS and -SLACK_SECONDS <= now - used < IDLE_SECONDS
+        return -SLACK_SECONDS <= now - begun < MAX_AGE_SECONDS and -SLACK_SECONDS <= now - used < IDLE_SECONDS
 
     def _key(self, value: str) -> str:
         """Return the stored digest of a cookie. The time of a lookup then reveals nothing about valid cookies."""
@@ -192,7 +192,7 @@ T = TypeVar("T")
 #: Answers that are kept to be shown again.
 MAX_KEPT = 200
 #: A form may be sent for so long: nobody is let in for longer who was shown it.
-FORM_SECONDS = LONGEST_SECONDS
+FORM_SECONDS = MAX_AGE_SECONDS
 #: Who asks for the same so soon from another window has most likely pressed the same button twice.
 ALIKE_SECONDS = 120.0
 

@@ -65,7 +65,7 @@ def _worked(turns: Sequence[Turn]) -> float:
 #: The columns of the board in their order, and what each is called.
 COLUMNS = {"asks": "Needs you", "working": "Working", "idle": "Idle", "ended": "Ended"}
 #: Of those that have ended so many of the latest are shown.
-MOST_ENDED = 12
+MAX_ENDED = 12
 #: How much of a worker's last words a card has.
 SAID_CHARACTERS = 400
 #: What was seen so many seconds ago is what is seen now: several windows ask for the same.
@@ -187,7 +187,7 @@ class WorkerBoard:
         known = [worker for worker in registry.workers() if call_context.permits(worker.cwd)]
         groups, ended, shown = _together(known), 0, set()
         for worker in known:
-            if worker.is_over and ended >= MOST_ENDED:
+            if worker.is_over and ended >= MAX_ENDED:
                 continue
             seen = self._watch.look(worker, registry)
             ended += seen.is_over

@@ -57,7 +57,7 @@ class Connection(H11Protocol):
     HEAD_SECONDS = 10.0
     #: Beyond so many in all, and so many of strangers, one gives way: of strangers first, the oldest.
     #: Each round of the loop looks at all that is open, so that few strangers may be, and fewer are let in at a time.
-    MOST, MOST_STRANGERS, ACCEPTED = 256, 64, 16
+    MAX_CONNECTIONS, MAX_STRANGERS, MAX_ACCEPTED = 256, 64, 16
     #: Where in the scope of a request its `Peer` is.
     PEER = "smart_fork.peer"
 
@@ -84,7 +84,7 @@ class Connection(H11Protocol):
                 return
         self._wait()
         others = [one for one in self.connections if isinstance(one, Connection) and one is not self]
-        if sum(not one.peer.known for one in others) >= self.MOST_STRANGERS or len(others) >= self.MOST:
+        if sum(not one.peer.known for one in others) >= self.MAX_STRANGERS or len(others) >= self.MAX_CONNECTIONS:
             # What is asked with the token is answered. If that is all there is, uvicorn says that it is too much.
             able = [one for one in others if one.waits or not one.peer.known]
             for one in sorted(able, key=lambda one: (one.peer.known, one.waits_since))[:1]:

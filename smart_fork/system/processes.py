@@ -304,8 +304,8 @@ class Processes:
     def replace(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> NoReturn:
         """Replace this process with another program."""
         with _starting(argv, cwd, env):
-            if _caller is not None:
-                _caller.become(argv, cwd, env)
+            if _client_process is not None:
+                _client_process.become(argv, cwd, env)
             os.chdir(cwd)
             os.execvpe(argv[0], list(argv), dict(env))  # noqa: S606 - no shell is what we want
 
@@ -360,13 +360,13 @@ class Processes:
     @staticmethod
     def own_pid() -> int:
         """Return the id of the process that the user or an agent started. It is the process that `replace` replaces."""
-        return _caller.pid if _caller is not None else os.getpid()
+        return _client_process.pid if _client_process is not None else os.getpid()
 
     @staticmethod
     def leave(status: int) -> NoReturn:
         """End this process immediately, without waiting for other threads."""
-        if _caller is not None:
-            _caller.end(status)
+        if _client_process is not None:
+            _client_process.end(status)
         os._exit(status)
 
 
@@ -391,7 +391,7 @@ class Machine:
     clock: Clock = field(default_factory=lambda: Clock())  # noqa: PLW0108
 
 
-class Caller(NamedTuple):
+class ClientProcess(NamedTuple):
     """The process for which this process runs a command: its id, and how to replace and how to end it."""
 
     pid: int
@@ -399,13 +399,13 @@ class Caller(NamedTuple):
     end: Callable[[int], NoReturn]
 
 
-_caller: Caller | None = None
+_client_process: ClientProcess | None = None
 
 
-def stand_in(caller: Caller) -> None:
+def act_for(client: ClientProcess) -> None:
     """Run all further commands on behalf of another process."""
-    global _caller  # noqa: PLW0603 - a process stands in for one
-    _caller = caller
+    global _client_process  # noqa: PLW0603 - a process stands in for one
+    _client_process = client
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 
 _PIECE_BYTES = 1 << 16
 #: Pieces that wait for a reader. What is written beyond that is dropped.
-MOST_PIECES = 256
+MAX_PIECES = 256
 #: The end waits this long for a slow reader.
 LAST_SECONDS = 1.0
 
@@ -29,7 +29,7 @@ def never_waiting() -> Iterator[None]:
     source, ours = os.pipe()
     os.dup2(ours, 2)
     os.close(ours)
-    waiting: queue.Queue[bytes] = queue.Queue(MOST_PIECES)
+    waiting: queue.Queue[bytes] = queue.Queue(MAX_PIECES)
     threading.Thread(target=_take, args=(source, waiting), name="stderr-read", daemon=True).start()
     writer = threading.Thread(target=_pass_on, args=(waiting, target), name="stderr-write", daemon=True)
     writer.start()

@@ -22,7 +22,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from smart_fork.cli.service.app import PUBLIC
-from smart_fork.page.sign_in import CODE_SECONDS, IDLE_SECONDS, LONGEST_SECONDS
+from smart_fork.page.sign_in import CODE_SECONDS, IDLE_SECONDS, MAX_AGE_SECONDS
 from tests.attacks.home import Home
 
 #: Of a flood: requests, and connections that are held open meanwhile.
@@ -214,7 +214,7 @@ class _Answer:
 def ended_cookies(home: Home) -> list[str]:
     """Cookies that a service of before has left, none of which is good: idle too long, too old, of the future."""
     now, token = time.time(), home.token
-    times = [(now - 5, now - IDLE_SECONDS - 5), (now - LONGEST_SECONDS - 5, now - 5), (now + 86_400, now + 86_400)]
+    times = [(now - 5, now - IDLE_SECONDS - 5), (now - MAX_AGE_SECONDS - 5, now - 5), (now + 86_400, now + 86_400)]
     kept = {}
     for number, begun_and_used in enumerate(times):
         key = hashlib.blake2b(f"left-{number}".encode(), key=token.encode()[:64]).hexdigest()

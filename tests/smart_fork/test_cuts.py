@@ -20,7 +20,7 @@ from smart_fork.errors import Usage
 from smart_fork.finding import sessions
 from smart_fork.finding.quotations import snippet
 from smart_fork.forking.worker import name_of
-from smart_fork.page.conversation_view import QUESTION_CHARACTERS, reading
+from smart_fork.page.conversation_page import QUESTION_CHARACTERS, reading
 from smart_fork.snippets import plain_name, quoted
 from smart_fork.system.processes import Completed
 from smart_fork.workers.observation import Seen

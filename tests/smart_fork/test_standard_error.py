@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from smart_fork.system.standard_error import MOST_PIECES, never_waiting
+from smart_fork.system.standard_error import MAX_PIECES, never_waiting
 
 TALKS = """
 import subprocess, sys
@@ -39,7 +39,7 @@ def test_what_is_written_is_passed_on_in_its_order_with_that_of_programs_and_all
 @pytest.mark.usefixtures("_packages")
 def test_who_writes_more_than_anybody_reads_goes_on():
     source, target = os.pipe()
-    code = TALKS.replace('print("the end", file=sys.stderr)\n', "").format(lines=2 * MOST_PIECES)
+    code = TALKS.replace('print("the end", file=sys.stderr)\n', "").format(lines=2 * MAX_PIECES)
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=target, text=True, check=True)
     os.close(target)
 

@@ -274,7 +274,7 @@ class _Command:
         """Take over what the caller's process has, run its command, and say how it ended."""
         _take_over(self._asked)
         _limit_as(self._pid)
-        processes.stand_in(processes.Caller(self._pid, self._become, self._end))
+        processes.act_for(processes.ClientProcess(self._pid, self._become, self._end))
         threading.Thread(target=self._listen, name="signals", daemon=True).start()
         from smart_fork.cli.program import run
 

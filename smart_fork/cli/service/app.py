@@ -47,7 +47,7 @@ from smart_fork.finding.session_library import MODEL_SECONDS, Library, library
 from smart_fork.hooks import recall_switch
 from smart_fork.hooks.worker_events import receive
 from smart_fork.page import routes
-from smart_fork.page.endpoints import ServiceState
+from smart_fork.page.endpoints import ServiceActivity
 from smart_fork.page.sign_in import SignIn
 from smart_fork.server import create_server
 from smart_fork.system.release import own_version
@@ -274,8 +274,10 @@ class ServiceParts:
         if isinstance(answer, Unsearched):
             raise RuntimeError(answer.message)  # noqa: TRY004 - no wrong type, but no index
 
-    def _state(self) -> ServiceState:
-        return ServiceState(self.model.state, self.model.indexer.status() if self.model.indexer is not None else None)
+    def _state(self) -> ServiceActivity:
+        return ServiceActivity(
+            self.model.state, self.model.indexer.status() if self.model.indexer is not None else None
+        )
 
     def _status(self) -> dict[str, object]:
         return self.model.indexer.status().as_json() if self.model.indexer is not None else {"state": "off"}

@@ -67,7 +67,7 @@ class Traffic:
             self._last = self._clock() if counts else self._last
 
 
-FILES = 4 * Connection.MOST
+FILES = 4 * Connection.MAX_CONNECTIONS
 #: So long the end waits for answers that are being given.
 GRACE_SECONDS = 1
 
@@ -204,8 +204,8 @@ def _config(app: ASGIApp) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         http=Connection,
-        limit_concurrency=2 * Connection.MOST,  # by then none of them only waits, or is a stranger's
-        backlog=Connection.ACCEPTED,
+        limit_concurrency=2 * Connection.MAX_CONNECTIONS,  # by then none of them only waits, or is a stranger's
+        backlog=Connection.MAX_ACCEPTED,
         proxy_headers=False,
         timeout_graceful_shutdown=GRACE_SECONDS,
         ws="none",

@@ -126,9 +126,9 @@ def _without(text: str, event: str, one: _Handler, spaces: _Spaces) -> str:
 class _Handler(NamedTuple):
     """A handler of ours, the group that it is in, and the place of the group's handlers."""
 
-    group: json_text.Item
+    group: json_text.JsonItem
     handlers: int
-    handler: json_text.Item
+    handler: json_text.JsonItem
 
 
 def _ours(text: str, event: str) -> Iterator[_Handler]:
@@ -159,7 +159,7 @@ def _is_our_handler(handler: object) -> bool:
     return len(words) >= 2 and Path(words[0]).name == "smart-fork" and words[1] == "hook"
 
 
-def _value(text: str, item: json_text.Item) -> Any:
+def _value(text: str, item: json_text.JsonItem) -> Any:
     return json.loads(text[item.value : item.end])
 
 

@@ -62,7 +62,7 @@ def restore(text: str, added: Added) -> str:
     return text
 
 
-def _items(text: str) -> list[json_text.Item]:
+def _items(text: str) -> list[json_text.JsonItem]:
     outer = json_text.member(text, json_text.root(text), _WAY[0])
     inner = json_text.member(text, outer.value, _WAY[1]) if outer else None
     return json_text.items(text, inner.value) if inner else []

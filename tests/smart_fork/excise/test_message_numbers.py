@@ -10,7 +10,7 @@ import pytest
 
 from smart_fork.excise import Request, check, cut, suggest
 from smart_fork.finding import sessions
-from smart_fork.page.conversation_view import reading
+from smart_fork.page.conversation_page import reading
 from tests.cases import mostly
 from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

@@ -21,7 +21,7 @@ from smart_fork.finding import recent
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.query import Candidate
 from smart_fork.finding.session_hints import line_of
-from smart_fork.page.search_view import session_lines
+from smart_fork.page.search_page import session_lines
 from tests.cases import first
 from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

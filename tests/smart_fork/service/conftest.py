@@ -25,7 +25,7 @@ from smart_fork.cli.service.guard import Doors
 from smart_fork.cli.service.listener import listen_locally
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.page import routes
-from smart_fork.page.endpoints import ServiceState
+from smart_fork.page.endpoints import ServiceActivity
 from smart_fork.server import calls
 from smart_fork.system.http_limits import Connection
 from smart_fork.system.release import own_version
@@ -69,7 +69,7 @@ class Served:
     socket: str
     doors: Doors | None = None
     pages: Sequence[Route] = ()
-    state: ServiceState = field(default_factory=ServiceState)
+    state: ServiceActivity = field(default_factory=ServiceActivity)
     broken: bool = False
     asked: list[str] = field(default_factory=list)
 

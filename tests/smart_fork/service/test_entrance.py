@@ -19,7 +19,7 @@ from smart_fork.page.routes import LIVE
 from smart_fork.page.sign_in import (
     CODE_SECONDS,
     IDLE_SECONDS,
-    LONGEST_SECONDS,
+    MAX_AGE_SECONDS,
     MAX_CODES,
     MAX_VISITS,
     SLACK_SECONDS,
@@ -159,7 +159,7 @@ def test_a_cookie_ends_after_a_month_however_much_it_is_used(tmp_path, clock):
     while let_in.good([value]):
         used += 1
         clock.now += 6 * HOUR
-    assert LONGEST_SECONDS == 30 * DAY == clock.now - begun
+    assert MAX_AGE_SECONDS == 30 * DAY == clock.now - begun
     assert 120 == used
 
 

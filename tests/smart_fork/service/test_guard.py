@@ -329,7 +329,7 @@ def test_whoever_asks_nothing_is_sent_away(port, monkeypatch):
 
 
 def test_connections_that_wait_give_way_to_those_that_ask(port, monkeypatch):
-    monkeypatch.setattr(Connection, "MOST", 3)
+    monkeypatch.setattr(Connection, "MAX_CONNECTIONS", 3)
     idle = [socket.create_connection(("127.0.0.1", port), timeout=120) for _ in range(8)]
 
     assert [200] * 3 == [ask(port)[0] for _ in range(3)]
@@ -340,7 +340,7 @@ def test_connections_that_wait_give_way_to_those_that_ask(port, monkeypatch):
 
 def test_connections_of_strangers_give_way_whatever_they_are_busy_with(port, monkeypatch):
     """Each has begun a request that never ends. Whoever has the token goes on with his, and others of his are let in."""
-    monkeypatch.setattr(Connection, "MOST_STRANGERS", 3)
+    monkeypatch.setattr(Connection, "MAX_STRANGERS", 3)
     begun = head(port, "Content-Length: 10", line="POST /private HTTP/1.1").replace(b"Connection: close\r\n", b"")
     with socket.create_connection(("127.0.0.1", port), timeout=120) as known:
         known.sendall(begun + b"only")

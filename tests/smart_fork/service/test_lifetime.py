@@ -14,7 +14,7 @@ def test_where_few_files_may_be_open_connections_leave_some_for_the_index():
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
     try:
         allow_files()
-        assert 2 * Connection.MOST < resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        assert 2 * Connection.MAX_CONNECTIONS < resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         allow_files()
         assert (hard, hard) == resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -20,9 +20,9 @@ from indexer.store.base import Holding
 from smart_fork.agents import AGENTS
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.page import routes
-from smart_fork.page.family_view import MIN_LENGTH, timeline
+from smart_fork.page.family_page import MIN_LENGTH, timeline
 from smart_fork.page.routes import LIVE
-from smart_fork.page.search_view import activity
+from smart_fork.page.search_page import activity
 from tests.cases import first
 from tests.smart_fork.asking import opened
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

@@ -13,7 +13,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
 from smart_fork.finding import sessions
 from smart_fork.page.agent_steps import Steps
-from smart_fork.page.conversation_view import reading
+from smart_fork.page.conversation_page import reading
 from tests.cases import first
 from tests.indexer.transcripts.records import READ_LOGS, below_home, lay_out
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

@@ -11,8 +11,8 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
-from smart_fork.page.agent_steps import MOST_CHARACTERS, MOST_LINES, compared, diffs_in, diffs_of
-from smart_fork.page.conversation_view import reading
+from smart_fork.page.agent_steps import MAX_CHARACTERS, MAX_LINES, compared, diffs_in, diffs_of
+from smart_fork.page.conversation_page import reading
 from tests.smart_fork.world import Did
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
@@ -70,13 +70,13 @@ def test_edits_of_every_form_are_lines_that_were_added_and_removed(given, patch,
 
 def test_of_binary_and_huge_edits_the_lines_are_counted_and_a_long_one_is_cut():
     binary = diffs_of({"path": "a", "content": "GIF\0\n\0"})[0]
-    huge = diffs_of({"path": "a", "old_string": "x\n" * MOST_CHARACTERS, "new_string": "y\n"})[0]
-    many = compared("a", "", "line\n" * (MOST_LINES + 7))
+    huge = diffs_of({"path": "a", "old_string": "x\n" * MAX_CHARACTERS, "new_string": "y\n"})[0]
+    many = compared("a", "", "line\n" * (MAX_LINES + 7))
     wide = compared("a", "", "w" * 5_000)
 
     assert ("a binary file", ()) == (binary.note, binary.lines)
-    assert ("too large to be shown", 1, MOST_CHARACTERS, ()) == (huge.note, huge.added, huge.removed, huge.lines)
-    assert (MOST_LINES, 7, MOST_LINES + 7) == (len(many.lines), many.hidden, many.added)
+    assert ("too large to be shown", 1, MAX_CHARACTERS, ()) == (huge.note, huge.added, huge.removed, huge.lines)
+    assert (MAX_LINES, 7, MAX_LINES + 7) == (len(many.lines), many.hidden, many.added)
     assert len(wide.lines[0].text) < 500
 
 

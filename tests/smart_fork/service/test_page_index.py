@@ -12,8 +12,8 @@ import pytest
 from indexer.files import state_home
 from indexer.runs import Freshness, LastRun
 from smart_fork.finding.session_view import Explanation, FilesChanged, Hit, Match
-from smart_fork.page.endpoints import ServiceState
-from smart_fork.page.search_view import age_of, chosen, facets, narrowed, reasons
+from smart_fork.page.endpoints import ServiceActivity
+from smart_fork.page.search_page import age_of, chosen, facets, narrowed, reasons
 from tests.smart_fork.relatives import ids_with, relatives
 from tests.smart_fork.service.test_page import DONE, HOSTILE, RETRY, Tags
 
@@ -119,7 +119,9 @@ def test_the_index_says_what_the_service_has_read_last(served, world, shop):
     world.claude(shop, RETRY, DONE)
     served.get("/", q=RETRY)
     run = LastRun(started_at="2026-01-01T00:00:00Z", outcome="completed", logs=7, read=3)
-    served.state = ServiceState(indexing=Freshness("idle", "", 2, run, replace(run, read=1), False, None, None, None))
+    served.state = ServiceActivity(
+        indexing=Freshness("idle", "", 2, run, replace(run, read=1), False, None, None, None)
+    )
 
     text = re.sub(r"\s+", " ", served.get("/index")[1])
 

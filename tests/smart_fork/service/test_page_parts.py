@@ -19,11 +19,11 @@ from smart_fork.errors import ForkRefused, NotFound, Usage
 from smart_fork.finding.ranking import percent
 from smart_fork.page import renderer
 from smart_fork.page.agent_steps import inside
-from smart_fork.page.conversation_view import leaving, reading
-from smart_fork.page.endpoints import Endpoints, Frame, ServiceState
-from smart_fork.page.family_view import own_beginning, timeline
+from smart_fork.page.conversation_page import leaving, reading
+from smart_fork.page.endpoints import Endpoints, Frame, ServiceActivity
+from smart_fork.page.family_page import own_beginning, timeline
 from smart_fork.page.renderer import chance, clock, day, exact, homely, place, session_link
-from smart_fork.page.session_view import AddressedSession
+from smart_fork.page.session_page import AddressedSession
 from smart_fork.page.sign_in import ALIKE_SECONDS, FORM_SECONDS, MAX_KEPT, PageForms
 from smart_fork.snippets import ago, tokens_about
 from tests.smart_fork.relatives import a_relative
@@ -235,7 +235,7 @@ def turn(number: int, role: str, text: str = "", **more: object) -> Turn:
 
 
 def test_a_page_of_a_conversation_is_the_one_that_has_what_is_asked_for(monkeypatch):
-    monkeypatch.setattr("smart_fork.page.conversation_view.PAGE_EXCHANGES", 1)
+    monkeypatch.setattr("smart_fork.page.conversation_page.PAGE_EXCHANGES", 1)
     call = ToolCall("c", "Edit", "edit /srv/shop/a.py", edits=("/srv/shop/a.py",))
     written = session(
         turn(0, "user", "first"),
@@ -302,7 +302,7 @@ def test_forks_stand_where_they_left():
 
 
 def test_a_file_that_cannot_be_read_is_named_on_the_page_with_the_next_step(monkeypatch, tmp_path):
-    monkeypatch.setattr("smart_fork.page.endpoints.framed", lambda *_: Frame(0, 0, 0, "", ServiceState()))
+    monkeypatch.setattr("smart_fork.page.endpoints.framed", lambda *_: Frame(0, 0, 0, "", ServiceActivity()))
 
     def unreadable():
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(tmp_path / "x"))

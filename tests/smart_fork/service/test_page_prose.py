@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import pytest
 
 from smart_fork.page import renderer as rendering
-from smart_fork.page.renderer import MOST_CHARACTERS, code, prose
+from smart_fork.page.renderer import MAX_CHARACTERS, code, prose
 from tests.drilled import drilled
 
 #: Every element that may be there, with its attributes and what these may be; `None` is what stands in an address.
@@ -111,7 +111,7 @@ def test_a_text_of_a_megabyte_is_shown_as_it_was_written(piece):
     shown = Elements(prose(text))
 
     assert [] == shown.wrong
-    assert len(text) > MOST_CHARACTERS
+    assert len(text) > MAX_CHARACTERS
     assert text.replace("\r", "\n") == "".join(shown.said)
 
 

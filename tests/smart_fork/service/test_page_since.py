@@ -10,7 +10,7 @@ import pytest
 
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.excise import Request, cut
-from smart_fork.page.conversation_view import check_still, mark_in, mark_of, since
+from smart_fork.page.conversation_page import check_still, mark_in, mark_of, since
 from tests.smart_fork.relatives import ids_with
 from tests.smart_fork.service.test_page_parts import session, turn
 from tests.smart_fork.world import Did

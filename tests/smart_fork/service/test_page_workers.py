@@ -13,7 +13,7 @@ from markupsafe import escape
 
 from smart_fork.page import routes
 from smart_fork.page.renderer import NAME_CHARACTERS, called
-from smart_fork.page.routes import LIVE, MOST_LISTENERS
+from smart_fork.page.routes import LIVE, MAX_LISTENERS
 from smart_fork.page.worker_board import WorkerBoard, _together, asked
 from smart_fork.workers.observation import Seen
 from smart_fork.workers.registry import Registry
@@ -165,8 +165,8 @@ def test_a_worker_is_closed_once_by_a_form_of_the_page_alone(served, worker):
 
 
 def test_what_a_worker_does_is_told_to_a_bounded_number_of_windows(served, world, monkeypatch):
-    monkeypatch.setattr(routes, "MOST_LISTENERS", 1)
-    assert MOST_LISTENERS > 1
+    monkeypatch.setattr(routes, "MAX_LISTENERS", 1)
+    assert MAX_LISTENERS > 1
 
     def listens() -> http.client.HTTPConnection:
         connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=120)

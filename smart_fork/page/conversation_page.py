@@ -377,7 +377,7 @@ OTHER_CHARACTERS = 240
 
 
 @dataclass(frozen=True, slots=True)
-class SpokenPart:
+class ExchangeSide:
     """One side of an exchange; `found` is True for the passage that the search found."""
 
     by: str
@@ -385,7 +385,7 @@ class SpokenPart:
     found: bool
 
 
-def spoken(hits: Iterable[Hit]) -> Mapping[str, tuple[SpokenPart, ...]]:
+def spoken(hits: Iterable[Hit]) -> Mapping[str, tuple[ExchangeSide, ...]]:
     """Return the exchange that answers, for each hit of this machine that has one, by session id."""
     wanted = [hit for hit in hits if hit.snippet and hit.origin is None and hit.match.exchange is not None]
     try:
@@ -395,12 +395,12 @@ def spoken(hits: Iterable[Hit]) -> Mapping[str, tuple[SpokenPart, ...]]:
         return {}
 
 
-def _spoken_exchange(hit: Hit, store: Store) -> Iterator[SpokenPart]:
+def _spoken_exchange(hit: Hit, store: Store) -> Iterator[ExchangeSide]:
     """Yield both sides of the exchange of a hit, the prompt first. Of a long answer, the end counts.
 
     An answer without text is replaced by its actions.
     """
-    found = SpokenPart(hit.said_by or "", mask(hit.snippet or ""), found=True)
+    found = ExchangeSide(hit.said_by or "", mask(hit.snippet or ""), found=True)
     roles = {"user": ("assistant", "action"), "assistant": ("user",)}.get(found.by, ())
     row = store.session(hit.agent_type, hit.session_id) if roles else None
     places = [
@@ -414,7 +414,7 @@ def _spoken_exchange(hit: Hit, store: Store) -> Iterator[SpokenPart]:
     said = next((said for role in roles for by, said in parts if by == role and said), "")
     text = mask(printable(said))
     other = "user" if found.by == "assistant" else "assistant"
-    beside = [SpokenPart(other, beginning(text, OTHER_CHARACTERS), found=False)] if text else []
+    beside = [ExchangeSide(other, beginning(text, OTHER_CHARACTERS), found=False)] if text else []
     yield from (*beside, found) if found.by == "assistant" else (found, *beside)
 
 

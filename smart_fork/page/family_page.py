@@ -26,14 +26,14 @@ from smart_fork.finding.index_access import opened
 from smart_fork.forking.lineage import lineage
 from smart_fork.forking.results import Family, Relative
 from smart_fork.page.agent_steps import FileDiff, Steps, compared, inside
-from smart_fork.page.conversation_view import SPEAK, asked_in_short
+from smart_fork.page.conversation_page import SPEAK, asked_in_short
 from smart_fork.page.renderer import Shown
-from smart_fork.page.session_view import located
+from smart_fork.page.session_page import located
 from smart_fork.snippets import printable, time_of
 from smart_fork.system.processes import Processes
 
 #: How many questions tell what a session is about; and how many files are compared.
-MOST_QUESTIONS, MOST_PARTED_FILES = 20, 30
+MAX_QUESTIONS, MAX_PARTED_FILES = 20, 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def parting(first: Session, second: Session, works: tuple[Codec | None, Codec | 
     edits = [_edits(session, turns, work) for session, turns, work in zip((first, second), own, works, strict=True)]
     paths = sorted({*edits[0], *edits[1]}, key=lambda path: (not (path in edits[0] and path in edits[1]), path))
     files = tuple(
-        (path, tuple(edits[0].get(path, ())), tuple(edits[1].get(path, ()))) for path in paths[:MOST_PARTED_FILES]
+        (path, tuple(edits[0].get(path, ())), tuple(edits[1].get(path, ()))) for path in paths[:MAX_PARTED_FILES]
     )
     answers = [_answer(session, turns) for session, turns in zip((first, second), own, strict=True)]
     return Parting(
@@ -148,8 +148,8 @@ def _edits(session: Session, turns: range, work: Codec | None) -> dict[str, list
 def _part(session: Session, turns: range, files: Iterable[str]) -> OwnPart:
     asked = [session.turns[number].text for number in turns if session.turns[number].prompt]
     return OwnPart(
-        session.session_id, session.agent, tuple(asked_in_short(text) for text in asked[:MOST_QUESTIONS]),
-        max(0, len(asked) - MOST_QUESTIONS), tuple(files), Outcome.of(session), session.token_estimate,
+        session.session_id, session.agent, tuple(asked_in_short(text) for text in asked[:MAX_QUESTIONS]),
+        max(0, len(asked) - MAX_QUESTIONS), tuple(files), Outcome.of(session), session.token_estimate,
     )  # fmt: skip
 
 
@@ -259,8 +259,8 @@ def _seconds(moment: str | None) -> float | None:
 
 
 #: How many files are named; how many logs are read for that, and how much of them.
-MOST_FILES = 3
-MOST_READ, MOST_BYTES = 60, 100_000_000
+MAX_FILES = 3
+MAX_READ, MAX_BYTES = 60, 100_000_000
 #: What speaks for a session by itself.
 _GOOD = (Outcome.COMMITTED, Outcome.TESTS_PASSED)
 
@@ -278,12 +278,12 @@ class OwnWork:
     @property
     def named(self) -> tuple[str, ...]:
         """Return the files to show."""
-        return self.files[:MOST_FILES]
+        return self.files[:MAX_FILES]
 
     @property
     def more(self) -> int:
         """Return the number of files that are not shown."""
-        return max(0, len(self.files) - MOST_FILES)
+        return max(0, len(self.files) - MAX_FILES)
 
 
 def own_works(family: Sequence[Relative]) -> Mapping[str, OwnWork]:
@@ -347,8 +347,8 @@ def best_of(family: Iterable[Relative]) -> str:
 
 
 def _read(family: Sequence[Relative]) -> Iterable[tuple[str, Session]]:
-    left = MOST_BYTES
-    for one in family[:MOST_READ]:
+    left = MAX_BYTES
+    for one in family[:MAX_READ]:
         path = Path(one.jsonl_path) if one.jsonl_path else None
         try:
             left -= path.stat().st_size if path else 0

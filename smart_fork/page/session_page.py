@@ -39,7 +39,7 @@ from smart_fork.finding.team_search import team_room
 from smart_fork.forking.plan import shared_until
 from smart_fork.forking.restored_logs import is_others
 from smart_fork.page.agent_steps import Steps
-from smart_fork.page.conversation_view import (
+from smart_fork.page.conversation_page import (
     ConversationPage,
     LeftForks,
     Since,
@@ -50,7 +50,7 @@ from smart_fork.page.conversation_view import (
     reading,
     since,
 )
-from smart_fork.page.endpoints import Asked, Endpoints, Scopes, folder, in_thread
+from smart_fork.page.endpoints import Asked, Endpoints, ProjectCookie, folder, in_thread
 from smart_fork.page.renderer import (
     HEADERS,
     PageValues,
@@ -436,18 +436,18 @@ def noted(form: Mapping[str, str]) -> NotedSession:
     return NotedSession.mark([session], [mark], remove=do.startswith("un"))[0]
 
 
-def session_routes(endpoints: Endpoints, scopes: Scopes) -> list[Route]:
+def session_routes(endpoints: Endpoints, project_cookie: ProjectCookie) -> list[Route]:
     """Return the routes of this machine's sessions, and of sessions that the team shares."""
     own, theirs = "/session/{agent}/{session_id}", "/shared/{agent}/{session_id}"
     printed = endpoints.page("output.html", output)
 
     async def read_theirs(request: Request) -> Response:
-        work = partial(shared, request.path_params, request.query_params, scopes.of(request).project)
+        work = partial(shared, request.path_params, request.query_params, project_cookie.of(request).project)
         return await endpoints.shown("session.html", work, by=streamed)
 
     async def since_then(request: Request, *, theirs: bool = False) -> Response:
         """Answer a window that polls for changes of a session; usually with an empty response."""
-        project = scopes.of(request).project if theirs else None
+        project = project_cookie.of(request).project if theirs else None
         try:
             now, way = await in_thread(partial(become, request.path_params, request.query_params, project))
         except SmartForkError as error:

@@ -34,17 +34,17 @@ from smart_fork.finding.session_place import permits, where_now
 from smart_fork.finding.session_view import Hit, SessionNotes, outcome_in_words
 from smart_fork.finding.team_search import is_known, team_room, team_search
 from smart_fork.forking.search_and_fork import fits
-from smart_fork.page.conversation_view import SpokenPart, spoken
-from smart_fork.page.endpoints import Endpoints, Scope, Scopes, in_thread
+from smart_fork.page.conversation_page import ExchangeSide, spoken
+from smart_fork.page.endpoints import Endpoints, ProjectChoice, ProjectCookie, in_thread
 from smart_fork.page.renderer import HEADERS, PageValues, Shown, period, rendered
-from smart_fork.page.session_view import conversation
+from smart_fork.page.session_page import conversation
 from smart_fork.page.worker_board import BoardView
 from smart_fork.snippets import time_of
 
 #: Ages in days; what is older than the last has no upper bound.
 _AGES = {"7": "last 7 days", "30": "last 30 days", "365": "last year", "older": "older"}
 #: Branches that are offered.
-_MOST_BRANCHES = 8
+_MAX_BRANCHES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def facets(hits: Sequence[Hit], by: Mapping[str, str]) -> tuple[Facet, ...]:
     """Return the filters by which the hits differ, and the filters already in use. Values that all hits share are left
     out.
     """
-    branches = list(dict.fromkeys(hit.git_branch for hit in hits if hit.git_branch))[:_MOST_BRANCHES]
+    branches = list(dict.fromkeys(hit.git_branch for hit in hits if hit.git_branch))[:_MAX_BRANCHES]
     outcomes = dict.fromkeys(hit.outcome for hit in hits if hit.outcome != "unknown")
     present = {age_of(hit) for hit in hits}
     ages = [name for name in _AGES if name in present]
@@ -195,7 +195,7 @@ class SearchPage(PageValues):
     new: str = ""
     by: Mapping[str, str] = field(default_factory=dict)
     offered: tuple[Facet, ...] = ()
-    exchanges: Mapping[str, tuple[SpokenPart, ...]] = field(default_factory=dict)
+    exchanges: Mapping[str, tuple[ExchangeSide, ...]] = field(default_factory=dict)
     reasons: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     recent: tuple[RecentSession, ...] = ()
     problem: SmartForkError | None = None
@@ -359,9 +359,9 @@ def _steps() -> Shown:
 
 
 #: Sessions of one's own, the team's and families that are listed.
-MOST_LISTED, MOST_SHARED, MOST_FAMILIES = 100, 50, 60
+MAX_LISTED, MAX_SHARED, MAX_FAMILIES = 100, 50, 60
 #: Members of a family that are named in its line.
-MOST_MEMBERS = 5
+MAX_MEMBERS = 5
 
 
 def listed(project: str, agent: str, *, automated: bool = False, tag: str = "", archived: bool = False) -> Shown:
@@ -375,7 +375,7 @@ def listed(project: str, agent: str, *, automated: bool = False, tag: str = "", 
         Usage: the project or the agent does not exist.
     """
     found = list_recent(
-        agent or "all", project or None, MOST_LISTED, everywhere=not project, automated=automated, tag=tag,
+        agent or "all", project or None, MAX_LISTED, everywhere=not project, automated=automated, tag=tag,
         archived=archived,
     )  # fmt: skip
     page = {
@@ -384,14 +384,14 @@ def listed(project: str, agent: str, *, automated: bool = False, tag: str = "", 
         "days": by_day(session_lines(found.sessions)),
         "hidden": found.hidden_automated or 0,
         "automated": automated,
-        "full": len(found.sessions) == MOST_LISTED,
+        "full": len(found.sessions) == MAX_LISTED,
         "gone": found.gone_prompts,
         "tag": tag,
         "archived": archived,
     }
     if not (project and is_known()):
         return {**page, "team": False}
-    there = team_room().listed(Path(project), [agent] if agent else READERS.names, MOST_SHARED)
+    there = team_room().listed(Path(project), [agent] if agent else READERS.names, MAX_SHARED)
     return {**page, "team": True, "shared": there.sessions, "team_error": there.error}
 
 
@@ -402,9 +402,9 @@ def families(_place: Mapping[str, str], _asked: Mapping[str, str]) -> Shown:
         IndexUnavailable: the index cannot be used.
     """
     with opened() as store:
-        found = [store.family(root) for root in store.families(MOST_FAMILIES)]
+        found = [store.family(root) for root in store.families(MAX_FAMILIES)]
     lines = [_family_line([row for row in rows if permits(row)]) for rows in found]
-    return {"families": [one for one in lines if one is not None], "full": len(found) == MOST_FAMILIES}
+    return {"families": [one for one in lines if one is not None], "full": len(found) == MAX_FAMILIES}
 
 
 def _family_line(rows: list[SessionRow]) -> Shown | None:
@@ -414,7 +414,7 @@ def _family_line(rows: list[SessionRow]) -> Shown | None:
     if len(rows) < 2:
         return None
     latest, *others = sorted(rows, key=lambda row: row.last_activity, reverse=True)
-    return {"latest": _of(latest), "count": len(rows), "others": tuple(map(_of, others[:MOST_MEMBERS]))}
+    return {"latest": _of(latest), "count": len(rows), "others": tuple(map(_of, others[:MAX_MEMBERS]))}
 
 
 def _of(row: SessionRow) -> SessionLine:
@@ -424,11 +424,11 @@ def _of(row: SessionRow) -> SessionLine:
 
 @dataclass(frozen=True, slots=True)
 class SearchViews:
-    """The routes of the search. `library` answers questions, and `scopes` knows each browser's project."""
+    """The routes of the search. `library` answers questions, and `project_cookie` knows each browser's project."""
 
     endpoints: Endpoints
     library: Opening
-    scopes: Scopes
+    project_cookie: ProjectCookie
 
     def routes(self) -> list[Route]:
         """Return the routes of the search and the lists."""
@@ -446,29 +446,29 @@ class SearchViews:
         if lines != also and len(also) <= MAX_PHRASINGS:  # from the form: what is kept has a phrasing in each `also`
             query = [(name, value) for name, value in request.query_params.multi_items() if name != "also"]
             return RedirectResponse(f"/?{urlencode([*query, *(('also', line) for line in also)])}", 303, HEADERS)
-        scope = self.scopes.of(request)
+        scope = self.project_cookie.of(request)
         search, more = await in_thread(partial(self._found, request, scope))
         answer = await self.endpoints.shown(
             "search.html", lambda: {"projects": projects()}, search, *more, status=search.status
         )
-        self.scopes.remember(answer, request, scope)
+        self.project_cookie.remember(answer, request, scope)
         return answer
 
     async def _results(self, request: Request) -> Response:
-        scope = self.scopes.of(request)
+        scope = self.project_cookie.of(request)
         search, more = await in_thread(partial(self._found, request, scope))
         answer = rendered("results.html", search, *more, {"new_form": self.endpoints.forms.new}, status=search.status)
-        self.scopes.remember(answer, request, scope)
+        self.project_cookie.remember(answer, request, scope)
         return answer
 
     async def _sessions(self, request: Request) -> Response:
-        scope, agent = self.scopes.of(request), request.query_params.get("agent", "")
+        scope, agent = self.project_cookie.of(request), request.query_params.get("agent", "")
         automated = request.query_params.get("automated") == "yes"
         tag, archived = request.query_params.get("tag", ""), request.query_params.get("archived") == "yes"
         work = partial(listed, scope.project, agent, automated=automated, tag=tag, archived=archived)
         return await self.endpoints.shown("sessions.html", work, {"scope": scope})
 
-    def _found(self, request: Request, scope: Scope) -> tuple[SearchPage, tuple[Shown, Shown]]:
+    def _found(self, request: Request, scope: ProjectChoice) -> tuple[SearchPage, tuple[Shown, Shown]]:
         """Return the answer to a request's question, with the values of the first screen if there is no question."""
         also = lines_in(request.query_params.getlist("also"))
         found = searched({**request.query_params, "project": scope.project}, also, self.library)
