@@ -48,7 +48,7 @@ def _indexed(sample: int) -> dict[str, Any]:
     import logging
 
     from indexer.files import index_db
-    from indexer.freshness import complete
+    from indexer.refresh import complete
     from indexer.store.sqlite import SqliteStore
     from smart_fork.agents.log_readers import READERS
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from _frame import Table
 
-from indexer.embedding import LightEmbedder
+from indexer.default_embedder import LightEmbedder
 from smart_fork.finding.instructions import LEAST, NUMBERS
 
 TEXTS = Path(__file__).with_name("instructions.txt")

@@ -57,7 +57,7 @@ class Labelled(NamedTuple):
 def opened(asked: Namespace, folder: Path) -> Labelled:
     """Return the index of a corpus, completed first where it is not."""
     from indexer.changes import Report, changed_logs
-    from indexer.embedding import configured_embedder
+    from indexer.default_embedder import configured_embedder
     from indexer.files import index_db
     from indexer.pipeline import embed_waiting, read_logs
     from indexer.store.sqlite import SqliteStore

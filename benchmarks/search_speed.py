@@ -24,7 +24,7 @@ from _served import StdioClient
 from _synthetic import Question, SyntheticIndex
 
 from indexer.arrays import np
-from indexer.embedding import LightEmbedder
+from indexer.default_embedder import LightEmbedder
 from indexer.project import Project
 from indexer.store.sqlite import SqliteStore
 from smart_fork.finding.query import Query, terms_of

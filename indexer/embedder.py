@@ -75,7 +75,7 @@ def has_frameworks() -> bool:
 
 def without_frameworks(setting: str, name: str) -> ModelUnavailableError:
     """Return the error for a model that needs sentence-transformers, which is not installed."""
-    from indexer.package_install import adding, packages_of  # nearly nobody needs it
+    from indexer.errors import adding, packages_of  # nearly nobody needs it
 
     return ModelUnavailableError(
         f"{setting} names {name}, which needs sentence-transformers, and this is the light install, without it. "

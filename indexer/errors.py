@@ -6,8 +6,17 @@ catches `SmartForkError` catches whatever either package has to say to a person.
 
 from __future__ import annotations
 
+import errno
+import os
+import re
+import shlex
+import shutil
+import sys
+from importlib.util import find_spec
+from pathlib import Path
 from typing import ClassVar
 
+from indexer.files import NAMED, state_home
 from indexer.masking import mask
 
 
@@ -46,3 +55,171 @@ class IndexerError(SmartForkError):
 
     code = "indexer_error"
     http_status = 503
+
+
+class StateUnavailable(OSError):
+    """The state database cannot be read or written. It is an `OSError` for callers that expect the error of a file."""
+
+
+_STORE = Path(__file__).with_name("store")
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+#: SQLite's files grow by no more than that at once.
+_ROOM_BYTES = 1 << 18
+_HALF = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp")
+_NOT_ALLOWED = (errno.EROFS, errno.EACCES, errno.EPERM)
+
+
+def is_damage(error: BaseException) -> bool:
+    """Return True if the error shows that the database is damaged.
+
+    Bytes that are no text where text was stored, and rows that contradict each other, are what SQLite itself finds
+    last: nothing that is indexed can bring that about.
+    """
+    import apsw  # most processes report no failure
+
+    if isinstance(error, UnicodeDecodeError):
+        return _is_raised_by_the_store(error)
+    return isinstance(error, apsw.CorruptError | apsw.NotADBError | apsw.ConstraintError)
+
+
+def is_of_the_store(error: BaseException) -> bool:
+    """Return True if the index failed and not the log to store: the next log would fail as well."""
+    import apsw
+
+    # Only these can come of the content of a log. All others are about the database, the disk or other processes.
+    of_a_log = isinstance(error, apsw.TooBigError | apsw.MismatchError | apsw.RangeError)
+    return is_damage(error) or (isinstance(error, apsw.Error) and not of_a_log)
+
+
+def is_full(error: BaseException) -> bool:
+    """Return True if the disk is full."""
+    import apsw
+
+    if isinstance(error, apsw.IOError | apsw.CantOpenError):  # what SQLite says when a file beside it cannot grow
+        return _has_no_room(state_home())
+    return isinstance(error, apsw.FullError) or (isinstance(error, OSError) and error.errno in _NO_ROOM)
+
+
+def next_step(error: BaseException, *, indexing: bool = False) -> str:
+    """Advise what to do about an error; empty if unknown. A process that is `indexing` continues by itself."""
+    import apsw
+
+    home = state_home()
+    if isinstance(error, StateUnavailable) and error.errno in (errno.EINVAL, errno.EIO):
+        path = error.filename
+        if error.errno == errno.EINVAL:
+            return f"Restart what runs of the older version, or update it. To begin again without {path}, move it away."
+        return f"Save its readable part: mv {path} {path}.damaged && sqlite3 {path}.damaged .recover | sqlite3 {path}"
+    if isinstance(error, FileExistsError | NotADirectoryError) and home.exists() and not home.is_dir():
+        return f"{home} is no folder. Move it away, or set SMART_FORK_HOME to a folder."
+    elsewhere = None if indexing else _elsewhere(error, home)
+    if is_full(error):
+        then = "indexing then continues by itself" if indexing else "then try again"
+        return f"Make room on the disk of {elsewhere or _full_of(home)}; {then}."
+    if isinstance(error, apsw.BusyError | apsw.LockedError) or (
+        isinstance(error, StateUnavailable) and error.errno == errno.EAGAIN
+    ):
+        return "Another process is writing to it; try again."
+    if isinstance(error, apsw.ReadOnlyError | apsw.CantOpenError) or (
+        isinstance(error, OSError) and error.errno in _NOT_ALLOWED
+    ):
+        if elsewhere is not None:
+            return f"Make {elsewhere} readable and writable for you."
+        return f"Make {home} writable, or set SMART_FORK_HOME to a writable folder."
+    if isinstance(error, apsw.IOError | apsw.ProtocolError):
+        return f"The disk of {home} failed: is it full, gone or broken?"
+    return ""
+
+
+def what_failed(error: BaseException) -> str:
+    """Name the file that `error` is about, and what the system says of it; other errors by what they say."""
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error) or type(error).__name__
+    file = error.filename2 or error.filename
+    named = f"{_meant(Path(os.fsdecode(file)))}: " if isinstance(file, str | bytes | Path) else ""
+    return f"{named}{error.strerror}"
+
+
+def _elsewhere(error: BaseException, home: Path) -> Path | None:
+    """The file that the system says it is about, or the folder where it is to be; nothing where that is one of ours."""
+    named = error.filename if isinstance(error, OSError) else None
+    if not isinstance(named, str | Path):
+        return None
+    path = Path(named)
+    if path.is_relative_to(home) or not path.is_absolute():
+        return None
+    return path if os.path.lexists(path) or not os.path.lexists(path.parent) else path.parent
+
+
+def _meant(path: Path) -> Path:
+    """The file that is replaced, where `path` is what is written first (see `files.replace_file`)."""
+    found = _HALF.fullmatch(path.name)
+    if found is None:
+        return path
+    return path.with_name(found[1]) if len(found[1]) < NAMED else path.parent
+
+
+def _full_of(home: Path) -> Path:
+    """Return a path on the full disk if the error names none: a temporary file may be on another disk than ours."""
+    import tempfile  # takes a while to import
+
+    temporary = Path(tempfile.gettempdir())
+    return temporary if _has_no_room(temporary) and not _has_no_room(home) else home
+
+
+def _has_no_room(folder: Path) -> bool:
+    try:
+        return shutil.disk_usage(folder).free < _ROOM_BYTES
+    except OSError:
+        return False
+
+
+def _is_raised_by_the_store(error: BaseException) -> bool:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and Path(trace.tb_frame.f_code.co_filename).parent == _STORE
+
+
+#: Files in the environment by which uv and pipx know their own.
+_UV, _PIPX = "uv-receipt.toml", "pipx_metadata.json"
+_PACKAGE = "smart-fork"
+
+
+def packages_of(extra: str) -> tuple[str, ...]:
+    """The packages of an extra of ours, as this installation names them; without them the extra itself."""
+    from importlib.metadata import PackageNotFoundError, requires  # takes a while to import
+
+    try:
+        named = [one.split(";") for one in requires(_PACKAGE) or ()]
+    except PackageNotFoundError:
+        named = []
+    wanted = (f"extra == '{extra}'", f'extra == "{extra}"')
+    found = tuple(one[0].strip() for one in named if one[-1].strip() in wanted)
+    return found or (f"{_PACKAGE}[{extra}]",)
+
+
+def adding(*packages: str) -> str:
+    """The command that adds `packages`."""
+    root = Path(sys.prefix)
+    if (receipt := root / _UV).is_file():
+        # Without a choice uv takes PyTorch with GPU libraries: 3 GB on Linux.
+        backend = ("--torch-backend", "auto") if any(one.startswith("torch") for one in packages) else ()
+        added = (word for one in packages for word in ("--with", one))
+        return shlex.join(("uv", "tool", "install", *backend, *added, *_source(receipt)))
+    if (root / _PIPX).is_file():
+        return shlex.join(("pipx", "inject", root.name, *packages))
+    if find_spec("pip") is None:  # an environment of uv's has none
+        return shlex.join(("uv", "pip", "install", "--python", sys.executable, *packages))
+    return shlex.join((sys.executable, "-m", "pip", "install", *packages))
+
+
+def _source(receipt: Path) -> tuple[str, ...]:
+    """Return the source that uv installed: a checkout's directory, editable if it was, else the package's name."""
+    import tomllib
+
+    try:
+        own = tomllib.loads(receipt.read_text(encoding="utf-8"))["tool"]["requirements"][0]
+        return ("--editable", str(own["editable"])) if "editable" in own else (str(own.get("directory", _PACKAGE)),)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return (_PACKAGE,)

@@ -25,7 +25,7 @@ from indexer.lazy import dataclass, late
 from indexer.masking import Masked, joined, mask
 from indexer.masking.view import INVISIBLE
 from indexer.transcripts.commands import is_ours
-from indexer.transcripts.error_lines import plain
+from indexer.transcripts.line_hashes import line_shape
 from indexer.transcripts.model import AgentName, Session, Turn
 from indexer.transcripts.retold import ASKED_US, Retold, retold
 
@@ -100,12 +100,12 @@ def lines_searched(text: str) -> Iterator[tuple[str, bool]]:
     left, at, seen = _BETWEEN, 0, set[str]()
     for found in _PART.finditer(text):
         line, kept = found[0], at < _EDGE or at >= len(text) - _EDGE
-        if not kept and left > 0 and (said := plain(line)) not in seen:
+        if not kept and left > 0 and (said := line_shape(line)) not in seen:
             left -= len(line)
             kept = True
             seen.add(said)
         elif kept:
-            seen.add(plain(line))
+            seen.add(line_shape(line))
         yield line, kept
         at = found.end()
 

@@ -24,8 +24,7 @@ from typing import Any, Self
 
 import orjson
 
-from indexer.errors import IndexerError
-from indexer.failures import is_full
+from indexer.errors import IndexerError, is_full
 from indexer.files import file_name, new_file, open_regular, private_dir, replace_file, state_home
 from indexer.lazy import dataclass
 from indexer.locks import held

@@ -15,9 +15,8 @@ from typing import NamedTuple
 
 from indexer.lazy import dataclass, late
 from indexer.masking import mask
-from indexer.transcripts.authored import key_in_use
-from indexer.transcripts.commands import only_looks
-from indexer.transcripts.error_lines import Commands, hashed, parted
+from indexer.transcripts.commands import Commands, only_looks
+from indexer.transcripts.line_hashes import key_in_use, split_hashes, text_hashes
 from indexer.transcripts.model import Exchange, Proof, Session, ToolCall, ToolResult, Turn
 from indexer.transcripts.retold import breaks_off, calls_of, results_of
 from indexer.transcripts.texts import FAILED, says_something
@@ -220,7 +219,7 @@ def errors_of(session: Session) -> tuple[MetError, ...]:
     ]
     last, harmless = dict[bytes, int](), dict[bytes, int]()
     for number, step in enumerate(steps):
-        found = parted(step.result.errors)
+        found = split_hashes(step.result.errors)
         if found and not step.failed and len(step.commands) == 1:  # of several the last may hide that another failed
             harmless |= dict.fromkeys(found, number)
         elif found and step.commands and step.failed:
@@ -242,7 +241,7 @@ def _ended(line: bytes, number: int, steps: Sequence[_Step]) -> MetError:
             if otherwise or (more.change() and not step.failed):
                 did.append(step.call.action)
             by = list(dict.fromkeys(did))[-MOST_CAUSES:]
-            return MetError(line, step.exchange, step.turn, Fate.ENDED, by=b"".join(hashed(by, key_in_use())))
+            return MetError(line, step.exchange, step.turn, Fate.ENDED, by=b"".join(text_hashes(by, key_in_use())))
     return MetError(line, met.exchange, met.turn, Fate.MET)
 
 

@@ -15,6 +15,7 @@ from itertools import groupby
 from indexer import changes, repositories
 from indexer.changes import Progress, Report, forgotten
 from indexer.embedder import Embedder, telling
+from indexer.errors import is_full, is_of_the_store, what_failed
 from indexer.export import (
     LONG_CHARACTERS,
     Export,
@@ -26,18 +27,17 @@ from indexer.export import (
     to_markdown,
     write_export,
 )
-from indexer.failures import is_full, is_of_the_store, what_failed
 from indexer.kept_logs import keep_copy, make_room
 from indexer.lazy import dataclass
 from indexer.masking import NOTHING, Masked, joined, mask, mask_once
 from indexer.outcome import Outcome, acts, authored_by, edited_paths, edits_of, errors_of, last_answered, worked_in
+from indexer.parallel_reading import read_ahead
 from indexer.project import Project, begun_at, guest_of, is_within, project_of
-from indexer.readers import read_ahead
 from indexer.repositories import recorded, repository_of
 from indexer.store.base import FORGOTTEN, Document, Reading, Scope, Store, Words
-from indexer.transcripts.authored import noting
 from indexer.transcripts.base import TAKEN_BACK, UNREAD, Agents, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.commands import calls_us
+from indexer.transcripts.line_hashes import noting
 from indexer.transcripts.model import AgentName, BrokenLine, Exchange, Session, Turn
 from indexer.transcripts.retold import DONE, calls_of, retold
 from indexer.transcripts.symbols import Symbols

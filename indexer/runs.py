@@ -119,7 +119,7 @@ def recorded(store: Store, report: Report, unless: type[Exception]) -> Iterator[
     except unless:
         raise
     except Exception as error:
-        from indexer.failures import what_failed  # loads SQLite, which who only reads what came of it does not need
+        from indexer.errors import what_failed  # loads SQLite, which who only reads what came of it does not need
 
         problem = what_failed(error)
         with suppress(Exception):  # what went wrong is what matters

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Literal
 
+from indexer.default_embedder import Closing, DefaultEmbedder
 from indexer.embedder import Embedder, ModelUnavailableError, loading
-from indexer.embedding import Closing, DefaultEmbedder
 from indexer.locks import LOCK_SECONDS, IndexBusyError
 from indexer.transcripts.base import LogFile
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import orjson
 
+from indexer.errors import StateUnavailable
 from indexer.files import private_dir, state_home
 from indexer.values import dict_in, dicts_in
 
@@ -76,10 +77,6 @@ INSERT INTO pulled SELECT id, json_object('path', path, 'agent', agent, 'root', 
     'crossed', json(crossed)), edits, says, count_before FROM pulled_before;
 DROP TABLE pulled_before;
 """
-
-
-class StateUnavailable(OSError):
-    """The database cannot be read or written. It says so as a file would, to whoever expects that of a file."""
 
 
 def rows(query: str, *values: object) -> list[tuple[Any, ...]]:

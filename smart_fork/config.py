@@ -175,7 +175,7 @@ def _settings() -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError) as error:
-        from indexer.failures import next_step
+        from indexer.errors import next_step
 
         why = error.strerror if isinstance(error, OSError) else error
         raise Usage(f"{file()} cannot be read: {why}", next_step(error) or "Correct it, or remove it.") from error

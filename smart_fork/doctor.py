@@ -15,9 +15,9 @@ from pathlib import Path
 import apsw
 
 from indexer import state
+from indexer.default_embedder import configured_embedder
 from indexer.embedder import Embedder, configured_reranker, forget_absence, has_frameworks
-from indexer.embedding import configured_embedder
-from indexer.failures import next_step, what_failed
+from indexer.errors import next_step, what_failed
 from indexer.files import index_db, private_dir, state_home
 from indexer.project import bare_at, project_of
 from indexer.settings import VARIABLES, Setting

@@ -377,6 +377,6 @@ def _library(project: str | None = None, elsewhere: RemoteSearch | None = None) 
 @cache
 def _embedder() -> Embedder:
     """Return the embedder of this process, so that its model is loaded only once."""
-    from indexer.embedding import configured_embedder
+    from indexer.default_embedder import configured_embedder
 
     return configured_embedder()

@@ -69,7 +69,7 @@ def main() -> None:
 
 def measure(stages: Sequence[Stage], folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     """Play each clone's history, ask all tools, measure harm as far as it is asked for, and return the figures."""
-    from indexer.embedding import configured_embedder
+    from indexer.default_embedder import configured_embedder
 
     names = " ".join(stage.source.name for stage in stages)
     told: dict[str, Any] = {

@@ -24,9 +24,9 @@ class Ran(NamedTuple):
 @contextmanager
 def _watched(calls: list[tuple[Any, Any]]) -> Iterator[None]:
     """Note what readers read of calls and results."""
-    from indexer.transcripts.doings import Doings
+    from indexer.transcripts.calls import CallRecorder
 
-    made, given = Doings.call, Doings.result
+    made, given = CallRecorder.call, CallRecorder.result
     known: dict[str, Any] = {}
 
     def call(self: Any, one: Any, **how: Any) -> Any:
@@ -39,11 +39,11 @@ def _watched(calls: list[tuple[Any, Any]]) -> Iterator[None]:
             calls.append((known[one.id], (one, done)))
         return done
 
-    Doings.call, Doings.result = call, result  # type: ignore[method-assign, assignment]
+    CallRecorder.call, CallRecorder.result = call, result  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:
-        Doings.call, Doings.result = made, given  # type: ignore[method-assign]
+        CallRecorder.call, CallRecorder.result = made, given  # type: ignore[method-assign]
 
 
 def ran_calls() -> Iterator[tuple[Any, list[Ran]]]:

@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 
 from indexer.lazy import late
 from indexer.masking.rules import HIDDEN, NAME, Span, begun, ended, expanded
-from indexer.masking.values import (
+from indexer.masking.value_checks import (
     STEM_WORDS,
     Form,
     Noun,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from indexer.lazy import late
 from indexer.masking.rules import HIDDEN, PHRASE, Span, expanded, lines_at, monotone, positions_of
-from indexer.masking.values import (
+from indexer.masking.value_checks import (
     is_alone,
     is_hard,
     is_mixed,

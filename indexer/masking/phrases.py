@@ -29,7 +29,7 @@ from indexer.masking.rules import (
     monotone,
     rules_in,
 )
-from indexer.masking.values import (
+from indexer.masking.value_checks import (
     ENGLISH,
     PASSWORD_WORDS,
     STEM_WORDS,

@@ -30,7 +30,7 @@ from indexer.masking.phrases import (
 )
 from indexer.masking.rules import HIDDEN, MARK, SHAPE, Span, expanded
 from indexer.masking.tokens import Literals, has_controls, is_begun, long_runs, runs_of, tokens_in
-from indexer.masking.values import STEM_WORDS, goes_on, is_hard, is_key_pair, nouns_in
+from indexer.masking.value_checks import STEM_WORDS, goes_on, is_hard, is_key_pair, nouns_in
 from indexer.masking.view import View, as_seen, joined, other_readings, texts_in
 
 #: What words are made of, and blanks for all else.

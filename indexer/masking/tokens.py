@@ -29,7 +29,7 @@ from indexer.masking.rules import (
     monotone,
     rules_in,
 )
-from indexer.masking.values import is_number, is_tangled, is_thrown_together
+from indexer.masking.value_checks import is_number, is_tangled, is_thrown_together
 
 
 class Literals:

@@ -15,8 +15,7 @@ from pathlib import Path
 
 import apsw
 
-from indexer.errors import IndexerError
-from indexer.failures import is_damage
+from indexer.errors import IndexerError, is_damage
 from indexer.store.schema import BUSY_MILLISECONDS, OlderIndexError, opening, renaming
 from indexer.store.sqlite import SqliteStore
 

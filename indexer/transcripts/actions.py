@@ -10,9 +10,9 @@ from itertools import islice, pairwise
 from typing import Any
 
 from indexer.masking import NOTHING, Masked, mask, shorten
-from indexer.transcripts.authored import added
 from indexer.transcripts.commands import (
     command_of,
+    is_aside,
     is_ours,
     passes_on,
     patch_of,
@@ -20,7 +20,7 @@ from indexer.transcripts.commands import (
     simple_commands,
     without_ours,
 )
-from indexer.transcripts.error_lines import is_aside
+from indexer.transcripts.line_hashes import added_line_hashes
 
 ACTION_CHARACTERS = 240
 NOTE_CHARACTERS = 200
@@ -104,7 +104,7 @@ def edited_by(name: str, arguments: Mapping[str, Any] | str) -> tuple[str, ...]:
 def lines_by(name: str, arguments: Mapping[str, Any] | str) -> tuple[bytes, ...]:
     """The hashes of the lines that a call adds to each of the files that it edits, in the order of `edited_by`."""
     patch = "" if name in _EDITS and not isinstance(arguments, str) else patch_in(name, arguments)
-    return added(arguments, patch, _patched(patch) if patch else ("",))
+    return added_line_hashes(arguments, patch, _patched(patch) if patch else ("",))
 
 
 def patch_in(name: str, arguments: Mapping[str, Any] | str) -> str:
@@ -147,10 +147,10 @@ def _shown(words: Sequence[str]) -> Iterator[str]:
     program, *given = words
     if program not in _SHOWING or any(sign in word for word in given for sign in "<>"):
         return
-    plain = [word for word in given if word[:1] != "-"]
+    comparable_lines = [word for word in given if word[:1] != "-"]
     if program == "sed":  # its script comes first
-        plain = plain[1:] if "-n" in given and not _SCRIPTS.intersection(given) else []
-    yield from (word for word in plain if not _NO_NAME.search(word))
+        comparable_lines = comparable_lines[1:] if "-n" in given and not _SCRIPTS.intersection(given) else []
+    yield from (word for word in comparable_lines if not _NO_NAME.search(word))
 
 
 def _patched(text: str) -> tuple[str, ...]:

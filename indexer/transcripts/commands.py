@@ -6,6 +6,8 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
+from typing import Self
 
 from indexer.lazy import late
 
@@ -263,3 +265,67 @@ def _looks(words: Sequence[str]) -> bool:
     if words[0] == "git":
         return next((word for word in words[1:] if not word.startswith("-")), "") in _LOOKING_GIT
     return words[0] in _LOOKING
+
+
+#: Programs that only look or that only prepare: an error of theirs is of the moment, and they end none.
+_ASIDE = (
+    "[|[[|awk|basename|bat|cat|cd|column|command|cut|date|diff|dirname|du|echo|egrep|env|exit|export|fd|fgrep|"
+    "file|find|grep|head|jq|kill|less|ls|lsof|mkdir|nl|od|pgrep|pkill|popd|printf|ps|pushd|pwd|read|realpath|rg|"
+    "sed|set|sleep|sort|source|stat|tail|tee|test|touch|tr|trap|tree|true|false|type|umask|uniq|unset|wait|wc|"
+    "whereis|which|xxd|.|:"
+)
+_IS_ASIDE = frozenset(_ASIDE.split("|"))
+_ONLY_LOOKS = {
+    ("git", one) for one in ("blame", "branch", "diff", "fetch", "log", "ls-files", "rev-parse", "show", "status")
+}
+_SUBCOMMAND = late(r"[\w:./-]{1,80}")
+#: What commands are called that change something. Those of git hardly ever end an error.
+_CHANGES = late(
+    r"\b(?:add|auth|build|checkout|chmod|chown|clean|config|create|down|download|fix|fmt|format|gen|generate|get|i|init"
+    r"|install|kill|link|ln|login|migrate|mv|cp|patch|prune|pull|rebase|reload|remove|reset|restart|restore|rm|seed|setup"
+    r"|start|stash|stop|sync|tidy|touch|unset|up|update|upgrade|use)\b"
+)
+_BEHIND = late(r"[|;]")
+_MAX_COMMANDS = 12
+
+
+class Commands(tuple[tuple[str, ...], ...]):
+    """The words of a line's commands, without options; none of those that only look or prepare."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, line: str) -> Self:
+        """Return the commands of a line."""
+        return cls(dict.fromkeys(islice(_named_commands(line), _MAX_COMMANDS)))
+
+    def are_again(self, other: Commands) -> bool:
+        """Tell if a line is another one again: it runs the same programs, or nearly the same words."""
+        return {words[:2] for words in self} <= {words[:2] for words in other} or self.are_alike(other)
+
+    def are_alike(self, other: Commands) -> bool:
+        """Tell if two lines have most of their words in common."""
+        words, others = ({word for words in line for word in words} for line in (self, other))
+        return 2 * len(words & others) > len(words | others)
+
+    def change(self) -> bool:
+        """Tell if they say that they change what later ones find."""
+        named = (word for words in self if words[0] != "git" for word in words[:3])
+        return any(_SUBCOMMAND.fullmatch(word) and _CHANGES.search(word) for word in named)
+
+    @staticmethod
+    def hide_the_end(line: str) -> bool:
+        """Tell if the exit status of a line can be that of something behind the command."""
+        return _BEHIND.search(unquoted(line)) is not None
+
+
+def is_aside(program: str) -> bool:
+    """Return True if a program only looks, or only prepares."""
+    return program in _IS_ASIDE
+
+
+def _named_commands(line: str) -> Iterator[tuple[str, ...]]:
+    for program, *given in simple_commands(line):
+        words = (program, *(word for word in given if word[:1] != "-"))
+        if program and program not in _IS_ASIDE and words[:2] not in _ONLY_LOOKS:
+            yield words

@@ -10,11 +10,10 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from indexer.lazy import late
-from indexer.transcripts.answers import Answers, Questions, Said
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.lines import Line, is_long
 from indexer.transcripts.model import GivenBack, Item, Origin, RecordSize, Session, UsedTool
-from indexer.transcripts.texts import LEFT_OUT_TAG
+from indexer.transcripts.texts import LEFT_OUT_TAG, Answers, Questions, Said
 from indexer.values import dict_in, dicts_in, json_in, list_in, text_in
 
 Record = dict[str, Any]

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 from indexer.masking import NOTHING, Masked, joined, mask, mask_once, shorten
 from indexer.transcripts.base import Checkpoint, ReadResult
-from indexer.transcripts.doings import Doings
+from indexer.transcripts.calls import CallRecorder
 from indexer.transcripts.lines import (
     Line,
     changed_at,
@@ -57,7 +57,7 @@ class Fold(ABC):
     #: Its tools.
     codec: Codec
     #: The class that notes its calls and results.
-    notes: ClassVar[type[Doings]] = Doings
+    notes: ClassVar[type[CallRecorder]] = CallRecorder
     #: The types of its records that are known; a later version of the agent may write others.
     known: ClassVar[frozenset[str]] = frozenset()
     #: The reason why a log without turns is no session.

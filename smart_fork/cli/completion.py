@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from indexer.files import index_db
 from indexer.project import project_of
-from indexer.store import glimpse
-from smart_fork.cli import statusline
+from smart_fork.cli import index_queries, statusline
 from smart_fork.cli.command_table import COMMANDS
 from smart_fork.cli.short_ids import harmless, is_id, short
 
@@ -96,9 +95,9 @@ def _commands(beginning: str) -> list[Completion]:
 def _sessions(beginning: str) -> list[Completion]:
     index, here = index_db(), project_of(os.getcwd()).key  # noqa: PTH109 - one import less
     typed = beginning.lower()
-    found = glimpse.newest(index, here, _OFFERED, typed)
+    found = index_queries.newest(index, here, _OFFERED, typed)
     if typed and not found:
-        found = glimpse.newest(index, None, _OFFERED, typed)
+        found = index_queries.newest(index, None, _OFFERED, typed)
     known = [(one, short(one.session_id)) for one in found if is_id(one.session_id)]
     return [
         Completion(brief if brief.startswith(typed) else one.session_id, harmless(f"{one.agent} {one.title}", _TITLE))
@@ -119,7 +118,7 @@ def _tags(beginning: str) -> list[Completion]:
 
     begun = "mark >= ?1 AND mark < ?1 || ?2 AND mark NOT LIKE ':%'"
     query = f"SELECT mark, count(*) FROM marks WHERE {begun} GROUP BY mark"  # noqa: S608 - our own words
-    found = glimpse.rows(state.path(), query, (beginning.lower(), "\U0010ffff"))
+    found = index_queries.rows(state.path(), query, (beginning.lower(), "\U0010ffff"))
     return [Completion(name, f"sessions {number}") for name, number in found]
 
 

@@ -15,11 +15,11 @@ import apsw
 import numpy as np
 import typer
 
-from indexer import embedding, kept_logs
+from indexer import default_embedder, kept_logs
 from indexer.changes import VERSION, Progress, forgotten, gone_of
 from indexer.embedder import Embedder, telling
+from indexer.errors import what_failed
 from indexer.export import export_names, export_path, is_export
-from indexer.failures import what_failed
 from indexer.files import index_db
 from indexer.lazy import dataclass
 from indexer.pipeline import document_of
@@ -90,7 +90,7 @@ class _Sample:
 
 def examine(seed: int, embedder: Embedder | None = None, progress: Progress | None = None) -> list[Check]:
     """All checks. The same `seed` chooses the same sample of an index that has not changed."""
-    embedder, told = embedder or embedding.configured_embedder(), progress or (lambda *_: None)
+    embedder, told = embedder or default_embedder.configured_embedder(), progress or (lambda *_: None)
     if not index_db().exists():
         missing = Check("index", ok=False, detail="there is no index to examine", next_step=RUN_INDEX)
         return [missing, *Check.run("service", _service)]

@@ -46,10 +46,10 @@ def run(
     ] = None,
 ) -> None:
     """Index new and changed sessions."""
+    from indexer.default_embedder import configured_embedder
     from indexer.embedder import ModelUnavailableError, forget_absence
-    from indexer.embedding import configured_embedder
-    from indexer.freshness import complete
     from indexer.pipeline import is_of_another
+    from indexer.refresh import complete
     from indexer.store.schema import VectorsUnavailableError
     from smart_fork.cli.service.renewal import renewed
     from smart_fork.finding.index_access import opened

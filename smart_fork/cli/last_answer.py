@@ -17,8 +17,8 @@ from pydantic import BaseModel, ValidationError
 from indexer import state
 from indexer.files import index_db
 from indexer.project import project_of
-from indexer.store import glimpse
 from smart_fork.agents.references import Reference
+from smart_fork.cli import index_queries
 from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage
 from smart_fork.snippets import in_words, quoted
 
@@ -89,7 +89,7 @@ def _named(name: str) -> str:
     from smart_fork.workers.registry import Registry
     from smart_fork.workers.registry_file import has_registry
 
-    found = glimpse.titled(index_db(), project_of(os.getcwd()).key, name)  # noqa: PTH109
+    found = index_queries.titled(index_db(), project_of(os.getcwd()).key, name)  # noqa: PTH109
     if len(found) > 1:
         ids = " or ".join(one.session_id for one in found)
         raise Ambiguous(f"{quoted(name)} is the title of several sessions", f"Say which: {ids}")

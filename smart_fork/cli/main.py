@@ -184,7 +184,7 @@ def _run() -> int:
             complain(gone, as_json=as_json)
             return gone.exit_code
         log.info("this is where it happened", exc_info=error)
-        from indexer.failures import next_step, what_failed
+        from indexer.errors import next_step, what_failed
 
         hint = next_step(error) or _KNOWN
         said = what_failed(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"

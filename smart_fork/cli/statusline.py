@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from indexer.files import index_db
 from indexer.project import project_of
-from indexer.store import glimpse
+from smart_fork.cli import index_queries
 from smart_fork.cli.short_ids import harmless
 from smart_fork.workers.registry_file import registry_file
 
@@ -43,7 +43,7 @@ def segment(status: Any) -> str:
 def _fork(parent: str) -> str:
     if not parent:
         return ""
-    return f"fork of {harmless(glimpse.title(index_db(), parent) or parent[:13], _TITLE)}"
+    return f"fork of {harmless(index_queries.title(index_db(), parent) or parent[:13], _TITLE)}"
 
 
 def _working(running: list[KnownWorker], session_id: str, directory: str) -> str:
@@ -87,14 +87,14 @@ def running() -> list[KnownWorker]:
         "SELECT id, name, status, coalesce(session_id, ''), source_session_id, coalesce(caller_session_id, ''), cwd,"
         " pid FROM workers WHERE state IN ('starting', 'running') ORDER BY started_at DESC"
     )
-    found = [KnownWorker(*row) for row in glimpse.rows(registry_file(), query, ())]
+    found = [KnownWorker(*row) for row in index_queries.rows(registry_file(), query, ())]
     return [one for one in found if one.pid is None or _lives(one.pid)]
 
 
 def source_of(session_id: str) -> str:
     """The session that a worker's session is a fork of, whether that worker still runs or not; empty for any other."""
     query = "SELECT source_session_id FROM workers WHERE session_id = ? AND kind IN ('fork', 'branch')"
-    found = glimpse.rows(registry_file(), query, (session_id,))
+    found = index_queries.rows(registry_file(), query, (session_id,))
     return str(found[0][0]) if found else ""
 
 

@@ -28,7 +28,7 @@ def mcp(
 ) -> None:
     """Serve the tools over MCP on stdin and stdout; your agents start this."""
     gc.disable()  # nearly all that is made until it serves are modules, which stay: to look through them takes a tenth
-    from indexer.embedding import configured_embedder
+    from indexer.default_embedder import configured_embedder
     from smart_fork.server import run_stdio
 
     gc.freeze()

@@ -7,7 +7,7 @@ import sys
 
 from indexer.files import index_db
 from indexer.project import project_of
-from indexer.store import glimpse
+from smart_fork.cli import index_queries
 
 
 def main() -> None:
@@ -27,7 +27,7 @@ def line() -> str:
     """
     if os.environ.get("SMART_FORK_WORKER_ID"):
         return ""
-    known = glimpse.count(index_db(), project_of(os.getcwd()).key)  # noqa: PTH109
+    known = index_queries.count(index_db(), project_of(os.getcwd()).key)  # noqa: PTH109
     if not known:
         return ""
     sessions = "1 past session" if known == 1 else f"{known:,} past sessions"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from indexer.changes import Progress
-from indexer.failures import what_failed
+from indexer.errors import what_failed
 from indexer.files import DISK, Disk, index_db, remove
 from indexer.lazy import dataclass
 from indexer.repositories import recorded

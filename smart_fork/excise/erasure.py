@@ -20,14 +20,14 @@ from typing import Any
 
 import orjson
 
-from indexer import kept_logs, lost_logs, state
+from indexer import kept_logs, state
 from indexer.changes import Forgotten, add, forgotten, strike
 from indexer.files import index_db, state_home, sweep
 from indexer.kept_logs import pieces, sweep_reading
 from indexer.lazy import dataclass
 from indexer.locks import IndexBusyError, only_writer
-from indexer.lost_logs import erase_owed, sweep_files, sweep_staged
 from indexer.project import is_within, resolve
+from indexer.refresh import erase_owed, remove_forgotten, remove_forgotten_files, remove_unfinished_files
 from indexer.store.damage import remove_older
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare
@@ -182,7 +182,7 @@ def erase(
         _blot_logs(wanted, others)
         session_notes.take_back(session_ids, lambda text: bool(wanted & words_in(text)))
         with only_writer(PATIENCE):
-            sweep_staged()
+            remove_unfinished_files()
             sweep_reading()
             temporary_logs.clear()
             _remove_older_indexes()
@@ -312,9 +312,9 @@ def forget(reference: str) -> Removal:
         with _writing():
             note_forgetting(located.agent, located.session_id)
             add(located.agent, located.session_id, _now())
-            sweep_files()
+            remove_forgotten_files()
             with opened() as store:
-                lost_logs.sweep(store)
+                remove_forgotten(store)
                 erased = erase_owed(store)
     finally:
         settled = run_pending()

@@ -16,7 +16,7 @@ from indexer import kept_logs
 from indexer.export import export_path
 from indexer.files import index_db, open_regular
 from indexer.locks import only_writer
-from indexer.lost_logs import erase_owed
+from indexer.refresh import erase_owed
 from indexer.store.base import SessionRow
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.model import AgentName

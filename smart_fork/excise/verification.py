@@ -14,7 +14,7 @@ from pkgutil import resolve_name
 from typing import NamedTuple
 
 from indexer import kept_logs, state
-from indexer.failures import what_failed
+from indexer.errors import what_failed
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.cuts.model import Transcript, TranscriptTurn

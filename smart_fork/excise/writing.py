@@ -19,14 +19,14 @@ from pathlib import Path
 from indexer import kept_logs
 from indexer.changes import VERSION, Report
 from indexer.embedder import ModelUnavailableError
+from indexer.errors import what_failed
 from indexer.export import export_path
-from indexer.failures import what_failed
 from indexer.files import DISK, Disk, index_db, replace_file
 from indexer.lazy import dataclass
 from indexer.locks import IndexBusyError, only_writer
-from indexer.lost_logs import erase_owed
 from indexer.pipeline import embed_waiting, read_logs
 from indexer.project import Project, project_of
+from indexer.refresh import erase_owed
 from indexer.store.base import Document, Reading, SessionRow, Words
 from indexer.store.schema import VectorsUnavailableError
 from indexer.store.sqlite import SqliteStore
@@ -398,7 +398,7 @@ def _embed(known: Sequence[tuple[int, bytes]]) -> str:
 
     `known` are vectors of passages with unchanged text, which are reused.
     """
-    from indexer.embedding import configured_embedder
+    from indexer.default_embedder import configured_embedder
 
     try:
         with only_writer(PATIENCE, "embedding"), opened() as store:

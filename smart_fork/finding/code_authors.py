@@ -20,7 +20,7 @@ from indexer.lazy import dataclass, late
 from indexer.masking import mask
 from indexer.outcome import Authored
 from indexer.store.base import Scope, SessionRow, Store
-from indexer.transcripts.authored import LEAST, SIZE, hashed, plain
+from indexer.transcripts.line_hashes import LEAST, SIZE, comparable_lines, line_hashes
 from indexer.values import seconds_in
 from smart_fork.finding.answer import AskedCode, Cause
 from smart_fork.finding.evidence import ASKED_CHARACTERS, admitted, beginning_of
@@ -310,8 +310,8 @@ def writers(
     names only one session, that session wrote all the commit's lines in the files that the session edited.
     """
     named = named or {}
-    bare = [plain(line.text.replace("\n", " "))[0] for line in lines]
-    hashes = [next(iter(hashed([one], key)), b"") for one in bare]
+    bare = [comparable_lines(line.text.replace("\n", " "))[0] for line in lines]
+    hashes = [next(iter(line_hashes([one], key)), b"") for one in bare]
     wrote = _by_line(edits, set(hashes), tops)
     if sure:
         wrote = {one: several for one, several in wrote.items() if len(_exchanges(several)) == 1}

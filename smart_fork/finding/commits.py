@@ -18,14 +18,14 @@ from pathlib import Path
 
 from indexer.changes import Progress
 from indexer.files import index_db
-from indexer.freshness import read_changed
 from indexer.lazy import late
 from indexer.locks import IndexBusyError, only_writer
 from indexer.masking import mask
 from indexer.project import Project, project_of
+from indexer.refresh import read_changed
 from indexer.settings import Setting
 from indexer.store.base import Scope, SessionRow, Store
-from indexer.transcripts.authored import plain
+from indexer.transcripts.line_hashes import comparable_lines
 from indexer.transcripts.lines import LOOK_SECONDS
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.log_readers import READERS
@@ -88,7 +88,7 @@ def commits_of(
             if writer
             and line.text.strip()
             # What landed before was only moved, or written back.
-            and not is_before(first.setdefault((writer.session, plain(line.text)[0]), commit), commit)
+            and not is_before(first.setdefault((writer.session, comparable_lines(line.text)[0]), commit), commit)
         ]
         counts, line = Counter(session for _, session in wrote), added[0][0]
         of = sum(bool(one.text.strip()) for one, _ in added)

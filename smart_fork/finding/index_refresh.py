@@ -11,15 +11,15 @@ from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
 from indexer.changes import Progress, unread_logs
+from indexer.default_embedder import Beginning
 from indexer.embedder import Embedder, ModelUnavailableError, known_absence
-from indexer.embedding import Beginning
-from indexer.failures import is_damage, next_step, what_failed
+from indexer.errors import is_damage, next_step, what_failed
 from indexer.files import private_dir, state_home
-from indexer.freshness import embed_first, read_changed, read_changes
 from indexer.lazy import dataclass
 from indexer.locks import IndexBusyError
 from indexer.pipeline import is_of_another
 from indexer.project import Project
+from indexer.refresh import embed_first, read_changed, read_changes
 from indexer.runs import LastRun
 from indexer.settings import Setting
 from indexer.shared_embedder import SharedEmbedder

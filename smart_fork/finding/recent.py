@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from indexer.changes import VERSION, forgotten
-from indexer.failures import what_failed
+from indexer.errors import what_failed
 from indexer.files import index_db
 from indexer.lazy import dataclass
 from indexer.masking import Masked

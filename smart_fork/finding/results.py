@@ -369,9 +369,9 @@ def language_notice(store: Searchable, phrasings: Sequence[str], found: Candidat
 
 def _is_unknown(store: Searchable, text: str) -> bool:
     """Return True if half of the words, and at least `_TELLING`, are in no session and unknown to the default model."""
-    from indexer import embedding
+    from indexer import default_embedder
 
     words = [word for word in words_of(text) if word.isalpha()]
     counts = store.sessions_with([f'"{word}"' for word in words])
-    unknown = [word for word in words if not counts[f'"{word}"'] and not embedding.is_known(word)]
+    unknown = [word for word in words if not counts[f'"{word}"'] and not default_embedder.is_known(word)]
     return len(unknown) >= max(_TELLING, len(words) / 2)

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from indexer.embedder import Embedder, ModelUnavailableError, Rerank
+from indexer.errors import is_damage
 from indexer.export import export_path, is_export
-from indexer.failures import is_damage
 from indexer.lazy import dataclass
 from indexer.masking import mask
 from indexer.project import project_of

@@ -19,8 +19,7 @@ from indexer.outcome import Fate
 from indexer.project import resolve
 from indexer.store.base import SessionRow, Store
 from indexer.transcripts.actions import edited_by, patch_in
-from indexer.transcripts.authored import PAIRS
-from indexer.transcripts.error_lines import hashed, parted, telling
+from indexer.transcripts.line_hashes import PAIRS, error_signatures, split_hashes, text_hashes
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.texts import RECALL_TAG, strip_boilerplate
 from indexer.values import list_in
@@ -349,7 +348,7 @@ def end_of(output: str, store: Store, query: Query) -> Hint | None:
 
 def endings(output: str, store: Store, query: Query) -> Endings:
     """Find how sessions ended the error in an output. Lines that are also printed on success do not count."""
-    lines = hashed(telling(output), bytes.fromhex(store.meta("key")))
+    lines = text_hashes(error_signatures(output), bytes.fromhex(store.meta("key")))
     found = store.errors(lines, query.scope) if lines else {}
     rows, _ = admitted(store.sessions(found).values(), query)
     rows = {row: one for row, one in rows.items() if not query.is_kin(one)}
@@ -362,15 +361,15 @@ def endings(output: str, store: Store, query: Query) -> Endings:
             met[error.line].add(family)
             if error.by:
                 ends[row, error.exchange, error.turn, error.by].append(error.line)
-                for action in parted(error.by):
+                for action in split_hashes(error.by):
                     ended[action].add(family)
     weights = {line: 1 / max(1, len(met[line])) for line in lines if line not in harmless}
     known = []
     for (row, exchange, turn, by), its in ends.items():
         signs = Signs(
-            sum(weights[line] for line in its) / sum(weights.values()), max(len(ended[a]) for a in parted(by))
+            sum(weights[line] for line in its) / sum(weights.values()), max(len(ended[a]) for a in split_hashes(by))
         )
-        known.append((Ending(rows[row], exchange, turn, (), signs), parted(by)))
+        known.append((Ending(rows[row], exchange, turn, (), signs), split_hashes(by)))
     best: dict[str, Ending] = {}
     for one, actions in sorted(known, key=lambda both: both[0].order, reverse=True):
         family = one.row.root_id or str(one.row.row)
@@ -387,7 +386,7 @@ def _actions(store: Store, one: Ending, actions: list[bytes]) -> tuple[str, ...]
     places = [place for place in store.placements_of(one.row.row) if place.turn <= one.turn][-MOST_PASSAGES:]
     said = [line for text in store.texts([place.chunk for place in places]).values() for line in text.split("\n")]
     said += [line.rpartition(" -> ")[0] for line in said if " -> " in line]  # what failed has a note behind it
-    known = dict(zip(hashed(said, key), said, strict=True))
+    known = dict(zip(text_hashes(said, key), said, strict=True))
     here = f"{one.row.cwd.rstrip('/')}/"
     return tuple(known[action].replace(here, "") for action in actions if action in known)
 

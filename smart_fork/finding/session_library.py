@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indexer.changes import Progress
+from indexer.default_embedder import configured_embedder
 from indexer.embedder import configured_reranker
-from indexer.embedding import configured_embedder
 from indexer.files import index_db
 from indexer.settings import Setting
 from indexer.shared_embedder import SharedEmbedder
 from indexer.store.base import Counts, Scope, SessionRow
 from indexer.store.damage import kept
-from indexer.transcripts.error_lines import Commands
+from indexer.transcripts.commands import Commands
 from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS

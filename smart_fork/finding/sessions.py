@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from indexer import kept_logs
-from indexer.errors import joined
+from indexer.errors import joined, what_failed
 from indexer.export import export_path, parse_front_matter
-from indexer.failures import what_failed
 from indexer.lazy import dataclass
 from indexer.masking import Masked, beginning, mask
 from indexer.transcripts.lines import bounded, is_over

@@ -15,8 +15,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from indexer.errors import joined
-from indexer.failures import next_step, what_failed
+from indexer.errors import joined, next_step, what_failed
 from indexer.files import open_regular, private_dir, state_home
 from indexer.lazy import dataclass
 from indexer.locks import held_file

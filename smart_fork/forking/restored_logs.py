@@ -13,7 +13,7 @@ from pathlib import Path
 import orjson
 
 from indexer import kept_logs
-from indexer.failures import what_failed
+from indexer.errors import what_failed
 from indexer.files import private_dir, remove, write_new
 from indexer.kept_logs import Compressed, pieces
 from indexer.transcripts.lines import bounded

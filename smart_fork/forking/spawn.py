@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
-from indexer.failures import what_failed
+from indexer.errors import what_failed
 from indexer.lazy import dataclass
 from indexer.project import project_of
 from indexer.repositories import recorded

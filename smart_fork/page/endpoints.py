@@ -14,7 +14,7 @@ import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from indexer.failures import next_step, what_failed
+from indexer.errors import next_step, what_failed
 from indexer.lazy import dataclass
 from indexer.runs import Freshness
 from indexer.values import dict_in, json_in

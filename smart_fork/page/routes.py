@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from indexer import kept_logs
 from indexer.changes import forgotten
-from indexer.failures import what_failed
+from indexer.errors import what_failed
 from indexer.lazy import dataclass
 from indexer.masking import Masked, beginning, mask
 from indexer.store.base import Holding

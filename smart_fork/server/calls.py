@@ -269,7 +269,7 @@ async def in_thread(work: Callable[[], T]) -> T:
     except OSError as error:
         if call_context.limited():
             raise  # it may name a file of another project
-        from indexer.failures import next_step, what_failed  # with the database
+        from indexer.errors import next_step, what_failed  # with the database
 
         raise ToolError(joined(what_failed(error), next_step(error))) from error
     finally:

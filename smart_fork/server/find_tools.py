@@ -269,7 +269,7 @@ class SearchTools:
 
     def library(self, path: str | None = None, **how: Any) -> AbstractContextManager[Library]:
         """Open the sessions that a caller can find (see `Library.open`)."""
-        from indexer.embedding import configured_embedder
+        from indexer.default_embedder import configured_embedder
         from indexer.shared_embedder import SharedEmbedder
         from smart_fork.finding.session_library import MODEL_SECONDS, library
 

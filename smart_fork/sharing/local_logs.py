@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from indexer.failures import what_failed
+from indexer.errors import what_failed
 from indexer.project import project_of
 from indexer.transcripts.model import AgentName, Session, Turn
 from smart_fork import session_origins

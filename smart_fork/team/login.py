@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from indexer.failures import next_step
+from indexer.errors import next_step
 from indexer.files import replace_file, state_home
 from indexer.settings import Setting
 from smart_fork.errors import NotAuthenticated, SmartForkError, Usage

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from indexer.embedding import LightEmbedder
-from indexer.failures import what_failed
+from indexer.default_embedder import LightEmbedder
+from indexer.errors import what_failed
 from indexer.files import index_db
 from indexer.project import project_of
 from indexer.transcripts.model import AgentName, Session

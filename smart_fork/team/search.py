@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from indexer.embedding import LightEmbedder, configured_embedder
+from indexer.default_embedder import LightEmbedder, configured_embedder
 from indexer.export import LABELS
 from indexer.outcome import Outcome
 from indexer.store.base import Scope

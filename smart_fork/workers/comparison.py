@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from indexer.failures import what_failed
+from indexer.errors import what_failed
 from indexer.masking import beginning, mask
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import apsw
 
-from indexer.failures import next_step, what_failed
+from indexer.errors import next_step, what_failed
 from indexer.files import private_dir
 from indexer.state import bring_up
 from indexer.store.schema import immediate, write_ahead

@@ -10,9 +10,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from indexer.embedding import LightEmbedder
+from indexer.default_embedder import LightEmbedder
 from indexer.files import index_db, state_home
-from indexer.freshness import complete
+from indexer.refresh import complete
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.log_readers import READERS
 from smart_fork.cli.service.records import log_to_file

@@ -8,7 +8,7 @@ import subprocess
 import psutil
 import pytest
 
-from indexer.embedding import FEW_TEXTS, LightEmbedder
+from indexer.default_embedder import FEW_TEXTS, LightEmbedder
 from indexer.files import index_db, state_home
 from tests.drilled import drilled
 from tests.drills.drill import (
@@ -91,7 +91,7 @@ def test_an_indexing_process_that_is_killed_leaves_what_the_next_one_completes(k
 def embedding(service: Service) -> list[psutil.Process]:
     """The processes of a service that embed."""
     children = psutil.Process(service.process.pid).children()
-    return [one for one in children if "indexer.embedding_process" in " ".join(arguments(one))]
+    return [one for one in children if "indexer.default_embedder" in " ".join(arguments(one))]
 
 
 @pytest.mark.full

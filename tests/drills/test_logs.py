@@ -12,7 +12,7 @@ import pytest
 
 from indexer import files
 from indexer.files import index_db, state_home
-from indexer.freshness import complete
+from indexer.refresh import complete
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts import base
 from indexer.transcripts import lines as reading

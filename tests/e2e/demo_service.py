@@ -21,7 +21,7 @@ from tests.smart_fork.scripted import AGENT
 SECONDS = 120.0
 #: Reads and embeds everything, without waiting for the frameworks that are faster from hundreds of texts on.
 INDEX = """
-from indexer.embedding import LightEmbedder
+from indexer.default_embedder import LightEmbedder
 from tests.smart_fork.asking import find
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.index_refresh import Engine

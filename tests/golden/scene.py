@@ -141,7 +141,7 @@ def scene(folder: Path) -> Iterator[Scene]:
             patch.setenv(name, value)
         time.tzset()
         patch.setattr("typer.rich_utils.MAX_WIDTH", WIDTH)
-        for name in ("smart_fork.finding.session_library", "smart_fork.doctor", "indexer.embedding"):
+        for name in ("smart_fork.finding.session_library", "smart_fork.doctor", "indexer.default_embedder"):
             patch.setattr(f"{name}.configured_embedder", lambda **_: PlacelessModel(home))
         patch.setattr("smart_fork.cli.service.units.unit_settings.login_home", lambda: home)
         patch.setattr("smart_fork.cli.service.units.installation.native_kind", lambda: "systemd")  # on macOS too

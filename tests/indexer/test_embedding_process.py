@@ -13,9 +13,8 @@ import psutil
 import pytest
 
 import indexer
+from indexer.default_embedder import FEW_TEXTS, DefaultEmbedder, LightEmbedder, ProcessEmbedder, answer
 from indexer.embedder import ModelUnavailableError
-from indexer.embedding import FEW_TEXTS, DefaultEmbedder, LightEmbedder
-from indexer.embedding_process import ProcessEmbedder, answer
 from tests.written_programs import first_lines
 
 PYTHON = sys.executable
@@ -46,7 +45,7 @@ def line():
 @pytest.fixture
 def embedder(line, monkeypatch):
     """One whose process is a thread here."""
-    monkeypatch.setattr("indexer.embedding_process._start", lambda _: (line, None))
+    monkeypatch.setattr("indexer.default_embedder._start", lambda _: (line, None))
     return ProcessEmbedder()
 
 
@@ -61,16 +60,16 @@ def gone(child):
 
 #: The process with a model that is there immediately, given what Python is.
 QUICK = """import sys
-sys.argv[1:4] = []  # -P -m indexer.embedding_process
+sys.argv[1:4] = []  # -P -m indexer.default_embedder
 import numpy as np
-from indexer import embedding_process
+from indexer import default_embedder
 class Lengths:
     def __init__(self, model): pass
     def embed(self, texts):
         while "for ever" in texts: pass
         return np.array([[len(text)] for text in texts], np.float32)
-embedding_process.SentenceTransformerEmbedder = Lengths
-embedding_process.main()
+default_embedder.SentenceTransformerEmbedder = Lengths
+default_embedder.main()
 """
 
 
@@ -81,7 +80,7 @@ def quick(tmp_path, monkeypatch):
     program.write_text(first_lines() + QUICK)
     program.chmod(0o755)
     monkeypatch.setenv("PYTHONPATH", str(Path(indexer.__file__).parent.parent))
-    monkeypatch.setattr("indexer.embedding_process.sys.executable", str(program))
+    monkeypatch.setattr("indexer.default_embedder.sys.executable", str(program))
 
 
 @pytest.mark.usefixtures("quick")
@@ -114,7 +113,7 @@ def test_a_process_that_had_nothing_to_do_has_ended_and_another_one_goes_on():
 def test_it_ends_in_the_middle_of_what_it_embeds_when_its_parent_is_told_to_end(tmp_path):
     code = """
 import orjson, psutil, signal, sys
-from indexer.embedding_process import ProcessEmbedder
+from indexer.default_embedder import ProcessEmbedder
 sys.executable = sys.argv[1]
 embedder = ProcessEmbedder()
 embedder.embed(["warm"])
@@ -148,7 +147,7 @@ def test_who_waits_for_one_that_is_closed_is_told_so_and_no_other_is_started(mon
             life.recv_bytes()
         its.close()
 
-    monkeypatch.setattr("indexer.embedding_process._start", start)
+    monkeypatch.setattr("indexer.default_embedder._start", start)
     embedder = ProcessEmbedder()
     process = threading.Thread(target=work)
     process.start()
@@ -240,8 +239,8 @@ def test_where_no_process_can_be_begun_the_light_engine_embeds(monkeypatch, capl
     def refused(*_):
         raise OSError("no more processes")
 
-    monkeypatch.setattr("indexer.embedding_process._start", refused)
-    monkeypatch.setattr("indexer.embedding.has_frameworks", lambda: True)
+    monkeypatch.setattr("indexer.default_embedder._start", refused)
+    monkeypatch.setattr("indexer.default_embedder.has_frameworks", lambda: True)
     embedder = DefaultEmbedder()
     embedder.begin()
 

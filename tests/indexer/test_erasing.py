@@ -13,9 +13,8 @@ import pytest
 from indexer import changes, kept_logs, masking
 from indexer.export import export_path
 from indexer.files import index_db, state_home
-from indexer.freshness import complete, read_changes
-from indexer.lost_logs import erase_owed
 from indexer.masking import Masked
+from indexer.refresh import complete, erase_owed, read_changes
 from indexer.store import damage, schema
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.claude.log import slug

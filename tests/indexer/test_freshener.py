@@ -17,8 +17,8 @@ from indexer import freshener
 from indexer.embedder import ModelUnavailableError
 from indexer.files import index_db, index_root, state_home
 from indexer.freshener import Batch, Freshener
-from indexer.freshness import complete
 from indexer.locks import NICE, only_writer
+from indexer.refresh import complete
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.log_readers import READERS
 from tests import warm
@@ -50,7 +50,7 @@ def runs(monkeypatch):
 
 @pytest.fixture
 def fresh(runs, monkeypatch):
-    for module in ("freshener", "freshness"):
+    for module in ("freshener", "refresh"):
         monkeypatch.setattr(f"indexer.{module}.LOCK_SECONDS", 0.0)
     started = []
 

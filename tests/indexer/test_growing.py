@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.files import index_db
-from indexer.freshness import complete
 from indexer.masking import Masks
+from indexer.refresh import complete
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts import state
 from indexer.transcripts.model import Turn

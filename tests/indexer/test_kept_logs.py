@@ -14,7 +14,7 @@ import indexer
 from indexer import kept_logs
 from indexer.changes import Report
 from indexer.files import index_db, state_home
-from indexer.freshness import complete, read_rest
+from indexer.refresh import complete, read_rest
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.log_readers import READERS
 from tests import warm

@@ -13,7 +13,7 @@ import indexer
 from indexer import pipeline
 from indexer.export import export_path, is_export
 from indexer.files import index_db
-from indexer.freshness import complete
+from indexer.refresh import complete
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.log_readers import READERS
 from tests import warm
@@ -29,7 +29,7 @@ WORDS = [f"word{number}" for number in range(40)]
 INDEX = """
 import os, signal, sys
 from indexer import pipeline
-from indexer.freshness import complete
+from indexer.refresh import complete
 from indexer.export import export_path, is_export
 from indexer.files import index_db
 from indexer.store.sqlite import SqliteStore

@@ -14,7 +14,7 @@ from indexer import changes, kept_logs
 from indexer.changes import Report, named_logs
 from indexer.export import export_path
 from indexer.files import index_db, state_home
-from indexer.freshness import complete, read_named
+from indexer.refresh import complete, read_named
 from indexer.schedule import Watcher
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.base import AgentAdapter, Agents, Checkpoint, LogFile, ReadResult

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from indexer import embedding_process
+from indexer import default_embedder
+from indexer.default_embedder import ProcessEmbedder
 from indexer.embedder import SentenceTransformerEmbedder, loading, telling
-from indexer.embedding_process import ProcessEmbedder
 
 
 class Told(list):
@@ -60,7 +60,7 @@ def test_a_process_of_its_own_loads_it_with_its_first_answer(monkeypatch):
             return self.left.pop(0)
 
     lines = [Line(), Line()]
-    monkeypatch.setattr(embedding_process, "_start", lambda *_: (lines.pop(), None))
+    monkeypatch.setattr(default_embedder, "_start", lambda *_: (lines.pop(), None))
     embedder, told = ProcessEmbedder(), Told()
 
     with telling(told):

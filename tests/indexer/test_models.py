@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer import embedding
+from indexer import default_embedder
+from indexer.default_embedder import FEW_TEXTS, GRAPH, DefaultEmbedder, LightEmbedder, configured_embedder
 from indexer.embedder import DEFAULT_MODEL, ModelUnavailableError, SentenceTransformerEmbedder, packaged_model
-from indexer.embedding import FEW_TEXTS, GRAPH, DefaultEmbedder, LightEmbedder, configured_embedder
+from indexer.errors import adding, packages_of
 from indexer.locks import NICE
-from indexer.package_install import adding, packages_of
 from tests.cases import first
 
-ROOT = Path(embedding.__file__).parent.parent
+ROOT = Path(default_embedder.__file__).parent.parent
 CORPUS = ROOT.parent / "shared/corpus"
 TEXTS = [
     "retry a failed upload with exponential backoff",
@@ -43,7 +43,7 @@ def heavy():
 @pytest.fixture
 def without_frameworks(monkeypatch):
     monkeypatch.setattr("indexer.embedder.has_frameworks", lambda: False)
-    monkeypatch.setattr(embedding, "has_frameworks", lambda: False)
+    monkeypatch.setattr(default_embedder, "has_frameworks", lambda: False)
 
 
 def run(program: str, *arguments: str, **more) -> subprocess.CompletedProcess[str]:
@@ -128,7 +128,7 @@ def test_weights_behind_links_are_found(tmp_path, monkeypatch):
     (tmp_path / "model").mkdir()
     for file in packaged_model().iterdir():
         (tmp_path / "model" / file.name).symlink_to(file)
-    monkeypatch.setattr(embedding, "packaged_model", lambda: tmp_path / "model")
+    monkeypatch.setattr(default_embedder, "packaged_model", lambda: tmp_path / "model")
 
     assert LightEmbedder().embed(["a question"]).shape == (1, 384)
 
@@ -144,11 +144,11 @@ def test_tampered_weights_are_refused(monkeypatch):
 def test_what_cannot_be_loaded_says_so(tmp_path, monkeypatch):
     (tmp_path / "minilm.onnx").write_bytes(b"no graph")
     with monkeypatch.context() as patch:
-        patch.setattr(embedding, "GRAPH", tmp_path / "minilm.onnx")
+        patch.setattr(default_embedder, "GRAPH", tmp_path / "minilm.onnx")
         with pytest.raises(ModelUnavailableError, match="onnxruntime cannot load the packaged model"):
             LightEmbedder().embed(["a question"])
-    embedding._session_in.cache_clear()
-    monkeypatch.setitem(sys.modules, "indexer.inference", None)
+    default_embedder._session_in.cache_clear()
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(ModelUnavailableError, match="onnxruntime cannot be imported"):
         LightEmbedder().embed(["a question"])
 
@@ -182,7 +182,7 @@ def test_who_embeds_many_texts_can_be_ended_between_two_of_them(monkeypatch):
 def test_a_question_imports_no_framework():
     """Importing PyTorch would take longer than the answer."""
     program = (
-        "import sys; from indexer.embedding import configured_embedder; e = configured_embedder(); e.embed(['a question']);"
+        "import sys; from indexer.default_embedder import configured_embedder; e = configured_embedder(); e.embed(['a question']);"
         f"e.embed(['few'] * {FEW_TEXTS - 1});"
         "print([name for name in ('torch', 'transformers', 'sentence_transformers', 'onnx') if name in sys.modules])"
     )
@@ -197,7 +197,7 @@ def test_onnxruntime_reports_to_nobody_and_is_not_seen_on_the_terminal(home, mon
         monkeypatch.setenv("ORT_DISABLE_TELEMETRY", switch)
     before = os.environ.get("ORT_DISABLE_TELEMETRY", "left out")
     ran = run(
-        f"{WITHOUT_FRAMEWORKS} from indexer.embedding import LightEmbedder; LightEmbedder().embed(['hi', 'ho']);"
+        f"{WITHOUT_FRAMEWORKS} from indexer.default_embedder import LightEmbedder; LightEmbedder().embed(['hi', 'ho']);"
         "import os; print(os.environ.get('ORT_DISABLE_TELEMETRY', 'left out'))"
     )
 
@@ -219,7 +219,7 @@ def test_many_texts_take_the_fast_way_and_agree_with_the_light_one():
 @pytest.mark.thorough
 def test_many_texts_are_embedded_without_the_frameworks_as_well():
     program = (
-        f"{WITHOUT_FRAMEWORKS} import psutil; from indexer.embedding import LightEmbedder, configured_embedder;"
+        f"{WITHOUT_FRAMEWORKS} import psutil; from indexer.default_embedder import LightEmbedder, configured_embedder;"
         f"texts = [f'{{n}} failed uploads' for n in range({FEW_TEXTS})];"
         "e = configured_embedder(background=sys.argv[1] == 'background'); e.begin(); many = e.embed(texts);"
         "print(psutil.Process().children(), abs(many - LightEmbedder().embed(texts)).max())"
@@ -231,7 +231,7 @@ def test_many_texts_are_embedded_without_the_frameworks_as_well():
 
 @pytest.mark.thorough
 def test_without_the_frameworks_many_texts_take_one_core_unless_somebody_waits(without_frameworks, monkeypatch):
-    monkeypatch.setattr(embedding, "processors", lambda: 5)
+    monkeypatch.setattr(default_embedder, "processors", lambda: 5)
     threads: set[str] = set()
     some = LightEmbedder._group_vectors
 
@@ -240,7 +240,7 @@ def test_without_the_frameworks_many_texts_take_one_core_unless_somebody_waits(w
         return some(self, group)
 
     monkeypatch.setattr(LightEmbedder, "_group_vectors", watched)
-    texts = ["many " * (embedding.TOGETHER // 2)] * 10
+    texts = ["many " * (default_embedder.TOGETHER // 2)] * 10
     configured_embedder(background=True).embed(texts)
     assert {threading.current_thread().name} == threads
 
@@ -292,14 +292,14 @@ def test_the_process_that_embeds_takes_one_core_and_steps_back_unless_somebody_w
     monkeypatch.delenv("OMP_NUM_THREADS")
     program = """
 import os, sys
-from indexer import embedding_process
+from indexer import default_embedder
 class Telling:
     def __init__(self, name): pass
     def embed(self, texts):
         import torch
         print(torch.get_num_threads(), os.getpriority(os.PRIO_PROCESS, 0), flush=True)
-embedding_process.SentenceTransformerEmbedder = Telling
-embedding_process.main()
+default_embedder.SentenceTransformerEmbedder = Telling
+default_embedder.main()
 """
     before = os.getpriority(os.PRIO_PROCESS, 0)
     line, life = os.pipe(), os.pipe()

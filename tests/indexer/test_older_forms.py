@@ -11,7 +11,7 @@ import pytest
 
 from indexer import state
 from indexer.files import index_db, state_home
-from indexer.freshness import complete
+from indexer.refresh import complete
 from indexer.store.damage import open_sound
 from indexer.store.schema import FORM, NewerIndexError
 from smart_fork.agents.log_readers import READERS

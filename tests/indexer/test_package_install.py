@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from indexer import package_install
-from indexer.package_install import adding, packages_of
+from indexer import errors
+from indexer.errors import adding, packages_of
 
 
 @pytest.fixture
@@ -48,10 +48,10 @@ def test_pipx_injects_it(root):
 
 
 def test_pip_installs_it_and_where_there_is_none_uv_does(root, monkeypatch):
-    monkeypatch.setattr(package_install, "find_spec", lambda name: name)
+    monkeypatch.setattr(errors, "find_spec", lambda name: name)
     assert f"{shlex.quote(sys.executable)} -m pip install sentence-transformers" == adding("sentence-transformers")
 
-    monkeypatch.setattr(package_install, "find_spec", lambda _: None)
+    monkeypatch.setattr(errors, "find_spec", lambda _: None)
     assert f"uv pip install --python {shlex.quote(sys.executable)} sentence-transformers" == adding(
         "sentence-transformers"
     )

@@ -74,7 +74,7 @@ def test_an_unchanged_tree_costs_one_stat_a_log_and_opens_none():
         claude_log(f"{number:08}-1111-4111-8111-111111111111", f"/work/{number % 3}", "question", "answer")
     script = """
 import os, sys
-from indexer.freshness import complete
+from indexer.refresh import complete
 from indexer.files import index_db
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.log_readers import READERS

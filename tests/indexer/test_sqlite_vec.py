@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 import indexer
-from indexer.failures import is_damage
+from indexer.errors import is_damage
 from indexer.files import index_db
 from indexer.store import schema, vectors
 from indexer.store.base import Scope

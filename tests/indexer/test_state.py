@@ -15,7 +15,7 @@ import apsw
 import pytest
 
 from indexer import state
-from indexer.failures import next_step, what_failed
+from indexer.errors import next_step, what_failed
 from indexer.files import state_home
 
 WORD = "swordfish77zq"

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
+from indexer.default_embedder import Vocabulary
 from indexer.embedder import packaged_model
-from indexer.embedding import Vocabulary
 
 LIMIT = 32
 FILE = packaged_model() / "tokenizer.json"

@@ -16,7 +16,7 @@ __all__ = ["command_model", "run"]
 @pytest.fixture
 def command_model(monkeypatch):
     """The commands use the model that needs no weights."""
-    for name in ("smart_fork.finding.session_library", "smart_fork.doctor", "indexer.embedding"):
+    for name in ("smart_fork.finding.session_library", "smart_fork.doctor", "indexer.default_embedder"):
         monkeypatch.setattr(f"{name}.configured_embedder", lambda **_: WordsModel())
 
 

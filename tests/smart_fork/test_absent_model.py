@@ -7,8 +7,8 @@ import json
 import pytest
 
 from indexer import embedder, state
+from indexer.default_embedder import configured_embedder
 from indexer.embedder import ModelUnavailableError, SentenceTransformerEmbedder
-from indexer.embedding import configured_embedder
 from indexer.shared_embedder import SharedEmbedder
 from smart_fork.doctor import run_checks
 from smart_fork.finding.index_refresh import Engine

@@ -56,7 +56,7 @@ for line in sys.stdin:
     ask(line.strip())
 """
 SERVE = [
-    "import indexer.embedding as e; from tests.smart_fork.world import WordsModel",
+    "import indexer.default_embedder as e; from tests.smart_fork.world import WordsModel",
     "e.configured_embedder = lambda **_: WordsModel()",
     "from smart_fork.server import run_stdio; run_stdio()",
 ]

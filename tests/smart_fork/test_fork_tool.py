@@ -154,7 +154,7 @@ def test_a_worker_that_is_forked_within_a_budget_has_what_answers_alone(world, k
 
 @pytest.mark.thorough
 def test_a_script_looks_first_and_merges(world, knows, shop, scripted, monkeypatch):
-    monkeypatch.setattr("indexer.embedding.configured_embedder", WordsModel)
+    monkeypatch.setattr("indexer.default_embedder.configured_embedder", WordsModel)
     public._embedder.cache_clear()
     other = world.claude(shop, "how is the upload tested?", "With a server that breaks off.")
 

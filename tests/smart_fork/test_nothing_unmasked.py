@@ -21,7 +21,7 @@ import pytest
 import zstandard
 
 from indexer.files import index_db, state_home
-from indexer.freshness import complete
+from indexer.refresh import complete
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.log_readers import READERS
 from tests.indexer.transcripts.records import ASKED, below_home

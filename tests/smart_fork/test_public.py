@@ -30,7 +30,7 @@ RETRY = "add retry with backoff to the uploader"
 
 @pytest.fixture(autouse=True)
 def _model(monkeypatch):
-    monkeypatch.setattr("indexer.embedding.configured_embedder", WordsModel)
+    monkeypatch.setattr("indexer.default_embedder.configured_embedder", WordsModel)
     public._embedder.cache_clear()
     yield
     public._embedder.cache_clear()

@@ -55,7 +55,7 @@ def greet(server: subprocess.Popen[str]) -> None:
 
 SERVE = "from smart_fork.server import run_stdio; run_stdio()"
 #: An embedder in place of the real one, before it is imported by anybody.
-REPLACE = "import indexer.embedding as e; from tests.smart_fork.world import WordsModel"
+REPLACE = "import indexer.default_embedder as e; from tests.smart_fork.world import WordsModel"
 
 
 @pytest.fixture

@@ -195,7 +195,7 @@ class TestNotAvailable:
         assert "switched off" in answer["index"]["problem"]
 
     def test_somebody_else_is_indexing(self, world, shop, monkeypatch):
-        monkeypatch.setattr("indexer.freshness.LOCK_SECONDS", 0.0)
+        monkeypatch.setattr("indexer.refresh.LOCK_SECONDS", 0.0)
         knows = world.claude(shop, RETRY, DONE)
         with only_writer(0):
             self.assert_unavailable(world.find(RETRY, shop), knows)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from mcp.server.mcpserver.tools import Tool
 
-from indexer.embedding import Embedder
+from indexer.default_embedder import Embedder
 from smart_fork import server
 from smart_fork.server import Server
 from smart_fork.server.tools import asynchronous, strict

@@ -12,13 +12,13 @@ from typing import Any, Literal
 from indexer.files import open_regular
 from indexer.lazy import late
 from indexer.masking import Masked, joined, shorten
-from indexer.transcripts.answers import Said
 from indexer.transcripts.lines import Line
 from indexer.transcripts.model import GivenBack, Item, Origin, Resumed, Role, Session, Turn, estimate_tokens
 from indexer.transcripts.state import count, utc
 from indexer.transcripts.texts import (
     INTERRUPTED,
     TITLE_CHARACTERS,
+    Said,
     masked_name,
     strip_boilerplate,
     strip_recall,

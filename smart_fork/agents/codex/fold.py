@@ -13,8 +13,8 @@ from indexer.masking import Masked, mask, mask_once
 from indexer.repositories import NAME
 from indexer.transcripts.actions import describe_raw, still_running
 from indexer.transcripts.base import TAKEN_BACK
+from indexer.transcripts.calls import CallRecorder, Directories
 from indexer.transcripts.commands import is_ours
-from indexer.transcripts.doings import Directories, Doings
 from indexer.transcripts.lines import Line, LineReader, first_lines
 from indexer.transcripts.model import (
     GivenBack,
@@ -79,13 +79,13 @@ def subagent_in(path: Path) -> Session | None:
     return found.session()[0]
 
 
-class _Doings(Doings):
-    """See `Doings`. A command that still runs has a number, by which a later call asks how it has gone."""
+class _Doings(CallRecorder):
+    """See `CallRecorder`. A command that still runs has a number, by which a later call asks how it has gone."""
 
     thorough = True
 
     def described(self, name: str, given: object) -> Masked:
-        """See `Doings.described`: what else is a text is a script."""
+        """See `CallRecorder.described`: what else is a text is a script."""
         return describe_raw(name, given) if isinstance(given, str) else super().described(name, given)
 
     def begin(self, made: UsedTool) -> None:
@@ -95,7 +95,7 @@ class _Doings(Doings):
             super().begin(made)
 
     def end(self, back: GivenBack) -> Proof:
-        """See `Doings.end`. Only an exit status says that a command succeeded."""
+        """See `CallRecorder.end`. Only an exit status says that a command succeeded."""
         if back.id in self.deeds and (running := still_running(back.output)):
             self.deeds.rename(back.id, f"session {running}")
         return self.deeds.end(back.id, back.output)

@@ -17,11 +17,10 @@ from typing import Any
 from indexer.files import open_regular
 from indexer.lazy import late
 from indexer.masking import Masked
-from indexer.transcripts.answers import Answers
 from indexer.transcripts.lines import Line, LineReader
 from indexer.transcripts.model import GivenBack, Item, Origin, Session, Turn, UsedTool
 from indexer.transcripts.state import count, utc
-from indexer.transcripts.texts import strip_boilerplate, strip_recall, title_of
+from indexer.transcripts.texts import Answers, strip_boilerplate, strip_recall, title_of
 from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.ancestry import HEAD_RECORDS, CopiedMessage, FamilyLog, Heads, SubAgents

@@ -14,11 +14,10 @@ from types import MappingProxyType
 from typing import Any
 
 from indexer.lazy import late
-from indexer.transcripts.answers import Answers, Questions, Said
 from indexer.transcripts.lines import Line
 from indexer.transcripts.model import GivenBack, Item, Origin, Session, Turn, UsedTool, estimate_tokens
 from indexer.transcripts.state import count
-from indexer.transcripts.texts import masked_name, strip_boilerplate, strip_recall, with_name
+from indexer.transcripts.texts import Answers, Questions, Said, masked_name, strip_boilerplate, strip_recall, with_name
 from indexer.values import dict_in, dicts_in, list_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.ancestry import LoggedSubAgents, TreeHeads

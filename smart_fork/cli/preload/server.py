@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import NoReturn, TextIO
 
 from indexer import lazy
+from indexer.default_embedder import LightEmbedder
 from indexer.embedder import ModelUnavailableError
-from indexer.embedding import LightEmbedder
 from indexer.files import private_dir
 from indexer.masking import mask
 from smart_fork.cli.preload.client import (
@@ -102,7 +102,7 @@ _HANGUP_SECONDS = 5.0
 #: stdin, stdout, stderr and the directory.
 _DESCRIPTORS = 4
 #: Processes of their own, or parts that commands do not use.
-_NOT_LOADED = ("smart_fork.team.server", "smart_fork.page", "smart_fork.cli.service", "indexer.embedding_process")
+_NOT_LOADED = ("smart_fork.team.server", "smart_fork.page", "smart_fork.cli.service", "indexer.default_embedder")
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from indexer.embedding import configured_embedder
+from indexer.default_embedder import configured_embedder
 from indexer.freshener import Freshener
 from indexer.schedule import trigger_of
 from indexer.settings import Setting

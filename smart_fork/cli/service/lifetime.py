@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from indexer.failures import next_step
+from indexer.errors import next_step
 from indexer.files import private_dir, state_home
 from smart_fork.cli.service import crashes
 from smart_fork.cli.service.address import Address, keep_port, publish, withdraw

@@ -370,8 +370,8 @@ def first_index(plan: SetupPlan) -> list[str]:
 
 def _indexed() -> tuple[int, bool]:
     """Index all words, and meaning if that takes a moment. Return the number of sessions, and if more is left."""
-    from indexer.embedding import configured_embedder
-    from indexer.freshness import complete
+    from indexer.default_embedder import configured_embedder
+    from indexer.refresh import complete
     from smart_fork.agents.log_readers import READERS
     from smart_fork.cli.service.renewal import renewed
     from smart_fork.finding.index_access import opened

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from indexer.failures import next_step
+from indexer.errors import next_step
 from indexer.files import private_dir, remove, replace_file, state_home, sweep_beside
 from indexer.lazy import dataclass
 from indexer.locks import held_file

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from indexer import repositories
 from indexer.changes import forgotten
-from indexer.failures import what_failed
+from indexer.errors import what_failed
 from indexer.locks import held
 from indexer.project import project_of
 from indexer.values import Value, rare, record, value

@@ -11,7 +11,7 @@ from typing import Any
 
 from indexer import state
 from indexer.changes import VERSION
-from indexer.failures import what_failed
+from indexer.errors import what_failed
 from indexer.project import project_of
 from indexer.transcripts.model import Session
 from smart_fork import config, session_origins

@@ -17,9 +17,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
+from indexer.errors import adding, packages_of
 from indexer.files import state_home
 from indexer.lazy import dataclass
-from indexer.package_install import adding, packages_of
 from indexer.settings import Setting
 from smart_fork.agents.options import said
 from smart_fork.errors import ProgramFailed, ProgramMissing, Usage

@@ -35,7 +35,7 @@ from smart_fork.team.server.team_index import EVERYTHING, TeamIndex, cut
 from smart_fork.team.wire import Vectors
 
 if TYPE_CHECKING:
-    from indexer.embedding import LightEmbedder
+    from indexer.default_embedder import LightEmbedder
 
 
 #: Who makes the index: it sees what is searched of everybody, and nobody's sessions.
@@ -360,8 +360,8 @@ def _cosine(one: HalfVector, vector: Any) -> float:
 @cache
 def _light() -> LightEmbedder | None:
     """Return the embedding model of the server; `None` if it is not installed."""
+    from indexer.default_embedder import LightEmbedder
     from indexer.embedder import packaged_model
-    from indexer.embedding import LightEmbedder
 
     try:
         packaged_model()

@@ -16,7 +16,7 @@ from uuid import UUID
 from pgvector import HalfVector
 from psycopg.rows import DictRow
 
-from indexer.embedding import DIMENSIONS
+from indexer.default_embedder import DIMENSIONS
 from indexer.outcome import Outcome
 from indexer.store.base import HavingTable, Near, Placement, Scope, Scored, SessionRow, Similarities, WordTable, bigrams
 from smart_fork.team.server.database import Connection

@@ -75,7 +75,7 @@ def test_a_tool_is_asked_in_a_home_of_its_own_and_names_candidates(built, tool, 
 
 @pytest.mark.parametrize("script", [NAMES_ALL, FAILS])
 def test_a_tool_that_fails_again_and_again_has_no_row_but_a_reason(built, tool, tmp_path, monkeypatch, script):
-    monkeypatch.setattr("indexer.embedding.configured_embedder", HashEmbedder)
+    monkeypatch.setattr("indexer.default_embedder.configured_embedder", HashEmbedder)
     monkeypatch.setattr(program, "FOLDER", tmp_path / "stage")
     monkeypatch.setattr(
         "sys.argv",

@@ -194,7 +194,7 @@ def test_other_homes_are_not_inherited(tmp_path, monkeypatch):
 
 
 def test_the_figures_name_sessions_commits_and_shares_and_no_text(built, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("indexer.embedding.configured_embedder", HashEmbedder)
+    monkeypatch.setattr("indexer.default_embedder.configured_embedder", HashEmbedder)
     monkeypatch.setattr(program, "FOLDER", tmp_path / "stage")
     written = tmp_path / "figures.json"
     monkeypatch.setattr("sys.argv", ["which_session", str(built.clone().path), "--json", str(written)])

@@ -10,8 +10,8 @@ from indexer.export import chunk, pieces_of
 from indexer.masking import mask
 from indexer.pipeline import document_of, told
 from indexer.transcripts.base import UNREAD
-from indexer.transcripts.doings import Doings
-from indexer.transcripts.error_lines import error_lines
+from indexer.transcripts.calls import CallRecorder
+from indexer.transcripts.line_hashes import error_lines
 from indexer.transcripts.model import GivenBack, Session
 from indexer.transcripts.symbols import Symbols
 from smart_fork.agents import AGENTS
@@ -242,7 +242,7 @@ def test_of_a_refusal_the_persons_words_are_in_its_passage_and_the_programs_are_
     ("failed with status 0x80070005", "0x80070005"),
 ])  # fmt: skip
 def test_the_code_of_an_error_line_finds_its_session(line, code):
-    doings = Doings({}, AGENTS["claude"].codec, lambda _: None)
+    doings = CallRecorder({}, AGENTS["claude"].codec, lambda _: None)
 
     doings.result(GivenBack("c", f"compiling\n{line}\n"))
 

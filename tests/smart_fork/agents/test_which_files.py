@@ -13,7 +13,7 @@ import pytest
 import zstandard
 
 from indexer.files import index_db, open_regular
-from indexer.freshness import complete
+from indexer.refresh import complete
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.base import UNREAD, is_name
 from smart_fork.agents import AGENTS

@@ -7,8 +7,7 @@ import json
 import pytest
 
 from indexer import state
-from indexer.store import glimpse
-from smart_fork.cli import last_answer
+from smart_fork.cli import index_queries, last_answer
 from tests.smart_fork.cli.test_fan_out import DONE, RETRY, forked, two  # noqa: F401 - fixtures
 from tests.smart_fork.found import a_hit
 
@@ -131,4 +130,4 @@ def test_what_the_command_line_refuses_has_the_voice_of_all_errors(run, words, e
 
 
 def test_a_title_is_looked_up_as_a_text(tmp_path):
-    assert [] == glimpse.titled(tmp_path / "none.db", "key", "' OR 1 --")
+    assert [] == index_queries.titled(tmp_path / "none.db", "key", "' OR 1 --")

@@ -84,7 +84,7 @@ class TestIndex:
         assert told == json.loads(run("status", "--json").out)["index"]["last_run"]
 
     def test_a_run_that_failed_is_told_of_with_its_reason(self, run, world, shop, monkeypatch):
-        monkeypatch.setattr("indexer.embedding.configured_embedder", lambda **_: BrokenModel())
+        monkeypatch.setattr("indexer.default_embedder.configured_embedder", lambda **_: BrokenModel())
         world.claude(shop, RETRY, DONE)
         assert 1 == run("index", "run").code
 
@@ -106,7 +106,7 @@ class TestIndex:
         assert "searchable by words only" in run("index", "status").out
 
     def test_without_a_model_words_are_indexed_and_the_reason_is_told(self, run, world, shop, monkeypatch):
-        monkeypatch.setattr("indexer.embedding.configured_embedder", lambda **_: BrokenModel())
+        monkeypatch.setattr("indexer.default_embedder.configured_embedder", lambda **_: BrokenModel())
         world.claude(shop, RETRY, DONE)
 
         done = run("index", "run", "--json")

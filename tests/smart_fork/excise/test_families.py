@@ -25,7 +25,7 @@ import pytest
 import zstandard
 
 from indexer.files import index_db, state_home
-from indexer.freshness import complete
+from indexer.refresh import complete
 from smart_fork import session_origins
 from smart_fork.agents import AGENTS
 from smart_fork.agents.claude.log import folder_of

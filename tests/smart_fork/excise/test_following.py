@@ -15,7 +15,7 @@ import pytest
 from indexer import kept_logs, state
 from indexer.export import export_path
 from indexer.files import index_db, state_home
-from indexer.freshness import complete
+from indexer.refresh import complete
 from smart_fork import session_origins
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.log_readers import READERS

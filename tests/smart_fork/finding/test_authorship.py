@@ -12,7 +12,7 @@ import pytest
 from indexer.files import index_db
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.actions import lines_by
-from indexer.transcripts.authored import hashed, noting, plain
+from indexer.transcripts.line_hashes import comparable_lines, line_hashes, noting
 from smart_fork.errors import NotFound, Usage
 from tests.cases import each, first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
@@ -407,4 +407,4 @@ def test_each_form_of_an_edit_has_the_lines_that_it_adds(name, given):
     key = b"k" * 16
     assert lines_by(name, given) == ()
     with noting(key):
-        assert lines_by(name, given) == tuple(hashed(plain("the new line"), key))
+        assert lines_by(name, given) == tuple(line_hashes(comparable_lines("the new line"), key))

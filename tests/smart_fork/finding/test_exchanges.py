@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from indexer.embedding import configured_embedder
+from indexer.default_embedder import configured_embedder
 from smart_fork.finding import sessions
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.forking.budget import Answers, chosen

@@ -11,7 +11,7 @@ import pytest
 
 from indexer import kept_logs
 from indexer.files import index_db
-from indexer.freshness import complete
+from indexer.refresh import complete
 from indexer.store.damage import open_sound
 from smart_fork import read
 from smart_fork.agents.log_readers import READERS

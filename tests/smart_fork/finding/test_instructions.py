@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.embedding import LightEmbedder
+from indexer.default_embedder import LightEmbedder
 from smart_fork.finding.instructions import without_instructions
 from smart_fork.finding.query import doubt_of, is_prompt, unnamed
 from smart_fork.finding.ranking import POSSIBLE

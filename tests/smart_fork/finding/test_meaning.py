@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from indexer.embedding import configured_embedder
+from indexer.default_embedder import configured_embedder
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.query import words_of
 from smart_fork.finding.request import FindRequest

@@ -97,7 +97,7 @@ def test_a_question_leaves_the_vectors_of_another_model_as_they_are(world, shop)
 def test_only_a_run_that_a_person_starts_replaces_the_vectors_of_another_model(world, shop, run, monkeypatch):  # noqa: F811
     world.claude(shop, ASKED, DONE)
     ask(shop)
-    monkeypatch.setattr("indexer.embedding.configured_embedder", lambda **_: _OtherModel())
+    monkeypatch.setattr("indexer.default_embedder.configured_embedder", lambda **_: _OtherModel())
     for arguments, model in ((("--if-idle",), "words"), ((), "other")):
         run("index", "run", *arguments)
         with opened() as store:

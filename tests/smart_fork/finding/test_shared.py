@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from indexer.default_embedder import DefaultEmbedder
 from indexer.embedder import ModelUnavailableError
-from indexer.embedding import DefaultEmbedder
 from indexer.shared_embedder import TURN, SharedEmbedder
 from tests.smart_fork.world import DIMENSIONS, BrokenModel, WordsModel
 

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from indexer.freshness import complete
+from indexer.refresh import complete
 from smart_fork.agents.log_readers import READERS
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.index_refresh import Engine

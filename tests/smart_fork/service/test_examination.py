@@ -14,7 +14,7 @@ import pytest
 from indexer import changes
 from indexer.export import export_path
 from indexer.files import index_db, state_home
-from indexer.freshness import complete
+from indexer.refresh import complete
 from smart_fork.agents.log_readers import READERS
 from smart_fork.cli.doctor import examine
 from smart_fork.cli.service.address import Address, publish

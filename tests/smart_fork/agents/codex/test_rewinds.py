@@ -13,7 +13,7 @@ import pytest
 
 from indexer import kept_logs
 from indexer.export import export_path
-from indexer.freshness import complete
+from indexer.refresh import complete
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.agents.copier import NewSession

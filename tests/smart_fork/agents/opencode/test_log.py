@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from indexer.changes import Report, changed_logs
 from indexer.files import index_db
 from indexer.freshener import check_prerequisites
-from indexer.freshness import complete
+from indexer.refresh import complete
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.base import Agents
 from smart_fork.agents import foreign_database

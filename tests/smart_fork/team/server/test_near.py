@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from indexer.embedding import DIMENSIONS
+from indexer.default_embedder import DIMENSIONS
 from smart_fork.team.server import jobs
 from smart_fork.team.server.postgres import OWNER
 from smart_fork.team.server.team_index import EVERYTHING, TeamIndex

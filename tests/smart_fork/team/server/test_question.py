@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from indexer.embedding import LightEmbedder
+from indexer.default_embedder import LightEmbedder
 from smart_fork.errors import NotFound
 from smart_fork.finding.ranking import Parts
 from smart_fork.team import wire

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from indexer.embedding import LightEmbedder
+from indexer.default_embedder import LightEmbedder
 from indexer.store.sqlite import SqliteStore
 from smart_fork.finding.evidence import gather
 from smart_fork.finding.query import Query, terms_of

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import smart_fork
-from indexer.embedding import LightEmbedder
+from indexer.default_embedder import LightEmbedder
 from indexer.store.base import Scope
 from smart_fork.errors import ForkRefused
 from smart_fork.finding.index_refresh import Engine

@@ -9,8 +9,13 @@ whose SHA-256 is checked first, so that processes share them. The vectors are th
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
+import sys
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -24,18 +29,23 @@ from indexer.embedder import (
     ModelUnavailableError,
     SentenceTransformerEmbedder,
     has_frameworks,
+    loading,
     packaged_model,
 )
-from indexer.locks import processors
+from indexer.locks import processors, step_back
 from indexer.settings import Setting
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
     import numpy as np
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
 
     Matrix = NDArray[np.float32]
 
+#: While this variable is 1, onnxruntime reports nothing.
+_TELEMETRY = "ORT_DISABLE_TELEMETRY"
 DIMENSIONS, MAX_TOKENS = 384, 256
 #: Texts that have no more tokens together are embedded at once: reading the weights takes as long as so much work.
 TOGETHER = 128
@@ -139,13 +149,35 @@ def is_known(word: str) -> bool:
     return len(_vocabulary_in(packaged_model()).ids(word)[1:-1]) == 1  # between those that begin and end it
 
 
+def _onnxruntime() -> Any:
+    """Import onnxruntime with its telemetry disabled, whatever the environment says.
+
+    Its builds report to their maker what is loaded with them, and keep a file for that in the person's home. Nothing
+    may leave this machine. Programs that we start must not inherit the setting.
+
+    Raises:
+        ModelUnavailableError: onnxruntime cannot be imported.
+    """
+    import indexer.arrays  # noqa: F401 - before onnxruntime loads NumPy with as many threads as it likes
+
+    before = os.environ.get(_TELEMETRY)
+    os.environ[_TELEMETRY] = "1"
+    try:
+        import onnxruntime  # noqa: TID251 - the one place
+    except ImportError as error:
+        raise ModelUnavailableError(f"onnxruntime cannot be imported ({error}); reinstall smart-fork") from error
+    finally:
+        if before is None:
+            del os.environ[_TELEMETRY]
+        else:
+            os.environ[_TELEMETRY] = before
+    return onnxruntime
+
+
 @cache
 def _session_in(folder: Path, graph: Path) -> Any:
     weights = (folder / "model.safetensors").resolve()  # onnxruntime follows no link out of the folder
-    try:
-        from indexer.inference import onnxruntime
-    except ImportError as error:
-        raise ModelUnavailableError(f"onnxruntime cannot be imported ({error}); reinstall smart-fork") from error
+    onnxruntime = _onnxruntime()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1  # it works in the thread that asks
     options.log_severity_level = 3  # errors, which are raised as well
@@ -278,8 +310,6 @@ class DefaultEmbedder:
     def begin(self) -> None:
         """As `Beginning.begin`: in another process, which a person waits for."""
         if self._heavy is None and not self._apart and not self._only_light:
-            from indexer.embedding_process import ProcessEmbedder
-
             self._apart, self._heavy = True, (process := ProcessEmbedder(waited_for=True))
             process.begin()
 
@@ -291,9 +321,148 @@ class DefaultEmbedder:
 
     def _for_many(self) -> Embedder:
         if self._heavy is None and self._apart:
-            from indexer.embedding_process import ProcessEmbedder  # it imports what only few processes need
-
             self._heavy = ProcessEmbedder()
         elif self._heavy is None:
             self._heavy = SentenceTransformerEmbedder(DEFAULT_MODEL)
         return self._heavy
+
+
+#: So long the process waits for more. Loading the model again takes some four seconds of one core.
+IDLE_SECONDS = 30.0
+
+
+class ProcessEmbedder:
+    """An `Embedder` of the default model in another process, which is started when it is needed. Threads take turns.
+
+    The process steps back behind everything else and takes one core, unless it is `waited_for`.
+    """
+
+    def __init__(self, idle: float = IDLE_SECONDS, *, waited_for: bool = False) -> None:
+        self._idle, self._waited_for = idle, waited_for
+        self._lock = threading.Lock()
+        self._connection: Connection | None = None
+        self._lifeline: Connection | None = None
+        self._closed = False
+        self._has_loaded = False
+
+    @property
+    def model(self) -> str:
+        """As `Embedder.model`."""
+        return SentenceTransformerEmbedder(DEFAULT_MODEL).model
+
+    @property
+    def dimensions(self) -> int:
+        """As `Embedder.dimensions`."""
+        return int(self.embed(["how long?"]).shape[1])
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """As `Embedder.embed`."""
+        with self._lock:
+            try:
+                return self._ask(texts)
+            except (EOFError, OSError):
+                self._connection = None  # it had nothing to do and has ended, or somebody has ended it
+            try:
+                return self._ask(texts)
+            except (EOFError, OSError) as error:
+                self._connection = None
+                raise ModelUnavailableError("the embedding process died twice; is there enough memory?") from error
+
+    def begin(self) -> None:
+        """Start the process, which loads the model, and do not wait for it. What is wrong is seen when it is asked."""
+        with self._lock, suppress(OSError):
+            self._connect()
+
+    def close(self) -> None:
+        """End the process, whatever it is at. Whoever waits for it is told so."""
+        self._closed = True
+        if (lifeline := self._lifeline) is not None:
+            lifeline.close()
+
+    def _ask(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        from indexer.arrays import np
+
+        if self._closed:
+            raise ModelUnavailableError("the embedding process was ended")
+        connection = self._connect()
+        with nullcontext() if self._has_loaded else loading():
+            connection.send_bytes(orjson.dumps(list(texts)))
+            problem = connection.recv_bytes()
+        self._has_loaded = True
+        if problem:
+            raise ModelUnavailableError(problem.decode("utf-8", "replace"))
+        return np.frombuffer(connection.recv_bytes(), np.float32).reshape(len(texts), -1)
+
+    def _connect(self) -> Connection:
+        if self._connection is None:
+            self._has_loaded = False
+            self._connection, self._lifeline = _start(self._idle, *(["waited-for"] if self._waited_for else []))
+            if self._closed:  # meanwhile
+                self.close()
+        return self._connection
+
+
+def _start(idle: float, *more: str) -> tuple[Connection, Connection]:
+    """A process that embeds, our end of the line to it, and what it lives by: when that is closed, it ends immediately.
+
+    The system closes it when we die, however we do.
+    """
+    from multiprocessing.connection import Pipe  # most processes embed by themselves
+
+    ours, its = Pipe()
+    life, lifeline = Pipe(duplex=False)
+    # As for a reader: as isolated as this process.
+    argv = [sys.executable, "-I" if sys.flags.isolated else "-P", "-m", "indexer.default_embedder"]
+    argv += [str(its.fileno()), str(life.fileno()), str(idle), *more]
+    with its, life:
+        process = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[its.fileno(), life.fileno()],
+            start_new_session=True,  # Ctrl-C on a terminal is for us: we close the line
+        )  # fmt: skip
+    threading.Thread(target=process.wait, name="embedding process", daemon=True).start()
+    return ours, lifeline
+
+
+def answer(connection: Connection, embedder: Embedder, idle: float) -> None:
+    """Embed what is asked for, until nobody has asked for `idle` seconds or the other end has been closed.
+
+    Each answer is what went wrong, empty where nothing did, and then the vectors as they lie in memory.
+    """
+    try:
+        while connection.poll(idle):
+            texts = orjson.loads(connection.recv_bytes())
+            try:
+                vectors = embedder.embed(texts)
+            except Exception as error:  # noqa: BLE001 - told to whoever asks
+                connection.send_bytes((str(error) or type(error).__name__).encode("utf-8", "replace"))
+                continue
+            connection.send_bytes(b"")
+            connection.send_bytes(vectors.tobytes())
+    except (EOFError, OSError):  # nobody waits for an answer any more
+        return
+
+
+def _die_with(life: int) -> None:
+    """End in the middle of whatever is embedded: nobody waits for it."""
+    os.read(life, 1)
+    os._exit(0)
+
+
+def main() -> None:
+    """The process: ``python -m indexer.default_embedder DESCRIPTOR LIFELINE SECONDS [waited-for]``."""
+    from multiprocessing.connection import Connection
+
+    descriptor, life, idle, *waited_for = sys.argv[1:]
+    threading.Thread(target=_die_with, args=(int(life),), name="lifeline", daemon=True).start()
+    if not waited_for:
+        step_back()
+        os.environ.setdefault("OMP_NUM_THREADS", "1")  # PyTorch's, which is not imported yet
+    embedder = SentenceTransformerEmbedder(DEFAULT_MODEL)
+    with suppress(Exception):  # told to whoever asks
+        embedder.embed(["is it there?"])
+    answer(Connection(int(descriptor)), embedder, float(idle))
+    os._exit(0)  # the model's libraries take their time to be taken down
+
+
+if __name__ == "__main__":
+    main()

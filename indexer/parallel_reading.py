@@ -19,8 +19,8 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from indexer.locks import processors, step_back
-from indexer.transcripts.authored import key_in_use, noting
 from indexer.transcripts.base import Agents, Checkpoint, LogFile, ReadResult
+from indexer.transcripts.line_hashes import key_in_use, noting
 from indexer.transcripts.model import ToolCall, ToolResult, Turn
 
 if TYPE_CHECKING:
@@ -101,7 +101,13 @@ class _Reader:
 
         ours, its = Pipe()
         # Nothing is imported from the directory that we happen to be in: it is as isolated as this process.
-        argv = [sys.executable, "-I" if sys.flags.isolated else "-P", "-m", "indexer.readers", str(its.fileno())]
+        argv = [
+            sys.executable,
+            "-I" if sys.flags.isolated else "-P",
+            "-m",
+            "indexer.parallel_reading",
+            str(its.fileno()),
+        ]
         try:
             with its:
                 process = subprocess.Popen(
@@ -184,7 +190,7 @@ def _receive(line: Connection, asked: SimpleQueue[tuple[LogFile, Checkpoint | No
 
 
 def main() -> None:
-    """The process: ``python -m indexer.readers DESCRIPTOR``."""
+    """The process: ``python -m indexer.parallel_reading DESCRIPTOR``."""
     if sys.platform == "darwin":  # elsewhere it has the priority of the thread that has started it
         step_back()
     from multiprocessing.connection import Connection

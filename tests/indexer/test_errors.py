@@ -12,7 +12,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from indexer.failures import is_full, next_step, what_failed
+from indexer.errors import is_full, next_step, what_failed
 from indexer.files import private_dir, staging_of, state_home
 
 Usage = namedtuple("Usage", "free")  # noqa: PYI024 - as the system's own

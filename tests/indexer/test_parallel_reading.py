@@ -7,11 +7,11 @@ import sys
 import psutil
 import pytest
 
-from indexer import readers
+from indexer import parallel_reading
 from indexer.changes import Report, changed_logs
 from indexer.files import index_db
+from indexer.parallel_reading import read_ahead
 from indexer.pipeline import read_logs
-from indexer.readers import read_ahead
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.base import UNREAD
 from smart_fork.agents.log_readers import READERS
@@ -103,7 +103,7 @@ def test_a_reader_ends_when_nobody_asks_any_more(logs):
 def test_a_reader_ends_with_whoever_has_started_it(logs):
     code = """
 import os, psutil, signal
-from indexer.readers import read_ahead
+from indexer.parallel_reading import read_ahead
 from smart_fork.agents.log_readers import READERS
 ahead = read_ahead(READERS, [file for agent in READERS for file in agent.discover()], lambda _: None, readers=1)
 next(ahead)
@@ -119,19 +119,19 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_few_logs_start_no_process_and_many_start_one_for_each_further_processor(logs, monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    assert 0 == readers._worth(logs)
-    many = [file._replace(size=readers.WORTH_BYTES // 4) for file in logs]
-    assert 1 == readers._worth(many)
-    assert 0 == readers._worth(many[:1])
+    assert 0 == parallel_reading._worth(logs)
+    many = [file._replace(size=parallel_reading.WORTH_BYTES // 4) for file in logs]
+    assert 1 == parallel_reading._worth(many)
+    assert 0 == parallel_reading._worth(many[:1])
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0}, raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
-    assert 0 == readers._worth(many)
+    assert 0 == parallel_reading._worth(many)
 
 
 @pytest.mark.thorough
 def test_an_index_is_the_same_however_many_have_read_for_it(logs, monkeypatch):
     def index(number):
-        monkeypatch.setattr(readers, "_worth", lambda _: number)
+        monkeypatch.setattr(parallel_reading, "_worth", lambda _: number)
         store, report = SqliteStore(index_db()), Report()
         try:
             read_logs(store, READERS, changed_logs(store, READERS, report), report)

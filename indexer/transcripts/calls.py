@@ -25,17 +25,15 @@ from indexer.transcripts.actions import (
     worked_in,
     writes,
 )  # fmt: skip
-from indexer.transcripts.answers import Answers
-from indexer.transcripts.authored import key_in_use
 from indexer.transcripts.commands import command_of, is_ours, runs_ours, simple_commands, unquoted
-from indexer.transcripts.error_lines import error_lines, hashed, telling
+from indexer.transcripts.line_hashes import error_lines, error_signatures, key_in_use, text_hashes
 from indexer.transcripts.model import GivenBack, Proof, ToolCall, ToolResult, UsedTool
 from indexer.transcripts.state import is_path
 from indexer.transcripts.symbols import MAX_SYMBOLS, Symbols
-from indexer.transcripts.texts import TITLE_CHARACTERS
+from indexer.transcripts.texts import TITLE_CHARACTERS, Answers
 
 
-class Deed(NamedTuple):
+class CommandPurpose(NamedTuple):
     """The purpose of a command line. `hidden` says that something behind it decides the line's exit status."""
 
     commits: bool
@@ -106,7 +104,7 @@ _GOOD = re.compile(
 _SUMMARY_CHARACTERS = 20_000
 
 
-class Deeds:
+class PendingCommands:
     """The deeds of one log whose answers have not been read yet, by the id of their call.
 
     `not_run` is how the agent begins the answer of a call that was not carried out.
@@ -114,7 +112,7 @@ class Deeds:
 
     def __init__(self, kept: Mapping[str, Sequence[bool]] | None = None, *, not_run: tuple[str, ...] = ()) -> None:
         self._not_run = not_run
-        self._open = {call: Deed(*deed) for call, deed in (kept or {}).items()}
+        self._open = {call: CommandPurpose(*deed) for call, deed in (kept or {}).items()}
 
     def kept(self) -> dict[str, list[bool]]:
         """Return the state as JSON values, to be continued later."""
@@ -122,7 +120,7 @@ class Deeds:
 
     def begin(self, call: str, line: str) -> None:
         """`call` runs this command line."""
-        if deed := deed_of(line):
+        if deed := purpose_of(line):
             self._open[call] = deed
 
     def rename(self, call: str, new: str) -> None:
@@ -141,12 +139,12 @@ class Deeds:
         return call in self._open
 
 
-def deed_of(line: str) -> Deed | None:
+def purpose_of(line: str) -> CommandPurpose | None:
     """Return a command line's purpose, if it is to commit or to test."""
-    return _known_deed(line) if len(line) <= _KNOWN_CHARACTERS else _deed_of(line)
+    return _known_purpose(line) if len(line) <= _KNOWN_CHARACTERS else _purpose_of(line)
 
 
-def _deed_of(line: str) -> Deed | None:
+def _purpose_of(line: str) -> CommandPurpose | None:
     if not _is_named(line.lower()) or "*** Begin Patch" in line:
         return None
     bare = unquoted(line).strip()
@@ -155,7 +153,7 @@ def _deed_of(line: str) -> Deed | None:
         return None
     commands = simple_commands(run)
     commits, tests = any(map(_commits, commands)), any(map(_tests, commands))
-    return Deed(commits, tests, _is_hidden(bare)) if commits or tests else None
+    return CommandPurpose(commits, tests, _is_hidden(bare)) if commits or tests else None
 
 
 def _is_named(line: str) -> bool:
@@ -164,10 +162,10 @@ def _is_named(line: str) -> bool:
 
 #: The same commands are run again and again; long ones are not worth to be kept.
 _KNOWN_CHARACTERS = 512
-_known_deed = lru_cache(maxsize=1024)(_deed_of)
+_known_purpose = lru_cache(maxsize=1024)(_purpose_of)
 
 
-def proof_of(deed: Deed, output: str, *, done: bool | None) -> Proof:
+def proof_of(deed: CommandPurpose, output: str, *, done: bool | None) -> Proof:
     """Return what such a command's answer proves. `done` says if it succeeded, `None` if unknown."""
     output = _COLOURS.sub("", output)
     sure = done and not deed.hidden
@@ -246,14 +244,14 @@ def _is_test(word: str) -> bool:
 def _is_hidden(bare: str) -> bool:
     """Return True if the line's exit status may come from something behind its commits and tests."""
     parts = _PARTS.split(bare)
-    first = next((number for number, part in enumerate(parts) if _is_deed(part)), None)
+    first = next((number for number, part in enumerate(parts) if _has_purpose(part)), None)
     if first is None:  # it is run by something else
         return True
     decides = {"&&", "|"} if "pipefail" in bare else {"&&"}
     return not decides.issuperset(_PARTS.findall(bare)[first:])
 
 
-def _is_deed(part: str) -> bool:
+def _has_purpose(part: str) -> bool:
     return any(_commits(words) or _tests(words) for words in simple_commands(part))
 
 
@@ -274,7 +272,7 @@ class Tools(Protocol):
     answers: ClassVar[Answers]
 
 
-class Doings:
+class CallRecorder:
     """Calls and results as they are read. `facts` are those of an earlier reading; what is kept here leaves them.
 
     `opens_a_session` tells if the line of an action names a log: its reader reads more of our answer.
@@ -289,7 +287,7 @@ class Doings:
         self.names_code = True
         self.symbols, self.wrote = Symbols(facts.pop("symbols", ())), Symbols(facts.pop("wrote", ()))
         self.ours: set[str] = set(facts.pop("ours", ()))
-        self.deeds = Deeds(facts.pop("deeds", None), not_run=tools.not_run)
+        self.deeds = PendingCommands(facts.pop("deeds", None), not_run=tools.not_run)
         self.commits: list[str] = facts.pop("commits", [])
         self.asked: dict[str, Any] = facts.pop("asked", {})
         self.remote: str = facts.pop("pushed_to", "")
@@ -304,7 +302,7 @@ class Doings:
             "pushed_to": self.remote,
         }
 
-    def share(self, others: Doings) -> None:
+    def share(self, others: CallRecorder) -> None:
         """Note the names that another log of the session has, or one before it."""
         self.symbols = Symbols(islice(chain(others.symbols, self.symbols), MAX_SYMBOLS))
         self.wrote = Symbols(islice(chain(others.wrote, self.wrote), MAX_SYMBOLS))
@@ -385,7 +383,7 @@ class Doings:
             return b""
         if back.failed and succeeded(back.output, said=False, not_run=self._tools.not_run) is None:
             return b""
-        return b"".join(hashed(telling(status_and_body(back.output)[1]), key))
+        return b"".join(text_hashes(error_signatures(status_and_body(back.output)[1]), key))
 
 
 #: A shell that stays from one call to the next may be anywhere.

@@ -1,26 +1,113 @@
-"""The lines of a command's output that tell what went wrong, as keyed hashes: the same error is found by them.
+"""The lines that a call adds to files, as keyed hashes: who wrote a line is found by them, and the line is not kept.
 
-A line counts without what differs from one time to the next: paths, numbers, ids, times. Lines that every program
-prints, such as "Permission denied", are no error's own. As with authored lines, the text is not kept.
+A line counts without white space, without the comma or semicolon at its end, and whichever quotation marks it has:
+formatters change these. Lines are noted only while an index is written, with the key of that index.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from hashlib import blake2b
 from itertools import islice
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any
 
 from indexer.lazy import late
-from indexer.transcripts.commands import simple_commands, unquoted
+from indexer.values import list_in
 
 if TYPE_CHECKING:
     from ahocorasick_rs import AhoCorasick
 
+#: A shorter line, such as a bracket or `else:`, says nothing about its author.
+LEAST = 8
 #: The bytes of a line's hash.
 SIZE = 6
+#: What edit tools call the text that they replace, and the text in its place; and the text of a whole file.
+PAIRS = (("old_string", "new_string"), ("old_str", "new_str"), ("oldString", "newString"), ("oldText", "newText"))
+_WHOLE = ("content", "file_text", "new_source")
+_QUOTES = bytes.maketrans(b"'`", b'""')
+_HEADS = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: ")
+
+_key = b""
+
+
+@contextmanager
+def noting(key: bytes) -> Iterator[None]:
+    """Note lines with this key while logs are read."""
+    global _key  # noqa: PLW0603 - readers are called in many ways, and there is one index
+    before, _key = _key, key
+    try:
+        yield
+    finally:
+        _key = before
+
+
+def key_in_use() -> bytes:
+    """Return the key with which lines are noted; empty if they are not."""
+    return _key
+
+
+def comparable_lines(text: str) -> list[bytes]:
+    """Return the lines of a text as they are compared."""
+    bare = text.encode("utf-8", "replace").translate(_QUOTES, b" \t\r\f\v")
+    return [line.rstrip(b",;") for line in bare.split(b"\n")]
+
+
+def line_hashes(lines: Iterable[bytes], key: bytes) -> list[bytes]:
+    """Return the hash of each plain line that says something, in order."""
+    return [blake2b(line, digest_size=SIZE, key=key).digest() for line in lines if len(line) >= LEAST]
+
+
+def added_line_hashes(given: Mapping[str, Any] | str, patch: str, paths: Iterable[str]) -> tuple[bytes, ...]:
+    """Return the joined hashes of the lines that an edit adds to each of these paths; nothing if none are noted.
+
+    `patch` is what the call was given if that is a patch, with the paths as it names them.
+    """
+    if not _key:
+        return ()
+    if patch:
+        files = _patched(patch)
+        return tuple(_joined(*files.get(path, ([], []))) for path in paths)
+    if isinstance(given, str):
+        return ()
+    old, new = list[bytes](), list[bytes]()
+    for one in (given, *list_in(given.get("edits"))):
+        for before, after in PAIRS if isinstance(one, Mapping) else ():
+            if isinstance(text := one.get(after), str):
+                new += comparable_lines(text)
+                old += comparable_lines(text) if isinstance(text := one.get(before), str) else ()
+    if not new:
+        new = comparable_lines(next((given[name] for name in _WHOLE if isinstance(given.get(name), str)), ""))
+    return tuple(_joined(old, new) for _ in paths)
+
+
+def _joined(old: Iterable[bytes], new: Iterable[bytes]) -> bytes:
+    """The hashes of the lines that are only in the new text, each once."""
+    gone = set(old)
+    return b"".join(line_hashes([line for line in dict.fromkeys(new) if line not in gone], _key))
+
+
+def _patched(patch: str) -> dict[str, tuple[list[bytes], list[bytes]]]:
+    """The old and the new lines of each file of a patch."""
+    files: dict[str, tuple[list[str], list[str]]] = {}
+    old, new = list[str](), list[str]()
+    for line in patch.splitlines():
+        if line.startswith(_HEADS):
+            name = line.partition(": ")[2].strip()
+            if not line.startswith("*** Move"):
+                old, new = [], []
+            files[name] = (old, new)
+        elif line[:1] == "+":
+            new.append(line[1:])
+        elif line[:1] == "-":
+            old.append(line[1:])
+    return {
+        name: (comparable_lines("\n".join(old)), comparable_lines("\n".join(new))) for name, (old, new) in files.items()
+    }
+
+
 #: Of an output, so many telling lines at most, looked for in so many characters at its beginning and at its end.
 MOST_LINES, _BEGINNING, _ENDING = 12, 8_000, 12_000
 _LONGEST = 1_000
@@ -58,71 +145,22 @@ _COMMON = (
     "time|timed|timeout|too|try|unable|undefined|unexpected|unknown|unrecognized|usage|use|used|using|value|"
     "version|warning|was|were|when|with|without|write|wrong|you|your|zsh"
 )
-#: Programs that only look or that only prepare: an error of theirs is of the moment, and they end none.
-_ASIDE = (
-    "[|[[|awk|basename|bat|cat|cd|column|command|cut|date|diff|dirname|du|echo|egrep|env|exit|export|fd|fgrep|"
-    "file|find|grep|head|jq|kill|less|ls|lsof|mkdir|nl|od|pgrep|pkill|popd|printf|ps|pushd|pwd|read|realpath|rg|"
-    "sed|set|sleep|sort|source|stat|tail|tee|test|touch|tr|trap|tree|true|false|type|umask|uniq|unset|wait|wc|"
-    "whereis|which|xxd|.|:"
-)
-_IS_COMMON, _IS_ASIDE = frozenset(_COMMON.split("|")), frozenset(_ASIDE.split("|"))
-_LOOKS = {
-    ("git", one) for one in ("blame", "branch", "diff", "fetch", "log", "ls-files", "rev-parse", "show", "status")
-}
-_SUBCOMMAND = late(r"[\w:./-]{1,80}")
-#: What commands are called that change something. Those of git hardly ever end an error.
-_CHANGES = late(
-    r"\b(?:add|auth|build|checkout|chmod|chown|clean|config|create|down|download|fix|fmt|format|gen|generate|get|i|init"
-    r"|install|kill|link|ln|login|migrate|mv|cp|patch|prune|pull|rebase|reload|remove|reset|restart|restore|rm|seed|setup"
-    r"|start|stash|stop|sync|tidy|touch|unset|up|update|upgrade|use)\b"
-)
-_BEHIND = late(r"[|;]")
-_MOST_COMMANDS = 12
+_IS_COMMON = frozenset(_COMMON.split("|"))
 
 
-class Commands(tuple[tuple[str, ...], ...]):
-    """The words of a line's commands, without options; none of those that only look or prepare."""
-
-    __slots__ = ()
-
-    @classmethod
-    def of(cls, line: str) -> Self:
-        """Return the commands of a line."""
-        return cls(dict.fromkeys(islice(_commands(line), _MOST_COMMANDS)))
-
-    def are_again(self, other: Commands) -> bool:
-        """Tell if a line is another one again: it runs the same programs, or nearly the same words."""
-        return {words[:2] for words in self} <= {words[:2] for words in other} or self.are_alike(other)
-
-    def are_alike(self, other: Commands) -> bool:
-        """Tell if two lines have most of their words in common."""
-        words, others = ({word for words in line for word in words} for line in (self, other))
-        return 2 * len(words & others) > len(words | others)
-
-    def change(self) -> bool:
-        """Tell if they say that they change what later ones find."""
-        named = (word for words in self if words[0] != "git" for word in words[:3])
-        return any(_SUBCOMMAND.fullmatch(word) and _CHANGES.search(word) for word in named)
-
-    @staticmethod
-    def hide_the_end(line: str) -> bool:
-        """Tell if the exit status of a line can be that of something behind the command."""
-        return _BEHIND.search(unquoted(line)) is not None
-
-
-def plain(line: str) -> str:
+def line_shape(line: str) -> str:
     """Return a line as it is compared."""
     line = _CHANGING.sub(lambda found: found.lastgroup or "", line[:_LONGEST])
     return " ".join(line.split())
 
 
-def telling(output: str) -> list[str]:
+def error_signatures(output: str) -> list[str]:
     """Return the plain lines that tell what went wrong, in order; none that any program could have printed."""
     if len(output) > _BEGINNING + _ENDING:
         output = f"{output[:_BEGINNING]}\n{output[-_ENDING:]}"
     if "\x1b" in output:
         output = _COLORS.sub("", output)
-    found = (plain(line) for line in _telling(output) if not _QUOTED.match(line))
+    found = (line_shape(line) for line in _telling(output) if not _QUOTED.match(line))
     return list(islice(dict.fromkeys(line for line in found if _is_its_own(line)), MOST_LINES))
 
 
@@ -153,26 +191,14 @@ def _telling(output: str) -> Iterator[str]:
             yield output[begin:end]
 
 
-def hashed(lines: Iterable[str], key: bytes) -> list[bytes]:
+def text_hashes(lines: Iterable[str], key: bytes) -> list[bytes]:
     """Return the hash of each of these lines."""
     return [blake2b(line.encode("utf-8", "replace"), digest_size=SIZE, key=key).digest() for line in lines]
 
 
-def parted(joined: bytes) -> list[bytes]:
+def split_hashes(joined: bytes) -> list[bytes]:
     """Return the hashes in their joined form."""
     return [joined[start : start + SIZE] for start in range(0, len(joined), SIZE)]
-
-
-def is_aside(program: str) -> bool:
-    """Return True if a program only looks, or only prepares."""
-    return program in _IS_ASIDE
-
-
-def _commands(line: str) -> Iterator[tuple[str, ...]]:
-    for program, *given in simple_commands(line):
-        words = (program, *(word for word in given if word[:1] != "-"))
-        if program and program not in _IS_ASIDE and words[:2] not in _LOOKS:
-            yield words
 
 
 def _is_its_own(line: str) -> bool:

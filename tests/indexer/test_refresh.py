@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 from apscheduler.triggers.interval import IntervalTrigger
 
-from indexer import freshness
+from indexer import refresh
 from indexer.changes import Report
 from indexer.files import index_db, state_home
 from indexer.freshener import Freshener
-from indexer.freshness import complete, embed_first, read_changed, read_changes, read_some
 from indexer.locks import IndexBusyError, give_way, only_writer
 from indexer.pipeline import embed_waiting
 from indexer.project import Project, project_of
+from indexer.refresh import complete, embed_first, read_changed, read_changes, read_some
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.log_readers import READERS
 from tests.indexer.written import HashEmbedder, claude_log
 
-ROOT = Path(freshness.__file__).parent.parent
+ROOT = Path(refresh.__file__).parent.parent
 HOLD = """
 import sys
 from indexer.locks import only_writer
@@ -62,7 +62,7 @@ def logs(count: int, folder: str = "/work/a") -> None:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    monkeypatch.setattr(freshness, "LOCK_SECONDS", 0.0)
+    monkeypatch.setattr(refresh, "LOCK_SECONDS", 0.0)
 
 
 def test_logs_that_cannot_be_read_keep_no_other_out_however_slowly_they_fail(store, monkeypatch):
@@ -335,7 +335,7 @@ def test_a_background_run_ends_between_two_batches_where_somebody_waits_and_that
 @pytest.fixture
 def slow(monkeypatch):
     """A reader of ten bytes a second."""
-    for name in ("indexer.pipeline", "indexer.freshness"):
+    for name in ("indexer.pipeline", "indexer.refresh"):
         monkeypatch.setattr(f"{name}.LOG_BYTES", 10)
 
 
@@ -371,7 +371,7 @@ def test_a_question_about_one_session_waits_no_longer_for_its_log_either(store, 
 def test_whoever_reads_everything_reads_a_long_log_last(store, monkeypatch):
     logs(2)
     long = long_log()
-    monkeypatch.setattr(freshness, "LARGE_BYTES", 5_000)
+    monkeypatch.setattr(refresh, "LARGE_BYTES", 5_000)
     read = []
     real = READERS["claude"].read
     monkeypatch.setattr(

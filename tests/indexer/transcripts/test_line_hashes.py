@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.transcripts.error_lines import Commands, hashed, plain, telling
+from indexer.transcripts.commands import Commands
+from indexer.transcripts.line_hashes import error_signatures, line_shape, text_hashes
 from tests.cases import each
 
 NAMES = st.text("abcdefghijklmnopqrstuvwxyz_-", min_size=1, max_size=12)
@@ -18,7 +19,7 @@ NUMBERS = st.integers(0, 10**12)
 def test_paths_and_numbers_do_not_count(one, other, few, many):
     said = "{0}: line {1}: widget backend refused the handshake at {0}:{1} after {1}ms"
 
-    assert plain(said.format(one, few)) == plain(said.format(other, many))
+    assert line_shape(said.format(one, few)) == line_shape(said.format(other, many))
 
 
 @given(st.uuids(), st.uuids(), st.datetimes(), st.datetimes())
@@ -26,23 +27,23 @@ def test_ids_hashes_and_times_do_not_count(one, other, then, now):
     said = "{1} upload {0} to https://example.org/{0}?at={1} failed: blob {2} is corrupt"
 
     first, second = ((id_, when.isoformat(), id_.hex) for id_, when in ((one, then), (other, now)))
-    assert plain(said.format(*first)) == plain(said.format(*second))
+    assert line_shape(said.format(*first)) == line_shape(said.format(*second))
 
 
 @given(st.text(), st.text())
 def test_any_output_has_lines_that_are_the_same_each_time(before, after):
     output = f"{before}\nerror: widgetBackend refused the handshake\n{after}"
 
-    found = telling(output)
+    found = error_signatures(output)
 
-    assert found == telling(output)
-    assert all(plain(line) == line for line in found)
+    assert found == error_signatures(output)
+    assert all(line_shape(line) == line for line in found)
     assert len(found) <= 12
 
 
 @given(st.text("\n\x1b[0m ab/:.1", max_size=60))
 def test_a_plain_line_stays_as_it_is(text):
-    assert plain(plain(text)) == plain(text)
+    assert line_shape(line_shape(text)) == line_shape(text)
 
 
 @each(
@@ -60,13 +61,13 @@ def test_a_plain_line_stays_as_it_is(text):
     ],
 )
 def test_what_every_program_prints_is_no_errors_own(output):
-    assert [] == telling(output)
+    assert [] == error_signatures(output)
 
 
 def test_colours_do_not_count_and_a_line_counts_once():
     red = "\x1b[31merror: widgetBackend is unknown\x1b[0m"
 
-    assert ["error: widgetBackend is unknown"] == telling(f"{red}\n{red}\nerror: widgetBackend is unknown")
+    assert ["error: widgetBackend is unknown"] == error_signatures(f"{red}\n{red}\nerror: widgetBackend is unknown")
 
 
 def test_of_a_long_output_beginning_and_end_are_looked_at():
@@ -74,11 +75,11 @@ def test_of_a_long_output_beginning_and_end_are_looked_at():
         ["error: firstWidget", *["compiling"] * 5_000, "error: middleWidget", *["x"] * 9_000, "error: lastWidget"]
     )
 
-    assert ["error: firstWidget", "error: lastWidget"] == telling(output)
+    assert ["error: firstWidget", "error: lastWidget"] == error_signatures(output)
 
 
 def test_without_the_key_nobody_can_tell_which_line_a_hash_is_of():
-    assert hashed(["a"], b"one") != hashed(["a"], b"other")
+    assert text_hashes(["a"], b"one") != text_hashes(["a"], b"other")
 
 
 @each(

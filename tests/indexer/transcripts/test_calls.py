@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from indexer.transcripts.doings import _NAMED, _NAMES, Deed, Deeds, deed_of
+from indexer.transcripts.calls import _NAMED, _NAMES, CommandPurpose, PendingCommands, purpose_of
 from indexer.transcripts.model import Proof
 from tests.cases import each
 
-COMMITS, TESTS = Deed(True, False, False), Deed(False, True, False)
+COMMITS, TESTS = CommandPurpose(True, False, False), CommandPurpose(False, True, False)
 HERE = "git commit -m \"$(cat <<'EOF'\nMend it; then | pipe\nEOF\n)\""
 
 
@@ -25,7 +25,7 @@ def test_no_way_to_name_a_deed_is_passed_over():
      f"git add a && {HERE} && git push", "cd /x && GIT_EDITOR=true git commit --amend --no-edit", "bash -c 'git commit'"],
 )  # fmt: skip
 def test_a_commit_is_known(line):
-    assert deed_of(line).commits
+    assert purpose_of(line).commits
 
 
 @each(
@@ -34,7 +34,7 @@ def test_a_commit_is_known(line):
      "git commit-tree x", "grep 'git commit' a", "gh pr create --title 'git commit'", "git help commit"],
 )  # fmt: skip
 def test_what_only_speaks_of_a_commit_is_none(line):
-    deed = deed_of(line)
+    deed = purpose_of(line)
 
     assert deed is None or not deed.commits
 
@@ -49,7 +49,7 @@ def test_what_only_speaks_of_a_commit_is_none(line):
      "mise run test:ci", "just test", "docker compose exec web pytest", "cd a && pytest", "timeout 60 pytest"],
 )  # fmt: skip
 def test_a_test_run_is_known(line):
-    assert deed_of(line).tests
+    assert purpose_of(line).tests
 
 
 @pytest.mark.parametrize(
@@ -59,23 +59,23 @@ def test_a_test_run_is_known(line):
      "sed -n '1,140p' a/validation_test.go", 'cat "a b" tests/test_a.py', 'grep -n "" run_tests.sh', "npm run contest", "git checkout test", "echo tests", "mkdir -p spec", "python attest.py", ""],
 )  # fmt: skip
 def test_what_only_speaks_of_tests_is_none(line):
-    assert deed_of(line) is None
+    assert purpose_of(line) is None
 
 
 @each("behind", [" | tail -5", "; echo done", " || true", " &", " 2>&1 | tee log", "\necho done"])
 def test_what_stands_behind_a_command_hides_how_it_has_gone(behind):
-    assert deed_of(f"pytest -q{behind}").hidden
-    assert not deed_of(f"set -o pipefail; cd x; pytest -q{' | tail' if behind == ' | tail -5' else ''}").hidden
-    assert not deed_of("pytest -q 2>&1 && echo done").hidden
+    assert purpose_of(f"pytest -q{behind}").hidden
+    assert not purpose_of(f"set -o pipefail; cd x; pytest -q{' | tail' if behind == ' | tail -5' else ''}").hidden
+    assert not purpose_of("pytest -q 2>&1 && echo done").hidden
 
 
 NOT_RUN = ("The user doesn't want", "This command requires approval", "<tool_use_error>")
 
 
 def proof(line: str, output: str, said: bool | None = None) -> Proof:
-    deeds = Deeds()
+    deeds = PendingCommands()
     deeds.begin("c", line)
-    return Deeds(deeds.kept(), not_run=NOT_RUN).end("c", output, said=said)
+    return PendingCommands(deeds.kept(), not_run=NOT_RUN).end("c", output, said=said)
 
 
 @each(

@@ -1,0 +1,349 @@
+"""Bringing the index up to date: on demand for the one who asks, or completely.
+
+One process at a time reads logs and one embeds; embedding takes long, and must not keep new words out. Most
+questions find that nothing has changed: what reads and embeds is imported where there is something to do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import math
+import time
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from indexer import changes, kept_logs
+from indexer.changes import RENEWED, Progress, Report, changed_logs, forgotten, named_logs
+from indexer.embedder import Embedder
+from indexer.errors import is_of_the_store, joined, next_step, what_failed
+from indexer.export import LABELS, chained, export_path, write_export
+from indexer.files import index_db, index_root, state_home
+from indexer.locks import LOCK_SECONDS, IndexBusyError, only_writer
+from indexer.masking import mask, mask_parts
+from indexer.pipeline import LOG_BYTES, embed_waiting, read_logs, save_session
+from indexer.project import Project
+from indexer.runs import recorded
+from indexer.store.base import Reading, Scope, SessionRow, Store, Words
+from indexer.store.damage import remove_older
+from indexer.transcripts.base import Agents, LogFile
+from indexer.transcripts.line_hashes import noting
+
+#: A log that takes longer than a piece of work has time for.
+LARGE_BYTES = 5 * LOG_BYTES
+#: What was taken out is erased at once where that takes about no longer: while somebody waits, and for logs that have
+#: just changed.
+ASKED_SECONDS, NAMED_SECONDS = 1.0, 5.0
+
+
+def read_changes(
+    store: Store,
+    adapters: Agents,
+    project: Project | None,
+    seconds: float,
+    progress: Progress | None = None,
+) -> tuple[Report, list[LogFile]]:
+    """Read what has changed, the current project's logs and newer ones first, for at most about `seconds`.
+
+    Returns the report and the changed logs that are left for later: also each that alone would take longer.
+
+    Raises:
+        IndexBusyError: another process is indexing; the index can be searched as it is.
+    """
+    report = Report()
+    # Nobody waits for another process where there is nothing to write.
+    if not changed_logs(store, adapters, report) and not store.owes_erasing():
+        return report, []
+    report = Report()
+    return report, read_some(
+        store, adapters, report, seconds, project=project, progress=progress, largest=_largest(seconds)
+    )
+
+
+def read_some(
+    store: Store, adapters: Agents, report: Report, seconds: float, *,
+    project: Project | None = None, progress: Progress | None = None, largest: float = math.inf,
+) -> list[LogFile]:  # fmt: skip
+    """Read what has changed for at most about `seconds`, into `report`; return the changed logs that are left.
+
+    No log of more than `largest` bytes is read.
+
+    What could not be read before, as `report` says, is not tried again: a slow disk would never get beyond it.
+
+    Raises:
+        IndexBusyError: another process is indexing.
+    """
+    with only_writer(LOCK_SECONDS):
+        remove_forgotten(store)
+        changed = [file for file in changed_logs(store, adapters, report) if file.location not in report.failed]
+        changed = _current_first(changed, adapters, project)
+        fits = [file for file in changed if file.size <= largest]
+        done = read_logs(store, adapters, fits, report, progress=progress, deadline=time.monotonic() + seconds)
+        report.erased = erase_owed(store, ASKED_SECONDS, progress)
+        return [file for file in changed if file.location not in done]
+
+
+def read_named(
+    store: Store, adapters: Agents, paths: Collection[str], report: Report, progress: Progress | None = None
+) -> None:
+    """Read these logs, where they have changed, into `report`; no other is looked at.
+
+    Raises:
+        IndexBusyError: another process is indexing.
+    """
+    with only_writer(LOCK_SECONDS):
+        remove_forgotten(store)
+        read_logs(store, adapters, named_logs(store, adapters, paths, report), report, progress=progress)
+        report.erased = erase_owed(store, NAMED_SECONDS, progress)
+
+
+def read_changed(
+    store: Store, adapters: Agents, paths: Collection[str], seconds: float, progress: Progress | None = None
+) -> list[LogFile]:
+    """Read these logs where they have changed, as `read_named` does; nobody waits where they have not.
+
+    Returns those that are left, because each would take longer than `seconds`.
+
+    Raises:
+        IndexBusyError: another process is indexing; the index can be searched as it is.
+    """
+    changed = named_logs(store, adapters, paths, Report())
+    if fits := [file.location for file in changed if file.size <= _largest(seconds)]:
+        read_named(store, adapters, fits, Report(), progress)
+    return [file for file in changed if file.location not in fits]
+
+
+def read_rest(
+    store: Store, adapters: Agents, report: Report, seconds: float, done: set[str], *, progress: Progress | None = None
+) -> bool:
+    """Do the work that remains when all logs have been read (see `remember`), for about `seconds`. Return
+    True if it is done. A further call continues if it gets the same set as `done`, empty at first.
+
+    Raises:
+        IndexBusyError: another process is indexing.
+    """
+    with only_writer(LOCK_SECONDS):
+        if not remember(store, adapters, report, done, progress=progress, deadline=time.monotonic() + seconds):
+            return False
+        report.erased = erase_owed(store, progress=progress)
+        return True
+
+
+def complete(
+    store: Store, adapters: Agents, embedder: Embedder | None, project: Project | None = None, *,
+    patience: float, deadline: float | None = None, progress: Progress | None = None,
+    waiting: Callable[[], None] | None = None,
+) -> Report:  # fmt: skip
+    """Read everything that has changed and embed everything that waits. `waiting` is as that of `only_writer`.
+
+    After `deadline` (of `time.monotonic`) it embeds one batch, and leaves the rest.
+
+    Raises:
+        IndexBusyError: another process has been at it for `patience` seconds; if it embeds, everything has been read.
+        ModelUnavailableError: the words are indexed, the vectors cannot be made.
+    """
+    report = Report()
+    with recorded(store, report, unless=IndexBusyError):
+        with only_writer(patience, waiting=waiting):
+            remove_forgotten(store)
+            changed = _current_first(changed_logs(store, adapters, report), adapters, project)
+            read_logs(store, adapters, changed, report, progress=progress)
+            remember(store, adapters, report, set(), progress=progress)
+            report.erased = erase_owed(store, progress=progress)
+        if embedder is not None:
+            with only_writer(patience, "embedding", waiting):
+                first = store.scope(project, adapters.names, automated=False) if project else None
+                embed_waiting(store, embedder, report, first=first, deadline=deadline, progress=progress)
+    return report
+
+
+def embed_first(
+    store: Store, embedder: Embedder, scope: Scope, seconds: float, progress: Progress | None = None, *,
+    only_first: bool = False, wanted: Collection[int] = (),
+) -> Report:  # fmt: skip
+    """Vectors for the chunks in `scope`, then others, for at most about `seconds`; with `only_first` for what exchanges
+    in it begin with alone, and for what little else waits. The chunks that are `wanted` come first.
+
+    Raises:
+        IndexBusyError, ModelUnavailableError: as `complete`.
+    """
+    report = Report()
+    with only_writer(LOCK_SECONDS, "embedding"):
+        deadline = time.monotonic() + seconds
+        embed_waiting(
+            store, embedder, report, first=scope, only_first=only_first, wanted=wanted, deadline=deadline,
+            progress=progress,
+        )  # fmt: skip
+    return report
+
+
+def _current_first(files: list[LogFile], agents: Agents, project: Project | None) -> list[LogFile]:
+    """Logs of the current project first, as far as their place tells; a large one keeps none waiting."""
+    here = {agent.name: agent.place_of(project.root) if project else "" for agent in agents}
+
+    def place(file: LogFile) -> tuple[bool, bool]:
+        is_here = here[file.agent] != "" and file.location.startswith(here[file.agent])
+        return file.size > LARGE_BYTES, not is_here
+
+    return sorted(files, key=place)
+
+
+def _largest(seconds: float) -> float:
+    """The size of a log that is read within `seconds`; one that is read in no time at all is no large one."""
+    return max(seconds * LOG_BYTES, LOG_BYTES)
+
+
+log = logging.getLogger(__name__)
+
+
+def remember(
+    store: Store, agents: Agents, report: Report, done: set[str], *, progress: Progress | None = None,
+    deadline: float | None = None,
+) -> bool:  # fmt: skip
+    """Keep copies of all logs, where that is wanted, and index those that are all that is left of a session.
+
+    For whoever holds the index's lock. Whether all was done before `deadline` (of `time.monotonic`); see `keep_all` for
+    `done`.
+    """
+    remove_unfinished_files()
+    try:
+        if not kept_logs.keep_all(store, agents, done, progress, deadline):
+            return False
+    except OSError as error:  # the index is complete all the same
+        said = joined(what_failed(error), next_step(error, indexing=True))
+        report.failed[str(state_home() / "kept")] = said
+        log.warning("copies cannot be kept: %s", said)
+    recall(store, agents, report, progress)
+    renew(store, agents, report, progress)
+    return True
+
+
+def recall(store: Store, agents: Agents, report: Report, progress: Progress | None = None) -> None:
+    """Index the copies of sessions that the index does not know: it was deleted after their logs had been.
+
+    For whoever holds the index's lock. A copy that cannot be read is logged.
+    """
+    gone = forgotten()
+    copies = list(kept_logs.copies())
+    for number, copy in enumerate(copies):
+        if progress:
+            progress("recalling", number, len(copies))
+        known = (copy.agent, copy.session_id)
+        if copy.agent not in agents.names or known in gone or store.session(*known) is not None:
+            continue
+        if agents[copy.agent].locate(copy.session_id):
+            continue
+        _recall_one(store, agents, copy, report)
+
+
+def renew(store: Store, agents: Agents, report: Report, progress: Progress | None = None) -> None:
+    """Once a version: read what is left of deleted logs again where there is a copy, else mask what is stored of them.
+
+    For whoever holds the index's lock. What is left undone by whatever interrupts it is done at the next run.
+    """
+    if store.meta(RENEWED) == changes.VERSION:
+        return
+    sessions = store.without_log()
+    for number, session in enumerate(sessions):
+        if progress:
+            progress("masking", number, len(sessions))
+        report.exported += mask_again(store, session)
+        copy = kept_logs.find(session.agent, session.session_id)
+        if copy and copy.agent in agents.names:
+            _recall_one(store, agents, copy, report)
+    store.set_meta(RENEWED, changes.VERSION)
+
+
+def _recall_one(store: Store, agents: Agents, copy: kept_logs.KeptLog, report: Report) -> None:
+    """Index a copy. An odd one is passed over: it must not keep others out, and what is stored of it stays."""
+    agent = agents[copy.agent]
+    where = agent.home() / copy.place
+    try:
+        with kept_logs.opened(copy) as path, noting(bytes.fromhex(store.meta("key"))):
+            result = agent.read(path)
+        if result.session is None:
+            return
+        session = dataclasses.replace(result.session, source_path=where)
+        file = LogFile(copy.agent, str(where), *copy.log.stamp)
+        save_session(store, agents, Reading(file, "", result.checkpoint), session, report)
+        store.forget_files([str(where)])  # there is no such log: it is known as one that has gone
+    except Exception as error:
+        if is_of_the_store(error):
+            raise
+        log.warning("the copy of %s is passed over: %s", copy.session_id, error)
+
+
+def remove_forgotten(store: Store) -> None:
+    """Take everything of forgotten sessions away: what a killed process has left is completed so.
+
+    For whoever holds the index's lock.
+    """
+    remove_forgotten_files()
+    for agent, session_id in forgotten():
+        store.forget_session(agent, session_id)
+
+
+def remove_forgotten_files() -> None:
+    """Take the copies and exports of forgotten sessions away, and older indexes, whatever state the index is in."""
+    kept_logs.sweep_reading()
+    gone = forgotten()
+    for agent, session_id in gone:
+        kept_logs.remove(agent, session_id)
+        export_path(agent, session_id).unlink(missing_ok=True)
+    if gone:
+        remove_older(index_db(), max(gone.values()))
+
+
+def erase_owed(store: Store, seconds: float | None = None, progress: Progress | None = None) -> bool:
+    """Have nothing of what was taken out of the index in any file of it, nor in older indexes. Whether that is so now.
+
+    For whoever holds the index's lock. With `seconds` only where it takes about no longer.
+    """
+    if not store.owes_erasing():
+        return True
+    remove_unfinished_files()
+    kept_logs.sweep_reading()
+    kept_logs.sweep_unused()
+    remove_older(index_db(), datetime.now(UTC).isoformat())
+    if progress:
+        progress("erasing", 0, 1)
+    erased = store.erase(seconds)
+    if progress:
+        progress("erasing", 1, 1)
+    if not erased:
+        log.info("what was taken out of the index is erased from its file at the next occasion")
+    return erased
+
+
+def remove_unfinished_files() -> None:
+    """Take away the halves of exports and copies that killed processes have left. For whoever holds the index's lock:
+    nobody else is writing any.
+    """
+    for folder in (*index_root().glob("*/"), *kept_logs.folders()):
+        for half in folder.glob(".*.tmp"):
+            half.unlink(missing_ok=True)
+
+
+# Sessions whose logs the agent has deleted, masked again: what masks them now knows secrets that an older one left.
+
+
+def mask_again(store: Store, session: SessionRow) -> bool:
+    """Mask what is left of a session in the index and in its export. Whether the export is another one now.
+
+    Names that its tools saw are let go of: nothing tells any more what stood around them. For whoever holds the index's
+    lock.
+    """
+    placements = sorted(store.placements_of(session.row), key=lambda placement: placement.position)
+    known = store.texts([placement.chunk for placement in placements])
+    texts = mask_parts([known[placement.chunk] for placement in placements])
+    said = dict.fromkeys(LABELS, "")
+    for placement, text in zip(placements, texts, strict=True):
+        said[placement.role] += text.removeprefix(LABELS[placement.role]) + "\n"
+    title, others, headline = map(mask, (session.title, session.also_called, session.headline))
+    words = Words(title, said["user"], said["assistant"], said["action"], "", also_called=others, headline=headline)
+    store.replace_texts(session.row, [*zip(chained(texts, session.root_id), texts, strict=True)], words)
+    path = export_path(session.agent, session.session_id)
+    with suppress(FileNotFoundError):
+        return write_export(path, mask(path.read_text("utf-8", "replace")))
+    return False
