@@ -173,12 +173,3 @@ def drop_notes(db: apsw.Connection, agent: AgentName, session_id: str) -> None:
     """Delete what a person has noted of a session, in the transaction of whoever calls."""
     for table in ("verdicts", "marks"):
         db.execute(f"DELETE FROM {table} WHERE agent = ? AND session_id = ?", (agent, session_id))  # noqa: S608
-
-
-def strike(agent: AgentName, session_id: str) -> None:
-    """Take a session off the list. For whoever holds the index's lock.
-
-    Raises:
-        OSError: it cannot be written; the list is what it was.
-    """
-    state.change("DELETE FROM forgotten WHERE agent = ? AND session_id = ?", agent, session_id)

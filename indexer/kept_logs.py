@@ -34,7 +34,7 @@ from indexer.transcripts.base import AgentAdapter, Agents, LogFile, stamp_of
 from indexer.transcripts.model import AgentName
 
 #: A session's log is compressed again whenever it has grown: 3 MB in a hundredth of a second.
-_LEVEL = 3
+LEVEL = 3
 _PIECE = 1 << 20
 _NAME = re.compile(r"[0-9a-f]{16}\.zst")
 
@@ -89,21 +89,8 @@ def up_to_date(source: Path, folder: Path, before: Compressed | None) -> Compres
             return before
         name = f"{secrets.token_hex(8)}.zst"
         with new_file(folder / name) as copy:
-            size, length = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).copy_stream(file, copy)
+            size, length = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True).copy_stream(file, copy)
     return Compressed(name, size, *stamp[1:], length)
-
-
-def sampled(source: Path, most: int) -> tuple[int, int]:
-    """Return the size of a file's beginning, at most `most`, and its estimated compressed size.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    import zstandard
-
-    with open_regular(source) as file:
-        data = file.read(most)
-    return len(data), len(zstandard.ZstdCompressor(level=_LEVEL).compress(data))
 
 
 def pieces(folder: Path, copy: Compressed) -> Iterator[bytes]:

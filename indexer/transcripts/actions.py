@@ -35,7 +35,6 @@ _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE
 _MOVED = re.compile(r"^\*\*\* Move to: (.+)$", re.MULTILINE)
 #: More files of one patch are not remembered.
 _MOST_PATCHED = 1000
-_STILL_RUNNING = re.compile(r"^Process running with session ID (\d{1,18})$", re.MULTILINE)
 #: Programs that do nothing but show the files that they are given, and what says of a word that it names none.
 _SHOWING = {"cat", "head", "tail", "nl", "less", "more", "bat", "sed"}
 _MAY_SHOW = re.compile(r"\b(?:cat|head|tail|nl|less|more|bat|sed)\b")
@@ -53,8 +52,6 @@ _STATUS = re.compile(r"^(?:Exit code:?|Process exited with code|exit_code:)\s*(-
 #: A line of an output is taken whole, and not more of them than there may be above what went wrong.
 _LINE, _MOST_LINES = re.compile(r"\S[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]*"), 100
 _ERROR_TAG = re.compile(r"</?tool_use_error>")
-#: How Codex begins the answer of a call that it could not carry out.
-_REFUSED = ("exec_command failed for", "failed in sandbox", "error:", "apply_patch verification failed")
 #: How the lines of Codex's header of a shell's output begin.
 _HEADERS = ("Chunk ID:", "Wall time:", "Process exited", "Original token count:", "Output:", "Total output lines:")
 #: That header, the command included, is looked for in this many characters.
@@ -171,20 +168,6 @@ def succeeded(output: str, *, said: bool | None = None, not_run: tuple[str, ...]
     if output.startswith((*not_run, _IN_BACKGROUND)):
         return None
     return said
-
-
-def still_running(output: str) -> str:
-    """The number under which Codex is asked later how a command has gone; empty where it has ended."""
-    found = _STILL_RUNNING.search(output[:_HEADER_CHARACTERS].partition("\nOutput:")[0])
-    return found[1] if found else ""
-
-
-def failure_of(output: str) -> Masked:
-    """The note on what Codex gave back from a call, where that says that the call failed; else empty."""
-    status, _ = status_and_body(output)
-    if status is None:
-        return error_note(output) if output.startswith(_REFUSED) else NOTHING
-    return error_note(output) if status != 0 else NOTHING
 
 
 def error_note(output: str) -> Masked:

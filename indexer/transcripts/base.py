@@ -422,12 +422,6 @@ def is_there(location: str) -> bool:
     return os.path.exists(location) or os.path.isfile(os.path.dirname(location))  # noqa: PTH110, PTH113, PTH120 - False on any error
 
 
-def file_of(location: str) -> str:
-    """The file that a log at this place is, or is in."""
-    within = os.path.dirname(location)  # noqa: PTH120 - as text
-    return within if os.path.isfile(within) else location  # noqa: PTH113 - False on any error
-
-
 def _is_listed(folder: str, below: Sequence[str], depth: int) -> bool:
     """Return True if these nested names are folders to search."""
     path, linked = folder, False

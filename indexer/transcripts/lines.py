@@ -22,7 +22,7 @@ from indexer.masking import mask, shorten
 from indexer.transcripts.base import Checkpoint
 from indexer.transcripts.long_lines import abridged
 from indexer.transcripts.model import BrokenLine, Turn
-from indexer.transcripts.state import unpack, utc
+from indexer.transcripts.state import unpack
 
 #: Decoding takes several times a line's size in memory: of a longer one the long texts are not decoded.
 MAX_LINE_BYTES = 16 * 1024 * 1024
@@ -269,14 +269,6 @@ def last_records(path: Path, kinds: Collection[bytes]) -> Iterator[dict[str, Any
     for line in reversed(list(lines)):
         for _, record in decode_line(line)[0]:
             yield record
-
-
-def changed_at(path: Path) -> str:
-    """When the file last changed, as a log would write it; empty where it is no file."""
-    try:
-        return utc(path.stat().st_mtime)
-    except OSError:
-        return ""
 
 
 def probe(path: Path, offset: int) -> str:

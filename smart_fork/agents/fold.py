@@ -14,16 +14,7 @@ from typing import Any, ClassVar, Self
 from indexer.masking import NOTHING, Masked, joined, mask, mask_once, shorten
 from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.calls import CallRecorder
-from indexer.transcripts.lines import (
-    Line,
-    changed_at,
-    decode_line,
-    first_lines,
-    last_lines,
-    last_records,
-    probe,
-    resume,
-)
+from indexer.transcripts.lines import Line, decode_line, first_lines, last_lines, last_records, probe, resume
 from indexer.transcripts.model import AgentName, Inferred, Origin, RecordSize, Resumed, Session, Turn
 from indexer.transcripts.state import is_path, utc
 from indexer.transcripts.texts import TITLE_CHARACTERS, also_called, headline_of, title_of
@@ -139,7 +130,7 @@ class Fold(ABC):
     def last_activity(self) -> str:
         """Return the last time at which anything was said or done. A log without such times has its file's."""
         facts = self.facts
-        return facts.get("last") or facts.get("started") or changed_at(self.path)
+        return facts.get("last") or facts.get("started") or _changed_at(self.path)
 
     def is_interrupted(self, turns: tuple[Turn, ...]) -> bool:
         """Tell if the person has stopped the agent in what it did last."""
@@ -350,3 +341,11 @@ def _with_model(known: Iterable[str], name: object) -> list[str]:
         said = mask(said)
         return names if said in names or len(names) >= _MOST_MODELS else [*names, said]
     return names
+
+
+def _changed_at(path: Path) -> str:
+    """When the file last changed, as a log would write it; empty where it is no file."""
+    try:
+        return utc(path.stat().st_mtime)
+    except OSError:
+        return ""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 from indexer import kept_logs
-from indexer.kept_logs import sampled
+from indexer.files import open_regular
 from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, value
@@ -92,9 +93,22 @@ def _copies(files: Sequence[LogFile]) -> int:
     read = made = 0
     for file in sorted(files, key=lambda file: -file.size)[:_SAMPLES]:
         try:
-            length, compressed = sampled(file.path, _SAMPLE_BYTES)
+            length, compressed = _sampled(file.path)
         except OSError:
             continue
         read, made = read + length, made + compressed
     share = made / read if read else 1.0
     return min(round(sum(file.size for file in files) * share), kept_logs.room())
+
+
+def _sampled(source: Path) -> tuple[int, int]:
+    """Return the size of a log's beginning, and its size when compressed.
+
+    Raises:
+        OSError: the log cannot be read.
+    """
+    import zstandard  # few agents delete logs
+
+    with open_regular(source) as file:
+        data = file.read(_SAMPLE_BYTES)
+    return len(data), len(zstandard.ZstdCompressor(level=kept_logs.LEVEL).compress(data))

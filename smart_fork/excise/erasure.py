@@ -21,7 +21,7 @@ from typing import Any
 import orjson
 
 from indexer import kept_logs, state
-from indexer.changes import Forgotten, add, forgotten, strike
+from indexer.changes import Forgotten, add, forgotten
 from indexer.files import index_db, state_home, sweep
 from indexer.kept_logs import pieces, sweep_reading
 from indexer.lazy import dataclass
@@ -333,7 +333,7 @@ def undo_forgetting(reference: str) -> Removal:
         agent, session_id = _meant(reference, forgotten())
         with opened() as store:
             store.read_forgotten()
-        strike(agent, session_id)
+        state.change("DELETE FROM forgotten WHERE agent = ? AND session_id = ?", agent, session_id)
     return _answer(agent, session_id, forgotten=False)
 
 

@@ -19,7 +19,6 @@ from indexer.outcome import Edits, Outcome
 from indexer.project import Project
 from indexer.repositories import recorded
 from indexer.store.base import SessionRow, Store
-from indexer.transcripts.base import file_of
 from indexer.transcripts.model import AgentName, Cache
 from indexer.values import seconds_in
 from smart_fork.agents import checkpoints
@@ -130,7 +129,7 @@ def obstacles(
 
 
 def _of_its_log(agent: AgentName, session_id: str, path: str, *, asked: bool) -> str:
-    file = file_of(path) if path else ""
+    file = _file_of(path) if path else ""
     size = _size(file)
     if size is None:
         from indexer import kept_logs  # nearly all sessions have their logs
@@ -200,3 +199,9 @@ def age_of(moment: str) -> float | None:
 def _left(moment: str) -> float | None:
     at = seconds_in(moment)
     return None if at is None else at - time.time()
+
+
+def _file_of(location: str) -> str:
+    """The file that a log at this place is, or is in."""
+    within = os.path.dirname(location)  # noqa: PTH120 - as text
+    return within if os.path.isfile(within) else location  # noqa: PTH113 - False on any error

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from indexer.masking import beginning, ending, mask, mask_cut, mask_screen, shorten
-from indexer.transcripts.actions import describe, describe_raw, error_note, failure_of
+from indexer.transcripts.actions import describe, describe_raw, error_note
 from indexer.transcripts.model import Session, Turn
 from indexer.transcripts.texts import title_of
+from smart_fork.agents.codex.codec import failure_of
 from smart_fork.agents.cuts.cutter import preview
 from smart_fork.agents.screen import Screen
 from smart_fork.cli.service.records import JsonLines

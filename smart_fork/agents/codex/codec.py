@@ -10,11 +10,15 @@ from typing import Any, NamedTuple
 import orjson
 
 from indexer.lazy import late
-from indexer.transcripts.actions import failure_of
+from indexer.masking import NOTHING, Masked
+from indexer.transcripts.actions import error_note, status_and_body
 from indexer.transcripts.lines import Line, LineReader
 from indexer.transcripts.model import GivenBack, Item, Session, Turn, UsedTool
 from indexer.values import dicts_in, json_in
 from smart_fork.agents.codec import Codec, JsonAnswers, Record, in_paragraphs, texts_of
+
+#: How Codex begins the answer of a call that it could not carry out.
+_REFUSED = ("exec_command failed for", "failed in sandbox", "error:", "apply_patch verification failed")
 
 
 class ForkBase(NamedTuple):
@@ -25,6 +29,14 @@ class ForkBase(NamedTuple):
 
     rollout_id: str
     end: int | None
+
+
+def failure_of(output: str) -> Masked:
+    """The note on what Codex gave back from a call, where that says that the call failed; else empty."""
+    status, _ = status_and_body(output)
+    if status is None:
+        return error_note(output) if output.startswith(_REFUSED) else NOTHING
+    return error_note(output) if status != 0 else NOTHING
 
 
 def base_of(header: Mapping[str, Any]) -> ForkBase | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from indexer.masking import Masked, mask, mask_once
 from indexer.repositories import NAME
-from indexer.transcripts.actions import describe_raw, still_running
+from indexer.transcripts.actions import describe_raw
 from indexer.transcripts.base import TAKEN_BACK
 from indexer.transcripts.calls import CallRecorder, Directories
 from indexer.transcripts.commands import is_ours
@@ -62,6 +62,9 @@ _ITEMS = frozenset({
 _SPEAKING = ("user", "assistant")
 _SUMS_UP = re.compile(r"Another language model started to solve this problem[^\n]*\n")
 _CUT = re.compile(r"\u2026\d+ tokens truncated\u2026")
+#: A command that runs on has a number in the header of its output, which is in this many characters.
+_STILL_RUNNING = re.compile(r"^Process running with session ID (\d{1,18})$", re.MULTILINE)
+_HEADER_CHARACTERS = 8000
 #: What Codex needs of a header to load a session.
 _NEEDED = frozenset({"cwd", "originator", "cli_version"})
 #: A fork of an old version carries its parent's header second.
@@ -96,7 +99,7 @@ class _Doings(CallRecorder):
 
     def end(self, back: GivenBack) -> Proof:
         """See `CallRecorder.end`. Only an exit status says that a command succeeded."""
-        if back.id in self.deeds and (running := still_running(back.output)):
+        if back.id in self.deeds and (running := _still_running(back.output)):
             self.deeds.rename(back.id, f"session {running}")
         return self.deeds.end(back.id, back.output)
 
@@ -476,3 +479,9 @@ def _typed(item: dict[str, Any]) -> bool:
     """Newer versions say of each part of a message what it is; injected context is not the person's."""
     kinds = dict_in(item.get("internal_chat_message_metadata_passthrough")).get("content_item_kinds")
     return not isinstance(kinds, list) or any(isinstance(kind, str) and kind.startswith("user.") for kind in kinds)
+
+
+def _still_running(output: str) -> str:
+    """The number under which Codex is asked later how a command has gone; empty where it has ended."""
+    found = _STILL_RUNNING.search(output[:_HEADER_CHARACTERS].partition("\nOutput:")[0])
+    return found[1] if found else ""

@@ -8,17 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.transcripts.actions import (
-    describe,
-    describe_raw,
-    edited_by,
-    error_note,
-    failure_of,
-    is_ours,
-    read_by,
-    runs_ours,
-)
+from indexer.transcripts.actions import describe, describe_raw, edited_by, error_note, is_ours, read_by, runs_ours
 from indexer.transcripts.symbols import HEAD_CHARACTERS, MAX_SYMBOLS, Symbols
+from smart_fork.agents.codex.codec import failure_of
 from tests.cases import each
 
 PATCH = "*** Begin Patch\n*** Update File: a.py\n@@\n-x\n+y\n*** Add File: b/c.py\n+z\n*** End Patch"
