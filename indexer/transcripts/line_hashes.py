@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 #: A shorter line, such as a bracket or `else:`, says nothing about its author.
 LEAST = 8
 #: The bytes of a line's hash.
-SIZE = 6
+_SIZE = 6
 #: What edit tools call the text that they replace, and the text in its place; and the text of a whole file.
 PAIRS = (("old_string", "new_string"), ("old_str", "new_str"), ("oldString", "newString"), ("oldText", "newText"))
 _WHOLE = ("content", "file_text", "new_source")
@@ -57,7 +57,7 @@ def comparable_lines(text: str) -> list[bytes]:
 
 def line_hashes(lines: Iterable[bytes], key: bytes) -> list[bytes]:
     """Return the hash of each plain line that says something, in order."""
-    return [blake2b(line, digest_size=SIZE, key=key).digest() for line in lines if len(line) >= LEAST]
+    return [blake2b(line, digest_size=_SIZE, key=key).digest() for line in lines if len(line) >= LEAST]
 
 
 def added_line_hashes(given: Mapping[str, Any] | str, patch: str, paths: Iterable[str]) -> tuple[bytes, ...]:
@@ -193,12 +193,12 @@ def _telling(output: str) -> Iterator[str]:
 
 def text_hashes(lines: Iterable[str], key: bytes) -> list[bytes]:
     """Return the hash of each of these lines."""
-    return [blake2b(line.encode("utf-8", "replace"), digest_size=SIZE, key=key).digest() for line in lines]
+    return [blake2b(line.encode("utf-8", "replace"), digest_size=_SIZE, key=key).digest() for line in lines]
 
 
 def split_hashes(joined: bytes) -> list[bytes]:
     """Return the hashes in their joined form."""
-    return [joined[start : start + SIZE] for start in range(0, len(joined), SIZE)]
+    return [joined[start : start + _SIZE] for start in range(0, len(joined), _SIZE)]
 
 
 def _is_its_own(line: str) -> bool:

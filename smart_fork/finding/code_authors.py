@@ -20,7 +20,7 @@ from indexer.lazy import dataclass, late
 from indexer.masking import mask
 from indexer.outcome import Authored
 from indexer.store.base import Scope, SessionRow, Store
-from indexer.transcripts.line_hashes import LEAST, SIZE, comparable_lines, line_hashes
+from indexer.transcripts.line_hashes import LEAST, comparable_lines, line_hashes, split_hashes
 from indexer.values import seconds_in
 from smart_fork.finding.answer import AskedCode, Cause
 from smart_fork.finding.evidence import ASKED_CHARACTERS, admitted, beginning_of
@@ -354,7 +354,7 @@ def _by_line(
     for session, several in edits.items():
         for edit in several:
             blob = edit.lines
-            if has := wanted & {blob[at : at + SIZE] for at in range(0, len(blob), SIZE)}:
+            if has := wanted.intersection(split_hashes(blob)):
                 one = (relative(edit.file, tops), seconds(edit.moment), LineWriter(session, edit))
                 for digest in has:
                     found[digest].append(one)

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from indexer.masking import MARK
-from indexer.masking.rules import SHAPE, Span, positions_of
+from indexer.masking.rules import SHAPE, Span
 from indexer.masking.secrets import hidden, hidden_in_parts, key_lines, lines_at, spans_of, together
 from smart_fork.agents.codec import Record
 from smart_fork.agents.cuts.model import MAX_DEPTH, is_fixed_field, searchable_texts
@@ -124,7 +124,7 @@ class Secrets:
                 own = [one.span() for one in pattern.finditer(text) if one.end() > one.start()]
                 spans += [Span(a, SHAPE, b, OWN) for a, b in own if not any(c < b and a < d for c, d in masks)]
         if spans and self._allowed:
-            allowed = [(at, at + len(one)) for one in self._allowed for at in positions_of(text, one)]
+            allowed = [found.span() for one in self._allowed for found in re.finditer(re.escape(one), text)]
             spans = [one for one in spans if not any(a <= one.start and one.end <= b for a, b in allowed)]
         return spans
 
