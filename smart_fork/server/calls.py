@@ -100,20 +100,12 @@ def _project(
     candidates = [
         *workspaces(meta),
         *(path_of(root) for root in roots),
-        *(environment.get(name) for name in _project_variables(agent)),
+        # One agent may have inherited variables from another agent that started it.
+        *(environment.get(name) for one in ([agent] if agent else AGENTS) for name in one.project_variables),
         # Daemons are started in "/", below which are the sessions of all projects: that says nothing.
         str(directory) if directory != Path(directory.anchor) else None,
     ]
     return next((path for path in candidates if isinstance(path, str) and _is_directory(path)), None)
-
-
-def _project_variables(agent: Agent | None) -> tuple[str, ...]:
-    """Return the names of the variables with the project's directory: those of `agent`, or of all agents if it is
-    unknown.
-
-    An agent may have inherited variables from another agent that started it.
-    """
-    return tuple(name for one in (AGENTS if agent is None else [agent]) for name in one.project_variables)
 
 
 def _is_directory(path: str) -> bool:
@@ -149,7 +141,7 @@ def sent_arguments(ctx: Context[Any, Any]) -> Mapping[str, Any]:
 
 
 async def caller_of(ctx: Context[Any, Any]) -> ToolCaller:
-    """Return the agent and the session from which a call comes, with `None` for what is unknown."""
+    """Return the agent and the session from which a call comes; unknown values are `None`."""
     where = process_place(ctx) or ProcessPlace({}, Path("/"))
     roots = await _roots(ctx)
     caller = await in_thread(partial(identify, _client(ctx), _meta(ctx), roots, *where, arguments=sent_arguments(ctx)))
@@ -181,8 +173,8 @@ def process_place(ctx: Context[Any, Any]) -> ProcessPlace | None:
 
 
 async def own_projects(ctx: Context[Any, Any]) -> tuple[call_context.Permitted, ...] | None:
-    """Return the projects that a client of the service may ask about: its roots, its workspaces, and those always
-    allowed.
+    """Return the projects that a client of the service may ask about: its roots, its workspaces, and always allowed
+    projects.
 
     Return `None` for any other client, which may ask about all projects. The client itself names its directories; the
     model's arguments cannot add one.
@@ -211,7 +203,7 @@ async def _roots(ctx: Context[Any, Any]) -> list[str]:
 def roots_question(ctx: Context[Any, Any]) -> InputRequests:
     """Return the question for the roots of a client of the service, if its protocol version needs one.
 
-    From the protocol of 2026 on, such a client cannot be asked during a call. It sends the answer with its next call.
+    A client with the protocol of 2026 or later cannot be asked during a call. It sends the answer with its next call.
     """
     modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
     return {ROOTS: ListRootsRequest()} if modern and _knows_roots(ctx) and process_place(ctx) is None else {}

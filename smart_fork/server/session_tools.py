@@ -118,7 +118,7 @@ def _in_project(order: Any, caller: ToolCaller) -> Any:
 
 
 def _shown(result: SpawnedWorker | NotSpawned) -> SpawnedWorker | NotSpawned:
-    """Return a result whose texts from a person or a worker are masked and free of control characters.
+    """Return a result in which texts from a person or a worker are masked and have no control characters.
 
     Ids and paths stay as they are.
     """
@@ -285,7 +285,7 @@ def _wait(workers: list[str], seconds: float, told: Told, *, any_of: bool) -> Wo
         raise Usage(f"timeout must be at most {MAX_WAIT_SECONDS:.0f} seconds, not {seconds}", "Wait again after it.")
 
     class Patience(Clock):
-        """A clock whose sleep ends when the call is cancelled."""
+        """A clock that stops sleeping when the call is cancelled."""
 
         def sleep(self, seconds: float) -> None:
             refuse_cancelled(seconds)

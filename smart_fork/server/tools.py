@@ -293,7 +293,7 @@ _late: defaultdict[str, list[str]] = defaultdict(list)
 
 
 def _client_key(context: Context[Any, Any]) -> str:
-    """Return a key for the client among those of this server. Over stdio there is one client."""
+    """Return a key that identifies the client among the clients of this server. Over stdio there is one client."""
     request = context.request_context.request
     return "" if request is None else f"session {request.headers.get('mcp-session-id', id(context))}"
 

@@ -85,7 +85,7 @@ class CopilotCopy(Copy):
         })  # fmt: skip
 
     def up_to(self, end: int) -> Iterator[Entry]:
-        """Yield the events up to turn `end`, and those after it until the next prompt.
+        """Yield the events up to turn `end`, and further events until the next prompt.
 
         Raises:
             ForkRefused: A turn is missing: the log changed meanwhile.

@@ -36,8 +36,8 @@ _ALL = "model."
 
 
 def _calls_in(data: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the ids of the calls that an event is about: its own, one that needs a permission, and those that a hook
-    gets.
+    """Yield the ids of the calls that an event is about: its own call, a call that needs a permission, or a hook's
+    calls.
     """
     asked, given = data.get("permissionRequest"), data.get("input")
     named = [one.get("toolCallId") for one in (data, dict_in(asked))]

@@ -62,7 +62,9 @@ class CursorAdapter(ReadAdapter):
         return folders[1:] == ["agent-transcripts", name.removesuffix(".jsonl")]
 
     def guessed(self, path: Path) -> str:
-        """Return the directory that the project folder's slug stands for; empty if there is none, or more than one."""
+        """Return the only directory whose slug is the project folder's name; empty if no directory or several have
+        that slug.
+        """
         slug = _OTHERS.sub("-", path.parents[2].name if len(path.parents) > 2 else "").strip("-")
         found = list(islice(_with_slug("/", slug), 2))
         return found[0] if len(found) == 1 else ""
@@ -73,7 +75,7 @@ def _content(record: Record) -> object:
 
 
 def _with_slug(folder: str, slug: str) -> Iterator[str]:
-    """Yield the directories below `folder` whose path from there has this slug."""
+    """Yield the directories below `folder` with this slug. A slug is a path with hyphens instead of other characters."""
     try:
         names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False))
     except OSError:

@@ -99,7 +99,7 @@ def _named(words: Sequence[str]) -> str | None:
 
 
 def _begun(project: Path, since: str) -> str | None:
-    """Return the session that was written last, of those that began in the directory `project` after `since`."""
+    """Return the newest session in the directory `project` that began after `since`."""
     newest = newest_logs(project_for(project) / CHATS, _LOGS)
     return next((id_of(path) for path in newest if start_of(path) >= since), None)
 

@@ -4,9 +4,9 @@ A copy has a header and messages under their own ids, in a file named after the 
 of the workspace is left out, since the process that resumes the copy adds its own. A tool's result is copied once, in
 its call, even if a message has it as well.
 
-Messages are shared in the order in which they were first written, each in its last version. What a compression left is
-shared at the place of the compression, as the list in the log. So a session shared later begins with the same records,
-although the remaining messages have new ids after the compression.
+Messages are shared in the order in which they were first written, each in its last version. A compression's remaining
+messages are shared at the place of the compression, as the list in the log. So a session that is shared again begins
+with the records that were shared before, although a compression gives new ids to messages.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Replay:
         self._records = {one: now[one] for one in memory.now if one in now}
 
     def all(self) -> dict[str, KeptMessage]:
-        """Return all messages by their ids, compressed ones first."""
+        """Return all messages by their ids, the compressed messages first."""
         return {**self._past, **self._records}
 
     def up_to(self, identity: str) -> list[Record]:
@@ -168,14 +168,12 @@ class GeminiForms(GeminiCodec, PartForms):
 
     def anew(self, records: Iterable[Record], becomes: TargetSession) -> Iterator[Record]:
         """Yield a header and the records of a new session."""
-        begun = False
-        for record in records:
+        for number, record in enumerate(records):
             made = self.incoming(record, Identity(becomes.place, {}))
-            if not begun:
+            if number == 0:
                 moment = next((str(one.get("timestamp") or "") for one in _messages(made)), "")
                 origin = {"forkedFrom": {"sessionId": becomes.forked_from}} if becomes.forked_from else {}
                 yield _head(becomes, moment, moment) | origin
-                begun = True
             yield made
 
     def log_of(self, said: Iterable[Utterance], becomes: TargetSession) -> Iterator[Record]:
@@ -284,7 +282,7 @@ def _head(becomes: TargetSession, first: str, last: str) -> Record:
 
 
 def _messages(record: Record) -> list[Record]:
-    """Return the messages of a record: those of its list, or the record itself."""
+    """Return the messages in a record's list, or the record itself if it has no list."""
     if "$set" not in record:
         return [record]
     return dicts_in(dict_in(record["$set"]).get("messages"))

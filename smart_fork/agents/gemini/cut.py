@@ -164,7 +164,7 @@ class GeminiCutter(TreeCutter):
         return beside
 
     def revised(self, path: Path, keys: Collection[str]) -> dict[Path, bytes]:
-        """Return the file with the prompts typed on Gemini CLI's screen, without removed ones; empty if nothing
+        """Return the file with the prompts typed on Gemini CLI's screen, without removed prompts; empty if nothing
         changes.
         """
         history, session = path.parents[1] / "logs.json", id_of(path)

@@ -1,7 +1,7 @@
 """The session, sub-agents, family and live status that follow from a Gemini CLI log's records.
 
-Turns are the compressed messages, then the remembered ones. Records have no directory, branch or version. The log's
-folder tells the directory, or else Gemini CLI's description of the workspace.
+Turns are the compressed messages, then the remembered messages. Records have no directory, branch or version. The
+log's folder tells the directory, or else Gemini CLI's description of the workspace.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class KeptMessage(NamedTuple):
 def plain(record: Record, known: set[str]) -> Record | None:
     """Return a message as it is copied.
 
-    Return `None` for a record that is no message, and for a message whose results are all in the calls `known`.
+    Return `None` for a record that is no message, and for results that the calls `known` contain as well.
     """
     if not sign_of(record):
         return None
@@ -179,7 +179,7 @@ class GeminiFold(fold.LineFold):
         return origin_of(self.own_id())
 
     def is_copy(self) -> bool:
-        """Return whether the session began in another directory than the one that its folder belongs to."""
+        """Return whether the session began outside the directory that its folder belongs to."""
         told, here = self.facts.get("hash", ""), root_of(self.path.parent.parent)
         return bool(told and here) and told != digest(here)
 
@@ -289,11 +289,6 @@ def glance(path: Path) -> Session | None:
     if not _feed_whole(found, path):
         raise OSError(f"{NO_LOG}it is not a JSON object")
     return found.session()[0]
-
-
-def time_of(path: Path) -> str:
-    """Return the time of the last record in a log with one record a line; empty if no record has one."""
-    return GeminiFold(path, None, keep_raw=False).note_end()
 
 
 def is_copy(path: Path) -> bool:

@@ -79,7 +79,7 @@ def _folders() -> Iterator[Path]:
 
 
 def id_of(path: Path) -> str:
-    """Return the session id in a log's name, or else in its first record; the name without suffix if there is none."""
+    """Return the session id in a log's name, or else in its first record, or else the name without suffix."""
     if named := _UUID.search(path.stem):
         return named[1]
     try:

@@ -1,8 +1,8 @@
 """The adapter for Gemini CLI's logs, ``<home>/.gemini/tmp/<project>/chats/session-<minute>-<id>.jsonl``.
 
 A log has a record a line. Its name has the first 8 characters of the session's id, or the whole id if smart-fork named
-the file: such a log remains when its session is resumed. Sub-agents' files are one folder deeper. Old versions wrote
-one JSON object to a ``.json`` file.
+the file. A log with the whole id remains when its session is resumed. Sub-agents' files are one folder deeper. Old
+versions wrote one JSON object to a ``.json`` file.
 """
 
 from __future__ import annotations
@@ -86,7 +86,11 @@ class GeminiAdapter(OwnLogs):
     def time_of(self, file: LogFile) -> str:
         from smart_fork.agents.gemini import fold
 
-        return fold.time_of(file.path) if file.path.suffix == _ENDINGS[0] else super().time_of(file)
+        return (
+            fold.GeminiFold(file.path, None, keep_raw=False).note_end()
+            if file.path.suffix == _ENDINGS[0]
+            else super().time_of(file)
+        )
 
     def resume_command(self, session_id: str) -> tuple[str, ...]:
         """Return the words that resume a session: smart-fork's own, unless the log is named after the whole id.

@@ -191,8 +191,9 @@ MemoryState = tuple[list[str], list[str], list[str]]
 class MemoryChange(NamedTuple):
     """A message that a record adds to the memory.
 
-    Its `way` is "said" for a record of its own, "listed" for an element of a list, and "summary" for a compression's
-    summary and the answer to it. `again` is the id of the message that it repeats; empty for a new message.
+    Its `way` is "said" for a record of its own and "listed" for an element of a list. It is "summary" for a
+    compression's summary and the answer to it. `again` is the id of the message that it repeats; empty for a new
+    message.
     """
 
     id: str
@@ -202,7 +203,7 @@ class MemoryChange(NamedTuple):
 
 
 class Memory:
-    """The ids of the remembered messages, and of the `past` ones that were compressed."""
+    """The ids of the remembered messages, and of the `past` messages that were compressed."""
 
     def __init__(self, kept: MemoryState | None = None) -> None:
         before, signs, past = kept or ([], [], [])

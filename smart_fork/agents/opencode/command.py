@@ -107,8 +107,8 @@ class OpenCodePresence(Presence):
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[ProcessNote]:
         """Yield the processes that are in that session. OpenCode itself notes none.
 
-        A process is in the session of its directory that was written last, if it was written since the process
-        started. A process whose words name a session is skipped.
+        The newest session of a directory belongs to the processes there that started before its last change. A process
+        is skipped if its words name a session.
         """
         import psutil  # no start needs it
 

@@ -84,9 +84,9 @@ class OpenCodeCopy(Copy):
     """A copy of a session's messages as the lines of a document. Each message keeps its time, which identifies it as a
     copy.
 
-    Messages are sorted by time. When sessions follow each other in one copy, a message that is older than the one
-    before gets the time of that one. When messages are left out, the token counts of answers are replaced by those of
-    the copy: OpenCode decides by them when to compact.
+    Messages are sorted by time. When sessions follow each other in one copy, an older message gets the time of the
+    message before it. When messages are left out, the answers get the token counts of the copy: OpenCode decides by
+    them when to compact.
     """
 
     carried = ("renamed", "loaded")
@@ -156,7 +156,11 @@ class OpenCodeCopier(Copier):
 
     def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
         """Return a copy of the lines that a cut leaves. Each message has one line (see `cut`)."""
-        lines = ({"info": _plainly(one["info"]), "parts": _parts(one)} for _, one in records if "info" in one)
+        lines = (
+            {"info": _plainly(one["info"]), "parts": [_plainly(part) for part in one["parts"] if "type" in part]}
+            for _, one in records
+            if "info" in one
+        )
         return OpenCodeCopy(self, session, new, ((b"", one) for one in lines))
 
     def live(self, session: Session) -> Iterator[LiveRecord]:
@@ -260,10 +264,6 @@ class _NewIds:
 def _plainly(line: Mapping[str, Any]) -> dict[str, Any]:
     """Return a message or a part from a cut's line, without the columns of its database row."""
     return {name: one for name, one in line.items() if name != "row"} | {"id": line["row"]["id"]}
-
-
-def _parts(line: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [_plainly(part) for part in line["parts"] if "type" in part]
 
 
 def _changed(session: Session) -> ForkRefused:

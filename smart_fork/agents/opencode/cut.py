@@ -212,7 +212,7 @@ def lines_of(path: Path) -> list[bytes]:
     """Return the lines of a session in the database.
 
     Raises:
-        NotFound: The database has no such session.
+        NotFound: The session is not in the database.
         OSError: The database cannot be read.
     """
     with opened(path.parent) as db:
@@ -235,7 +235,7 @@ def stamp_of_lines(path: Path, lines: Iterable[bytes]) -> FileVersion:
 
 
 def write(path: Path, lines: Iterable[bytes], expected: FileVersion | None) -> None:
-    """Replace a session's rows by those of `lines`, in one transaction. Without any line, delete the session.
+    """Replace a session's rows by the rows in `lines`, in one transaction. Without any line, delete the session.
 
     No removed text is left in the file, or in SQLite's files beside it.
 
@@ -323,7 +323,7 @@ def _lines(db: apsw.Connection, path: Path) -> list[bytes]:
 
 
 def _session(db: apsw.Connection, key: str, depth: int) -> Record | None:
-    """Return a session with all rows that belong to it, also those of its sub-agents; `None` if it does not exist."""
+    """Return a session with all rows that belong to it and to its sub-agents; `None` if it does not exist."""
     row = next(iter(_table(db, "session", "id", key)), None)
     if row is None:
         return None
@@ -335,7 +335,9 @@ def _session(db: apsw.Connection, key: str, depth: int) -> Record | None:
         parts.setdefault(part["row"]["message_id"], []).append(part)
     messages = [
         {"info": one, "parts": parts.pop(one["row"]["id"], []), "events": events.pop(one["row"]["id"], [])}
-        for one in sorted(_table(db, "message", "session_id", key), key=_message_order)
+        for one in sorted(
+            _table(db, "message", "session_id", key), key=lambda one: (one["row"]["time_created"], one["row"]["id"])
+        )
     ]
     left = [one for some in parts.values() for one in some]
     rest = [one for some in events.values() for one in some]
@@ -343,10 +345,6 @@ def _session(db: apsw.Connection, key: str, depth: int) -> Record | None:
     below = [row[0] for row in db.execute("SELECT id FROM session WHERE parent_id = ? ORDER BY id", (key,))]
     agents = [one for name in below if depth < _DEPTH and (one := _session(db, str(name), depth + 1))]
     return {"session": row, "more": more, "loose": left, "events": rest, "messages": messages, "agents": agents}
-
-
-def _message_order(message: Record) -> tuple[int, str]:
-    return message["row"]["time_created"], message["row"]["id"]
 
 
 def _others(db: apsw.Connection) -> list[str]:

@@ -81,8 +81,9 @@ class OpenCodeForms(OpenCodeCodec, Forms):
         """
         messages, moment = list[Record](), 0
         for one in said:
-            moment = max(moment + 1, _milliseconds(one.moment))
-            info = _asked(moment) if one.user else _answered(moment, becomes.place.root)
+            moment = max(moment + 1, int((seconds_in(one.moment) or 0) * 1000))
+            asked: Record = {"role": "user", "time": {"created": moment}, "agent": _AGENT}
+            info = asked if one.user else _answered(moment, becomes.place.root)
             messages.append({"info": info, "parts": [{"type": "text", "text": one.text}]})
         yield _document(messages, becomes)
 
@@ -173,15 +174,12 @@ def _part(part: Record) -> Record | None:
     if "state" in kept:
         kept["state"] = _state(dict_in(kept["state"]))
     if "metadata" in kept:
-        signed = {name: only(one, _SIGNED) for name, one in dict_in(kept.pop("metadata")).items() if _is_signed(one)}
+        signed = {name: only(dict_in(one), _SIGNED) for name, one in dict_in(kept.pop("metadata")).items()}
+        signed = {name: one for name, one in signed.items() if one}
         if root := text_in(dict_in(dict_in(part["metadata"]).get(LEFT_OUT)).get("root")):
             signed[LEFT_OUT] = {"root": root}
         kept |= {"metadata": signed} if signed else {}
     return kept
-
-
-def _is_signed(value: object) -> bool:
-    return isinstance(value, dict) and any(name in value for name in _SIGNED)
 
 
 def _state(state: Record) -> Record:
@@ -234,10 +232,6 @@ def _document(messages: Iterable[Record], becomes: TargetSession) -> Record:
     }  # fmt: skip
 
 
-def _asked(moment: int) -> Record:
-    return {"role": "user", "time": {"created": moment}, "agent": _AGENT}
-
-
 def _answered(moment: int, root: str) -> dict[str, Any]:
     return {
         "role": "assistant", "mode": _AGENT, "agent": _AGENT, "path": {"cwd": root, "root": root}, "cost": 0,
@@ -249,7 +243,3 @@ def _identity(kind: str, session_id: str, number: int) -> str:
     """Return the id of a message or part with that number. The characters after the number depend on the session."""
     chance = hashlib.blake2b(f"{session_id} {kind} {number}".encode("utf-8", "replace")).hexdigest()[:14]
     return f"{kind}_{number:012x}{chance}"
-
-
-def _milliseconds(moment: str) -> int:
-    return max(0, int((seconds_in(moment) or 0) * 1000))
