@@ -10,9 +10,10 @@ import base64
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from io import BufferedReader, RawIOBase
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import anyio
+from anyio.abc import ObjectSendStream
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 
@@ -126,26 +127,20 @@ class Stdio:
         await self._out.send(SessionMessage(_Written(answer)))  # type: ignore[arg-type]
 
 
-class _Answers:
+class _Answers(ObjectSendStream[SessionMessage]):
     """The stream `out` to the client, without messages that the client does not wait for."""
 
     def __init__(self, out: Any, is_waited_for: Callable[[Any], bool]) -> None:
         self._out, self._is_waited_for = out, is_waited_for
 
-    async def send(self, message: SessionMessage) -> None:
+    async def send(self, item: SessionMessage) -> None:
         """Send a message, if the client waits for it."""
-        if self._is_waited_for(message.message):
-            await self._out.send(message)
+        if self._is_waited_for(item.message):
+            await self._out.send(item)
 
     async def aclose(self) -> None:
         """Close the stream."""
         await self._out.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
 
 
 class _Written:

@@ -47,34 +47,24 @@ class Replay:
         Raises:
             NotFound: The log no longer exists.
         """
-        memory = Memory()
-        self._records: dict[str, KeptMessage] = {}
-        self._before: list[dict[str, KeptMessage]] = []
-        self._past: dict[str, KeptMessage] = {}
+        memory, kept = Memory(), dict[str, KeptMessage]()
+        #: The remembered messages before each compression, and now.
+        self._states: list[dict[str, KeptMessage]] = []
         with read_again(log):
             for record in lines_of(log, whole=True):
-                self._take(memory, record)
-        self._past = {one: kept for one, kept in self._past.items() if one in set(memory.past)}
-        self.given_back = given_back(kept.record for kept in self.all().values())
-
-    def _take(self, memory: Memory, record: Record) -> None:
-        compactions, before = memory.compactions, self._records
-        told = list(memory.take(record))
-        if memory.compactions > compactions:
-            self._before.append(before)
-            self._past |= before
-        now = dict(before)
-        for one in told:
-            now[one.id] = KeptMessage.of(one, before)
-        self._records = {one: now[one] for one in memory.now if one in now}
-
-    def all(self) -> dict[str, KeptMessage]:
-        """Return all messages by their ids, the compressed messages first."""
-        return {**self._past, **self._records}
+                before = {one: kept[one] for one in memory.now} if "$set" in record else {}
+                compressions = memory.compactions
+                kept |= {one.id: KeptMessage.of(one, kept) for one in memory.take(record)}
+                if memory.compactions > compressions:
+                    self._states.append(before)
+        self._states.append({one: kept[one] for one in memory.now})
+        #: All messages by their ids, the compressed messages first.
+        self.all = {one: kept[one] for one in memory.past} | self._states[-1]
+        self.given_back = given_back(one.record for one in self.all.values())
 
     def up_to(self, identity: str) -> list[Record]:
         """Return the remembered messages up to the id `identity`, inclusive; none if no message has that id."""
-        for messages in (self._records, *reversed(self._before)):
+        for messages in reversed(self._states):
             if identity in messages:
                 names = list(messages)
                 return [messages[one].record for one in names[: names.index(identity) + 1]]
@@ -136,7 +126,7 @@ class GeminiCopier(Copier):
     def live(self, session: Session) -> Iterator[LiveRecord]:
         places = {turn.id: number for number, turn in enumerate(session.turns)}
         replay = Replay(session.source_path)
-        for identity, kept in replay.all().items():
+        for identity, kept in replay.all.items():
             if identity in places and (record := plain(kept.record, replay.given_back)):
                 yield self.sized(places[identity], (b"", record), sums_up=kept.sums_up)
 

@@ -52,9 +52,8 @@ class OpenCodeScreen(Screen):
         return any(_WORKS.search(line) for line in screen.rstrip().splitlines()[-_LAST:])
 
     def hears(self, screen: str) -> bool:
-        return any(_END.match(line) for line in screen.splitlines()) and not any(
-            _ASKS.match(line) for line in screen.splitlines()
-        )
+        lines = screen.splitlines()
+        return any(map(_END.match, lines)) and not any(map(_ASKS.match, lines))
 
     def holds(self, screen: str, text: str) -> bool:
         """Return whether the lowest box has `text`, ready for Enter. A note may replace a long text."""

@@ -6,7 +6,6 @@ message with a known id stays as it was. OpenCode sorts messages by time, and th
 
 from __future__ import annotations
 
-import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,7 +22,7 @@ from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, MergedCopy
 from smart_fork.agents.opencode import HOME, settings_folder
 from smart_fork.agents.opencode.database import decoded, opened
 from smart_fork.agents.opencode.fold import CODEC, LEFT_OUT, conversation, sums_up, text_of, written
-from smart_fork.agents.opencode.forms import UNKNOWN, document_of
+from smart_fork.agents.opencode.forms import UNKNOWN, document_of, numbered_id
 from smart_fork.agents.opencode.log import database
 from smart_fork.agents.programs import Program
 from smart_fork.errors import ForkRefused, ProgramFailed
@@ -75,7 +74,6 @@ def _asked() -> Iterator[Mapping[str, str] | None]:
 
 #: How long the program may take to start and to take a session; it is slow on a busy machine.
 SECONDS = 120.0
-_CHANCE = 14
 #: What speaks of a session's own past, or of where it was.
 _NOT_COPIED = ("revert", "parentID", "workspaceID", "share", "summary", "projectID", "path", "directory")
 
@@ -257,8 +255,7 @@ class _NewIds:
 
     def _id(self, kind: str) -> str:
         self._count += 1
-        chance = hashlib.blake2b(f"{self._session} {self._count}".encode()).hexdigest()[:_CHANCE]
-        return f"{kind}_{self._count:012x}{chance}"
+        return numbered_id(kind, self._count, f"{self._session} {self._count}")
 
 
 def _plainly(line: Mapping[str, Any]) -> dict[str, Any]:

@@ -208,12 +208,12 @@ def _document(messages: Iterable[Record], becomes: TargetSession) -> Record:
     """Return the document of a session with these messages, with new ids in their order."""
     asked, named, count = "", list[Record](), 0
     for number, one in enumerate(messages):
-        info, identity = dict_in(one.get("info")), _identity("msg", becomes.session_id, number)
+        info, identity = dict_in(one.get("info")), numbered_id("msg", number, f"{becomes.session_id} msg {number}")
         own = {"model": UNKNOWN} if info.get("role") == "user" else {"parentID": asked}
         asked = identity if info.get("role") == "user" else asked
         names, parts = {"sessionID": becomes.session_id, "messageID": identity}, list[Record]()
         for part in dicts_in(one.get("parts")):
-            tagged = part | {"id": _identity("prt", becomes.session_id, count)} | names
+            tagged = part | {"id": numbered_id("prt", count, f"{becomes.session_id} prt {count}")} | names
             if pictures := dicts_in(dict_in(part.get("state")).get("attachments")):
                 shown = [picture | {"id": f"{tagged['id']}{at:04x}"} | names for at, picture in enumerate(pictures)]
                 tagged["state"] = part["state"] | {"attachments": shown}
@@ -239,7 +239,6 @@ def _answered(moment: int, root: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _identity(kind: str, session_id: str, number: int) -> str:
-    """Return the id of a message or part with that number. The characters after the number depend on the session."""
-    chance = hashlib.blake2b(f"{session_id} {kind} {number}".encode("utf-8", "replace")).hexdigest()[:14]
-    return f"{kind}_{number:012x}{chance}"
+def numbered_id(kind: str, number: int, source: str) -> str:
+    """Return the id of a message or part. Ids are sorted by their number, and `source` makes them unique."""
+    return f"{kind}_{number:012x}{hashlib.blake2b(source.encode('utf-8', 'replace')).hexdigest()[:14]}"

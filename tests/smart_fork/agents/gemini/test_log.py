@@ -265,4 +265,4 @@ def test_a_copy_of_all_has_what_gemini_cli_remembers(tmp_path_factory, records):
     session = GeminiAdapter().read(log).session
     if session is not None:
         assert [turn.id for turn in session.turns][len(session.turns) - len(now) :] == [one for one, _ in now]
-        assert [turn.id for turn in session.turns] == list(replay.all())
+        assert [turn.id for turn in session.turns] == list(replay.all)
