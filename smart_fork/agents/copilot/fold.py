@@ -109,7 +109,7 @@ def left_by(record: Mapping[str, Any]) -> str:
     return text_in(data_of(record).get("summaryContent"))
 
 
-def _content(data: Record) -> Any:
+def _content(data: Mapping[str, Any]) -> Any:
     """Return the result's text for the model. The text for the screen is beside it."""
     result = data.get("result")
     return result.get("content") if isinstance(result, dict) else result
@@ -132,10 +132,10 @@ def requests_in(data: Mapping[str, Any]) -> list[Record]:
 
 def output_of(data: Mapping[str, Any]) -> tuple[str, bool]:
     """Return a call's output, with a shell's exit status first, and whether the call failed."""
-    result, error, shell = data.get("result"), data.get("error"), data.get("shellExecution")
+    error, shell = data.get("error"), data.get("shellExecution")
     if data.get("success") is False:
         return text_in(error.get("message") if isinstance(error, dict) else error), True
-    output = text_in(result.get("content") if isinstance(result, dict) else result)
+    output = text_in(_content(data))
     status = dict_in(shell).get("exitCode")
     if type(status) is int:
         return f"Exit code: {status}\n{_ENDED.sub('', output)}", status != 0
@@ -167,6 +167,8 @@ class CopilotTree(FolderlessTree):
     """The chain of a Copilot CLI log's events."""
 
     agent = "copilot"
+    #: The sub-agent that has this conversation, and to which each ``user.message`` is a prompt; `None` for the session.
+    agent_id: str | None = None
     known = frozenset({
         "session.start", "session.usage_record", "session.info", COMPACTED, "user.message",
         "assistant.message", "tool.execution_complete", "abort", *_ASIDE,
@@ -182,15 +184,8 @@ class CopilotTree(FolderlessTree):
         record = line.record
         data = data_of(record)
         place = dict_in(data.get("context")) if record.get("type") == "session.start" else {}
-        said: Record = {
-            "uuid": record.get("id"),
-            "parentUuid": record.get("parentId"),
-            "timestamp": record.get("timestamp"),
-            "type": record.get("type"),
-            "agentId": record.get("agentId"),
-            "data": data,
-            ROOT: record.get(ROOT),
-        }
+        said: Record = {name: record.get(name) for name in ("timestamp", "type", "agentId", ROOT)}
+        said |= {"uuid": record.get("id"), "parentUuid": record.get("parentId"), "data": data}
         if place:
             said |= {"cwd": place.get("cwd"), "gitBranch": place.get("branch"), "sessionId": data.get("sessionId")}
             said["version"] = data.get("copilotVersion")
@@ -205,7 +200,7 @@ class CopilotTree(FolderlessTree):
             self.facts |= {"parent": parent, "copied": True}
 
     def turn(self, record: Record, identity: str, line: Line) -> Turn | None:
-        if self.is_another(record):
+        if record.get("agentId") != self.agent_id:
             self.facts["sidechain"] = True
             return None
         kind, data = record["type"], record["data"]
@@ -219,7 +214,7 @@ class CopilotTree(FolderlessTree):
         elif kind == "tool.execution_complete":
             return self.make(record, identity, line, "tool", "", results=CODEC.decode(record).results)
         elif kind == "user.message":
-            text = strip_boilerplate(CODEC.decode(record).text) if self.is_asked(data) else ""
+            text = strip_boilerplate(CODEC.decode(record).text) if self.agent_id is not None or is_typed(data) else ""
             return self.make(record, identity, line, "user" if text else "system", text, prompt=bool(text))
         elif kind == "abort":
             self.facts["interrupted"] = identity
@@ -229,14 +224,6 @@ class CopilotTree(FolderlessTree):
             left = max(1, count(data.get("postCompactionTokens")))
             return self.summary(record, identity, line, left_by(record), left)
         return None
-
-    def is_another(self, record: Record) -> bool:
-        """Return whether an event belongs to another conversation."""
-        return is_of_an_agent(record)
-
-    def is_asked(self, data: Mapping[str, Any]) -> bool:
-        """Return whether a ``user.message`` is a prompt."""
-        return is_typed(data)
 
     def names(self, turns: tuple[Turn, ...]) -> Iterable[str]:
         return filter(None, (self.given_name(),))
@@ -312,8 +299,6 @@ class CopilotSubAgents(SubAgents):
 class _SubAgentTree(CopilotTree):
     """The chain of one sub-agent's events. All other events are only links."""
 
-    agent_id = ""
-
     def feed(self, line: Line) -> None:
         record = line.record
         if record.get("agentId") == self.agent_id or record.get("type") == "session.start":
@@ -321,13 +306,6 @@ class _SubAgentTree(CopilotTree):
         elif isinstance(identity := record.get("id"), str):
             parent = record.get("parentId")
             self.chain.link(intern(identity), parent if isinstance(parent, str) else None)
-
-    def is_another(self, record: Record) -> bool:
-        return record.get("agentId") != self.agent_id
-
-    def is_asked(self, data: Mapping[str, object]) -> bool:
-        """Return `True`: each ``user.message`` of a sub-agent is a prompt from the session."""
-        return True
 
     def title(self, turns: tuple[Turn, ...]) -> Masked:
         return title_of("", (turn.text for turn in turns if turn.prompt))

@@ -75,7 +75,7 @@ def _content(record: Record) -> object:
 
 
 def _with_slug(folder: str, slug: str) -> Iterator[str]:
-    """Yield the directories below `folder` with this slug. A slug is a path with hyphens instead of other characters."""
+    """Yield the directories below `folder` with this slug. A slug is a path with hyphens for other characters."""
     try:
         names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False))
     except OSError:
