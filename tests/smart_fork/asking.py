@@ -1,4 +1,4 @@
-"""Questions of tests: each opens a library of its own."""
+"""Searches of tests. Each opens a library of its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from smart_fork.forking.request import ForkRequest, SessionChoice
 
 
 def find(request: FindRequest, engine: Engine, path: Path | str | None = None, **where: Any) -> Answer:
-    """What a library of a project, by default of all, finds."""
+    """Return the sessions that the library of a project finds, by default of all projects."""
     with opened(engine, path, **where) as library:
         return library.find(request)
 
@@ -28,7 +28,7 @@ def find_and_fork(
     path: Path | str | None = None,
     **where: Any,
 ) -> Answer:
-    """The same, and the fork that is asked for, as `choosing` has it."""
+    """Search as `find` does, and return the answer with the fork that `choosing` selects."""
     from smart_fork.forking.search_and_fork import find_and_fork as found_and_forked
 
     with opened(engine, path, **where) as library:
@@ -36,11 +36,11 @@ def find_and_fork(
 
 
 def message_for(session: Session, intent: str, engine: Engine) -> str:
-    """The message of the exchange that answers best."""
+    """Return the message of the exchange that answers best."""
     with opened(engine) as library:
         return answering(session, Answers(intent, (), library))
 
 
 def opened(engine: Engine, path: Path | str | None = None, **where: Any) -> AbstractContextManager[Library]:
-    """A library of a project, by default of all."""
+    """Open the library of a project, by default of all projects."""
     return Library.open(None if path is None else str(path), engine, **{"everywhere": path is None} | where)

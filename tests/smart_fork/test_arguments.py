@@ -1,4 +1,4 @@
-"""A wrong or missing argument: one sentence of ours, with the parameter, what was given and what is allowed."""
+"""Tests of wrong and missing arguments: the error names the parameter, its value and the allowed values."""
 
 from __future__ import annotations
 

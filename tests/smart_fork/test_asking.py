@@ -1,4 +1,4 @@
-"""Who asks, and reading what was found, over MCP."""
+"""Tests of the caller's part in a search, and of reading found sessions, over MCP."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class TestWhoAsks:
         assert [hit["session_id"] for hit in found["results"]] == [other]
 
     def test_an_argument_of_the_agent_names_the_session_and_is_none_of_the_tool(self, world, shop, monkeypatch):
-        """What runs inside an agent may add it to each call; other agents' calls with it are refused as ever."""
+        """A plugin in the agent may add this argument to each call. Calls of other agents with it are refused."""
         other, asking = world.claude(shop, RETRY, DONE), world.claude(shop, RETRY, "asking")
         monkeypatch.setattr(AGENTS["claude"].caller, "argument", "whose")
         monkeypatch.setattr(AGENTS["claude"].caller, "session_id", lambda one: one.arguments.get("whose"))
@@ -114,7 +114,7 @@ class TestWhoAsks:
 
     @pytest.mark.parametrize("tool", ["find_sessions", "list_sessions"])
     def test_a_server_whose_directory_was_deleted_asks_for_another(self, world, shop, monkeypatch, tmp_path, tool):
-        """The worktree in which the agent was started, for one."""
+        """An example is the removed worktree in which the agent was started."""
         world.claude(shop, RETRY, DONE)
         gone = tmp_path / "gone"
         gone.mkdir()

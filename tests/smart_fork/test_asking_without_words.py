@@ -1,4 +1,4 @@
-"""Questions without an intent: who wrote code, what ended an error, which sessions have a tag."""
+"""Tests of questions without an intent: the author of code, the fix of an error, and sessions with a tag."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NOTHING = [{}, {"intent": ""}, {"intent": " \n"}, {"intent": "\u200b"}, {"intent
 
 @pytest.fixture
 def wrote(world: World, shop, monkeypatch) -> str:
-    """A session that wrote a file, met an error and ended it, and has a tag. The file is changed again."""
+    """Make a session with a tag that wrote a file, met an error and fixed it. The file changes afterwards."""
     monkeypatch.chdir(shop)
     path = shop / FILE
     session_id = world.worked(

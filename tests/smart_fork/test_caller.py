@@ -1,4 +1,4 @@
-"""Who calls, by what the real clients say of themselves."""
+"""Tests of identifying the caller by the data that real clients send."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_after_clear_the_call_itself_says_in_which_session_it_stands(world, shop
 def test_a_call_that_claude_writes_a_moment_later_is_found_where_no_environment_names_the_session(
     world, shop, monkeypatch
 ):
-    """Over HTTP nothing else does: without it the caller's own session would be among what it finds."""
+    """Over HTTP only the log tells the session. Without it a search would find the caller's own session."""
     old, pauses = world.claude(shop, "one", "1"), []
     monkeypatch.setattr(
         "smart_fork.agents.claude.settings.time.sleep", lambda _: pauses.append(world.claude(shop, "two", CALL))
@@ -63,7 +63,7 @@ def test_a_fifo_among_the_logs_is_not_waited_for(world, shop):
 
 
 def test_codex_by_what_each_call_carries(shop):
-    """Under its daemon neither the environment nor the working directory tells anything."""
+    """Under Codex's daemon neither the environment nor the working directory tells the session."""
     meta = {"threadId": "t1", "sessionId": "s1", "x-codex-turn-metadata": {"workspaces": {"/gone": {}, str(shop): {}}}}
 
     assert identify("codex-mcp-client", meta, (), {}, Path("/")) == ToolCaller("codex", "t1", str(shop))
@@ -95,7 +95,7 @@ def test_the_root_of_the_disk_is_no_project():
 
 
 class Plugged:
-    """The calls of an agent inside which something of ours names the session with each call."""
+    """The calls of an agent with a plugin of smart-fork, which names the session in each call."""
 
     argument = "whose"
 
@@ -108,7 +108,7 @@ class Plugged:
 
 
 class Newcomer(Agent):
-    """An agent that nobody has heard of."""
+    """An agent that smart-fork does not know."""
 
     name, title = "newcomer", "Newcomer"
     clients = ("newcomer-mcp",)
@@ -135,7 +135,7 @@ def newcomer(monkeypatch):
     ],
 )
 def test_an_agent_is_known_by_what_its_clients_names_begin_with(newcomer, client, name):
-    """Some put the name behind it under which our server is registered, which a person chooses."""
+    """Some clients add the server's name behind their own, which a person chooses."""
     found = agent_of(client)
 
     assert name == (found.name if found else None)

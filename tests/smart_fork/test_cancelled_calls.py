@@ -1,4 +1,4 @@
-"""A call that its client cancels begins nothing that cannot be taken back."""
+"""Tests of cancelled calls: they begin nothing that cannot be undone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ START, SECONDS = "smart_fork.forking.start", 60
 
 @pytest.fixture
 def cancelled(world, shop, monkeypatch):
-    """Call a tool, and cancel the call at the last moment before `place` does what cannot be taken back."""
+    """Call a tool, and cancel the call just before `place` does something that cannot be undone."""
 
     def call(place: str, tool: str, **arguments: object) -> list[type[BaseException] | None]:
         reached, over, raised = threading.Event(), threading.Event(), []

@@ -1,4 +1,4 @@
-"""What a client is told of a call that takes long."""
+"""Tests of the progress that a client gets during a long call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RETRY = "add retry with backoff to the uploader"
 
 
 class Heard:
-    """A client, and a clock that stands."""
+    """A client, and a clock that tests move."""
 
     def __init__(self) -> None:
         self.now = 0.0

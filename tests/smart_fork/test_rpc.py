@@ -1,4 +1,4 @@
-"""Lines of a client, which may hold anything."""
+"""Tests of reading arbitrary lines of a client."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_brackets_in_a_text_are_no_depth():
 
 
 def test_what_stands_on_several_lines_is_written_on_one():
-    """As a stream of events may have it."""
+    """A stream of events may spread a message over several lines."""
     message = RpcMessage.read(b'{"jsonrpc": "2.0",\r\n "method": "x"}\n')
 
     assert message is not None

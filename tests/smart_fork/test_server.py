@@ -1,4 +1,4 @@
-"""The MCP server, as a client sees it."""
+"""Tests of the MCP server through a client."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ class TestWhatIsOffered:
 
 
 def filled(value: Any) -> Any:
-    """The same without keys that have no value."""
+    """Return a value without the keys that have no value."""
     if isinstance(value, dict):
         return {key: filled(inner) for key, inner in value.items() if inner is not None}
     return [filled(inner) for inner in value] if isinstance(value, list) else value
@@ -215,7 +215,7 @@ class TestAnswers:
         assert len(json.dumps(found.structured_content, ensure_ascii=False)) <= 4_000
 
     def test_not_available(self, world, shop, monkeypatch):
-        """D11: a state of the world is an answer."""
+        """D11: a missing index is an answer, not an error."""
         knows = world.codex(shop, RETRY, DONE)
         monkeypatch.setenv("SMART_FORK_INDEXING", "0")
 
@@ -373,7 +373,7 @@ class TestMistakes:
 
 
 class Gate(WordsModel):
-    """A model that answers when it is let."""
+    """A model that answers only after it is released."""
 
     def __init__(self) -> None:
         super().__init__()

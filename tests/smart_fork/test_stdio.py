@@ -1,4 +1,4 @@
-"""The MCP server as a process on stdin and stdout."""
+"""Tests of the MCP server as a process on stdin and stdout."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_a_prompt_that_cannot_be_made_is_refused_as_wrong_parameters(environment
 
 @pytest.fixture(scope="module")
 def talking():
-    """A server that has been greeted, of several tests; what is said to it is bytes."""
+    """Start a server that several tests share, after the handshake. It is sent bytes."""
     info = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
     hello = {"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": info}
     env = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
@@ -164,7 +164,7 @@ _PINGS = itertools.count(1)
 
 
 def answers_until(server, number) -> list[dict]:
-    """What is answered, until that is."""
+    """Return the answers up to the answer with the id `number`."""
     server.stdin.flush()
     heard = []
     while not heard or heard[-1]["id"] != number:
@@ -174,7 +174,7 @@ def answers_until(server, number) -> list[dict]:
 
 
 def answered(server, line: bytes) -> list[dict]:
-    """All that is answered to a line; who is asked later answers later."""
+    """Return all answers to a line. The server answers requests in their order."""
     ping = f"ping {next(_PINGS)}"
     server.stdin.write(line + b"\n")
     server.stdin.write(json.dumps({"jsonrpc": "2.0", "id": ping, "method": "ping"}).encode() + b"\n")

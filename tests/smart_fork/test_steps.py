@@ -1,4 +1,4 @@
-"""What a model is told to do next."""
+"""Tests of the next step that an answer suggests to a model."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ LONG = {
 @first("tool", ["find_sessions", "smart_fork"])
 @first("text", LONG.values(), number=2, ids=LONG)
 def test_five_hits_are_told_in_4_kb_without_nulls_however_long_titles_and_snippets_are(world, shop, tool, text):
-    """Of smart_fork, all but where each can be opened, of which the paths of this machine are a part."""
+    """The limit excludes the paths in smart_fork's results, which depend on the machine."""
     for number in range(6):
         world.claude(shop, f"{RETRY} {number} {text}", f"The uploader retries {text}")
 

@@ -1,4 +1,4 @@
-"""A call that takes long is a task for a client that knows tasks, and an ordinary call for all others."""
+"""Tests of long calls: tasks for a client that knows tasks, ordinary calls for all others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SECONDS = 60
 
 @pytest.fixture
 def at_once(monkeypatch):
-    """No call is answered directly."""
+    """Make every call a task."""
     monkeypatch.setattr("smart_fork.server.tasks.DIRECT_SECONDS", 0.0)
 
 

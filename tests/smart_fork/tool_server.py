@@ -1,4 +1,4 @@
-"""Servers of tools for tests. The schemas of the tools are made once: for each server they would take a third of a second."""
+"""Servers of tools for tests. The schemas of tools are made once, since that takes a third of a second."""
 
 from __future__ import annotations
 

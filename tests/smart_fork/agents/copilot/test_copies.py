@@ -1,4 +1,4 @@
-"""Copies of Copilot CLI's sessions: what is in them, where they work, and what is left where one cannot be made."""
+"""Tests of copies of Copilot CLI's sessions: their content, their directory, and the files left by a failed copy."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_copy_ends_with_the_exchange_and_works_where_it_is_told_with_its_files
 
 
 def of_kinds(log: Path) -> list[dict]:
-    """Its events in one line of parents."""
+    """Return the events of a log, and check that each has the event before it as its parent."""
     records = [json.loads(line) for line in log.read_text().splitlines()]
     assert [None, *(one["id"] for one in records[:-1])] == [one["parentId"] for one in records]
     return records

@@ -1,4 +1,4 @@
-"""Cut sessions of Copilot CLI: what repeats a cut event goes as well, its database forgets it, and all of it comes back."""
+"""Tests of cuts of Copilot CLI's sessions: events that repeat a cut event, rows in its database, and undo."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def left(path: Path) -> dict[str, str | None]:
 
 
 def store(home: Path, *rows: tuple[str, str]) -> Path:
-    """The database that it keeps for its own search, with a text of each of these sessions."""
+    """Make the database of Copilot CLI's own search, with a text of each of these sessions."""
     path = home / ".copilot/session-store.db"
     with closing(sqlite3.connect(path)) as db:
         db.executescript("""PRAGMA journal_mode = WAL; CREATE TABLE sessions (id TEXT, summary TEXT);

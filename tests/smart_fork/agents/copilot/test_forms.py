@@ -1,4 +1,4 @@
-"""What of Copilot CLI's events leaves a machine."""
+"""Tests of the fields of Copilot CLI's events that are shared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read of Copilot CLI's sessions: logs that version 1.0.102 itself wrote, and events like its own."""
+"""Tests of reading Copilot CLI's sessions, from logs written by version 1.0.102 and from events in its form."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_what_was_broken_off_is_seen_as_that_until_something_is_asked(home):
 
 
 def test_a_log_from_the_future_is_read_as_far_as_it_is_understood(home):
-    """Unknown events, fields and kinds are passed over, half a line at its end as well, and are no error."""
+    """Unknown events, fields and kinds, and half a line at the end, are skipped without an error."""
     log = copilot_log(
         home, happened("session.start", "s", version=9, sessionId=SESSION), happened("oracle.message", "o", content="x"),
         happened("user.message", "u", content="one", mood="good"), happened("assistant.message", "a", content="two", toolRequests={"a": 1}),

@@ -1,4 +1,4 @@
-"""Copies of Gemini CLI's sessions: what the program then remembers, and where it finds them."""
+"""Tests of copies of Gemini CLI's sessions: the messages that the program remembers, and the copy's place."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def copied(session: Session, end: int, becomes: NewSession, excerpt: Excerpt | N
 
 @pytest.mark.parametrize("name", ["person", "tools", "imported"])
 def test_a_copy_reads_back_as_what_was_copied(home, name):
-    """Without what Gemini CLI says to its model of the workspace, and each result once."""
+    """A copy has no description of the workspace, and each result once."""
     session = read_gemini(fixture(home, name))
 
     target, (head, *messages) = copied(session, len(session.turns) - 1, new())
@@ -71,7 +71,7 @@ def test_a_copy_of_what_is_remembered_has_what_was_left_of_the_rest_and_not_that
 
 
 def test_a_result_that_stands_in_a_message_alone_is_kept(home):
-    """What is left of calls behind a compression."""
+    """After a compression, some calls have their results only in messages."""
     answer = {"functionResponse": {"id": "c", "name": "x", "response": {"output": "found"}}}
     asked = spoken("user", "u", "one"), spoken("gemini", "a", toolCalls=[ran("c", "x", "found")])
     kept = spoken("gemini", "m", {"functionCall": {"id": "c", "name": "x", "args": {}}}), spoken("user", "r", answer)
@@ -127,7 +127,7 @@ def test_what_is_left_out_is_told_in_its_place(home):
 
 
 def test_a_copy_goes_where_gemini_cli_looks_from_its_directory(home, tmp_path):
-    """A directory in which it was never started gets a folder that says whose it is; another's is never taken."""
+    """A directory without a folder gets one that names it. The folder of another directory is never used."""
     session = read_gemini(fixture(home, "person"))
     elsewhere = tmp_path / "shop"
     elsewhere.mkdir()

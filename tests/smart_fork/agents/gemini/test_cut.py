@@ -1,4 +1,4 @@
-"""Cut sessions of Gemini CLI: messages go from every record and list, and all of it comes back."""
+"""Tests of cuts of Gemini CLI's sessions: messages in records and lists, and undo."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_log_that_is_rewound_to_what_went_is_rewound_to_what_stays(home):
 
 
 def beside(home) -> tuple[Path, Path, Path, Path]:
-    """A log, and what lies beside it: prompts, a long result, a sub-agent."""
+    """Make a log with files beside it: prompts, a long result and a sub-agent."""
     calls = [CALLED[0] | {"agentId": "helper"}]
     path = gemini_log(home, *RECORDS[:4], says("a2", "", "gemini", 3, toolCalls=calls), *RECORDS[7:])
     prompts, project = path.parents[1] / "logs.json", path.parents[1]

@@ -1,4 +1,4 @@
-"""What of Gemini CLI's records leaves a machine, and that what was shared before is what is shared later begins with."""
+"""Tests of sharing Gemini CLI's records. A session that is shared again begins with the records shared before."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def lines_before_rewinding() -> list[str]:
 
 @pytest.fixture
 def log(home) -> Path:
-    """A session that was compressed, and in which nothing was taken back."""
+    """Make a session that was compressed, without rewound messages."""
     path = session_of("gemini", COMPRESSED, home).source_path
     path.write_text("".join(lines_before_rewinding()))
     return path

@@ -1,4 +1,4 @@
-"""What is read of Gemini CLI's sessions: logs that version 0.61.0 itself wrote, and records like its own."""
+"""Tests of reading Gemini CLI's sessions, from logs written by version 0.61.0 and from records in its form."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ RAN_ANSWERED = 'PONG 3: :"echo zebra; exit 3","description":"x"}'
     ],
 )  # fmt: skip
 def test_what_was_said_is_read_once_and_in_order(home, name, said):
-    """Of the one that was compressed, what was compressed as well; of what was broken off or rewound nothing."""
+    """A compressed session has its compressed messages too. Interrupted and rewound messages are left out."""
     session = read_gemini(fixture(home, name))
 
     assert texts(session) == said
@@ -133,7 +133,7 @@ def test_a_folder_that_says_nonsense_of_its_directory_says_nothing(home, root):
 
 
 def test_an_unknown_message_to_rewind_to_leaves_nothing(home):
-    """As Gemini CLI reads it itself."""
+    """Gemini CLI itself forgets all messages then."""
     log = gemini_log(home, spoken("user", "u", "one"), {"$rewindTo": "unknown"})
 
     assert GeminiAdapter().read(log).session is None
@@ -153,7 +153,7 @@ def test_files_of_old_versions_are_read(home):
 
 
 def test_a_log_from_the_future_is_read_as_far_as_it_is_understood(home):
-    """Unknown records, fields and kinds are passed over, and are no error."""
+    """Unknown records, fields and kinds are skipped without an error."""
     session = conversation(
         {"$merge": {"a": 1}}, {"version": 9}, spoken("user", "u", "one", mood="good"),
         spoken("oracle", "o", "not heard"), spoken("gemini", "a", "two", {"hologram": "x"}),
@@ -219,7 +219,7 @@ def test_its_own_forks_are_of_the_family_of_what_they_were_forked_from(home):
 
 
 def test_what_gemini_cli_itself_says_first_makes_no_family_of_two_sessions(home):
-    """Its id is made of its text: it is the same in each session of a directory and a day."""
+    """The id of Gemini CLI's own first message depends on its text. Sessions of one directory and day share that id."""
     context = listed(spoken("user", "c", "<session_context>\n- **Workspace Directories:**\n  - /srv/shop\n"))
     one, other = (
         read_gemini(gemini_log(home, context, spoken("user", prompt, prompt), session=session))
@@ -238,7 +238,7 @@ RECORDS = st.one_of(
 
 
 def remembered(records: list[dict]) -> list[tuple[str, str]]:
-    """What Gemini CLI remembers, as its own source says it: a map by id, in order."""
+    """Return the messages that Gemini CLI remembers, computed as in its own source: a map by id, in order."""
     known: dict[str, dict] = {}
     for record in records:
         if "$rewindTo" in record:

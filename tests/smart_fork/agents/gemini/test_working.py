@@ -1,4 +1,4 @@
-"""What Gemini CLI does: what its log, its screen and its hooks say of it, and how it is started."""
+"""Tests of Gemini CLI's live status, from its log, screen and hooks, and of its command lines."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_no_log_of_a_person_s_is_resumed_as_it_is(form, session, staging):
 
 @pytest.mark.parametrize("prompt", ["/clear all", "?help me", " / what"])
 def test_a_prompt_that_looks_like_a_command_is_a_prompt(prompt):
-    """One that begins with a question mark would be forgotten by whoever goes on with the session."""
+    """A resumed session would forget a prompt that begins with a question mark."""
     told = ForkPlan.of(request(prompt=prompt)).argv[-1]
 
     assert told.startswith("--prompt-interactive=Prompt: ")
@@ -137,7 +137,7 @@ def test_its_events_are_those_of_claude_code_under_other_names():
 
 
 def test_a_calling_session_is_the_one_that_its_process_has_begun(home, monkeypatch):
-    """Nothing that Gemini CLI tells its servers names it."""
+    """Gemini CLI does not tell its servers which session calls."""
     old = gemini_log(home, spoken("user", "u", "old"), session=id_of(3))
     mine = gemini_log(home, spoken("user", "u", "mine"))
     began = psutil.Process(os.getppid()).create_time()
@@ -156,7 +156,7 @@ def test_a_calling_session_is_the_one_that_its_process_has_begun(home, monkeypat
 
 
 def test_a_session_is_open_in_the_process_that_has_begun_it(home, tmp_path):
-    """One that nobody has told its id; in another directory it is another one's."""
+    """The process was started without a session's id. A process in another directory belongs to another session."""
     program = tmp_path / "gemini"
     shutil.copy(shutil.which("sleep") or "", program)
     logs = [gemini_log(home, spoken("user", "u", "go"), session=id_of(n), cwd=str(tmp_path / name)) for n, name in ((1, "shop"), (2, "other"))]  # fmt: skip

@@ -1,7 +1,7 @@
-"""OpenCode's database as the real program has written it (1.18.33, with a model that answers "PONG"), made again.
+"""OpenCode's database as the real program wrote it (1.18.33, with a model that answers "PONG"), made again for tests.
 
-Its sessions, each by what was done in it: a tool that reads, one that edits and a test run that fails; a fork of that,
-as a whole and at a message; a sub-agent; an error; a compaction; what was taken back, and what was said in its place.
+Its sessions have a reading tool; an edit and a failing test run; a fork of that session as a whole, and a fork at a
+message; a sub-agent; an error; a compaction; and messages that were taken back and replaced.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ALL = (TOOLS, FORK, FORK_AT, WITH_SUBAGENT, FAILED, COMPACTED, TAKEN_BACK, SAID_
 
 
 def make(path: Path | None = None, told: Callable[[str], str] = str) -> Path:
-    """The database at its usual place, or at this one, as `told` changes what it says."""
+    """Make the database at its usual place, or at `path`. `told` changes its rows."""
     path = path or Path.home() / ".local/share/opencode/opencode.db"
     path.parent.mkdir(parents=True, exist_ok=True)
     with closing(sqlite3.connect(path)) as db:
@@ -38,14 +38,14 @@ def make(path: Path | None = None, told: Callable[[str], str] = str) -> Path:
 
 
 def change(path: Path, statement: str, *values: object) -> None:
-    """As the program changes it."""
+    """Change the database as the program does."""
     with closing(sqlite3.connect(path)) as db:
         db.execute(statement, values)
         db.commit()
 
 
 def take(path: Path, document: dict[str, Any], like: str = TOOLS) -> None:
-    """As the program takes a document into its database: a session whose row is else that of another one."""
+    """Import a document into the database as the program does, with the other columns of an existing session."""
     session = document["info"]["id"]
     with closing(sqlite3.connect(path)) as db:
         db.execute("CREATE TEMP TABLE taken AS SELECT * FROM session WHERE id = ?", (like,))
@@ -65,7 +65,7 @@ def take(path: Path, document: dict[str, Any], like: str = TOOLS) -> None:
 
 
 def program(folder: Path) -> Path:
-    """A program of that name in a folder, which takes documents and deletes sessions as the real one does."""
+    """Write a program into a folder that imports documents and deletes sessions as the real program does."""
     folder.mkdir(parents=True, exist_ok=True)
     path, here = folder / "opencode", shlex.quote(str(Path(__file__).parents[4]))
     path.write_text(f'#!/bin/sh\nPYTHONPATH={here} exec {shlex.quote(sys.executable)} -m {__spec__.name} "$@"\n')
@@ -74,7 +74,7 @@ def program(folder: Path) -> Path:
 
 
 def main(words: list[str]) -> None:
-    """What that program does."""
+    """Run as that program."""
     path = Path.home() / ".local/share/opencode/opencode.db"
     if words[:1] == ["import"]:
         document = json.loads(Path(words[1]).read_text())

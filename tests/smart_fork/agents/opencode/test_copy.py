@@ -1,4 +1,4 @@
-"""Copies of OpenCode's sessions, as they are handed to it."""
+"""Tests of the documents that OpenCode imports as copies of its sessions."""
 
 import json
 import sqlite3
@@ -72,7 +72,7 @@ def test_what_a_budget_counts_is_measured_while_the_session_is_read(path, identi
 
 
 def test_what_is_too_long_to_be_read_is_measured_again(path, monkeypatch):
-    """Its text is abridged while it is read."""
+    """A very long text is shortened while it is read."""
     monkeypatch.setattr("smart_fork.agents.opencode.database._PARTS", LONG_PARTS)
     with bounded(measures=True):
         measured = session(path, TOOLS)
@@ -133,7 +133,7 @@ def test_a_copy_that_is_not_taken_is_an_error(path, programs):
 
 
 def distilled(path, *parts):
-    """The document of a copy that keeps these turns of these sessions, each with what is told before some of them."""
+    """Return the document of a copy with these turns of these sessions, and the lines before some of the turns."""
     copies = []
     for identity, kept, told in parts:
         read = session(path, identity)

@@ -1,4 +1,4 @@
-"""What of OpenCode's sessions is cut: rows of a database that others' sessions are in as well."""
+"""Tests of cuts of OpenCode's sessions, which share one database."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ EVENTS = """
 
 @pytest.fixture
 def path(home) -> Path:
-    """The database as a program leaves it that was killed, with the secret in a session, its fork, and freed pages."""
+    """Make the database of a killed program, with a secret in a session, in its fork and in free pages."""
     path = make()
     with closing(sqlite3.connect(path)) as db:
         db.execute("PRAGMA journal_mode = WAL")
@@ -64,7 +64,7 @@ def path(home) -> Path:
 
 
 def all_rows(path: Path, *but: str) -> dict[str, list]:
-    """Each row of each table, but those of some sessions."""
+    """Return the rows of all tables, without the rows of some sessions."""
     with closing(sqlite3.connect(path)) as db:
         tables = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")]
         found = {name: sorted(db.execute(f"SELECT * FROM {name}").fetchall(), key=repr) for name in tables}  # noqa: S608

@@ -1,4 +1,4 @@
-"""Which sessions of OpenCode are forks of which, what they share, and what their ends say."""
+"""Tests of OpenCode's forks: their parents, the shared messages, and the state at the end of a session."""
 
 import json
 import sqlite3

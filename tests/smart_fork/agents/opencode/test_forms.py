@@ -1,4 +1,4 @@
-"""What of OpenCode's messages leaves a machine, and what it becomes on another."""
+"""Tests of sharing OpenCode's messages: the shared fields, and the session on another machine."""
 
 from __future__ import annotations
 

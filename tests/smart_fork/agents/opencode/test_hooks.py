@@ -1,4 +1,4 @@
-"""What OpenCode is given to tell us, and how a call of it names its session."""
+"""Tests of the plugin for OpenCode, and of the session that its calls name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenCode's sessions, as its database holds them."""
+"""Tests of reading OpenCode's sessions from its database."""
 
 import json
 import os
@@ -187,7 +187,7 @@ def killed(path):
 
 
 def test_a_program_that_starts_while_it_is_read_meets_no_lock_of_ours(path, reader, killed):
-    """Whoever writes the `-shm` of a program that was killed locks it: the program then ends in its first second."""
+    """Writing the `-shm` file of a killed program locks it, and the program would then end in its first second."""
     _, index = killed
     index.write_bytes(bytes(len(index.read_bytes())))
     before = index.read_bytes()

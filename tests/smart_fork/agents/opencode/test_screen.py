@@ -1,4 +1,4 @@
-"""What OpenCode's screen says, and that nothing is cut out of its sessions."""
+"""Tests of reading OpenCode's screen, and of its login."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What OpenCode is told of other agents' sessions names the model that it works with."""
+"""Tests of the model in sessions that are handed over to OpenCode."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def copied(folder: Path) -> list[dict]:
 
 @pytest.fixture
 def named(home):
-    """Says where a person has named a model."""
+    """Return a function that writes a model's name to one of the places where a person can set it."""
 
     def write(place: str, value: object) -> None:
         file = home / place

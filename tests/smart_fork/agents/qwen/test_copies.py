@@ -1,4 +1,4 @@
-"""Copies of Qwen Code's sessions: what the program then remembers, and where it finds them."""
+"""Tests of copies of Qwen Code's sessions: the messages that the program remembers, and the copy's place."""
 
 from __future__ import annotations
 

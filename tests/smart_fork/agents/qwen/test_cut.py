@@ -1,4 +1,4 @@
-"""Cut sessions of Qwen Code: what stays is linked, what repeats what went goes as well, and all of it comes back."""
+"""Tests of cuts of Qwen Code's sessions: links of kept records, records that repeat cut ones, and undo."""
 
 from __future__ import annotations
 

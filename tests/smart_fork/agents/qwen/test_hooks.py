@@ -1,4 +1,4 @@
-"""Where Qwen Code's logs have begun, as the hook sees it without reading them."""
+"""Tests of recognizing a begun log of Qwen Code in a hook, which does not read the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read of Qwen Code's sessions: logs that version 0.24.4 itself wrote, and records like its own."""
+"""Tests of reading Qwen Code's sessions, from logs written by version 0.24.4 and from records in its form."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_a_session_ends_in_the_middle_while_it_asks(home):
 
 
 def test_after_a_rewinding_nothing_of_what_it_left_is_remembered(home):
-    """Also of one to before the first message, and as long as nobody has gone on."""
+    """Cases include a rewind to before the first message, and a session without a message after the rewind."""
     records = [
         linked("user", "u1", None, "one"),
         linked("assistant", "a1", "u1", "first"),
@@ -192,7 +192,7 @@ def test_what_qwen_code_asks_by_itself_is_no_prompt(home, more):
 
 
 def test_a_persons_words_are_those_that_were_shown(home):
-    """Hooks add what they have to say to the message."""
+    """Hooks add text to the message."""
     session = conversation(
         linked("user", "u1", None, "one", "context of a hook", systemPayload={"displayText": "one"}),
         home=home,

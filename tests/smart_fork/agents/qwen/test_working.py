@@ -1,4 +1,4 @@
-"""What Qwen Code does: what its log and its screen say of it, and how it is started."""
+"""Tests of Qwen Code's live status, from its log and screen, and of its command lines."""
 
 from __future__ import annotations
 
