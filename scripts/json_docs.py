@@ -65,7 +65,7 @@ TABLES: Mapping[str, Table] = {
     "changes": _of(answer.Cause),
     "fix": _of(answer.Fixes),
     "fixes": _of(answer.Fix),
-    "drift": _of(session_view.FilesChanged),
+    "drift": _of(history.Drift),
     "price": _of(session_view.Price),
     "match": _of(session_view.Match),
     "explain": _of(session_view.Explanation),

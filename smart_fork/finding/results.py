@@ -33,7 +33,6 @@ from smart_fork.finding.session_place import permits, unplaced, where_now
 from smart_fork.finding.session_view import (
     CacheUse,
     Explanation,
-    FilesChanged,
     Hit,
     Lineage,
     Match,
@@ -42,7 +41,6 @@ from smart_fork.finding.session_view import (
     ToldBy,
     resumed_part,
 )
-from smart_fork.repository.history import Drift
 from smart_fork.snippets import printable
 from smart_fork.workers.registry_file import has_registry
 
@@ -177,7 +175,7 @@ def _hit(
         git_branch=printable(row.git_branch) or None, date=row.started, last_activity=row.last_activity,
         snippet=quotation.text if quotation else None, said_by=quotation.said_by if quotation else None,
         match=match_of(one.place, one.words, near, row.forgotten, row.gap), turns=row.turns,
-        token_estimate=row.tokens, outcome=worth.outcome.value, drift=_changed(worth.drift),
+        token_estimate=row.tokens, outcome=worth.outcome.value, drift=worth.drift,
         price=Price(row.tokens, one.place.tokens if one.place else None, is_cached(until), until, row.instructions),
         lineage=Lineage(), source_path=str(export_path(row.agent, row.session_id)), lines=one.lines,
         jsonl_path=row.path or None, can_fork=not warnings, warning="; ".join(warnings),
@@ -196,10 +194,6 @@ def _hit(
 def _named(row: SessionRow) -> tuple[str | None, ...]:
     """Return the ids that show whether a session continues another person's session."""
     return row.session_id, row.root_id, row.parent_id
-
-
-def _changed(drift: Drift | None) -> FilesChanged | None:
-    return None if drift is None else FilesChanged(drift.files, drift.changed, round(drift.share, 4))
 
 
 def match_of(

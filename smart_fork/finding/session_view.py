@@ -14,6 +14,7 @@ from indexer.outcome import Outcome
 from indexer.transcripts.model import AgentName, Resumed
 from indexer.values import Value, rare, record, spread, value
 from smart_fork.agents import AGENTS, checkpoints
+from smart_fork.repository.history import Drift
 
 _OUTCOMES: Mapping[str, str] = {
     Outcome.COMMITTED: "committed",
@@ -105,15 +106,6 @@ class Explanation(Value):
 
 
 @value
-class FilesChanged(Value):
-    """The number of files that the session edited in the repository, and how many of them have changed in git since."""
-
-    files: int
-    changed: int
-    share: float
-
-
-@value
 class Price(Value):
     """The tokens that a fork loads, and the time until which the model's cache has them, if known.
 
@@ -167,7 +159,7 @@ class Hit(Value):
     turns: int = 0
     token_estimate: int = 0
     outcome: str = "unknown"
-    drift: FilesChanged | None = None
+    drift: Drift | None = None
     price: Price = Price(0)
     lineage: Lineage = Lineage()
     source_path: str = ""

@@ -240,24 +240,19 @@ def _indexed_facts(session: Session) -> tuple[str | None, tuple[str, ...]]:
     return parent_of(session, family, known_parents()), edited
 
 
-def messages(
-    session: Session, at: int | None = None, *, before: int = 0, after: int | None = None, characters: int | None = None
-) -> tuple[list[Message], int | None]:
+def messages(session: Session, asked: ReadRange) -> tuple[list[Message], int | None]:
     """Return numbered, masked messages, and the number of the next message to read; `None` at the end.
-
-    With `at`, return from `before` messages before message `at` to `after` messages after it. Return at most about
-    `characters`.
 
     Raises:
         NotFound: there is no message of that number.
     """
-    said = list(session.messages)
-    if at is not None:
+    said, characters = list(session.messages), asked.characters
+    if (at := asked.at) is not None:
         middle = next((i for i, (number, _) in enumerate(said) if number >= at), None)
         if middle is None or at < 0:
             hint = left_out(session) or f"The last one is {said[-1][0]}."
             raise NotFound(f"No message {at} in {session.session_id}", hint)
-        said = said[max(0, middle - before) : None if after is None else middle + after + 1]
+        said = said[max(0, middle - asked.before) : None if asked.after is None else middle + asked.after + 1]
     chosen: list[Message] = []
     used = 0
     for number, turn in said:
@@ -343,7 +338,10 @@ def _commits_in_words(made: CommitsMade) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class ReadRange:
-    """The range of messages to read: see `messages`. Without a limit of `characters`, all messages are read."""
+    """The range of messages to read: from `before` messages before message `at` to `after` messages after it.
+
+    At most about `characters` are read. Without `at`, the range begins at the first message.
+    """
 
     at: int | None = None
     before: int = 0
@@ -361,9 +359,7 @@ def told(
     """
     from smart_fork.finding.results import title
 
-    chosen, next_at = messages(
-        session, reading.at, before=reading.before, after=reading.after, characters=reading.characters
-    )
+    chosen, next_at = messages(session, reading)
     left = left_out(session)
     if next_at is not None and reading.characters is None:
         rest = advice(

@@ -161,16 +161,13 @@ _LOG = (
 Key = TypeVar("Key")
 
 
-class Drift(NamedTuple):
+@value
+class Drift(Value):
     """The number of files that a session edited in the repository, and how many of them have changed since."""
 
     files: int
     changed: int
-
-    @property
-    def share(self) -> float:
-        """Return the share of changed files, from 0 to 1."""
-        return self.changed / self.files
+    share: float
 
 
 class _Commit(NamedTuple):
@@ -208,7 +205,8 @@ def drifts(repository: Repository, edited: Mapping[Key, Edits]) -> dict[Key, Dri
         later = [commit for commit in commits if commit.time > time]
         if not any(commit.name in cut for commit in later):
             changed = frozenset[str]().union(*(commit.files for commit in later))
-            found[key] = Drift(len(files[key]), len(files[key] & changed))
+            number = len(files[key] & changed)
+            found[key] = Drift(len(files[key]), number, round(number / len(files[key]), 4))
     return found
 
 

@@ -60,7 +60,7 @@ class WorkerReader(WorkerWatch):
         start = len(session.turns) - len(worker.own_part(session)) if session else 0
         if session is None or not any(number >= start for number, _ in session.messages):
             return []
-        said, _ = sessions.messages(session, start)
+        said, _ = sessions.messages(session, sessions.ReadRange(start))
         return [replace(message, text=beginning(message.text, MESSAGE_CHARACTERS)) for message in said]
 
     def last_words(self, worker: WorkerRecord, seen: Seen) -> Masked:

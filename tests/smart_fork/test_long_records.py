@@ -58,7 +58,7 @@ def messages(session) -> list[str]:
 def test_it_is_a_message_that_says_how_long_it_is(log, reader):
     assert SHOWN == messages(reader.read(log).session)
     located = sessions.locate(f"{reader.name}:{reader.id_of(log)}")
-    shown, _ = sessions.messages(sessions.read(located))
+    shown, _ = sessions.messages(sessions.read(located), sessions.ReadRange())
     assert SHOWN == [one.text for one in shown]
 
 

@@ -77,7 +77,7 @@ def test_messages_around_one_and_from_one_on(world, shop):
     session = sessions.read(sessions.locate(FIRST))
 
     def said(*args, **more):
-        chosen, next_at = sessions.messages(session, *args, **more)
+        chosen, next_at = sessions.messages(session, sessions.ReadRange(*args, **more))
         return "".join(message.text for message in chosen), next_at
 
     assert said() == ("abcdefg", None)

@@ -8,8 +8,9 @@ import pytest
 
 from smart_fork.finding import fork_worth
 from smart_fork.finding.fork_worth import close
-from smart_fork.finding.session_view import FilesChanged, Price
+from smart_fork.finding.session_view import Price
 from smart_fork.forking.search_and_fork import fitting
+from smart_fork.repository.history import Drift
 from smart_fork.system.processes import Processes
 from tests.cases import each
 from tests.smart_fork.found import a_hit, an_answer
@@ -158,7 +159,7 @@ def test_the_floor_looks_at_scores_and_not_at_who_stands_first():
     [(None, []), ((1, 0), ["none of its 1 file changed since"]), ((7, 2), ["2 of its 7 files changed since (29 %)"])],
 )
 def test_what_became_of_a_session_is_said_in_words(drift, said):
-    values = drift and FilesChanged(*drift, share=drift[1] / drift[0])
+    values = drift and Drift(*drift, share=drift[1] / drift[0])
     hit = a_hit(outcome="tests_passed", drift=values, price=Price(90_000, 1))
 
     assert hit.became_of == ["tests passed", *said]

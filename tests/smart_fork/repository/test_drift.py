@@ -12,7 +12,7 @@ import pytest
 from indexer.outcome import Edits
 from smart_fork.errors import ProgramFailed
 from smart_fork.repository.git import Repository
-from smart_fork.repository.history import Drift, drifts
+from smart_fork.repository.history import drifts
 from smart_fork.system.processes import Processes
 from tests.cases import first
 
@@ -48,8 +48,9 @@ class Counting(Processes):
         return super().run(argv, input=input, **how)
 
 
-def drift(folder: Path, one: Edits) -> Drift | None:
-    return drifts(Repository.open_to_look_back(folder, Processes()), {0: one}).get(0)
+def drift(folder: Path, one: Edits) -> tuple[int, int] | None:
+    found = drifts(Repository.open_to_look_back(folder, Processes()), {0: one}).get(0)
+    return found and (found.files, found.changed)
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ def test_files_that_a_later_commit_touches_have_changed(shop):
     commit(shop, START + 200, "a.py", "other.py")
 
     assert drift(shop, one) == (2, 1)
-    assert drift(shop / "sub", one).share == 0.5
+    assert drifts(Repository.open_to_look_back(shop / "sub", Processes()), {0: one})[0].share == 0.5
     assert drift(shop, edits(shop / "a.py", at=START + 200.5)) == (1, 0)
 
 
@@ -173,7 +174,7 @@ def test_git_is_asked_once_for_all_sessions_and_not_where_none_has_edits(shop):
         repository, {1: edits(shop / "a.py"), 2: edits(shop / "b.py"), 3: edits(shop / "a.py", at=START + 300)}
     )
 
-    assert found == {1: (1, 1), 2: (1, 0), 3: (1, 0)}
+    assert {key: one.changed for key, one in found.items()} == {1: 1, 2: 0, 3: 0}
     assert len(processes.logs) == 1
     assert drifts(repository, {}) == drifts(repository, {1: Edits(), 2: edits("/elsewhere")}) == {}
     assert len(processes.logs) == 1

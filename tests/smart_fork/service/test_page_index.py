@@ -11,9 +11,10 @@ import pytest
 
 from indexer.files import state_home
 from indexer.runs import Freshness, LastRun
-from smart_fork.finding.session_view import Explanation, FilesChanged, Hit, Match
+from smart_fork.finding.session_view import Explanation, Hit, Match
 from smart_fork.page.endpoints import ServiceActivity
 from smart_fork.page.search_page import age_of, chosen, facets, narrowed, reasons
+from smart_fork.repository.history import Drift
 from tests.smart_fork.relatives import ids_with, relatives
 from tests.smart_fork.service.test_page import DONE, HOSTILE, RETRY, Tags
 
@@ -161,7 +162,7 @@ HIT = Hit(rank=1, score=0.5, session_id="a", agent_type="claude", title="", work
             replace(HIT, match=Match(words=("retry",), similarity=0.7)),
             ["its words retry", "very near in meaning (0.70)"],
         ),
-        (replace(HIT, drift=FilesChanged(1, 0, 0.0)), ["1 file edited here"]),
+        (replace(HIT, drift=Drift(1, 0, 0.0)), ["1 file edited here"]),
         (
             replace(HIT, explain=Explanation({"title": 3.0, "session_words": 2.0}, 1.0, 0.5)),
             ["its words elsewhere in the session", "its title"],
