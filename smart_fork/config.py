@@ -1,4 +1,4 @@
-"""Reads ``<SMART_FORK_HOME>/config.toml``, the user's settings.
+"""The user's settings in ``<SMART_FORK_HOME>/config.toml``.
 
 The file is not parsed with pydantic: every `find` on the command line asks for `engine`, and importing pydantic takes
 longer than the rest of the command's start. A requested section is checked completely. An unknown name is refused in
@@ -49,8 +49,7 @@ class ServiceSection:
 
 @dataclass(frozen=True, slots=True)
 class TeamSection:
-    """The section ``[team]``: what is never pushed, what is masked besides secrets, and which texts only look like
-    secrets.
+    """The section ``[team]``: folders that are never pushed, patterns to mask besides secrets, and harmless texts.
 
     See `sharing_rules`.
     """

@@ -1,4 +1,4 @@
-"""Checks every part of the installation by using it. A failed check names the next step."""
+"""The checks of every part of the installation, by using it. A failed check names the next step."""
 
 from __future__ import annotations
 

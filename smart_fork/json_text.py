@@ -1,8 +1,8 @@
-"""Edits JSON text in place: all bytes that are not edited stay, with their order, indentation and spelling.
+"""Editing JSON text in place: all bytes that are not edited stay, with their order, indentation and spelling.
 
 Settings must be strict JSON: programs disagree about duplicate names and comments. In records, no value that stays is
-decoded and encoded, because agents write values that no other program writes the same way: integers beyond a double,
-half surrogate pairs, escapes, white space.
+decoded and encoded, because each program writes some values differently: integers beyond a double, half surrogate
+pairs, escapes, white space.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ def _readable(text: str) -> bytes:
 
 
 def _value(text: str, before: Any, after: Any) -> str:
-    """Return `after` as text, as far as possible with the spelling in `text`, the text of `before`."""
+    """Return `after` as text. Parts that are equal in `before` keep their spelling in `text`."""
     if before == after:
         return text
     if isinstance(before, dict) and isinstance(after, dict):

@@ -63,7 +63,7 @@ class Worker:
         return seen
 
     def read(self, exchanges: int = 3) -> WorkerRead:
-        """Return the worker's last exchanges, without those of the forked session.
+        """Return the worker's last exchanges, without the exchanges of the forked session.
 
         Raises:
             SmartForkError: the worker no longer exists, or `exchanges` is below one.
@@ -221,7 +221,7 @@ def preview(
     as_agent: str | None = None,
     **options: Any,
 ) -> Forked:
-    """Preview what `fork` would start with the same arguments: its command, and its `selection` within a `budget`.
+    """Preview what `fork` would start with these arguments: its command, and its `selection` within a `budget`.
 
     Its `ways` give the tokens of each way to fork: the whole session, up to `at`, up to the answer, and within
     budgets.
@@ -249,8 +249,8 @@ def merge(
 ) -> Worker:
     """Run one fork of several sessions, with the exchanges of each that answer, within one `budget`. See `fork`.
 
-    It is a fork of the first session, followed by the kept exchanges of the others. `started.selection` describes the
-    kept exchanges of the first session, and `started.merged` those of each other session.
+    The fork begins with the first session, followed by the kept exchanges of the others. `started.selection` describes
+    the kept exchanges of the first session, and `started.merged` describes the kept exchanges of each other session.
 
     Raises:
         SmartForkError: nothing was started, and nothing is left of the attempt.

@@ -3,8 +3,8 @@
 Anybody who can share a session can put words into it. So an agent that resumes a foreign session asks before it acts,
 whatever settings and records say. Forks of a foreign session have its messages, too.
 
-Branches, hand-overs and merges are noted here, because logs of one agent do not name sessions of another agent, nor
-all of their sources, and a log or the registry of workers may be lost.
+Branches, hand-overs and merges are noted here. Logs of one agent do not name sessions of another agent, nor all of
+their sources, and a log or the registry of workers may be lost.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def forget_foreign(session_id: str) -> None:
 
 
 def has_foreign() -> bool:
-    """Return True if any session or message is foreign. On most machines none is."""
+    """Return True if a session or message on this machine is foreign. Most machines have no foreign session."""
     return bool(state.rows("SELECT 1 FROM foreign_ids LIMIT 1"))
 
 

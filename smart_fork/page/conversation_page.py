@@ -1,8 +1,8 @@
 """A conversation on the page: its exchanges and steps, an outline, its forks, and its changes since the page was
 shown.
 
-Links and forms of a page carry a mark of the state that it showed. A message number from an old page is never taken
-for a message of a session that was cut or resumed from an earlier message meanwhile.
+Links and forms of a page carry a mark of the state that it showed. If the session was cut or resumed from an earlier
+message meanwhile, a message number from the old page is never taken for a message of the new state.
 """
 
 from __future__ import annotations

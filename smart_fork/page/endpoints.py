@@ -1,4 +1,4 @@
-"""What all addresses of the page share: the browser's project, the page's frame, and forms that work only once."""
+"""The common parts of all page addresses: the browser's project, the page's frame, and forms that work only once."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Builds answers to requests, from the sent `forms`, the `board` of workers and the service's `state`."""
+    """The builder of answers to requests, from the sent `forms`, the `board` of workers and the service's `state`."""
 
     forms: PageForms[Any]
     board: WorkerBoard
@@ -198,8 +198,8 @@ class Endpoints:
     def does(self, work: Callable[[Mapping[str, str]], object], shown: str, *, unlike: bool = False) -> Endpoint:
         """Return an endpoint that does the `work` of a form once, then redirects to the address `shown`.
 
-        The address contains ``{form}`` for the form's name. With `unlike`, a form with the same fields as a recent
-        form of another window gets the earlier result. The field `again` asks for a second run.
+        The address contains ``{form}`` for the form's name. With `unlike`, a form gets the earlier result if another
+        window sent equal fields a moment ago. The field `again` asks for a second run.
         """
 
         async def answer(request: Request) -> Response:

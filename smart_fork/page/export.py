@@ -1,4 +1,4 @@
-"""Files of a session, or of compared workers, to read or send without the service. They load and run nothing.
+"""Files of a session, or of compared workers, to read or send without the service. The files load and run nothing.
 
 An HTML file uses the page's templates and is masked like the page. A session can also be written as Markdown.
 """

@@ -156,7 +156,7 @@ def _part(session: Session, turns: range, files: Iterable[str]) -> OwnPart:
 def related(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
     """Return the template values of a session's family, with the differences of its members `a` and `b` of the query.
 
-    They include the time line, the own work of each member, and the `best` member to fork.
+    The values include the time line, the own work of each member, and the `best` member to fork.
 
     Raises:
         SmartForkError: the session does not exist, or it cannot be read.

@@ -1,4 +1,4 @@
-"""Renders templates and text as HTML, with headers that let a page load nothing from elsewhere.
+"""The rendering of templates and text as HTML, with headers that let a page load nothing from elsewhere.
 
 Style sheets, scripts and templates are read when the program starts, since an upgrade replaces the files. Their
 addresses contain a digest of their content, so that a browser asks for each only once.
@@ -187,11 +187,11 @@ class Addressed(Protocol):
 
     @property
     def agent_type(self) -> str:
-        """The agent of the session."""
+        """Return the session's agent."""
 
     @property
     def session_id(self) -> str:
-        """The session's id, as its agent writes it."""
+        """Return the session's id, as its agent writes it."""
 
 
 def session_link(one: Addressed, at: int | None = None, kind: str = "session", **query: Any) -> str:
@@ -288,7 +288,7 @@ def _marked(text: str, words: Sequence[str]) -> Markup:
 
 
 class _Renderer(RendererHTML):
-    """Renders Markdown tokens that need HTML other than the library's."""
+    """The renderer of Markdown tokens that need HTML other than the library's."""
 
     def text(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
         return str(_marked(tokens[idx].content, env.get("words", ())))

@@ -399,7 +399,7 @@ class Page:
     def _forked(self, place: Asked, _: Asked) -> Shown:
         """Return the template values for a started fork and its worker.
 
-        `twin` is an earlier form of another window with the same content, if this form got the result of that form.
+        If this form got the result of an earlier form of another window with equal fields, `twin` is the earlier form.
         """
         fork, twin = self.endpoints.answer(place["form"], Forked), self.sign_in.forms.twin(place["form"])
         return {"fork": fork, "worker": fork.worker_id, "board": self.board.view(fresh=True), "twin": twin}

@@ -1,4 +1,4 @@
-"""Signs browsers in with codes and cookies, and protects forms from being forged or sent twice.
+"""Sign-in of browsers with codes and cookies, and the protection of forms from being forged or sent twice.
 
 A private file, which only its owner can read, sends a code that works once. The code is in no command line, which
 every user of the machine can read, and in no address, which the browser's history would keep.
@@ -139,7 +139,7 @@ class Entries:
         self._lock = threading.Lock()
 
     def new(self, project: str = "") -> Entry:
-        """Create a way to sign in, whose browser then remembers `project`.
+        """Create a way to sign in. The browser that uses it then remembers `project`.
 
         Raises:
             OSError: the file cannot be written, or other users could read it.
@@ -265,7 +265,7 @@ class PageForms(Generic[T]):
         return sent.done.result()
 
     def twin(self, form: str) -> SentForm[T] | None:
-        """Return the earlier form whose result this form was given; `None` if this form did its own work."""
+        """Return the earlier form that did the work for this form; `None` if this form did its own work."""
         with self._lock:
             sent = self._sent.get(form)
             first = next((name for name, one in self._sent.items() if one is sent), form)

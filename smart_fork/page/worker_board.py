@@ -83,7 +83,9 @@ class ChangeCount:
 
 
 class WorkSummary(NamedTuple):
-    """A worker's last words, outcome, changes and inherited beginning. They are read again if the `stamp` changes."""
+    """A worker's last words, outcome, changes and inherited beginning. A different `stamp` means that they may have
+    changed.
+    """
 
     stamp: object
     said: Masked
@@ -97,7 +99,7 @@ class BoardCard:
     """One worker on the board. `hears` is the way to send it a message: `message`, `queue`, `resume`, or "" for none.
 
     `question` is the worker's question without its `options`. Each option is the number that chooses it, and its text.
-    `together` are the workers that got the same prompt at the same time, including this worker.
+    `together` are the workers of a fan-out: they got one prompt at one time, and include this worker.
     """
 
     worker: WorkerState
@@ -150,7 +152,9 @@ class BoardView:
 
 
 class WorkerBoard:
-    """Reads the workers for all open windows, one reader at a time. Facts about an unchanged worker are kept."""
+    """The reader of all workers for all open windows, for one window at a time. Facts about an unchanged worker are
+    kept.
+    """
 
     def __init__(self, around: Machine | None = None) -> None:
         self._watch = WorkerReader(around)
@@ -202,7 +206,7 @@ class WorkerBoard:
         )  # fmt: skip
 
     def _work(self, worker: WorkerRecord, seen: Seen) -> WorkSummary:
-        """Return the summary of a worker's work. It is read again only if the worker has done something since."""
+        """Return the summary of a worker's work. The log is read again only if the worker has done something since."""
         stamp = (seen.state, seen.status, seen.last_activity, seen.tokens)
         known = self._works.get(worker.id)
         if known is None or known.stamp != stamp:
@@ -226,7 +230,9 @@ class WorkerBoard:
 
 
 def asked(question: str | None) -> str:
-    """Return the fingerprint of a worker's question. It is the same whichever option is selected on the screen."""
+    """Return the fingerprint of a worker's question. The option selected on the screen does not change the
+    fingerprint.
+    """
     plain = re.sub(r"^\W+", "", question or "", flags=re.MULTILINE)
     return blake2b(plain.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
@@ -267,6 +273,8 @@ def _question(seen: Seen) -> str:
 
 
 def _together(workers: Sequence[WorkerRecord]) -> dict[str, tuple[str, ...]]:
-    """Return, for each worker, the workers that got the same prompt together with it. Single workers are left out."""
+    """Return, for each worker of a fan-out, all workers of the fan-out. Workers with a prompt of their own are left
+    out.
+    """
     same = (group for groups in together(workers) for group in groups if len(group) > 1)
     return {worker.id: tuple(one.id for one in reversed(group)) for group in same for worker in group}

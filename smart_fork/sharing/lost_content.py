@@ -43,9 +43,9 @@ _MASK, _MASKED = re.compile(r"\[REDACTED:[a-z0-9-]{1,40}\]"), "[REDACTED]"
 class Loss:
     """The content that a session loses to a withdrawal.
 
-    `only` are the times at which no record stays, `times` all times of lost content, `words` the lost words, and
-    `keys` the keys of lost records. `masked` has the masked lines of changed records, by time. `known` are the times
-    of all records.
+    `only` are the times at which no record stays, and `times` all times of lost content. `words` are the lost words,
+    and `keys` the keys of lost records. `masked` has the masked lines of changed records, by time. `known` are the
+    times of all records.
     """
 
     only: frozenset[str]
@@ -76,7 +76,7 @@ class Loss:
         )
 
     def planned(self, session: Transcript, more: Collection[str]) -> tuple[CutPlan, dict[int, bytes]]:
-        """Plan to cut the lost content out of a handed-over copy. What was said in the copy later stays."""
+        """Plan to cut the lost content out of a handed-over copy. Turns that were added to the copy later stay."""
         times = _first_times(session)
         there = sorted(self.known.intersection(times.values()))
         places = (bisect_right(there, time) for time in self.masked)  # what came back is told below its call
@@ -227,7 +227,7 @@ def _gone(planned: CutPlan, edits: Mapping[int, bytes]) -> set[str]:
 
 
 def _plain(text: str) -> str:
-    """Return a text with single spaces, and with masks without their kind: the same secret can be masked as different
+    """Return a text with single spaces, and with masks without their kind: two logs may mask a secret as different
     kinds.
     """
     return " ".join(_MASK.sub(_MASKED, text).split())

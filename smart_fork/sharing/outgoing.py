@@ -1,4 +1,4 @@
-"""Prepares a session for sharing. Each step can only remove content.
+"""The preparation of a session for sharing. Each step can only remove content.
 
 1. Sessions that must not be shared are refused. A session ends with its last complete pair (a call with its result, or
 a prompt with its answer). 2. Only the fields on the agent's list stay. 3. Content of files in ``.smartforkignore``
@@ -102,11 +102,11 @@ class SentBefore:
 class Outgoing:
     """The part of a session that is sent.
 
-    `records` are the canonical records after those sent before. For each record, `numbers` has its number in the log,
-    and `here` its shared fields as they are in the log. `local` describes the log for the next push. `masked` counts
-    secrets by kind, and `samples` shows some with their surroundings. `left_out` counts removed content by kind.
-    `withheld` are files whose content is removed, and `files` are edited files. `end` is the last sent turn. `secrets`
-    is the mask that was used. `whole` prepares the session from its first record on, if records were sent before.
+    `records` are the canonical records that were not sent before. For each record, `numbers` has its number in the
+    log, and `here` its shared fields as they are in the log. `local` describes the log for the next push. `masked`
+    counts secrets by kind, and `samples` shows some with their surroundings. `left_out` counts removed content by
+    kind. `withheld` are ignored files, and `files` are edited files. `end` is the last sent turn. `secrets` is the
+    mask that was used. `whole` prepares the session from its first record on, if records were sent before.
     """
 
     session: Session
@@ -318,9 +318,7 @@ class _Steps:
             raise type(error)(f"Record {number}: {error.message}", error.hint) from error
 
     def _note_files(self, record: Record) -> None:
-        """Note the calls whose content is withheld. Calls of earlier pushes count, because their output may be sent
-        now.
-        """
+        """Note the calls with withheld content. Calls of earlier pushes count, because their output may be sent now."""
         if self._hidden is None:
             return
         cwd = record.get("cwd")
@@ -389,7 +387,7 @@ class IgnoreRules:
         return next((path for name, text in _field_texts(call.given) for path in self._in(name, text, cwd)), "")
 
     def shown_in(self, output: str, cwd: str) -> str:
-        """Return the first ignored file whose lines are in a tool's output, in the format of searches and diffs."""
+        """Return the first ignored file with lines in a tool's output, in the format of searches and diffs."""
         lines = (line for line in _OUTPUT_LINES.finditer(output) if output[line.end() : line.end() + 1] in (":", " "))
         return next((line[1] for line in lines if self._matches(line[1], cwd)), "")
 
@@ -442,9 +440,9 @@ def ignore_rules(place: HomePlace) -> IgnoreRules | None:
 def linear(expression: str) -> str:
     """Rewrite a regular expression of pathspec so that matching takes time in proportion to the length of the name.
 
-    Each star except the last in its part of the path becomes atomic and takes as little as it can. This finds the same
-    names: where the next text is met first, it is met as well as anywhere. The same holds for ``**`` among the parts.
-    The last ``**`` takes as much as it can, since a file counts before its folder.
+    Each star except the last in its part of the path becomes atomic and takes as little as it can. The matches do not
+    change: where the next text is met first, it is met as well as anywhere. Each ``**`` among the parts is treated
+    alike, but the last ``**`` takes as much as it can, since a file counts before its folder.
     """
     said = expression.removeprefix("^")
     classed = _CLASS.sub(lambda found: rf"(?!\x2f){found[1]}" if found[1] else found[0], said)

@@ -1,7 +1,7 @@
-"""Registers the shared sessions that were written to this machine, by log.
+"""The register of shared sessions that were written to this machine, by log.
 
 For each record of the shared session, in order, the register has its digest and its key in the log. Records that were
-pushed from here have no key: a server's withdrawal never cuts what this machine's own agent wrote.
+pushed from here have no key: a server's withdrawal never cuts content that this machine's own agent wrote.
 
 A copy is noted before it is written, and the note is deleted once the copy is tracked. Writers share a lock. Cleaning
 up takes the lock alone, and so finds only the copies of killed processes.
@@ -138,7 +138,9 @@ class ReceivedLog:
         return {**composed(self.pending_edits(), edits), **edits}
 
     def counted(self, count: Callable[[], int]) -> int:
-        """Return the number of records before any edit. It is stored once, so that the edit can resume after a kill."""
+        """Return the number of records before any edit. The number is stored once, so that the edit can resume after a
+        kill.
+        """
         before = self._owed("count_before")
         if before is None:
             before = count()
@@ -286,7 +288,7 @@ def writing_copy(agent: AgentName, session_id: str, place: ProjectFolder) -> Ite
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """Yield a private folder for records that are only read. It is deleted afterwards."""
+    """Yield a private folder for records that are only read. The folder is deleted afterwards."""
     with (
         held(tracking.folder(), fcntl.LOCK_SH),
         tempfile.TemporaryDirectory(prefix=_READ, dir=tracking.folder()) as made,

@@ -1,9 +1,9 @@
-"""Checks records before they are shared: the reader of their agent must read back the same session.
+"""The check of records before they are shared: the reader of their agent must read back an equal session.
 
-Records are written to a temporary log. Reading it must give the same records in the same order, so that every id,
-every pair of call and result, and every link between records is intact. The sent part must be the same session as
-here: the same turns with the same ids, calls and results; no broken link; ids, signatures and encrypted reasoning byte
-for byte; and nothing left that masking would change.
+Records are written to a temporary log. Reading the log must give equal records in equal order, so that every id, every
+pair of call and result, and every link between records is intact. The sent part must be equal to the local session:
+its turns with their ids, calls and results; no broken link; ids, signatures and encrypted reasoning byte for byte.
+Nothing may be left that masking would change.
 """
 
 from __future__ import annotations

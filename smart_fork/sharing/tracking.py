@@ -1,4 +1,4 @@
-"""Tracks the shared sessions of a project, and how far they are shared: ``<project>/.smart-fork/tracking.json``.
+"""The tracking of shared sessions, and of how far they are shared: ``<project>/.smart-fork/tracking.json``.
 
 Each alias (a named shared session) has a base: the server's records when they were last seen. A tracking file that is
 in the git repository is refused, because its author could name any log of this machine.
@@ -118,8 +118,7 @@ class Alias(_StoredTracking):
     """A named shared session of a project.
 
     `base_count` and `base_digest` describe the server's records. `local_count` and `local_digest` describe the records
-    of the local log that are the same conversation. In a copy that is not pushed yet, both describe its parent's
-    records.
+    of the local log that match the server's. In a copy that is not pushed yet, both describe its parent's records.
     """
 
     session_id: SessionId | None = None
@@ -167,7 +166,7 @@ class Alias(_StoredTracking):
 class Tracked(_StoredTracking):
     """The tracking data of a project. Only `Tracking.change` writes it.
 
-    `begun` has the ids of sessions whose creation on the server may be unfinished, by purpose: see `team.project`.
+    `begun` has the ids of sessions that the server may not have created yet, by purpose: see `team.project`.
     """
 
     version: Literal[1] = _VERSION

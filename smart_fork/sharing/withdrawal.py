@@ -1,4 +1,4 @@
-"""Removes withdrawn text from the copies on this machine, from everything made of them, and from the index.
+"""The removal of withdrawn text from the copies on this machine, from everything made of them, and from the index.
 
 Pending removals are stored first. A log that an agent has open is postponed, and is neither pushed nor forked
 meanwhile. `still_shared` finds shared sessions that still have text that was cut on this machine.
@@ -60,7 +60,7 @@ def is_rewritten(agent: str) -> bool:
 
 
 def refuse_uncuttable(agent: str, session_id: str) -> None:
-    """Refuse to withdraw messages of a shared session whose agent's sessions cannot be cut.
+    """Refuse to withdraw messages of a shared session if sessions of its agent cannot be cut.
 
     Raises:
         ForkRefused: the agent's sessions cannot be cut.
@@ -211,7 +211,7 @@ def _settled(one: ReceivedLog, edits: Edits, changed: list[Path], put_off: dict[
 
 
 def _settled_file(one: ReceivedLog, edits: Edits, *, remove: bool) -> bool:
-    """Make the pending edits of a file of shared records, whose first line describes the session. Return True if it is
+    """Make the pending edits of a file of shared records. Its first line describes the session. Return True if it is
     deleted.
     """
     if remove:

@@ -35,7 +35,7 @@ _allowed: ContextVar[tuple[Permitted, ...] | None] = ContextVar("allowed", defau
 
 
 def permitted(claimed: Iterable[str], settled: Iterable[str] = ()) -> tuple[Permitted, ...]:
-    """Return the projects that a client may read: the `claimed` directories of the client and those `settled` in
+    """Return the projects that a client may read: its `claimed` directories, and the directories `settled` in
     config.toml.
 
     A client that runs in the home directory, or above it, may not read everything below. Invalid paths are ignored.
@@ -100,7 +100,10 @@ def require(directory: str, what: str, *, below: bool = False) -> None:
 
 
 def hint(otherwise: str) -> str:
-    """Suggest what to do after an empty result. It does not reveal whether results were withheld."""
+    """Return the hint after an empty result: `otherwise`, or a general hint for a limited caller.
+
+    The general hint does not reveal whether results were withheld.
+    """
     return HINT if limited() else otherwise
 
 

@@ -1,4 +1,4 @@
-"""Reads environment variables from a person's login shell. A service or a desktop program may start without them."""
+"""Environment variables of a person's login shell, for a service or desktop program that started without them."""
 
 from __future__ import annotations
 

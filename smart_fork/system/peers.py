@@ -1,4 +1,4 @@
-"""Identifies the process at the other end of a Unix socket. Hooks import this module, so it imports little."""
+"""The identity of the process at the other end of a Unix socket. Hooks import this module, so it imports little."""
 
 from __future__ import annotations
 

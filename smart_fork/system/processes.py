@@ -1,4 +1,4 @@
-"""Runs other programs for the whole product, with argument lists only and never through a shell."""
+"""Running other programs, for the whole product: with argument lists only, and never through a shell."""
 
 from __future__ import annotations
 
@@ -97,7 +97,9 @@ def _is_installed() -> bool:
 
 
 class _CtrlC:
-    """Delays Ctrl-C until `counts` is called. While a program starts, nothing could end the program after a Ctrl-C."""
+    """A delay of Ctrl-C until `counts` is called. While a program starts, nothing could end the program after a
+    Ctrl-C.
+    """
 
     def __init__(self) -> None:
         self._before: Any = None
@@ -132,7 +134,7 @@ class Running(NamedTuple):
 
 
 class Processes:
-    """Starts, watches and ends other programs."""
+    """The start, observation and end of other programs."""
 
     def __init__(self) -> None:
         self._started: dict[int, subprocess.Popen[bytes]] = {}
@@ -163,7 +165,7 @@ class Processes:
     ) -> Completed:
         """Run a program to its end; `timeout` is in seconds.
 
-        A late program, or one whose wait is interrupted, is killed with everything it started. A program with a
+        A program is killed with everything it started if it is late, or if the wait is interrupted. A program with a
         timeout of minutes is also killed if this process ends in any way. `whom` is the server or repository that the
         program asks. If `whom` was silent, it is not asked again for a minute, unless with a longer timeout.
 
@@ -278,7 +280,7 @@ class Processes:
     def environment(self, pid: int) -> Mapping[str, str] | None:
         """Return the environment with which a running process was started; `None` if unknown.
 
-        It identifies a process, since process ids are reused.
+        The environment tells processes apart whose ids were reused.
         """
         import psutil
 
@@ -359,7 +361,7 @@ class Processes:
 
     @staticmethod
     def own_pid() -> int:
-        """Return the id of the process that the user or an agent started. It is the process that `replace` replaces."""
+        """Return the id of the process that the user or an agent started, which `replace` replaces."""
         return _client_process.pid if _client_process is not None else os.getpid()
 
     @staticmethod

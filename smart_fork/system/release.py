@@ -29,12 +29,14 @@ class Release(NamedTuple):
 
 @cache
 def own_version() -> str:
-    """Return the version that this process runs. It is cached at the start, so that an upgrade does not change it."""
+    """Return the version that this process runs. The version is cached at the start, so that an upgrade does not
+    change it.
+    """
     return version(_NAME)
 
 
 def _is_editable(found: Distribution) -> bool:
-    """Return True for an editable installation, whose files change during development."""
+    """Return True for an editable installation. Its files change during development."""
     origin = json.loads(found.read_text("direct_url.json") or "{}")
     return bool(origin.get("dir_info", {}).get("editable"))
 

@@ -31,7 +31,7 @@ class RpcMessage:
 
     @property
     def kind(self) -> Kind:
-        """The kind of the message. Only a request is answered."""
+        """Return the kind of the message. Only a request gets an answer."""
         if "method" not in self.content:
             return "answer"
         return "request" if "id" in self.content else "notification"
@@ -44,7 +44,7 @@ class RpcMessage:
 
     @property
     def method(self) -> str:
-        """The requested or notified method; empty for an answer."""
+        """Return the requested or notified method; empty for an answer."""
         return str(self.content.get("method", ""))
 
     @property
@@ -76,8 +76,8 @@ class RpcMessage:
     def refusal(cls, line: bytes) -> RpcMessage | None:
         """Return the error that answers a line without a message, with the id of the request if it has one.
 
-        A batch, or several messages on one line, get a list with an error for each id. Return `None` if nobody waits
-        for an answer: for a notification, an answer or an empty line.
+        A batch, or several messages on one line, get a list with an error for each id. Return `None` if the client
+        waits for no answer: for a notification, an answer or an empty line.
         """
         text = line.decode("utf-8", "replace").strip().removeprefix("\ufeff")
         content = _members(text)

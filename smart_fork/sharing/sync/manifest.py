@@ -37,7 +37,7 @@ class WrongKey(SmartForkError):
 
 @dataclass(frozen=True, slots=True)
 class SyncKey:
-    """The secret key of a person's machines. It is never printed except by `words`."""
+    """The secret key of a person's machines. Only `words` prints the key."""
 
     secret: bytes = field(repr=False)
 

@@ -371,7 +371,7 @@ class _Run:
         return self._pushed(fetched, after, stamps, blobs)
 
     def _stamps(self, there: Manifest, fetched: Fetched) -> dict[str, str]:
-        """Return the stamps of sent logs that the remote still has, and of copies whose original it has."""
+        """Return the stamps of sent logs that the remote still has, and of copies with an original that it has."""
         own = {one for one in there.sessions if self._key.name(one) in fetched.files}
         copied = {sending.source_id(self._key, copy.agent, session_id) for session_id, copy in sending.copies().items()}
         return {source: stamp for source, stamp in self._settled.stamps.items() if source in own | copied}

@@ -1,4 +1,4 @@
-"""Selects and prepares the sessions to send to the remote, with the same content as `team push`."""
+"""The selection and preparation of the sessions to send to the remote. Their content is that of `team push`."""
 
 from __future__ import annotations
 
