@@ -105,7 +105,9 @@ def parting(first: Session, second: Session, works: tuple[Codec | None, Codec | 
     )
     answers = [_answer(session, turns) for session, turns in zip((first, second), own, strict=True)]
     return Parting(
-        shared=max(_asked(one, session) for one, session in zip(begun, (first, second), strict=True)),
+        shared=max(sum(turn.prompt for turn in session.turns[: one.asked])
+            for one, session in zip(begun, (first, second), strict=True)
+        ),
         first=_part(first, own[0], edits[0]), second=_part(second, own[1], edits[1]),
         answer=compared("the last answer", *answers), files=files, more_files=len(paths) - len(files),
     )  # fmt: skip
@@ -121,11 +123,6 @@ def _is_within(said: Iterable[tuple[str, str]], there: Iterable[tuple[str, str]]
     """Return True if `there` contains all texts of `said` in the same order."""
     rest = iter(there)
     return all(one in rest for one in said)
-
-
-def _asked(begun: OwnBeginning, session: Session) -> int:
-    """Return the number of exchanges before a session's own part."""
-    return sum(turn.prompt for turn in session.turns[: begun.asked])
 
 
 def _answer(session: Session, turns: range) -> str:

@@ -280,7 +280,8 @@ def holdings(checked: Checked | None = None) -> Shown:
 
     `kept` are the agents of which copies of the logs are kept. `checked` is the result of a requested check, if any.
     """
-    beside = {"cuts": _cuts(), "gone": _gone(), "kept": _kept(), "checked": checked}
+    kept = tuple(agent.name for agent in READERS if kept_logs.wanted(agent))
+    beside = {"cuts": _cuts(), "gone": _gone(), "kept": kept, "checked": checked}
     try:
         status = index_status()
         with opened() as store:
@@ -317,10 +318,6 @@ def _cuts() -> tuple[tuple[str, LastCut], ...]:
         if last is not None:
             standing.setdefault(last.snapshot, (session, last))
     return tuple(sorted(standing.values(), key=lambda one: one[1].made, reverse=True))[:MAX_LISTED]
-
-
-def _kept() -> tuple[str, ...]:
-    return tuple(agent.name for agent in READERS if kept_logs.wanted(agent))
 
 
 def _gone() -> tuple[tuple[str, str, str], ...]:

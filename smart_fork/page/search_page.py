@@ -129,12 +129,8 @@ _NEAR = ((0.6, "very near"), (0.45, "near"), (0.3, "somewhat near"))
 _NAMED, _TITLE_POINTS, _SESSION_POINTS, _FILES_POINTS = 6, 1.0, 1.0, 1.0
 
 
-def reasons(hit: Hit) -> tuple[str, ...]:
-    """Return the reasons for a hit in words: matching words, similar meaning, and edited files."""
-    return (*_by_words(hit), *_by_meaning(hit), *_by_files(hit))
-
-
-def _by_words(hit: Hit) -> Iterator[str]:
+def reasons(hit: Hit) -> Iterator[str]:
+    """Yield the reasons for a hit in words: matching words, similar meaning, and edited files."""
     points = hit.explain.points if hit.explain is not None else {}
     words = hit.match.words
     if words:
@@ -144,17 +140,10 @@ def _by_words(hit: Hit) -> Iterator[str]:
         yield "its words elsewhere in the session"
     if points.get("title", 0.0) >= _TITLE_POINTS:
         yield "its title"
-
-
-def _by_meaning(hit: Hit) -> Iterator[str]:
     near = hit.match.similarity or 0.0
-    word = next((word for least, word in _NEAR if near >= least), "")
-    if word:
+    if word := next((word for least, word in _NEAR if near >= least), ""):
         yield f"{word} in meaning ({near:.2f})"
-
-
-def _by_files(hit: Hit) -> Iterator[str]:
-    if hit.explain is not None and hit.explain.points.get("files", 0.0) >= _FILES_POINTS:
+    if points.get("files", 0.0) >= _FILES_POINTS:
         yield "it edited files that are in play"
     if hit.drift is not None:
         yield f"{hit.drift.files} {'file' if hit.drift.files == 1 else 'files'} edited here"
@@ -241,7 +230,7 @@ def _answered(search: SearchPage, by: Mapping[str, str], library: Opening) -> Se
     answer = replace(answer, results=hits, count=len(hits)) if by else answer
     return replace(
         search, answer=answer, fits=fits(answer) or bool(search.code and hits), new=_new(search),
-        offered=facets(hits, by), exchanges=spoken(hits), reasons={hit.session_id: reasons(hit) for hit in hits},
+        offered=facets(hits, by), exchanges=spoken(hits), reasons={hit.session_id: tuple(reasons(hit)) for hit in hits},
     )  # fmt: skip
 
 

@@ -196,14 +196,13 @@ class WorkerBoard:
             seen = self._watch.look(worker, registry)
             ended += seen.is_over
             shown.add(worker.id)
-            yield self._card(registry.get(worker.id), seen, groups.get(worker.id, ()))
+            now = registry.get(worker.id)
+            yield BoardCard(
+                worker=self._watch.described(now, seen), column=_column(seen), hears=_hears(now, seen),
+                question=_question(seen), options=_options(seen), work=self._work(now, seen),
+                together=groups.get(worker.id, ()),
+            )  # fmt: skip
         self._works = {name: work for name, work in self._works.items() if name in shown}
-
-    def _card(self, worker: WorkerRecord, seen: Seen, together: tuple[str, ...]) -> BoardCard:
-        return BoardCard(
-            worker=self._watch.described(worker, seen), column=_column(seen), hears=_hears(worker, seen),
-            question=_question(seen), options=_options(seen), work=self._work(worker, seen), together=together,
-        )  # fmt: skip
 
     def _work(self, worker: WorkerRecord, seen: Seen) -> WorkSummary:
         """Return the summary of a worker's work. The log is read again only if the worker has done something since."""

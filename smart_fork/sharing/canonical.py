@@ -126,14 +126,11 @@ def _check_depth(data: bytes, record: Record) -> None:
         return
     level: list[Any] = [record]
     for _ in range(LIMITS.depth):
-        level = [part for value in level for part in _parts(value) if isinstance(part, dict | list)]
+        parts = (part for value in level for part in (value.values() if isinstance(value, dict) else value))
+        level = [part for part in parts if isinstance(part, dict | list)]
         if not level:
             return
     raise TooLarge(f"A record is nested more than {LIMITS.depth} deep.")
-
-
-def _parts(value: Any) -> Any:
-    return value.values() if isinstance(value, dict) else value
 
 
 _WRITTEN = re.compile(r"sf1:([0-9a-f]{64})")

@@ -31,7 +31,6 @@ from smart_fork import session_origins
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.record_conversion import Forms
 from smart_fork.errors import SmartForkError
 from smart_fork.sharing import tracking
 from smart_fork.sharing.canonical import START, decode, encode, written
@@ -187,7 +186,11 @@ def identity_of(record: Record) -> str:
 def store_received(of: ReceivedLog, records: Sequence[bytes], *, others: bool) -> None:
     """Store the entry of a log that was written from received `records`."""
     forms = AGENTS.forms_of(of.agent)
-    there = tuple((sha256(one).hexdigest(), _arrived(forms, one, others)) for one in records)
+    here = [forms.arrived(decode(one), others=others) for one in records]
+    there = tuple(
+        (sha256(one).hexdigest(), key_of(arrived) if arrived is not None else "")
+        for one, arrived in zip(records, here, strict=True)
+    )
     replace(of, records=there, times=_times(records)).save()
 
 
@@ -254,16 +257,11 @@ def _id(path: Path, agent: AgentName) -> str:
     return sha256(str(path).encode()).hexdigest()[:32] if agent == RECORD_FILE else READERS[agent].id_of(path)
 
 
-def _arrived(forms: Forms, record: bytes, others: bool) -> str:  # noqa: FBT001 - as it is called
-    here = forms.arrived(decode(record), others=others)
-    return key_of(here) if here is not None else ""
-
-
 _WRITTEN = TypeAdapter(ReceivedLog)
 
 
 def _found(where: str, *values: str) -> Iterator[ReceivedLog]:
-    for (data,) in state.rows(f"SELECT written FROM pulled {where}", *values):  # noqa: S608 - our own words
+    for (data,) in state.rows(f"SELECT arrived FROM pulled {where}", *values):  # noqa: S608 - our own words
         yield _WRITTEN.validate_json(data)
 
 
@@ -274,7 +272,7 @@ _OF_AN_ID = 20
 
 @contextmanager
 def writing_copy(agent: AgentName, session_id: str, place: ProjectFolder) -> Iterator[None]:
-    """Note that a copy with this id is being written, until the block ends. After an error, the writer deletes the
+    """Note that a copy with this id is being arrived, until the block ends. After an error, the writer deletes the
     copy.
     """
     with held(tracking.folder(), fcntl.LOCK_SH):

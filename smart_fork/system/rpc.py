@@ -85,7 +85,8 @@ class RpcMessage:
             return None
         code, why = _reason(line)
         error = {"code": code, "message": f"Not a JSON-RPC message: {why}."}
-        waiting = [one for one in content if _has_waiting_id(one)] if isinstance(content, list) else []
+        several = content if isinstance(content, list) else []
+        waiting = [one for one in several if isinstance(one, dict) and "id" in one and _is_waited_for(one)]
         said = [{"jsonrpc": "2.0", "id": _sent_back(one), "error": error} for one in waiting or [content]]
         written = json.dumps(said if waiting else said[0])  # which holds half a character in an id, too
         return cls(written.encode(), said[0])
@@ -153,10 +154,6 @@ def _is_waited_for(content: object) -> bool:
     if "method" in content:
         return "id" in content
     return "result" not in content and "error" not in content
-
-
-def _has_waiting_id(content: object) -> bool:
-    return isinstance(content, dict) and "id" in content and _is_waited_for(content)
 
 
 def _is_deep(line: bytes) -> bool:

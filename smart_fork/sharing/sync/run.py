@@ -105,7 +105,7 @@ def _receive(source: str, entry: SharedEntry, records: Sequence[bytes], root: Pa
     if any(one.pending_edits() for one in there):
         return None
     for one in there:
-        if _has(one, entry):
+        if (len(one.records), one.digest(entry.records)) == (entry.records, entry.digest):
             now = local_in(one.path, one.agent, one.root) if one.id in untouched else None
             copy = _copy(source, entry, now) if now else replace(here[one.id], shared=entry.digest)
             sending.keep_copy(one.id, copy)
@@ -148,10 +148,6 @@ def _take_out(one: ReceivedLog, records: Sequence[bytes]) -> None:
             {received_logs.key_of(decode(record)): record for record in records} if len(gone) < len(one.records) else {}
         )
         one.store_pending({digest: known.get(key) if key.startswith("id:") else None for digest, key in gone})
-
-
-def _has(one: ReceivedLog, entry: SharedEntry) -> bool:
-    return len(one.records) == entry.records and one.digest(entry.records) == entry.digest
 
 
 #: So often another machine may be faster.
