@@ -261,7 +261,7 @@ _WRITTEN = TypeAdapter(ReceivedLog)
 
 
 def _found(where: str, *values: str) -> Iterator[ReceivedLog]:
-    for (data,) in state.rows(f"SELECT arrived FROM pulled {where}", *values):  # noqa: S608 - our own words
+    for (data,) in state.rows(f"SELECT written FROM pulled {where}", *values):  # noqa: S608 - our own words
         yield _WRITTEN.validate_json(data)
 
 
@@ -272,7 +272,7 @@ _OF_AN_ID = 20
 
 @contextmanager
 def writing_copy(agent: AgentName, session_id: str, place: ProjectFolder) -> Iterator[None]:
-    """Note that a copy with this id is being arrived, until the block ends. After an error, the writer deletes the
+    """Note that a copy with this id is being written, until the block ends. After an error, the writer deletes the
     copy.
     """
     with held(tracking.folder(), fcntl.LOCK_SH):

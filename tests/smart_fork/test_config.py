@@ -1,4 +1,4 @@
-"""What a person has settled in ``config.toml``: read without pydantic, refused in one sentence of ours."""
+"""Tests of ``config.toml``: it is read without pydantic, and invalid content is refused in one sentence."""
 
 from __future__ import annotations
 

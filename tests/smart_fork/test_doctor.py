@@ -1,4 +1,4 @@
-"""Each part is checked by using it, and each failure names the next step."""
+"""Tests of the doctor: each part is checked by using it, and each failure names the next step."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def checks(world, model=None) -> dict[str, Check]:
 
 @pytest.fixture
 def settled(world, shop):
-    """A world in which everything works."""
+    """Prepare a world in which every check succeeds."""
     (world.home / ".smart-fork").mkdir(mode=0o700)
     world.claude(shop, "add retry to the uploader", "done")
     world.codex(shop, "rename the logo", "done")
@@ -85,7 +85,7 @@ def test_an_empty_home_lacks_nothing_that_has_to_be_there(world):
 
 
 def test_an_agent_that_has_never_been_here_is_not_spoken_of(settled):
-    """Unless none has been: then each says what to install."""
+    """If no agent is in use, each names what to install."""
     for agent in READERS:
         if agent.name != "codex":
             (settled.home / "bin" / agent.name).unlink(missing_ok=True)

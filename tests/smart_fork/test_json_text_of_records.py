@@ -1,4 +1,4 @@
-"""Records that are changed in a few places, and otherwise stay as they are spelled."""
+"""Tests of records that are changed in a few places, and keep their spelling elsewhere."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A record that is too long to be decoded counts: it has its number, says how long it is, is copied as it is, and can be cut.
+"""Tests of records that are too long to be decoded. They have a number and a size, and can be copied and cut.
 
-The limit is 16 MiB, and less here.
+The limit is 16 MiB, and smaller in these tests.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ IN_FILES = [agent.name for agent in AGENTS if agent.forms and agent.name != "ope
 
 @pytest.fixture(params=IN_FILES)
 def log(request, home, repo, monkeypatch) -> Path:
-    """A session whose second prompt is long, as its agent writes it."""
+    """Write a session with a long second prompt, in the form of its agent."""
     monkeypatch.setattr(lines, "MAX_LINE_BYTES", 100_000)
     agent = request.param
     session_id = AGENTS.starter_of(agent).new_id()

@@ -1,4 +1,4 @@
-"""The numbers of messages, as commands and tools take them."""
+"""Tests of message numbers in commands and tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one seam to other programs, with real ones."""
+"""Tests of running other programs, with real ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def processes() -> Processes:
 
 
 def test_a_process_is_told_as_it_is_though_another_one_had_its_number():
-    """Numbers come again soon: psutil's own walk tells when the first one of it began."""
+    """Process ids are reused soon, and psutil's own iterator would report the start of the earlier process."""
     with subprocess.Popen(python("input()"), stdin=subprocess.PIPE) as process:
         began = psutil.Process(process.pid).create_time()
         (known,) = (one for one in psutil.process_iter() if one.pid == process.pid)
@@ -100,7 +100,7 @@ def test_a_program_that_is_late_is_ended_with_everything_it_started(processes, t
 
 
 def test_a_program_whose_output_a_hanging_server_has_is_late_all_the_same(processes, tmp_path):
-    """As tmux gives its own to its server, which is not the program's to end."""
+    """The program tmux gives its output to its server, which the program cannot end."""
     begun, stop = tmp_path / "begun", tmp_path / "stop"
     server = f"os.setsid(); Path({str(begun)!r}).touch(); [time.sleep(0.1) for _ in range(6000) if not Path({str(stop)!r}).exists()]"
     hangs = f"import os, time; from pathlib import Path\nif os.fork(): time.sleep(600)\nelse: {server}"
@@ -162,7 +162,7 @@ def test_a_program_ends_with_everything_it_started_where_whoever_waits_for_it_is
 
 
 def test_a_program_that_a_thread_waits_for_ends_with_the_process_that_leaves_without_waiting(tmp_path):
-    """As the service ends while a search program embeds."""
+    """For example, the service ends while a search program computes embeddings."""
     pid_file = tmp_path / "pid"
     leaves = (
         "import os, sys, threading; sys.path.insert(0, sys.argv[1]); from smart_fork.system.processes import Processes; "
@@ -286,7 +286,7 @@ def test_replacing_becomes_the_program(tmp_path):
 
 
 def test_a_process_keeps_the_environment_that_it_was_started_with(tmp_path):
-    """X-003: by which a worker's process is known, whatever number it has."""
+    """X-003: the environment identifies a worker's process, even if its id was reused."""
     pid = Processes().start(
         ["sleep", "600"], cwd=tmp_path, env={"MARK": "w-1", "PATH": "/usr/bin:/bin"}, log=tmp_path / "log"
     )
@@ -308,7 +308,7 @@ def test_what_does_not_listen_is_ended_with_its_group(tmp_path):
 
 
 def test_a_process_that_is_just_becoming_another_program_keeps_its_environment(tmp_path, monkeypatch):
-    """Linux shows none for a moment; it must not be taken for somebody else's."""
+    """Linux shows no environment for a moment. The process must not be taken for another one."""
     pid = Processes().start(
         ["sleep", "600"], cwd=tmp_path, env={"MARK": "w-1", "PATH": "/usr/bin:/bin"}, log=tmp_path / "log"
     )

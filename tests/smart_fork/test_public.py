@@ -1,4 +1,4 @@
-"""What a script author uses."""
+"""Tests of the public Python functions."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_an_error_is_caught_without_importing_what_is_called():
 class TestWorker:
     @pytest.fixture
     def worker(self, home, repo):
-        """A worker that runs, without a word in its log so far."""
+        """Start a worker with a log that is still empty."""
         with Registry() as registry:
             known = registry.add("claude", source_session_id=SESSION, place="process", cwd=repo)
             plan = plan_of(python("import signal; signal.pause()"), repo, env={WORKER_ID: known.id})

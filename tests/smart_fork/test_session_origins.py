@@ -1,4 +1,4 @@
-"""Notes of where sessions come from."""
+"""Tests of the notes of where sessions come from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why it matched, in a bounded and harmless quotation (F-042)."""
+"""Tests of harmless quotations of other people's text, and of times and numbers in words (F-042)."""
 
 from __future__ import annotations
 

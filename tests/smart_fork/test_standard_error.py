@@ -1,4 +1,4 @@
-"""Standard error of a server: passed on where somebody reads it, and waited for by nobody."""
+"""Tests of a server's standard error: it is passed on to a reader, and no writer waits for the reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a browser gets in, for how long, and what it may then ask for."""
+"""Tests of the sign-in of browsers: codes, cookies, their lifetime, and the requests that they allow."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def entries(tmp_path, clock):
 
 
 def entered(served, code: str, **headers: str) -> http.client.HTTPResponse:
-    """A browser sends a code."""
+    """Send a code as a browser does, and return the answer."""
     return served.answer("POST", "/open", urlencode({"code": code}).encode(), **{"Cookie": ""} | headers)
 
 
@@ -202,7 +202,7 @@ def test_damaged_notes_let_nobody_in(tmp_path, clock, kept):
 
 
 def test_a_cookie_of_the_future_is_none(tmp_path, clock):
-    """The clock was wrong, or the file is."""
+    """The clock was wrong, or the file of cookies was."""
     let_in = visits(tmp_path, clock)
     value = let_in.begin()
     clock.now -= SLACK_SECONDS
@@ -258,7 +258,7 @@ def test_the_file_is_what_a_browser_sends(served):
 
 
 def test_a_code_is_not_taken_from_an_address(served):
-    """It would stand in the browser's history."""
+    """The browser would keep the code in its history."""
     code = way_in(served)["code"]
     answer = served.answer("GET", f"/open?code={code}", Cookie="")
 
@@ -268,7 +268,7 @@ def test_a_code_is_not_taken_from_an_address(served):
 
 
 def test_a_browser_that_is_in_lets_no_others_in(served):
-    """Else its cookie would never end."""
+    """A signed-in browser could otherwise renew its own access forever."""
     assert 403 == served.answer("POST", "/code", Cookie=served.cookie()).status
     assert 401 == served.answer("POST", "/code", Cookie="").status
 
@@ -282,7 +282,7 @@ def test_a_way_in_that_cannot_be_made_is_said(served, tmp_path):
 
 
 def test_a_cookie_opens_every_page_and_nothing_else(served, world, shop):
-    """The addresses are those of the application itself: a new one is asked for as well."""
+    """The tested addresses are the application's own routes, so that a new route is tested as well."""
     cookie = served.cookie()
     programs, pages = served.doors.programs, served.pages
     assert {

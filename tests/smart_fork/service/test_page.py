@@ -1,4 +1,4 @@
-"""The page for people who would rather look."""
+"""Tests of the web page: search, reading, families, forks, and the headers of every answer."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_the_page_finds_sessions_as_the_command_line_does(served, world, shop):
 
 
 def test_a_question_can_be_put_in_other_words_without_scripts(served, world, shop):
-    """A form sends the lines of its field at once; the address that is kept has each by itself."""
+    """A form sends all lines of a field together; the address that is kept repeats the field for each line."""
     knows = world.claude(shop, RETRY, DONE)
     for number in range(4):
         world.claude(shop, f"Make the logo {number} blue", "It is blue.")
@@ -139,7 +139,7 @@ def test_the_page_says_who_said_it_and_that_a_project_is_inferred(served, world,
 
 
 def test_times_are_those_of_where_the_computer_is_now(served, world, shop, monkeypatch):
-    """The service stays while it is carried to another time zone."""
+    """The service keeps running while the computer moves to another time zone."""
     world.claude(shop, RETRY, DONE)
     served.get("/", q="x")  # reads the logs
     shown = []
@@ -321,7 +321,7 @@ def test_text_of_sessions_never_becomes_markup(served, world, shop):
 
 
 def test_no_page_shows_what_steers_a_terminal_or_turns_text_around(served, world):
-    """Directories, branches and titles are anybody's text; a form still sends a directory as it is."""
+    """Directories, branches and titles can be any text. A form still sends a directory unchanged."""
     odd = "\x1b[31mred\u202egnp.exe\u2066\u200b"
     shop = world.repository(f"shop{odd}")
     knows = world.claude(shop, f"{RETRY} {odd}", f"{DONE} {odd}", gitBranch=f"main{odd}")
@@ -359,7 +359,7 @@ def test_a_browser_asks_once_for_a_style_sheet_and_again_for_another_version_of_
 
 
 def test_every_page_forbids_scripts_and_frames_of_others_and_is_kept_by_nobody(served, world, shop):
-    """The addresses are those of the application itself. What a form starts, no link does."""
+    """The tested addresses are the application's own routes. Routes of forms are not opened by a link."""
     pages = [route for route in served.pages if route.path not in ("/static/{name}", LIVE)]
     starts = {route.path for route in pages} - {route.path for route in pages if "GET" in route.methods}
 
@@ -394,7 +394,7 @@ def test_a_fork_needs_a_prompt_and_comes_from_our_own_page(served, world, shop):
 
 
 def test_what_is_refused_is_answered_with_its_own_status(served, world, shop, monkeypatch):
-    """Unknown is 404, busy or unfinished 409, too many 429, and what makes no sense 400."""
+    """Unknown sessions give 404, busy or unfinished ones 409, too many requests 429, and invalid requests 400."""
     knows = world.claude(shop, RETRY, DONE, "and the docs")
     monkeypatch.setenv("SMART_FORK_MAX_WORKERS", "0")
 
@@ -410,7 +410,7 @@ def test_what_is_refused_is_answered_with_its_own_status(served, world, shop, mo
 
 @pytest.mark.parametrize("answers", [True, False])
 def test_the_page_of_a_fork_never_says_that_one_runs_which_has_ended(served, world, shop, answers):
-    """One that dies at once is a mistake that is told; of one that was well started the page is looked at again."""
+    """A fork that ends immediately is shown as an error. The page of a started fork is read again."""
     knows = world.claude(shop, RETRY, DONE)
     program = ["#!/bin/sh", "echo 'Invalid API key'", "exit 3"]
     if answers:
@@ -474,7 +474,7 @@ def test_however_many_are_asked_for_so_many_are_shown(served, world, shop):
 
 
 def test_a_form_asks_for_exactly_what_the_command_line_asks_for(run, world):  # noqa: F811
-    """Each way to fork: what would be run, and where."""
+    """For each way to fork, the page and the command line plan an equal command in an equal directory."""
     works = world.repository("works")
     knows = world.claude(works, RETRY, DONE, "and the docs", "Written.")
     told = {"brief": "yes"}

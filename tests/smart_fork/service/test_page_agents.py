@@ -1,4 +1,4 @@
-"""What a session's agent thought, which models answered, and what its sub-agents said and did, on the page."""
+"""Tests of thoughts, models and sub-agents of a session on the page."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FOUND = Did("Agent", {"description": f"Look for listeners {HOSTILE}", "prompt": 
 
 
 def answered(log: Path, change) -> None:
-    """Have `change` see each record of a log."""
+    """Call `change` with each record of a log, and write the records back."""
     records = [json.loads(line) for line in log.read_text().splitlines()]
     for record in records:
         change(record)
@@ -34,7 +34,7 @@ def answered(log: Path, change) -> None:
 
 
 def delegated(world, shop, *, beside: bool = False, name: str = "a1b2c3d") -> str:
-    """A session of Claude Code that has set a sub-agent to work, whose log is where it is now, or was before."""
+    """Write a session of Claude Code with a sub-agent. With `beside`, its log has the older location."""
     session = world.worked("claude", shop, "> Find the leak", FOUND, "One was found.")
     log = world.log_of(session)
     answered(log, lambda one: one.update(toolUseResult={"agentId": name}) if "tool_result" in str(one) else None)
@@ -143,7 +143,7 @@ def logged(path: Path, *records: dict) -> Path:
 
 
 def rollout(number: int, source: object, *items: dict) -> Path:
-    """A session of Codex in its home."""
+    """Write a session of Codex to its home folder, and return the log."""
     one = f"019d7d08-46c9-7f73-affe-{number:012}"
     meta = {"id": one, "cwd": "/r", "timestamp": "2026-11-23T10:00:00Z", "source": source}
     payloads = [("session_meta", meta), *(("response_item", item) for item in items)]
@@ -215,7 +215,7 @@ THOUGHT = f"First the **listeners**.\nThen {HOSTILE} {SECRET}"
 
 
 def think(agent: str, record: dict) -> None:
-    """Put a thought where that agent writes its own."""
+    """Add a thought to a record, in the form of the agent."""
     if agent == "claude" and record.get("type") == "assistant":
         record["message"]["content"].insert(0, {"type": "thinking", "thinking": THOUGHT, "signature": "c2ln"})
     elif agent == "qwen" and record.get("type") == "assistant":
@@ -297,7 +297,7 @@ def test_a_thought_is_folded_and_the_model_is_told_on_the_page_and_by_show(serve
 
 
 def _more(world, session: str, shop) -> list[dict]:
-    """An answer more at the end of a session."""
+    """Return the records of a further answer at the end of a session."""
     last = json.loads(world.log_of(session).read_text().splitlines()[-1])
     (_, answer) = world.claude_records(session, shop, "and", "More.")
     return [answer | {"parentUuid": last["uuid"]}]

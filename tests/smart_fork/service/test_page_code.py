@@ -1,4 +1,4 @@
-"""Who wrote code, and what came of a session, on the page: with real git."""
+"""Tests of code authors and of a session's commits on the page, with real git."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def text_of(page: str) -> str:
 
 @pytest.fixture
 def written(world, shop):
-    """A session, and the commit that came of it beside a line by hand."""
+    """Write a session, and a commit with its change beside a line written by hand."""
     done = Did("Write", {"file_path": str(shop / "upload.py"), "content": BODY})
     steps = ("> hello there", "hi", "> retry the upload five times", done, "Done.", "> what is left to do?", "Nothing.")
     session = world.worked("claude", shop, *steps)

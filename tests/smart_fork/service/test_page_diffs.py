@@ -1,4 +1,4 @@
-"""What an edit has changed, as the page shows it, in whatever form an agent has written it down."""
+"""Tests of an edit's changes on the page, in every form in which agents record edits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
 
 def told(given, patch=""):
-    """For each file its name, how it was changed, how much, and its lines with signs."""
+    """Return the name, the kind of change, the counts and the signed lines of each changed file."""
     signs = {"same": " ", "added": "+", "removed": "-", "gap": "@"}
     return [
         (one.path, one.how, one.added, one.removed, [signs[line.kind] + line.text for line in one.lines])
@@ -99,7 +99,7 @@ def test_no_secret_is_in_a_diff(given, patch):
 
 
 def test_a_patch_of_git_is_the_files_that_it_tells_of():
-    """Renamed, binary and deleted ones too, whatever stands in their lines."""
+    """The files include renamed, binary and deleted ones, with any text in their lines."""
     patch = "\n".join((
         "diff --git a/a.py b/a.py", "index 1..2 100644", "--- a/a.py", "+++ b/a.py", "@@ -1,3 +1,3 @@ def f():", " same",
         "--- old", "+++ new", "@@ -9 +9 @@", "-x", "+<b>y",
@@ -223,7 +223,9 @@ def test_all_that_came_back_from_a_step_is_a_link_away(served, world, shop, agen
 
 @pytest.mark.parametrize("agent", ["claude", "codex", "qwen", "gemini", "copilot"])
 def test_records_that_are_not_as_expected_are_left_out(agent):
-    """A log of a later version, or a hostile one: whatever stands in the place of whatever, the rest is told."""
+    """In a log of a later version, or a hostile log, any value may stand in any place. The other records are still
+    shown.
+    """
     chance = random.Random(7)  # noqa: S311 - it chooses what is replaced
     work = AGENTS[agent].codec
     lines = [line for path in sorted((FIXTURES / agent).glob("*.jsonl")) for line in path.read_text().splitlines()]
@@ -254,7 +256,7 @@ def test_records_that_are_not_as_expected_are_left_out(agent):
 
 
 def _places(value):
-    """Each place in a JSON value, as what it is in and its name there."""
+    """Yield each place in a JSON value as its container and its key."""
     for name, inside in value.items() if isinstance(value, dict) else enumerate(value):
         yield value, name
         if isinstance(inside, dict | list):

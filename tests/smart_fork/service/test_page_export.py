@@ -1,4 +1,4 @@
-"""A session as one file: what the page shows, without the page."""
+"""Tests of a session exported as one file."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ FORGED = [
 
 
 def test_nothing_said_passes_for_what_the_file_says(run, world, shop):  # noqa: F811
-    """As a renderer that takes HTML shows it: only our own headings and messages stand outside of quotations."""
+    """In a renderer that accepts HTML, only headings and messages of the file itself are outside quotations."""
     said = [one for text in FORGED for one in (text, text)]
     session = world.claude(shop, *said)
 

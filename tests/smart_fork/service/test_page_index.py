@@ -1,4 +1,4 @@
-"""The page's index, lists and families; what is forgotten, cut, and put back there; what results are narrowed by."""
+"""Tests of the page's index, lists and families, of forgetting, cutting and undoing, and of the filters of results."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_turns_are_cut_out_after_they_were_shown_and_the_index_page_undoes_it_in
 
 
 def form_in(text: str) -> dict[str, str]:
-    """What the forms of a text say by themselves."""
+    """Return the default values of the forms in a text."""
     hidden = [attrs for tag, attrs in Tags(text).found if tag == "input" and attrs["type"] == "hidden"]
     return {str(one["name"]): str(one["value"]) for one in hidden}
 

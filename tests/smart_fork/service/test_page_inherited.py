@@ -1,4 +1,4 @@
-"""What a fork has that a new session has not, as the page says it."""
+"""Tests of the inherited beginning of a fork, as the page shows it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
 
 def a_fork(world, shop, *turns: tuple[str, str, float, int], kind: str = "fork"):
-    """A worker whose log has these turns: who, what, how many minutes after its start, what was loaded."""
+    """Register a worker with a log of `turns`: the speaker, the text, the minutes after its start, and the loaded
+    tokens.
+    """
     session_id = world.claude(shop, RETRY, DONE)
     log, above = world.log_of(session_id), None
     lines = []

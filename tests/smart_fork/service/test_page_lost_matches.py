@@ -1,4 +1,4 @@
-"""The page about sessions of which the agent does not load all any more."""
+"""Tests of the page for sessions that the agent no longer loads completely."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What came of a session, tags, pins and the archive, by the forms of its page."""
+"""Tests of verdicts, tags, pins and the archive, through the forms of a session's page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def session(world, shop) -> str:
 
 
 def send(served, session: str, do: str, **more: str) -> tuple[int, str]:
-    """Press a button of the page as it is shown now."""
+    """Press a button of the page as it is shown now, and return the status and the answer."""
     shown = served.get(f"/session/claude/{session}")[1]
     form = re.search(r'action="/note".*?name="form" value="([^"]+)"', shown, re.DOTALL)[1]
     said = {"session": f"claude:{session}", "form": form, "do": do, **more}
@@ -29,7 +29,7 @@ def send(served, session: str, do: str, **more: str) -> tuple[int, str]:
 
 
 def followed(served, sent: tuple[int, str]) -> str:
-    """The address that a form leads to in the end."""
+    """Return the final address after the redirects of a form."""
     assert 303 == sent[0]
     return served.answer("GET", sent[1]).headers["Location"]
 

@@ -1,4 +1,4 @@
-"""What the page is made of."""
+"""Tests of the parts of the page: renderer, endpoints, conversation, family and time line."""
 
 from __future__ import annotations
 
@@ -282,7 +282,7 @@ def test_a_page_of_a_conversation_is_the_one_that_has_what_is_asked_for(monkeypa
     ids=["the same", "another answer", "another question", "one left out", "unanswered", "asked again", "less", "all"],
 )
 def test_what_a_session_has_for_itself_begins_where_it_says_what_the_other_does_not(own, other, expected):
-    """What a fork left out is no difference; a question that comes again later is another one with another answer."""
+    """Exchanges left out of a fork are no difference. A repeated prompt with another answer is a different exchange."""
 
     def said(words: str) -> Session:
         turns = [part.split() for part in words.split(" | ")]

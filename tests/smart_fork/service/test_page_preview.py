@@ -1,4 +1,4 @@
-"""What a fork would load, and the ways to choose from."""
+"""Tests of the preview of a fork: its price, and the ways to choose from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page says of a question that nothing here answers."""
+"""Tests of the page for a question that no session on this machine answers."""
 
 from __future__ import annotations
 

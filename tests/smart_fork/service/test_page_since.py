@@ -1,4 +1,4 @@
-"""A session that goes on, is cut, or goes away while somebody reads it on the page."""
+"""Tests of a session that grows, is cut, or is deleted while somebody reads it on the page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ASKED = ("Find the leak", "It is the timer.", "Where?", "In the heartbeat.")
 
 
 def shown(served, one: str, agent: str = "claude", **query) -> tuple[str, str, str]:
-    """The page of a session, where a window asks whether it has gone on, and where a person does."""
+    """Open a session's page. Return the page, the address that its window polls, and the address for people."""
     status, text = served.get(f"/session/{agent}/{one}", **query)
     assert status == 200, text
     (asks,), (look,) = re.findall(r'data-ask="([^"]*)"', text), re.findall(r'<a href="([^"]*)#more">Check', text)
@@ -27,7 +27,7 @@ def shown(served, one: str, agent: str = "claude", **query) -> tuple[str, str, s
 
 
 def go_on(world, one: str, cwd, *said: str) -> None:
-    """Have the session go on with these prompts and answers."""
+    """Add prompts and answers to a session."""
     last = json.loads(world.log_of(one).read_text().splitlines()[-1])
     records = world.claude_records(one, cwd, *said)
     records[0]["parentUuid"] = last["uuid"]
@@ -103,7 +103,7 @@ def test_a_session_that_is_deleted_while_it_is_read_is_said_to_be_gone(served, w
 
 
 def test_a_session_of_which_a_copy_was_kept_does_not_go_on(served, world, shop, monkeypatch):
-    """Its log, the only one of its project, was gone before it was opened: nothing has changed since."""
+    """The log, the only one of its project, was deleted before the page was opened. Nothing has changed since."""
     monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", "true")
     one = world.claude(shop, *ASKED)
     served.get("/", q="leak")  # reads the logs
@@ -120,7 +120,7 @@ def test_a_session_of_which_a_copy_was_kept_does_not_go_on(served, world, shop, 
 
 
 def test_what_is_written_last_may_be_written_on():
-    """An agent that keeps a whole answer in one record writes it again as it grows."""
+    """An agent that keeps a whole answer in one record rewrites the record as the answer grows."""
     begun = session(turn(0, "user", "why"), turn(1, "assistant", "Because"))
     mark = mark_of(begun)
     states = {

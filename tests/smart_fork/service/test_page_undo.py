@@ -1,4 +1,4 @@
-"""A cut is undone on its session's page: in all files that it has changed."""
+"""Tests of undoing a cut on its session's page, in all files that the cut has changed."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.smart_fork.service.test_page import Tags
 
 @pytest.fixture
 def eight(world, shop) -> list[Path]:
-    """A session, a copy of it, and six branches: eight files."""
+    """Write a session, a copy of it, and six branches, and return the eight files."""
     return relatives(world, shop, 6)
 
 
 @pytest.fixture
 def three(world, shop) -> list[Path]:
-    """A session, a copy of it, and one branch."""
+    """Write a session, a copy of it, and one branch, and return the three files."""
     return relatives(world, shop, 1)
 
 
@@ -30,7 +30,7 @@ def cut_out(log: Path) -> None:
 
 
 def form_of(served, log: Path) -> dict[str, str]:
-    """The form on the page that undoes something; empty where there is none."""
+    """Return the form on the page that undoes a cut; empty if there is none."""
     inside = re.search(r'<form class="undo".*?</form>', served.get(f"/session/claude/{log.stem}")[1], re.DOTALL)
     tags = Tags(inside[0]).found if inside else []
     return {str(attrs["name"]): str(attrs["value"]) for tag, attrs in tags if tag == "input"}

@@ -1,4 +1,4 @@
-"""The workers on the page: the board, what is told to them, and who listens for them."""
+"""Tests of the workers on the page: the board, messages to workers, and windows that listen for changes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def send(served, **fields: str) -> tuple[int, str]:
 
 @pytest.fixture
 def worker(served, world, shop) -> str:
-    """A worker that runs as a process and says nothing, started from the page; ended with the test."""
+    """Start a silent worker process from the page, and end it with the test."""
     (world.home / "bin/claude").write_text(AGENT)
     knows = world.claude(shop, RETRY, DONE)
     form = served.form("/fork")
@@ -82,7 +82,7 @@ def worker(served, world, shop) -> str:
 
 
 def test_a_fork_that_two_windows_ask_for_is_started_once_and_another_one_when_that_is_said(served, worker):
-    """Two tabs, two browsers, or one that went back: each has a form of its own."""
+    """Two tabs, two browsers, or one that went back each have a form with a name of its own."""
     with Registry() as registry:
         knows = registry.get(worker).source_session_id
     asked = {"session": knows, "prompt": HOSTILE, "place": "process"}

@@ -1,4 +1,4 @@
-"""What leaves a machine of a record, and what it becomes on another."""
+"""Tests of the shared form of a record, and of the record that another machine makes of it."""
 
 from __future__ import annotations
 
@@ -256,13 +256,13 @@ def told(turn, place):
 
 
 def tell_root(agent: str, log: Path, place: HomePlace) -> None:
-    """Have the folder of a log say whose it is, where nothing else does."""
+    """Note the project's root in the folder of a log, for an agent whose logs do not contain it."""
     if agent == "gemini":
         (log.parents[1] / ".project_root").write_text(place.root)
 
 
 def session_of(agent: str, log: Path, home: Path):
-    """A fixture where its agent keeps it, with those that it was forked from."""
+    """Write a fixture to its agent's folder, with the sessions that it was forked from."""
     for one in (*log.parent.glob("*.jsonl"), log):  # several may have one id
         first = records_in(one)[0]
         path = home / PLACES[agent].format({**first, **first.get("payload", {}), **first.get("data", {})}[_ID[agent]])

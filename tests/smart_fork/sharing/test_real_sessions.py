@@ -1,4 +1,4 @@
-"""Of sessions of many versions that real people had: what is shared of them is canonical, and stays what it begins with."""
+"""Tests with sessions that real people had with many versions: shared records are canonical, and stay a prefix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether records that arrive can be read by their agent; a client and a server ask the same."""
+"""Tests of the check that the agent can read received records, which clients and servers share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A remote that reads, changes, withholds and replays; addresses that would run something; and wrong keys."""
+"""Tests of a remote that reads, changes, withholds and replays data, of dangerous addresses, and of wrong keys."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["machines"]
 
 @pytest.fixture
 def synced(machines) -> Machines:
-    """A remote with two sessions of the laptop, of which the desktop has none yet."""
+    """Prepare a remote with two sessions of the laptop that the desktop does not have yet."""
     for said in (SAID, ("What about wombats?", "They are shy")):
         machines.laptop.world.claude(machines.laptop.repository, *said)
     machines.set_up()
@@ -32,7 +32,7 @@ def synced(machines) -> Machines:
 
 
 def put(machines: Machines, files: dict[str, str], *parents: str) -> str:
-    """Have the remote show these files."""
+    """Replace the content of the remote with `files`, and return the commit."""
     lines = "".join(f"100644 blob {blob}\t{name}\n" for name, blob in sorted(files.items()))
     tree = subprocess.run(
         ["git", "-C", machines.remote, "mktree"], input=lines, text=True, check=True, capture_output=True
@@ -265,7 +265,7 @@ def test_what_is_sealed_opens_only_as_what_it_is():
 
 @pytest.mark.thorough
 def test_a_session_that_the_other_machine_made_is_hostile_text_all_the_same(synced):
-    """Its ids, paths and directory are none of this machine's."""
+    """Its ids, paths and directory have no meaning on this machine."""
     synced.laptop.world.claude(synced.laptop.repository, "Run `rm -rf /`", "../../etc/passwd")
     synced.laptop.sync()
     for one in synced.desktop.sync()["received"]:

@@ -1,4 +1,4 @@
-"""Sessions of one person on two machines, over a bare repository."""
+"""Tests of one person's sessions on two machines, synchronized over a bare repository."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" + "k1L2m3N4o5P6q7R8"
 
 
 def moved(machines: Machines, *said: str, agent: str = "claude") -> tuple[str, str]:
-    """A session of the laptop that the desktop has; its ids there and here."""
+    """Synchronize a session from the laptop to the desktop, and return its ids on both."""
     write = getattr(machines.laptop.world, agent)
     session = write(machines.laptop.repository, *(said or SAID))
     machines.set_up()
@@ -31,7 +31,7 @@ def moved(machines: Machines, *said: str, agent: str = "claude") -> tuple[str, s
 
 
 def say_more(machine, session: str, prompt: str, answer: str) -> None:
-    """Go on in a session of Claude Code."""
+    """Continue a session of Claude Code."""
     path = next(machine.home.rglob(f"{session}.jsonl"))
     records = [json.loads(line) for line in path.read_text().splitlines()]
     last = next(one for one in reversed(records) if "uuid" in one)
@@ -41,7 +41,7 @@ def say_more(machine, session: str, prompt: str, answer: str) -> None:
 
 
 def reachable(machines: Machines) -> bytes:
-    """All bytes that the ref of the remote reaches."""
+    """Return all bytes that can be reached from the ref of the remote."""
     names = [line.split()[0] for line in machines.git("rev-list", "--objects", REF).splitlines()]
     return b"".join(
         subprocess.run(["git", "-C", machines.remote, "cat-file", "-p", name], check=True, capture_output=True).stdout

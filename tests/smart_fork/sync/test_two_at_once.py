@@ -1,4 +1,4 @@
-"""Machines that synchronize at the same time, and processes that are killed meanwhile."""
+"""Tests of machines that synchronize simultaneously, and of processes that are killed meanwhile."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def killed_at(machine: Machine, point: str) -> None:
 
 
 def all_is_even(machines: Machines, sessions: int) -> None:
-    """Both have all sessions once, and another synchronization does nothing."""
+    """Check that both machines have every session once, and that another synchronization changes nothing."""
     for machine in (machines.laptop, machines.desktop, machines.laptop):
         machine.sync()
     for machine in (machines.laptop, machines.desktop):

@@ -1,4 +1,4 @@
-"""Two machines of one person in one process: each has a home and a clone, and both know one bare repository."""
+"""Two machines of one person in one process: each has a home and a clone, and both use one bare repository."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Said:
 
 
 class Machine:
-    """One of them. `world` makes sessions on it, `do` runs a command in its clone."""
+    """One of the two machines. `world` makes sessions on it, and `do` runs a command in its clone."""
 
     def __init__(self, home: Path, source: Path | None, capsys: Any) -> None:
         self.home, self._capsys = home, capsys
@@ -57,7 +57,7 @@ class Machine:
         }  # fmt: skip
 
     def do(self, *words: str, given: str = "") -> Said:
-        """Run a command in the clone."""
+        """Run a command in the clone, and return its output."""
         with self.here(), patch("sys.argv", ["smart-fork", *words]), patch("sys.stdin", io.StringIO(given)):
             self._capsys.readouterr()
             try:
@@ -68,20 +68,20 @@ class Machine:
         return Said(code, said.out, said.err)
 
     def sync(self, *words: str) -> Any:
-        """Run `sync`, which succeeds; its answer."""
+        """Run `sync`, check that it succeeds, and return its answer."""
         return self.do("sync", *words, "--json").json
 
     def ids(self) -> set[str]:
-        """The sessions of this project that are listed."""
+        """Return the ids of the listed sessions of the project."""
         return {one["session_id"] for one in self.do("list", "--json").json["sessions"]}
 
     def logs(self) -> str:
-        """All that the agents' logs on this machine say."""
+        """Return the text of all agents' logs on this machine."""
         return "".join(path.read_text() for path in sorted(self.home.rglob("*.jsonl")))
 
     @contextlib.contextmanager
     def here(self) -> Iterator[None]:
-        """Be on that machine, with this process."""
+        """Let this process act as the machine inside the block."""
         before = Path.cwd()
         with patch.dict(os.environ, self.env):
             for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME"):
@@ -94,7 +94,7 @@ class Machine:
 
 
 class Machines:
-    """Both, and the remote."""
+    """The two machines and their remote."""
 
     def __init__(self, home: Path, capsys: Any) -> None:
         self.remote = home / "remote.git"
@@ -109,13 +109,13 @@ class Machines:
         assert said.code == 0, said.err
 
     def git(self, *words: str) -> str:
-        """Git in the remote."""
+        """Run git in the remote."""
         return subprocess.run(
             ["git", "-C", str(self.remote), *words], check=True, capture_output=True, text=True, errors="replace"
         ).stdout
 
     def files(self) -> dict[str, str]:
-        """What the ref has: names and blobs."""
+        """Return the blobs of the remote's files by name."""
         lines = (line.split(None, 3) for line in self.git("ls-tree", REF).splitlines())
         return {name: blob for _, _, blob, name in lines}
 
