@@ -104,7 +104,7 @@ bench-report: $(STAMP) ## the tables and plots of docs/explanation/benchmarks.md
 	$(BIN)/python benchmarks/bench.py report
 
 catalogue: $(STAMP) ## smart_fork/cli/mcp.json, from which `smart-fork mcp` answers before it has imported its server
-	$(BIN)/python -m smart_fork.server.catalogue
+	$(BIN)/python scripts/catalogue.py
 
 json-docs: $(STAMP) ## the tables of docs/reference/json.md, made of the values that are answered
 	$(BIN)/python scripts/json_docs.py

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Any, BinaryIO
 
-#: The answers, as `smart_fork.server.catalogue` writes them.
+#: The answers, as ``scripts/catalogue.py`` writes them.
 CATALOGUE = os.path.join(os.path.dirname(__file__), "mcp.json")  # noqa: PTH118, PTH120 - pathlib takes longer than we
 #: Lets all tools be listed where no option says it.
 VARIABLE = "SMART_FORK_TOOLS"

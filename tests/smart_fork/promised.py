@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from smart_fork.agents import AGENTS
+from smart_fork.cli.first_answers import CATALOGUE
 from smart_fork.finding.request import collections
-from smart_fork.server.catalogue import FILE as CATALOGUE
 from tests.smart_fork.finding.test_authorship import BODY, commit, git
 from tests.smart_fork.found import a_worker
 from tests.smart_fork.promise_scene import DONE, ERROR, PATCH, RETRY, Scene
@@ -468,10 +468,10 @@ def turns_are_cut_on_request(s: Scene) -> None:
 
 
 def _schema() -> dict[str, Any]:
-    tools = {tool["name"]: tool for tool in json.loads(CATALOGUE.read_text())["tools"]}
+    tools = {tool["name"]: tool for tool in json.loads(Path(CATALOGUE).read_text())["tools"]}
     return dict(tools["spawn_workers"]["inputSchema"]["properties"]["workers"]["items"]["properties"])
 
 
 def the_agents_are_those(s: Scene) -> None:
-    assert AGENTS.titles(AGENTS.readable()) in json.loads(CATALOGUE.read_text())["welcome"]["instructions"]
+    assert AGENTS.titles(AGENTS.readable()) in json.loads(Path(CATALOGUE).read_text())["welcome"]["instructions"]
     finds_the_one_that_knows(s)

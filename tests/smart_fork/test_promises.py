@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from smart_fork.server.catalogue import FILE as CATALOGUE
+from smart_fork.cli.first_answers import CATALOGUE
 from tests.smart_fork import promised as calls
 from tests.smart_fork.promise_scene import EXPENSIVE, ONE_OF, Scene, scene
 
@@ -471,7 +472,7 @@ PROMISES: dict[str, dict[str, Callable[[Scene], None]]] = {
 
 def described() -> dict[str, list[str]]:
     """The sentences that a model reads, by the tool and argument that they describe."""
-    there = json.loads(CATALOGUE.read_text())
+    there = json.loads(Path(CATALOGUE).read_text())
     found = {"instructions": there["welcome"]["instructions"]}
     found |= {f"prompt {one['name']}": one["description"] for one in there["prompts"]}
     for tool in there["tools"]:

@@ -51,7 +51,9 @@ class QwenStorage(Storage):
         return folder_of(directory)
 
     def restored(self, place: str, session_id: str) -> str:
-        """Return the place of a restored log: outside the archive, where Qwen Code does not look for sessions."""
+        """Return the place of a restored log. An archived log leaves the archive, in which Qwen Code finds no
+        sessions.
+        """
         return place.replace(f"/{CHATS}/{ARCHIVE}/", f"/{CHATS}/")
 
 

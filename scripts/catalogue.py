@@ -1,7 +1,4 @@
-"""Writes the file with the answers to a client's first requests, from which `smart-fork mcp` answers at its start.
-
-python -m smart_fork.server.catalogue
-"""
+"""Answers to a client's first requests: ``make catalogue`` writes them to smart_fork/cli/mcp.json."""
 
 from __future__ import annotations
 
@@ -13,9 +10,8 @@ import anyio
 from mcp import Client
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_MODERN_VERSION
 
+from smart_fork.cli.first_answers import CATALOGUE
 from smart_fork.server import FEW, create_server
-
-FILE = Path(__file__).parents[1] / "cli" / "mcp.json"
 
 
 def catalogue() -> dict[str, Any]:
@@ -54,4 +50,4 @@ async def _asked() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    FILE.write_text(json.dumps(catalogue(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    Path(CATALOGUE).write_text(json.dumps(catalogue(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
