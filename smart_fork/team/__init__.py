@@ -16,7 +16,7 @@ from smart_fork.snippets import printable
 
 if TYPE_CHECKING:
     from indexer.transcripts.model import AgentName
-    from smart_fork.team.wire import Visibility
+    from smart_fork.team.wire import SessionChange, Visibility
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,14 @@ class SharedDescription:
         """The chosen visibility, or `None`."""
         return "public" if self.public else "private" if self.private else None
 
-    def checked(self) -> dict[str, Any]:
-        """Return the fields for a request to the server. Each tag occurs once.
+    def checked(self) -> SessionChange:
+        """Return the description as the server takes it. Each tag occurs once.
 
         Raises:
             Usage: there are too many tags, or a text is too long.
         """
+        from smart_fork.team.wire import SessionChange, made
+
         tags = None if self.tags is None else [" ".join(printable(one).split()) for one in self.tags.split(",")]
         found = None if tags is None else tuple(dict.fromkeys(filter(None, tags)))
         if found is not None and len(found) > canonical.TAGS:
@@ -48,7 +50,7 @@ class SharedDescription:
         for option, text, most in (*texts, *(("Each of --tags", tag, canonical.TEXT) for tag in found or ())):
             if text is not None and len(text) > most:
                 raise Usage(f"{option} has {most} characters at most: this is {len(text)}")
-        return {"title": self.title, "tags": found, "summary": self.summary, "visibility": self.visibility}
+        return made(SessionChange, title=self.title, tags=found, summary=self.summary, visibility=self.visibility)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
@@ -31,27 +31,13 @@ BranchVerb = Literal["branch", "fork"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionDescription:
-    """Title, tags and visibility of a shared session."""
-
-    title: str | None = None
-    tags: tuple[str, ...] | None = None
-    summary: str | None = None
-    visibility: wire.Visibility | None = None
-
-    @property
-    def said(self) -> dict[str, Any]:
-        """The fields as the messages of the protocol have them."""
-        return {"title": self.title, "tags": self.tags, "summary": self.summary, "visibility": self.visibility}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BranchRequest(SessionDescription):
+class TeamBranchRequest:
     """A request for a branch or a fork with the first `at` messages; with all if `at` is `None`.
 
     `pull` writes the new session on this machine. `local` keeps it off the server until it is pushed.
     """
 
+    description: wire.SessionChange
     at: int | None = None
     local: bool = False
     pull: bool = True
@@ -70,7 +56,7 @@ class _Cut:
 
 
 def branch(
-    project: TeamProject, verb: BranchVerb, reference: str | None, asked: BranchRequest, taken_as: pull.PullOptions
+    project: TeamProject, verb: BranchVerb, reference: str | None, asked: TeamBranchRequest, taken_as: pull.PullOptions
 ) -> Shared:
     """Branch one of the user's own sessions, or fork another person's.
 
@@ -142,7 +128,7 @@ def _apart(  # noqa: PLR0917 - what was asked for
     before: str,
     one: Alias,
     info: wire.SessionInfo,
-    asked: BranchRequest,
+    asked: TeamBranchRequest,
     taken_as: pull.PullOptions,
 ) -> Shared:
     """Make a branch from the log of a session that continued both here and on the server.
@@ -155,12 +141,12 @@ def _apart(  # noqa: PLR0917 - what was asked for
             f"smart-fork team branch {before}, then branch the new session with these options.",
         )
     begun = None if asked.local else begin(project, "branch", info.id, one.base_count, one.file)
-    child = None if begun is None else begun_as(project, begun, info.id, one, asked, name=before)[0]
+    child = None if begun is None else begun_as(project, begun, info.id, one, asked.description, name=before)[0]
     name = _name(project, taken_as, info.id, child.id if child else None)
     said = {
         "session_id": child.id if child else None,
-        "visibility": child.visibility if child else asked.visibility or "private",
-        "title": child.title if child else asked.title or info.title,
+        "visibility": child.visibility if child else asked.description.visibility or "private",
+        "title": child.title if child else asked.description.title or info.title,
         "revision": child.revision if child else info.revision,
     }
     alias = one.apart().model_copy(update=said)
@@ -183,7 +169,13 @@ def _apart(  # noqa: PLR0917 - what was asked for
 
 
 def begun_as(
-    project: TeamProject, begun: PendingCreation, source_id: str, one: Alias, asked: BranchRequest, *, name: str
+    project: TeamProject,
+    begun: PendingCreation,
+    source_id: str,
+    one: Alias,
+    description: wire.SessionChange,
+    *,
+    name: str,
 ) -> tuple[wire.SessionInfo, bool]:
     """Make a session on the server with the common records of a tracked session, unless an earlier command made it.
 
@@ -194,13 +186,13 @@ def begun_as(
         Conflict: the parent session begins with other records.
     """
     if (there := begun.there()) is not None:
-        child, created = described(project, there.session, asked), False
+        child, created = described(project, there.session, description), False
     else:
         created = True
         try:
             source = project.client.session(project.key, source_id).session
             verb: BranchVerb = "branch" if project.is_mine(source) else "fork"
-            child = create(project, begun, source, one.base_count, asked, verb=verb)
+            child = create(project, begun, source, one.base_count, description, verb=verb)
         except NotFound as error:
             raise NotFound(error.message, alone(name)) from error
     if child.base_digest != one.base_digest:
@@ -222,16 +214,16 @@ def _cut(project: TeamProject, source: Download, at: int | None) -> _Cut:
 
 
 def _on_server(  # noqa: PLR0917 - what was asked for
-    project: TeamProject, verb: BranchVerb, cut: _Cut, asked: BranchRequest, taken_as: pull.PullOptions,
+    project: TeamProject, verb: BranchVerb, cut: _Cut, asked: TeamBranchRequest, taken_as: pull.PullOptions,
     written: WrittenLog | None, begun: PendingCreation, name: str,
 ) -> Shared:  # fmt: skip
     there = begun.there()
     if there is not None and there.session.record_count != cut.count:  # somebody goes on in that one already
         begun, there = begun.anew(), None
     if there is not None:
-        info = described(project, there.session, asked)
+        info = described(project, there.session, asked.description)
     else:
-        info = create(project, begun, cut.source.info, cut.count, asked, verb=verb, force=taken_as.force)
+        info = create(project, begun, cut.source.info, cut.count, asked.description, verb=verb, force=taken_as.force)
     if not _begins_as(info, cut):
         raise Conflict("The new session on the server begins differently.", "Try again.")
     if taken_as.track and (written is not None or not asked.pull):
@@ -253,7 +245,7 @@ def create(
     begun: PendingCreation,
     source: wire.SessionInfo,
     count: int,
-    asked: BranchRequest,
+    description: wire.SessionChange,
     *,
     verb: BranchVerb,
     force: bool = False,
@@ -271,7 +263,7 @@ def create(
         source_id=source.id,
         count=count,
         force=force,
-        **asked.said,
+        **description.model_dump(),
     )
     try:
         return project.client.branch(project.key, wanted).session
@@ -282,9 +274,8 @@ def create(
         return project.client.branch(project.key, other).session
 
 
-def described(project: TeamProject, info: wire.SessionInfo, asked: SessionDescription) -> wire.SessionInfo:
+def described(project: TeamProject, info: wire.SessionInfo, wanted: wire.SessionChange) -> wire.SessionInfo:
     """Change the description of an existing session, if the request has one."""
-    wanted = wire.made(wire.SessionChange, **asked.said)
     return project.client.change(project.key, info.id, wanted) if wanted != wire.SessionChange() else info
 
 
@@ -292,7 +283,7 @@ def _kept_here(  # noqa: PLR0917 - what was asked for
     project: TeamProject,
     verb: BranchVerb,
     cut: _Cut,
-    asked: BranchRequest,
+    asked: TeamBranchRequest,
     taken_as: pull.PullOptions,
     written: WrittenLog,
     name: str,
@@ -304,8 +295,8 @@ def _kept_here(  # noqa: PLR0917 - what was asked for
         "parent_id": info.id,
         "base_count": cut.count,
         "base_digest": canonical.digest_of(cut.source.records[: cut.count]),
-        "visibility": asked.visibility or "private",
-        "title": asked.title or info.title,
+        "visibility": asked.description.visibility or "private",
+        "title": asked.description.title or info.title,
     }
     alias = pull.tracked_as(info, written, kind=verb).model_copy(update=base)
     if taken_as.track:
@@ -314,7 +305,7 @@ def _kept_here(  # noqa: PLR0917 - what was asked for
     return replace(done, moved=cut.moved, **pull.here(project, info, written))
 
 
-def _copied(project: TeamProject, source_id: str, asked: BranchRequest, taken_as: pull.PullOptions) -> Shared:
+def _copied(project: TeamProject, source_id: str, asked: TeamBranchRequest, taken_as: pull.PullOptions) -> Shared:
     """Branch a tracked session without the server, by a copy of its log up to the requested message.
 
     Raises:
@@ -327,10 +318,10 @@ def _copied(project: TeamProject, source_id: str, asked: BranchRequest, taken_as
         raise _needed(project, "The session is not on this machine.")
     if taken_as.platform not in (None, one.platform):
         raise _needed(project, "--platform needs it.")
-    name, title = _name(project, taken_as, source_id, None), asked.title or one.title
+    name, title = _name(project, taken_as, source_id, None), asked.description.title or one.title
     with _written(project, one, asked.at, title, taken_as) as branch:
         out = prepare(branch.path, branch.agent, project.place.root)
-        said = {"title": title, "visibility": asked.visibility or "private"}
+        said = {"title": title, "visibility": asked.description.visibility or "private"}
         alias = _alias(project, one, branch, out).model_copy(update=said)
         if taken_as.track:
             pull.track(project, name, alias)

@@ -24,7 +24,7 @@ from smart_fork.sharing.outgoing import NothingToPush, NotSent, SentBefore
 from smart_fork.sharing.tracking import Alias
 from smart_fork.snippets import printable
 from smart_fork.team import PushRequest, wire
-from smart_fork.team.branch import BranchRequest, alone, begun_as, described
+from smart_fork.team.branch import alone, begun_as, described
 from smart_fork.team.project import PendingCreation, Shared, TeamProject, begin, shared, tail
 from smart_fork.team.pull import default_alias, track, tracked_as
 from smart_fork.team.push_plan import Plan, Preview, plan, reached, visible_of, way_out
@@ -171,13 +171,13 @@ def _child(project: TeamProject, begun: PendingCreation, alias: Alias, made: Pla
     if source_id is None:
         raise SmartForkError("Its parent session is unknown.", alone(made.name))
     named = alias.title if alias.session_id is None else ""  # else it is the title of what this goes on from
-    asked = BranchRequest(
+    description = wire.SessionChange(
         title=made.said.title or named or _title(made) or None,
         tags=made.said.tags,
         summary=made.said.summary,
         visibility=made.said.visibility or visible_of(alias),
     )
-    child, created = begun_as(project, begun, source_id, alias, asked, name=made.name or made.session.session_id)
+    child, created = begun_as(project, begun, source_id, alias, description, name=made.name or made.session.session_id)
     return alias.model_copy(update={"session_id": child.id, "parent_id": child.parent_id}), created
 
 
@@ -228,7 +228,7 @@ def _push(  # noqa: PLR0917 - the message
         digest=canonical.written(canonical.state_after(new, canonical.state_of(base[1]))),
         position=position,
         segments=tuple(one.place for one in segments),
-        **made.said.said | {"title": _title(made)},
+        **made.said.model_dump() | {"title": _title(made)},
         meta=_meta(made),
         vectors=vectors_here(made.session, made.out.records),
     )

@@ -22,7 +22,7 @@ from smart_fork.sharing.outgoing import ONE, OPEN, SentBefore, prepare
 from smart_fork.sharing.tracking import Alias
 from smart_fork.snippets import printable, quoted
 from smart_fork.team import PushRequest, wire
-from smart_fork.team.branch import SessionDescription, alone
+from smart_fork.team.branch import alone
 from smart_fork.team.project import BEGINNING, TeamProject
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class Plan:
     name: str
     out: Outgoing
     alias: Alias | None
-    said: SessionDescription
+    said: wire.SessionChange
     force: bool = False
     before: wire.Visibility = "private"
     seen: Alias | None = None
@@ -259,12 +259,15 @@ def way_out(made: Plan) -> Iterator[None]:
         raise Conflict(error.message, way, count=error.count, digest=error.digest) from error
 
 
-def _masked(request: PushRequest, out: Outgoing) -> SessionDescription:
+def _masked(request: PushRequest, out: Outgoing) -> wire.SessionChange:
     """Return the description of a session with masked secrets."""
-    asked = SessionDescription(**request.checked())
-    title, summary = (None if one is None else out.plain(one) for one in (asked.title, asked.summary))
-    tags = None if asked.tags is None else tuple(out.plain(one)[: canonical.TEXT] for one in asked.tags)
-    return replace(asked, title=title, summary=summary and summary[: canonical.SUMMARY], tags=tags)
+    asked = request.checked()
+    return wire.SessionChange(
+        title=asked.title and out.plain(asked.title)[: canonical.TEXT],
+        tags=asked.tags and tuple(out.plain(one)[: canonical.TEXT] for one in asked.tags),
+        summary=asked.summary and out.plain(asked.summary)[: canonical.SUMMARY],
+        visibility=asked.visibility,
+    )
 
 
 def _source(project: TeamProject, tracked: Tracked, request: PushRequest) -> tuple[str | None, Session]:

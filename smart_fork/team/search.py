@@ -39,7 +39,7 @@ from smart_fork.sharing.tracking import Alias
 from smart_fork.sharing.withdrawal import apply_pending
 from smart_fork.snippets import printable
 from smart_fork.team import client, login, wire
-from smart_fork.team.branch import BranchRequest, BranchVerb, branch
+from smart_fork.team.branch import BranchVerb, TeamBranchRequest, branch
 from smart_fork.team.client import Client
 from smart_fork.team.project import TeamProject, opened
 from smart_fork.team.pull import PullOptions, free_alias
@@ -184,7 +184,7 @@ def _written(where: TeamProject, source_id: str) -> FetchedSession:
     before = where.tracking.read()
     current, name = before.current, free_alias(before, source_id, new=True)
     verb: BranchVerb = "branch" if where.is_mine(info) else "fork"
-    done = branch(where, verb, source_id, BranchRequest(local=True), PullOptions(alias=name))
+    done = branch(where, verb, source_id, TeamBranchRequest(description=wire.SessionChange(), local=True), PullOptions(alias=name))
     where.tracking.change(lambda after: after.model_copy(update={"current": current}) if current else after)
     path = Path(done.files[0])
     lost = [f"Not in it: {', '.join(f'{number} {what}' for what, number in done.lost.items())}"] if done.lost else []

@@ -31,7 +31,7 @@ from smart_fork.team.commands.team_group import app
 if TYPE_CHECKING:
     from smart_fork.agents.agent import Agent
     from smart_fork.sharing.withdrawal import SettledWithdrawals
-    from smart_fork.team.branch import BranchRequest
+    from smart_fork.team.branch import TeamBranchRequest
     from smart_fork.team.project import Shared, TeamProject
     from smart_fork.team.pull import PullOptions
     from smart_fork.team.push import NotPushed, Planned
@@ -241,11 +241,12 @@ class BranchPart:
     local: bool = said(bool, default=False, help="Only on this machine, until the first push.")
     pull: bool = said(bool, default=True, help="Only on the server.", flags=("--no-pull",))
 
-    def asked(self, described: SharedDescription) -> BranchRequest:
+    def asked(self, described: SharedDescription) -> TeamBranchRequest:
         """Return the request to branch, with a checked number and description."""
-        from smart_fork.team.branch import BranchRequest
+        from smart_fork.team.branch import TeamBranchRequest
 
-        return BranchRequest(at=team_group.number_of(self.at), **described.checked(), local=self.local, pull=self.pull)
+        at = team_group.number_of(self.at)
+        return TeamBranchRequest(description=described.checked(), at=at, local=self.local, pull=self.pull)
 
 
 @dataclass(frozen=True, slots=True)

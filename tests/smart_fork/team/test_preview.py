@@ -9,7 +9,7 @@ import pytest
 
 from smart_fork.sharing.outgoing import prepare
 from smart_fork.sharing.tracking import Alias
-from smart_fork.team.branch import SessionDescription
+from smart_fork.team import wire
 from smart_fork.team.push_plan import PUBLISH, QUESTION, Plan
 from tests.smart_fork.team.leaving import assistant, claude, result, use, user
 
@@ -42,7 +42,7 @@ def preview(out, server, key, visibility, *, created, before="private", title=No
         "",
         out,
         None if created else Alias(**shared),
-        SessionDescription(visibility=visibility, title=title),
+        wire.SessionChange(visibility=visibility, title=title),
         before=before,
     )
     return made.preview(SimpleNamespace(server=server, key=key))
