@@ -57,7 +57,7 @@ def list_turns(  # noqa: PLR0917 - typer's way
     """List the turns of a session with their numbers."""
     from smart_fork.excise import transcript
 
-    path = transcript.located(reference or session, tool)
+    path = transcript.locate_transcript(reference or session, tool)
     if composers:
         found = AGENTS.cutter_of(transcript.auto(path) if tool == AGENTS.AUTO else tool).conversations(path)
         rows = [{"id": name, "bubbles": count} for name, count in found]

@@ -48,7 +48,7 @@ class CutRequest:
 
 
 @value
-class Followed(Value):
+class CutFile(Value):
     """A copy or branch of the cut session from which the cut records were removed as well."""
 
     session_id: str
@@ -58,7 +58,7 @@ class Followed(Value):
 
 
 @value
-class NotFollowed(Value):
+class UncutFile(Value):
     """A file that still has the cut records, and the reason."""
 
     path: str
@@ -66,7 +66,7 @@ class NotFollowed(Value):
 
 
 @record
-class Refreshed(Value):
+class IndexAfterCut(Value):
     """The state of the index after a cut.
 
     `updated` is true if the logs were read again, and `erased` if the old passages are erased. `read` counts the logs.
@@ -102,9 +102,9 @@ class Excised(Value):
     tokens_before: int
     tokens_after: int
     aborted: bool = rare(default=False)
-    followed: tuple[Followed, ...] | None = rare()
-    left: tuple[NotFollowed, ...] | None = rare()
-    index: Refreshed | None = rare()
+    followed: tuple[CutFile, ...] | None = rare()
+    left: tuple[UncutFile, ...] | None = rare()
+    index: IndexAfterCut | None = rare()
     erased: bool | None = rare()
     remains: tuple[str, ...] | None = rare()
     snapshots: tuple[str, ...] | None = rare()
@@ -151,12 +151,12 @@ class RolledBack(Restored):
     """The answer of a rollback: the named transcript, and all other files of the undone cut or rollback."""
 
     followed: tuple[Restored, ...]
-    left: tuple[NotFollowed, ...]
-    index: Refreshed
+    left: tuple[UncutFile, ...]
+    index: IndexAfterCut
 
 
 @value
-class CopyBehind(Value):
+class FileWithCutText(Value):
     """A file outside smart-fork that still contains cut words, with the next step in `reason`."""
 
     path: str
@@ -184,7 +184,7 @@ class Soundness(Value):
     broken_links: tuple[CutWarning, ...]
     unanswered: tuple[str, ...]
     words_found: tuple[str, ...]
-    copies: tuple[CopyBehind, ...]
+    copies: tuple[FileWithCutText, ...]
     remains: tuple[Remnant, ...]
     snapshots: tuple[str, ...]
     unknown: int

@@ -79,7 +79,7 @@ def verify(turns: Sequence[TranscriptTurn], to_cut: Collection[str]) -> list[Cut
     })  # fmt: skip
 
 
-def dangling(turns: Sequence[TranscriptTurn | Turn]) -> list[CutWarning]:
+def results_without_call(turns: Sequence[TranscriptTurn | Turn]) -> list[CutWarning]:
     """Return a warning for each tool result without an earlier call."""
     asked = {""}
     found: set[CutWarning] = set()
@@ -90,7 +90,7 @@ def dangling(turns: Sequence[TranscriptTurn | Turn]) -> list[CutWarning]:
     return sorted(found)
 
 
-def unanswered(turns: Sequence[TranscriptTurn]) -> set[str]:
+def calls_without_result(turns: Sequence[TranscriptTurn]) -> set[str]:
     """Return the ids of the tool calls without a result."""
     answered = {result.tool_use_id for turn in turns for result in turn.tool_results}
     return {call.id for turn in turns for call in turn.tool_calls if call.id} - answered
@@ -114,12 +114,12 @@ def _pairs(turns: Sequence[TranscriptTurn]) -> Iterator[tuple[TranscriptTurn, st
                 yield turn, result.tool_use_id, owner
 
 
-def orphaned(session: Transcript, cut: Collection[str]) -> list[CutWarning]:
+def calls_with_cut_result(session: Transcript, cut: Collection[str]) -> list[CutWarning]:
     """Return a warning for each tool call in the session that lost its result by a cut.
 
     `cut` has the ids of the calls with a cut result. Agents themselves also leave calls without a result.
     """
-    left = {*cut} & unanswered(session.turns)
+    left = {*cut} & calls_without_result(session.turns)
     return sorted(
         CutWarning(turn.id, f"calls {call.id}, but their result was cut")
         for turn in session.turns
@@ -213,7 +213,7 @@ class CutPlan:
     def orphaned(self) -> frozenset[str]:
         """The ids of tool calls that stay while their results are cut."""
         results = {result.tool_use_id for turn in self.removed for result in turn.tool_results}
-        return frozenset(unanswered(self.survivors) & results)
+        return frozenset(calls_without_result(self.survivors) & results)
 
     @property
     def survivors(self) -> tuple[TranscriptTurn, ...]:

@@ -28,12 +28,12 @@ from smart_fork.agents.cuts.model import CutWarning, Transcript
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import ForkRefused, SmartForkError, Usage, advice
 from smart_fork.excise import transcript
-from smart_fork.excise.answer import CutRequest, Excised, NotFollowed, Parent, Restored, RolledBack, Trimmed
+from smart_fork.excise.answer import CutRequest, Excised, Parent, Restored, RolledBack, Trimmed, UncutFile
 from smart_fork.excise.cut_plan import CutPlan
 from smart_fork.excise.erasure import note_cut_done, note_pending, run_pending
 from smart_fork.excise.text_search import is_worker_of, words_in
 from smart_fork.excise.transcript import chosen_turns, derived_from, other_files, resolve_transcript
-from smart_fork.excise.verification import cut_text_of, has_cut_text, remaining, still_shared
+from smart_fork.excise.verification import cut_text_of, files_with_cut_text, has_cut_text, still_shared
 from smart_fork.excise.writing import CutChange, change_of, cut_copies, refresh, write, written_path
 from smart_fork.finding.index_access import kept_open
 from smart_fork.finding.results import title as shown_title
@@ -88,7 +88,7 @@ def cut(
         return replace(outcome, aborted=True)
     refuse_cancelled()
     change = change_of(planned, request.command, disk, now or datetime.now(UTC), follows=request.follow)
-    return _do(planned, change, outcome, progress)
+    return _cut_everywhere(planned, change, outcome, progress)
 
 
 def plan_of(request: CutRequest, progress: Progress | None = None) -> CutPlan:
@@ -102,7 +102,7 @@ def plan_of(request: CutRequest, progress: Progress | None = None) -> CutPlan:
     return planned
 
 
-def _do(planned: CutPlan, change: CutChange, outcome: Excised, progress: Progress | None) -> Excised:
+def _cut_everywhere(planned: CutPlan, change: CutChange, outcome: Excised, progress: Progress | None) -> Excised:
     """Cut the session, then its copies and branches, then smart-fork's own data. Return the completed `outcome`."""
     session = planned.session
     descent = derived_from(session, change.keys | change.masked)
@@ -129,8 +129,8 @@ def _do(planned: CutPlan, change: CutChange, outcome: Excised, progress: Progres
     erased = indexed and run_pending({note: gone.in_bytes}) and index.erased is not False
     next(steps)
     known = {one.path for one in left}
-    there = [one for one in remaining(now_there, gone) if one.path not in known]
-    left += [NotFollowed(one.path, one.reason) for one in (*there, *still_shared(session))]
+    there = [one for one in files_with_cut_text(now_there, gone) if one.path not in known]
+    left += [UncutFile(one.path, one.reason) for one in (*there, *still_shared(session))]
     next(steps)
     outcome = replace(
         outcome, snapshot=snapshot, followed=(*beside, *followed), left=tuple(left), index=index,
@@ -145,10 +145,10 @@ def _completed(
     """Return the outcome with the remaining places, the snapshots, and the command that deletes the snapshots."""
     kept = tuple(one.id for name in sorted(ids) for one in snapshots.snapshots(name))
     discard = shlex.join(["smart-fork", "excise", "discard", *kept])
-    return replace(outcome, remains=tuple(_remains(planned, descent, others)), snapshots=kept, discard=discard)
+    return replace(outcome, remains=tuple(_places_outside(planned, descent, others)), snapshots=kept, discard=discard)
 
 
-def _remains(planned: CutPlan, descent: Descent, others: Iterable[Descendant]) -> list[str]:
+def _places_outside(planned: CutPlan, descent: Descent, others: Iterable[Descendant]) -> list[str]:
     """Return the places outside smart-fork's control that can still have the cut text."""
     session = planned.session
     found = list(map(str, planned.beside))
@@ -214,7 +214,7 @@ def _planned(session: Transcript, request: CutRequest) -> CutPlan:
     keys = transcript.keys_of(turn for turn in session.turns if turn.id in ids)
     kinds, apart = Counter(planned.masked), set[str]()
     for other in filter(None, (transcript.load_copy(session, path) for path in other_files(session))):
-        there = CutPlan.masking(other, (), transcript.matching(other, keys) if named else None)
+        there = CutPlan.masking(other, (), transcript.matching_turns(other, keys) if named else None)
         kinds.update(there.masked)
         apart |= {other.turns[position].key or other.turns[position].id for position in there.edits}
     return replace(planned, masked=dict(kinds), apart=frozenset(apart))
@@ -284,12 +284,12 @@ def rollback(
     undoing = _Undoing(force or to is not None, disk, now or datetime.now(UTC), uuid.uuid4().hex)
     session = _destination(snapshot, entry, to, disk)
     done = [_put_back(snapshot, session, entry, undoing)]
-    left: list[NotFollowed] = []
+    left: list[UncutFile] = []
     for other in _changed_with(entry, logged) if to is None else ():
         try:
             done.append(_put_back_other(other, undoing))
         except (SmartForkError, OSError) as error:
-            left.append(NotFollowed(other.source_path, what_failed(error)))
+            left.append(UncutFile(other.source_path, what_failed(error)))
     with suppress(OSError):
         snapshots.prune(undoing.now)
     paths = [Path(one.path) for one in done]
@@ -310,7 +310,7 @@ def _changed_with(entry: snapshots.NotedChange, logged: Iterable[snapshots.Noted
 
 def _put_back_other(entry: snapshots.NotedChange, undoing: _Undoing) -> Restored:
     if not entry.snapshot:
-        return _taken_away(entry, undoing)
+        return _delete_again(entry, undoing)
     snapshot = snapshots.find(entry.snapshot)
     session = _destination(snapshot, entry, None, undoing.disk)
     if session.stamp is None and not entry.beside:
@@ -318,7 +318,7 @@ def _put_back_other(entry: snapshots.NotedChange, undoing: _Undoing) -> Restored
     return _put_back(snapshot, session, entry, undoing)
 
 
-def _taken_away(entry: snapshots.NotedChange, undoing: _Undoing) -> Restored:
+def _delete_again(entry: snapshots.NotedChange, undoing: _Undoing) -> Restored:
     """Delete a file next to a transcript again, which a cut had deleted and a rollback had restored."""
     session, path = Transcript(entry.tool, Path(entry.source_path), entry.session_id, ()), Path(entry.source_path)
     before = snapshots.save(path, entry.session_id, undoing.now, disk=undoing.disk)

@@ -36,7 +36,7 @@ from smart_fork.agents.cuts.model import Transcript
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.references import Reference
 from smart_fork.errors import NotFound, SmartForkError, Usage, advice
-from smart_fork.excise.answer import NotFollowed
+from smart_fork.excise.answer import UncutFile
 from smart_fork.excise.text_search import agent_of, is_worker_of, own_words, words_in, worker_text
 from smart_fork.excise.transcript import PATIENCE, derived_from, load_for_cut, own_files, resolve_transcript
 from smart_fork.excise.verification import cut_text_of
@@ -178,8 +178,8 @@ def erase(
     if not wanted or not state_home().is_dir():
         return True
     try:
-        others, erased = _take_back(session_ids, wanted)
-        _blot_logs(wanted, others)
+        others, erased = _erase_registry(session_ids, wanted)
+        _overwrite_logs(wanted, others)
         session_notes.take_back(session_ids, lambda text: bool(wanted & words_in(text)))
         with only_writer(PATIENCE):
             remove_unfinished_files()
@@ -187,7 +187,7 @@ def erase(
             temporary_logs.clear()
             _remove_older_indexes()
             for copy in filter(None, (kept_logs.find(agent, one) for one in session_ids)) if agent else ():
-                _leave_out(copy, wanted)
+                _drop_kept_parts(copy, wanted)
             kept_logs.sweep_unused()
         for one in session_ids:
             sweep(snapshots.folder_of(one), 0)
@@ -221,14 +221,14 @@ def forget_workers(session_id: str) -> bool:
         return registry.erase()
 
 
-def _leave_out(copy: kept_logs.KeptLog, wanted: frozenset[str]) -> None:
+def _drop_kept_parts(copy: kept_logs.KeptLog, wanted: frozenset[str]) -> None:
     """Drop files that were kept next to a log, such as long outputs, if they contain the words."""
     texts = {name: b"".join(pieces(copy.folder, part)) for name, part in copy.beside.items()}
     if names := [name for name, text in texts.items() if wanted & words_in(text.decode("utf-8", "ignore"))]:
         kept_logs.leave_out(copy, names)
 
 
-def _take_back(session_ids: Collection[str], wanted: frozenset[str]) -> tuple[list[WorkerRecord], bool]:
+def _erase_registry(session_ids: Collection[str], wanted: frozenset[str]) -> tuple[list[WorkerRecord], bool]:
     """Remove the words from the worker registry.
 
     Return the workers of other sessions, and True if the registry erased its old bytes.
@@ -252,7 +252,7 @@ def _without(text: str, wanted: frozenset[str]) -> str:
     return PLACEHOLDER if wanted & words_in(text) else text
 
 
-def _blot_logs(wanted: frozenset[str], others: Iterable[WorkerRecord]) -> None:
+def _overwrite_logs(wanted: frozenset[str], others: Iterable[WorkerRecord]) -> None:
     """Overwrite the words in log files in place, since other processes may have the files open."""
     told = wanted - own_words()
     spared = tuple(f"{worker.id}." for worker in others)
@@ -261,10 +261,10 @@ def _blot_logs(wanted: frozenset[str], others: Iterable[WorkerRecord]) -> None:
     for path in (state_home() / "logs").rglob("*"):
         if path.is_file() and not path.is_symlink() and not path.name.startswith(spared):
             with suppress(FileNotFoundError):
-                _blot(path, told)
+                _overwrite(path, told)
 
 
-def _blot(path: Path, words: frozenset[str]) -> None:
+def _overwrite(path: Path, words: frozenset[str]) -> None:
     with path.open("r+b") as file:
         for found in _TOKEN.finditer(file.read()):
             if found[0].decode("utf-8", "ignore").lower() in words:
@@ -295,7 +295,7 @@ class Removal(Value):
     forgotten: bool
     jsonl_path: str | None
     erased: bool | None = rare()
-    left: tuple[NotFollowed, ...] | None = rare()
+    left: tuple[UncutFile, ...] | None = rare()
 
 
 def forget(reference: str) -> Removal:
@@ -337,7 +337,7 @@ def undo_forgetting(reference: str) -> Removal:
     return _answer(agent, session_id, forgotten=False)
 
 
-def _left(one: Located) -> Iterator[NotFollowed]:
+def _left(one: Located) -> Iterator[UncutFile]:
     descent = derived_from(Transcript(one.agent, one.path or Path(), one.session_id, ()))
     logs = [(other.agent, other.session_id, other.path) for other in descent.logs]
     lost = () if call_context.limited() else descent.without_log
@@ -345,7 +345,7 @@ def _left(one: Located) -> Iterator[NotFollowed]:
     for agent, session_id, path in logs:
         if (agent, session_id) not in forgotten() and session_id != one.session_id:
             again = advice(f"smart-fork forget {session_id}", tool=f"the user can forget session {session_id}")
-            yield NotFollowed(str(path), f"It came of this session, and has its text: {again}.")
+            yield UncutFile(str(path), f"It came of this session, and has its text: {again}.")
 
 
 def _answer(agent: AgentName, session_id: str, *, forgotten: bool, erased: bool | None = None) -> Removal:

@@ -27,7 +27,7 @@ from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
 from smart_fork.agents.log_adapters import LogAdapter
 from smart_fork.agents.log_readers import OWN, READERS
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice
-from smart_fork.excise.answer import CopyBehind, NumberedTurn, NumberedTurns
+from smart_fork.excise.answer import FileWithCutText, NumberedTurn, NumberedTurns
 from smart_fork.excise.text_search import all_words, is_telling, remaining_words, words_and_runs
 from smart_fork.finding import sessions
 from smart_fork.finding.index_access import opened
@@ -109,10 +109,10 @@ def load_numbered(tool: str, path: Path, composer: str = "") -> Transcript:
 def resolve_transcript(
     reference: str | None, tool: str = AGENTS.AUTO, composer: str = "", *, numbered: bool = False
 ) -> Transcript:
-    """Find a transcript (see `located`) and load it.
+    """Find a transcript (see `locate_transcript`) and load it.
 
     Raises:
-        NotFound, Usage, ForkRefused: the errors of `located` and `load_with_tool`.
+        NotFound, Usage, ForkRefused: the errors of `locate_transcript` and `load_with_tool`.
     """
     path, tool = _found(reference, tool)
     return load_for_cut(tool, path, composer, numbered=numbered)
@@ -128,7 +128,7 @@ def _is_there(path: Path) -> bool:
     return path.exists() or any(one.has(path) for one in AGENTS.cutters())
 
 
-def located(reference: str | None, tool: str = AGENTS.AUTO) -> Path:
+def locate_transcript(reference: str | None, tool: str = AGENTS.AUTO) -> Path:
     """Return the path of a transcript. `reference` is a path or a session id; without one, the newest of `tool` is
     used.
 
@@ -140,7 +140,7 @@ def located(reference: str | None, tool: str = AGENTS.AUTO) -> Path:
 
 
 def _found(reference: str | None, tool: str) -> tuple[Path, str]:
-    """Return the path of a transcript, and its agent. See `located`."""
+    """Return the path of a transcript, and its agent. See `locate_transcript`."""
     if not reference:
         return newest(AGENTS.first_cut() if tool == AGENTS.AUTO else tool), tool
     path = Path(reference).expanduser()
@@ -316,7 +316,7 @@ def keys_of(turns: Iterable[TranscriptTurn]) -> set[str]:
     return {key for turn in turns for key in (turn.key, *turn.aliases, *titles.marks(turn.says)) if key}
 
 
-def matching(session: Transcript, keys: Collection[str]) -> set[str]:
+def matching_turns(session: Transcript, keys: Collection[str]) -> set[str]:
     """Return the ids of a copy's turns with one of the keys, and of its titles that quote a record with one."""
     return {
         turn.id
@@ -410,11 +410,11 @@ def own_files_with(agent: AgentName, session_id: str, gone: Collection[str]) -> 
             yield index_db(), found
 
 
-def copies_with(agent: AgentName, session_id: str, gone: Collection[str], reason: str) -> Iterator[CopyBehind]:
+def copies_with(agent: AgentName, session_id: str, gone: Collection[str], reason: str) -> Iterator[FileWithCutText]:
     """Yield smart-fork's own files of a session that contain these words, unless all found words are ordinary."""
     for path, said in own_files_with(agent, session_id, gone):
         if any(map(is_telling, said)):
-            yield CopyBehind(str(path), tuple(sorted(all_words(said))), reason)
+            yield FileWithCutText(str(path), tuple(sorted(all_words(said))), reason)
 
 
 def _indexed(store: SqliteStore, row: SessionRow, gone: Collection[str]) -> set[str]:

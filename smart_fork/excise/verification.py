@@ -21,8 +21,14 @@ from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import SmartForkError, advice
 from smart_fork.excise import text_search, transcript
-from smart_fork.excise.answer import CopyBehind, Soundness
-from smart_fork.excise.cut_plan import CutPlan, broken_links, dangling, orphaned, unanswered
+from smart_fork.excise.answer import FileWithCutText, Soundness
+from smart_fork.excise.cut_plan import (
+    CutPlan,
+    broken_links,
+    calls_with_cut_result,
+    calls_without_result,
+    results_without_call,
+)
 from smart_fork.excise.writing import written_path
 from smart_fork.forking.family import Descendant, Descent
 from smart_fork.repository.git import contents
@@ -44,12 +50,12 @@ def check(reference: str | None, tool: str = "auto") -> Soundness:
         NotFound, Usage: no transcript matches.
     """
     session = transcript.resolve_transcript(reference, tool)
-    orphans = orphaned(session, {call for entry in cuts_of(session) for call in entry.orphaned})
-    loose = [*dangling(session.turns), *orphans, *AGENTS.cutter_of(session.tool).without_header(session)]
+    orphans = calls_with_cut_result(session, {call for entry in cuts_of(session) for call in entry.orphaned})
+    loose = [*results_without_call(session.turns), *orphans, *AGENTS.cutter_of(session.tool).without_header(session)]
     gaps = broken_links(session)
     gone = cut_text_of(session)
     words = words_found(session, gone.words)
-    copies = [*remaining(session, gone), *still_shared(session)]
+    copies = [*files_with_cut_text(session, gone), *still_shared(session)]
     remains = text_search.traces(text_search.agent_of(session.tool), {session.session_id}, gone.in_bytes)
     held, unknown = still_kept(session)
     return Soundness(
@@ -59,7 +65,7 @@ def check(reference: str | None, tool: str = "auto") -> Soundness:
         ok=not (loose or gaps or words or copies or remains or unknown),
         dangling=tuple(loose),
         broken_links=tuple(gaps),
-        unanswered=tuple(sorted(unanswered(session.turns))),
+        unanswered=tuple(sorted(calls_without_result(session.turns))),
         words_found=tuple(words),
         copies=tuple(copies),
         remains=tuple(remains),
@@ -71,12 +77,12 @@ def check(reference: str | None, tool: str = "auto") -> Soundness:
     )
 
 
-def still_shared(session: Transcript) -> list[CopyBehind]:
+def still_shared(session: Transcript) -> list[FileWithCutText]:
     """Return the shared sessions that still have cut text. Without shared sessions, nothing is imported for this."""
     if not state.rows("SELECT 1 FROM pulled LIMIT 1"):
         return []
     found: dict[str, str] = resolve_name(_STILL_SHARED)(session.source_path, session.tool)
-    return [CopyBehind(where, (), reason) for where, reason in found.items()]
+    return [FileWithCutText(where, (), reason) for where, reason in found.items()]
 
 
 def still_kept(session: Transcript) -> tuple[list[str], int]:
@@ -163,7 +169,7 @@ _MAX_SOLID_TEXTS = 200
 _PROGRAMS = ("node_modules", "bin")
 
 
-def beside_logs(session: Transcript, gone: Collection[str], below: Iterable[Descendant]) -> Iterator[CopyBehind]:
+def beside_logs(session: Transcript, gone: Collection[str], below: Iterable[Descendant]) -> Iterator[FileWithCutText]:
     """Find cut words in files that agents keep apart from logs: prompt histories, plans, file versions, databases.
 
     The agents are the session's own, and those of the descendants in `below`. In a file or line that names one of the
@@ -196,7 +202,7 @@ class _FileSearch:
             if len(word) >= text_search.MIN_SECRET and any(map(str.isdigit, word)) and not word.isdigit()
         )
 
-    def behind(self, path: Path, owner: str) -> Iterator[CopyBehind]:
+    def behind(self, path: Path, owner: str) -> Iterator[FileWithCutText]:
         """Yield the file or git store if it has cut words, or cannot be searched."""
         is_store = path.is_dir()
         look = f"It is a {'git repository' if is_store else 'file'} of {owner}'s own"
@@ -204,11 +210,11 @@ class _FileSearch:
         try:
             found = self._in_store(path) if is_store else self._in_file(path)
         except (SmartForkError, OSError) as error:
-            yield CopyBehind(where, (), f"{look}, and is not searched: {what_failed(error)}")
+            yield FileWithCutText(where, (), f"{look}, and is not searched: {what_failed(error)}")
             return
         if found:
             reason = advice(f"{look}: look at it, and delete it.", tool=f"{look}: the user can delete it.")
-            yield CopyBehind(where, tuple(sorted(found)), reason)
+            yield FileWithCutText(where, tuple(sorted(found)), reason)
 
     def _in_store(self, store: Path) -> set[str]:
         """Return the cut secrets in any version of any file of a git repository. It does not name sessions."""
@@ -257,7 +263,7 @@ def _files_of(agent: str, session_ids: Collection[str]) -> Iterator[Path]:
 _LOSES_IT = "It loses the text when that session does."
 
 
-def _aside(session: Transcript, secrets: Collection[str]) -> list[CopyBehind]:
+def _secrets_aside(session: Transcript, secrets: Collection[str]) -> list[FileWithCutText]:
     """Find cut secrets in remaining lines that are not messages: summaries, titles, rewound turns."""
     wanted = text_search.remaining_secrets(TranscriptTurn.raws(session.turns), secrets)
     if not wanted:
@@ -273,7 +279,7 @@ def _aside(session: Transcript, secrets: Collection[str]) -> list[CopyBehind]:
     every = zip(rest, TranscriptTurn.raws(rest), strict=True)
     found = {turn.id: text_search.remaining_secrets([raw], wanted) for turn, raw in every if wanted}
     return [
-        CopyBehind(
+        FileWithCutText(
             str(session.source_path),
             tuple(sorted(words)),
             f"Line {turn} is not a message, and contains the cut text. {_cut_id(session, turn)}",
@@ -283,7 +289,7 @@ def _aside(session: Transcript, secrets: Collection[str]) -> list[CopyBehind]:
     ]
 
 
-def remaining(session: Transcript, gone: CutText) -> list[CopyBehind]:
+def files_with_cut_text(session: Transcript, gone: CutText) -> list[FileWithCutText]:
     """Return the agents' files that still have cut text of a session, each with the next step. Each copy is loaded
     once.
     """
@@ -323,19 +329,19 @@ class _CopySearch:
         self, session: Transcript, gone: frozenset[str], cut: frozenset[str], secrets: Collection[str]
     ) -> None:
         self.session, self.gone, self._cut, self._secrets = session, gone, cut, secrets
-        self.asides = _aside(session, secrets)
+        self.asides = _secrets_aside(session, secrets)
 
-    def into(self, one: Descendant, *, is_unclear: bool) -> Iterator[CopyBehind]:
+    def into(self, one: Descendant, *, is_unclear: bool) -> Iterator[FileWithCutText]:
         """Search one log and the files next to it."""
         copy = None if one.handed_over else transcript.load_copy(self.session, one.path)
-        self.asides += _aside(copy, self._secrets) if copy and not is_unclear else []
+        self.asides += _secrets_aside(copy, self._secrets) if copy and not is_unclear else []
         said = text_search.telling_words(_lines(one) if copy is None else TranscriptTurn.raws(copy.own), self.gone)
         if said or self.has_records(copy):
             if copy is None:
                 reason = _told(one) if one.handed_over else _cut_it(str(one.path), one.session_id)
             else:
                 reason = self._what_to_do(copy, is_unclear=is_unclear)
-            yield CopyBehind(str(one.path), tuple(sorted(said)), reason)
+            yield FileWithCutText(str(one.path), tuple(sorted(said)), reason)
             yield from transcript.copies_with(
                 one.agent, one.session_id, self.gone, f"It has text of session {one.session_id}. {_LOSES_IT}"
             )
@@ -343,15 +349,15 @@ class _CopySearch:
 
     def has_records(self, copy: Transcript | None) -> bool:
         """Return True if a copy still has cut records."""
-        return copy is not None and bool(transcript.matching(copy, self._cut))
+        return copy is not None and bool(transcript.matching_turns(copy, self._cut))
 
-    def beside(self, log: Path, agent: str = "") -> Iterator[CopyBehind]:
+    def beside(self, log: Path, agent: str = "") -> Iterator[FileWithCutText]:
         """Search the files next to a log."""
         cutter = AGENTS.find_cutter(agent or self.session.tool)
         for path in cutter.files_of(log) if cutter else ():
             if said := text_search.telling_words(transcript.lines_of(path), self.gone):
                 what_to_do = _cut_it(str(path), "") if path.suffix == ".jsonl" else "Delete the file."
-                yield CopyBehind(str(path), tuple(sorted(said)), f"It is next to the log. {what_to_do}")
+                yield FileWithCutText(str(path), tuple(sorted(said)), f"It is next to the log. {what_to_do}")
 
     def _what_to_do(self, copy: Transcript, *, is_unclear: bool) -> str:
         there = _cut_it(str(copy.source_path), copy.session_id)
@@ -365,7 +371,7 @@ class _CopySearch:
         return f"Its own turns contain the cut text. {there}"
 
 
-def _archived(look: _CopySearch, descent: Descent, keys: Collection[str]) -> Iterator[CopyBehind]:
+def _archived(look: _CopySearch, descent: Descent, keys: Collection[str]) -> Iterator[FileWithCutText]:
     """Search smart-fork's own files of related sessions with deleted logs."""
     session = look.session
     cutter, lost = AGENTS.find_cutter(session.tool), set(descent.without_log)
@@ -379,7 +385,7 @@ def _archived(look: _CopySearch, descent: Descent, keys: Collection[str]) -> Ite
                 lost.add((kept.agent, kept.session_id))
                 if look.has_records(transcript.load_copy(session, path)):
                     said = text_search.telling_words(transcript.lines_of(path), look.gone)
-                    yield CopyBehind(str(kept.folder), tuple(sorted(said)), _forget(kept.session_id))
+                    yield FileWithCutText(str(kept.folder), tuple(sorted(said)), _forget(kept.session_id))
     for agent, session_id in sorted(lost):
         yield from transcript.copies_with(agent, session_id, look.gone, _forget(session_id))
 

@@ -38,9 +38,9 @@ from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import IndexUnavailable, SmartForkError, Usage, advice
-from smart_fork.excise.answer import Followed, NotFollowed, Refreshed
+from smart_fork.excise.answer import CutFile, IndexAfterCut, UncutFile
 from smart_fork.excise.cut_plan import CutPlan
-from smart_fork.excise.transcript import PATIENCE, dependent_logs, derived_from, keys_of, load_copy, matching
+from smart_fork.excise.transcript import PATIENCE, dependent_logs, derived_from, keys_of, load_copy, matching_turns
 from smart_fork.finding.index_access import opened
 from smart_fork.forking.family import Descent
 from smart_fork.forking.occupation import Occupation
@@ -75,7 +75,7 @@ def change_of(planned: CutPlan, command: str, disk: Disk, now: datetime, *, foll
 
 def write(
     planned: CutPlan, change: CutChange, command: str = "", descent: Descent = NOTHING
-) -> tuple[str | None, list[Followed]]:
+) -> tuple[str | None, list[CutFile]]:
     """Cut one transcript, and delete or rewrite the files next to it. The snapshot log records its `descent`.
 
     Return the id of the snapshot of the old content, and the changed files next to the transcript.
@@ -119,18 +119,16 @@ def write(
     return snapshot.id if snapshot else None, beside
 
 
-def cut_copies(
-    session: Transcript, change: CutChange, copies: Iterable[Path]
-) -> tuple[list[Followed], list[NotFollowed]]:
+def cut_copies(session: Transcript, change: CutChange, copies: Iterable[Path]) -> tuple[list[CutFile], list[UncutFile]]:
     """Cut the changed records out of copies and branches of a session. Copies without these records are in neither
     list.
     """
     done = [one for copy in copies for one in _followed(session, change, copy)]
-    left = [one for one in done if isinstance(one, NotFollowed)]
-    return [one for one in done if isinstance(one, Followed)], left
+    left = [one for one in done if isinstance(one, UncutFile)]
+    return [one for one in done if isinstance(one, CutFile)], left
 
 
-def finish_cut(session: Transcript, change_id: str) -> tuple[list[Followed], list[NotFollowed]]:
+def finish_cut(session: Transcript, change_id: str) -> tuple[list[CutFile], list[UncutFile]]:
     """Finish an interrupted cut of a session. Do nothing if the cut was never made, or was undone."""
     made = next((one for one in snapshots.cuts(written_path(session)) if one.change == change_id), None)
     if made is None or _is_as_before(session, made):
@@ -148,22 +146,22 @@ def finish_cut(session: Transcript, change_id: str) -> tuple[list[Followed], lis
     return cut_copies(session, change, derived_from(session, keys | masks).copies)
 
 
-def _followed(session: Transcript, change: CutChange, copy: Path) -> Sequence[Followed | NotFollowed]:
+def _followed(session: Transcript, change: CutChange, copy: Path) -> Sequence[CutFile | UncutFile]:
     other = load_copy(session, copy)
     if other is None:
-        return [NotFollowed(str(copy), "cannot be read")]
-    same = matching(other, change.keys)
+        return [UncutFile(str(copy), "cannot be read")]
+    same = matching_turns(other, change.keys)
     planned = CutPlan.masking(other, same, None) if change.masked else CutPlan.of(other, same)
     if not planned.changes:
         return ()
     again = advice("the next `smart-fork index run` cuts it", tool="the next index run cuts it")
     if who := Occupation(other.tool, other.session_id, other.source_path).writer:
-        return [NotFollowed(str(copy), f"it is running: {who}. End it: {again}.")]
+        return [UncutFile(str(copy), f"it is running: {who}. End it: {again}.")]
     try:
         snapshot, beside = write(planned, change, f"{change.command} (followed {session.session_id})")
     except (SmartForkError, OSError) as error:
-        return [NotFollowed(str(copy), f"{what_failed(error).rstrip('.')}: {again}.")]
-    return [Followed(other.session_id, str(copy), len(planned.removed), snapshot), *beside]
+        return [UncutFile(str(copy), f"{what_failed(error).rstrip('.')}: {again}.")]
+    return [CutFile(other.session_id, str(copy), len(planned.removed), snapshot), *beside]
 
 
 def changed_beside(planned: CutPlan, keys: Collection[str]) -> dict[Path, bytes]:
@@ -181,12 +179,12 @@ def write_or_delete(path: Path, new: bytes) -> None:
         path.unlink(missing_ok=True)
 
 
-def _noted(session: Transcript, path: Path, change: CutChange, size: int) -> Followed:
+def _noted(session: Transcript, path: Path, change: CutChange, size: int) -> CutFile:
     """Take a snapshot of a file next to a log, and record its change in the snapshot log."""
     snapshot = snapshots.save(path, session.session_id, change.now, disk=change.disk)
     command = f"{change.command} (beside {session.session_id})"
     snapshots.note(session, command, snapshot, path, change.now, size_after=size, change=change.id, beside="yes")
-    return Followed(session.session_id, str(path), 0, snapshot.id if snapshot else None)
+    return CutFile(session.session_id, str(path), 0, snapshot.id if snapshot else None)
 
 
 def _masked(planned: CutPlan) -> list[str]:
@@ -279,7 +277,7 @@ EMBED_SECONDS = 5.0
 MAX_WAITING = 2048
 
 
-def refresh(tool: str, paths: Iterable[Path]) -> Refreshed:
+def refresh(tool: str, paths: Iterable[Path]) -> IndexAfterCut:
     """Let the index read the logs of one agent again from the first byte, and the forks that read from these logs.
 
     Afterwards no export, passage or vector has cut text.
@@ -290,17 +288,17 @@ def refresh(tool: str, paths: Iterable[Path]) -> Refreshed:
     for path in wanted:
         _kept_again(tool, path)
     if not index_db().exists():
-        return Refreshed(updated=False, note="there is no index")
+        return IndexAfterCut(updated=False, note="there is no index")
     try:
         with only_writer(PATIENCE), opened() as store:
             store.owe_erasing()
             read, known = _read_again(store, tool, wanted)
             kept_logs.sweep_unused()
             erased = erase_owed(store)
-        return Refreshed(updated=True, read=read, erased=erased, note=_embed(known))
+        return IndexAfterCut(updated=True, read=read, erased=erased, note=_embed(known))
     except (IndexBusyError, IndexUnavailable, OSError) as error:
         again = advice("run `smart-fork index run`, it reads them again", tool="the next smart_fork reads them again")
-        return Refreshed(updated=False, note=f"{what_failed(error)}: {again}")
+        return IndexAfterCut(updated=False, note=f"{what_failed(error)}: {again}")
 
 
 def _logs_of(tool: str, path: Path) -> list[Path]:

@@ -86,7 +86,7 @@ class Loss:
         edits = CutPlan.masking(session, (), changed).edits if changed else {}
         turns = enumerate(session.turns)
         gone = {turn.id for at, turn in turns if self._has(turn, times.get(turn.id, ""), edits.get(at))}
-        made = CutPlan.masking(session, {*gone, *transcript.matching(session, self.keys), *more}, changed)
+        made = CutPlan.masking(session, {*gone, *transcript.matching_turns(session, self.keys), *more}, changed)
         return made, dict(made.edits)
 
     def _has(self, turn: TranscriptTurn, time: str, masked_line: bytes | None) -> bool:

@@ -29,7 +29,7 @@ from smart_fork.agents.cuts.model import is_fixed_field
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.record_conversion import Forms, HomePlace, TargetSession
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Unshareable
-from smart_fork.excise.cut_plan import dangling
+from smart_fork.excise.cut_plan import results_without_call
 from smart_fork.forking.secrets import LOOSE, MaskedSecrets
 from smart_fork.sharing.canonical import Record, decode
 from smart_fork.sharing.outgoing import Outgoing
@@ -189,6 +189,6 @@ def _links(outgoing: Outgoing, session: Session) -> None:
 
     All other links are known to be intact, since the reader reached all records by them.
     """
-    loose = dangling(session.turns)
-    if len(loose) > len(dangling(outgoing.session.turns)):
+    loose = results_without_call(session.turns)
+    if len(loose) > len(results_without_call(outgoing.session.turns)):
         raise Unshareable(f"Turn {loose[0].turn_id} {loose[0].reason}.", _NOT_SENT)

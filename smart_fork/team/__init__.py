@@ -6,7 +6,7 @@ Here are the requests from which the options of commands are derived.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from indexer.lazy import dataclass
 from smart_fork.agents.options import said
@@ -40,7 +40,7 @@ class SharedDescription:
         Raises:
             Usage: there are too many tags, or a text is too long.
         """
-        from smart_fork.team.wire import SessionChange, made
+        from smart_fork.team.wire import SessionChange, valid_message
 
         tags = None if self.tags is None else [" ".join(printable(one).split()) for one in self.tags.split(",")]
         found = None if tags is None else tuple(dict.fromkeys(filter(None, tags)))
@@ -50,7 +50,9 @@ class SharedDescription:
         for option, text, most in (*texts, *(("Each of --tags", tag, canonical.TEXT) for tag in found or ())):
             if text is not None and len(text) > most:
                 raise Usage(f"{option} has {most} characters at most: this is {len(text)}")
-        return made(SessionChange, title=self.title, tags=found, summary=self.summary, visibility=self.visibility)
+        return valid_message(
+            SessionChange, title=self.title, tags=found, summary=self.summary, visibility=self.visibility
+        )
 
 
 @dataclass(frozen=True, slots=True)

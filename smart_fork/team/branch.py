@@ -19,7 +19,16 @@ from smart_fork.sharing.local_logs import ahead, arrived, ends_at, local, read_l
 from smart_fork.sharing.outgoing import last_pair, prepare
 from smart_fork.sharing.tracking import Alias, timestamp
 from smart_fork.team import pull, wire
-from smart_fork.team.project import Download, PendingCreation, Shared, TeamProject, begin, download, has_moved, shared
+from smart_fork.team.project import (
+    Download,
+    PendingCreation,
+    Shared,
+    TeamProject,
+    download,
+    has_moved,
+    pending_creation,
+    shared,
+)
 
 if TYPE_CHECKING:
     from smart_fork.sharing.local_logs import WrittenLog
@@ -66,13 +75,13 @@ def branch(
         WrongVerb: a branch of another person's session, or a fork of the user's own.
         SmartForkError: nothing was made.
     """
-    source_id = project.meant(reference)
+    source_id = project.session_id_of(reference)
     if asked.local and not asked.pull:
         raise Usage("--local and --no-pull leave nothing to do", "Give one of them.")
-    project = project.at(taken_as.into)
+    project = project.in_clone_of(taken_as.into)
     taken_as = taken_as.within(project.place.root)
     if project.away is not None:
-        return _copied(project, source_id, asked, taken_as)
+        return _branch_offline(project, source_id, asked, taken_as)
     read = project.client.session(project.key, source_id)
     mine = project.is_mine(read.session)
     if verb == "branch" and not mine:
@@ -87,9 +96,9 @@ def branch(
         asked, taken_as = replace(asked, local=True), taken_as.of(read.session.agent)
     if asked.local:  # nothing else says to the server who has a copy, to be told of what is withdrawn
         read = project.client.session(project.key, source_id, "fork")
-    parted = _parted(project, read.session) if verb == "branch" and asked.pull else None
+    parted = _parted_alias(project, read.session) if verb == "branch" and asked.pull else None
     if parted is not None and asked.at is None:
-        return _apart(project, *parted, read.session, asked, taken_as)
+        return _branch_parted(project, *parted, read.session, asked, taken_as)
     source = download(project.client, read) if asked.pull or asked.at is not None else Download(read.session, ())
     cut = _cut(project, source, asked.at)
     if parted is not None and cut.count > parted[1].base_count:
@@ -97,25 +106,29 @@ def branch(
             f"--at {asked.at} is a different message here and on the server",
             f"smart-fork team branch {parted[0]} takes all local records. --at accepts only common ones.",
         )
-    begun = None if asked.local else begin(project, verb, source_id, cut.count)
+    begun = None if asked.local else pending_creation(project, verb, source_id, cut.count)
     name = _name(project, taken_as, source_id, begun.session_id if begun else None)
-    writes = pull.writing(project, source, taken_as, others=not mine, count=cut.count) if asked.pull else nullcontext()
+    writes = (
+        pull.written_copy(project, source, taken_as, others=not mine, count=cut.count) if asked.pull else nullcontext()
+    )
     with writes as written:
         if begun is not None:
             return _on_server(project, verb, cut, asked, taken_as, written, begun, name)
         assert written is not None  # noqa: S101 - what is kept from the server is written here
-        return _kept_here(project, verb, cut, asked, taken_as, written, name)
+        return _track_local(project, verb, cut, asked, taken_as, written, name)
 
 
 def _name(project: TeamProject, taken_as: pull.PullOptions, source_id: str, new_id: str | None) -> str:
     """Return the alias of a new session. `new_id` is `None` if the server does not know the session yet."""
     tracked = project.tracking.read()
     if new_id is not None:
-        return pull.named(tracked, taken_as, new_id)
-    return pull.named(tracked, taken_as, "", None if taken_as.alias else pull.free_alias(tracked, source_id, new=True))
+        return pull.alias_for(tracked, taken_as, new_id)
+    return pull.alias_for(
+        tracked, taken_as, "", None if taken_as.alias else pull.free_alias(tracked, source_id, new=True)
+    )
 
 
-def _parted(project: TeamProject, info: wire.SessionInfo) -> tuple[str, Alias] | None:
+def _parted_alias(project: TeamProject, info: wire.SessionInfo) -> tuple[str, Alias] | None:
     """Return the name and alias of a session that continued both here and on the server; `None` if it did not."""
     for name, one in project.tracking.ours().aliases.items():
         if one.session_id == info.id and has_moved(one, info) and (ahead(one, project.place.root) or 0) > 0:
@@ -123,7 +136,7 @@ def _parted(project: TeamProject, info: wire.SessionInfo) -> tuple[str, Alias] |
     return None
 
 
-def _apart(  # noqa: PLR0917 - what was asked for
+def _branch_parted(  # noqa: PLR0917 - what was asked for
     project: TeamProject,
     before: str,
     one: Alias,
@@ -140,8 +153,8 @@ def _apart(  # noqa: PLR0917 - what was asked for
             f"--platform and --into take the shared records, but {before} continued both here and on the server",
             f"smart-fork team branch {before}, then branch the new session with these options.",
         )
-    begun = None if asked.local else begin(project, "branch", info.id, one.base_count, one.file)
-    child = None if begun is None else begun_as(project, begun, info.id, one, asked.description, name=before)[0]
+    begun = None if asked.local else pending_creation(project, "branch", info.id, one.base_count, one.file)
+    child = None if begun is None else create_base(project, begun, info.id, one, asked.description, name=before)[0]
     name = _name(project, taken_as, info.id, child.id if child else None)
     said = {
         "session_id": child.id if child else None,
@@ -152,13 +165,13 @@ def _apart(  # noqa: PLR0917 - what was asked for
     alias = one.apart().model_copy(update=said)
 
     def change(tracked: Tracked) -> Tracked:
-        known = tracked if begun is None else begun.done(tracked)
+        known = tracked if begun is None else begun.removed_from(tracked)
         return known.with_alias(before, known.aliases[before].elsewhere()).with_alias(name, alias)
 
     more = ahead(one, project.place.root)
     project.tracking.change(change)
     if child is None:
-        done = pull.unshared("branch", project, name, alias, info.agent)
+        done = pull.unshared_result("branch", project, name, alias, info.agent)
     else:
         done = replace(shared("branch", project.server, child, name), created=True, files=one.files)
     warnings = (
@@ -168,7 +181,7 @@ def _apart(  # noqa: PLR0917 - what was asked for
     return replace(done, warnings=warnings)
 
 
-def begun_as(
+def create_base(
     project: TeamProject,
     begun: PendingCreation,
     source_id: str,
@@ -185,8 +198,8 @@ def begun_as(
         NotFound: the parent session is gone.
         Conflict: the parent session begins with other records.
     """
-    if (there := begun.there()) is not None:
-        child, created = described(project, there.session, description), False
+    if (there := begun.existing_session()) is not None:
+        child, created = update_description(project, there.session, description), False
     else:
         created = True
         try:
@@ -194,13 +207,13 @@ def begun_as(
             verb: BranchVerb = "branch" if project.is_mine(source) else "fork"
             child = create(project, begun, source, one.base_count, description, verb=verb)
         except NotFound as error:
-            raise NotFound(error.message, alone(name)) from error
+            raise NotFound(error.message, unparented_hint(name)) from error
     if child.base_digest != one.base_digest:
-        raise Conflict(OTHER_PAST, alone(name))
+        raise Conflict(OTHER_PAST, unparented_hint(name))
     return child, created
 
 
-def alone(name: str) -> str:
+def unparented_hint(name: str) -> str:
     """Return the next step for a session without a parent on the server."""
     return f"smart-fork team push {name} --force shares the local session without a parent."
 
@@ -217,20 +230,20 @@ def _on_server(  # noqa: PLR0917 - what was asked for
     project: TeamProject, verb: BranchVerb, cut: _Cut, asked: TeamBranchRequest, taken_as: pull.PullOptions,
     written: WrittenLog | None, begun: PendingCreation, name: str,
 ) -> Shared:  # fmt: skip
-    there = begun.there()
+    there = begun.existing_session()
     if there is not None and there.session.record_count != cut.count:  # somebody goes on in that one already
-        begun, there = begun.anew(), None
+        begun, there = begun.with_new_id(), None
     if there is not None:
-        info = described(project, there.session, asked.description)
+        info = update_description(project, there.session, asked.description)
     else:
         info = create(project, begun, cut.source.info, cut.count, asked.description, verb=verb, force=taken_as.force)
     if not _begins_as(info, cut):
         raise Conflict("The new session on the server begins differently.", "Try again.")
     if taken_as.track and (written is not None or not asked.pull):
-        pull.track(project, name, pull.tracked_as(info, written, kind=verb), begun)
+        pull.track_session(project, name, pull.alias_of(info, written, kind=verb), begun)
     else:
-        project.tracking.change(begun.done)
-    done = pull.result_of(project, verb, info, written, name if taken_as.track else None)
+        project.tracking.change(begun.removed_from)
+    done = pull.shared_result(project, verb, info, written, name if taken_as.track else None)
     return replace(done, created=True, moved=cut.moved)
 
 
@@ -256,7 +269,7 @@ def create(
         WrongVerb: the verb does not fit the owner, or the user may not write.
         NotFound: the source is gone.
     """
-    wanted = wire.made(
+    wanted = wire.valid_message(
         wire.Branch,
         verb=verb,
         id=begun.session_id,
@@ -270,16 +283,16 @@ def create(
     except NotFound:
         if not begun.again:
             raise
-        other = wanted.model_copy(update={"id": begun.anew().session_id})  # it was made, and deleted since
+        other = wanted.model_copy(update={"id": begun.with_new_id().session_id})  # it was made, and deleted since
         return project.client.branch(project.key, other).session
 
 
-def described(project: TeamProject, info: wire.SessionInfo, wanted: wire.SessionChange) -> wire.SessionInfo:
+def update_description(project: TeamProject, info: wire.SessionInfo, wanted: wire.SessionChange) -> wire.SessionInfo:
     """Change the description of an existing session, if the request has one."""
     return project.client.change(project.key, info.id, wanted) if wanted != wire.SessionChange() else info
 
 
-def _kept_here(  # noqa: PLR0917 - what was asked for
+def _track_local(  # noqa: PLR0917 - what was asked for
     project: TeamProject,
     verb: BranchVerb,
     cut: _Cut,
@@ -298,14 +311,16 @@ def _kept_here(  # noqa: PLR0917 - what was asked for
         "visibility": asked.description.visibility or "private",
         "title": asked.description.title or info.title,
     }
-    alias = pull.tracked_as(info, written, kind=verb).model_copy(update=base)
+    alias = pull.alias_of(info, written, kind=verb).model_copy(update=base)
     if taken_as.track:
-        pull.track(project, name, alias)
-    done = pull.unshared(verb, project, name if taken_as.track else None, alias, info.agent)
-    return replace(done, moved=cut.moved, **pull.here(project, info, written))
+        pull.track_session(project, name, alias)
+    done = pull.unshared_result(verb, project, name if taken_as.track else None, alias, info.agent)
+    return replace(done, moved=cut.moved, **pull.written_fields(project, info, written))
 
 
-def _copied(project: TeamProject, source_id: str, asked: TeamBranchRequest, taken_as: pull.PullOptions) -> Shared:
+def _branch_offline(
+    project: TeamProject, source_id: str, asked: TeamBranchRequest, taken_as: pull.PullOptions
+) -> Shared:
     """Branch a tracked session without the server, by a copy of its log up to the requested message.
 
     Raises:
@@ -315,24 +330,24 @@ def _copied(project: TeamProject, source_id: str, asked: TeamBranchRequest, take
     tracked = project.tracking.read()
     one = next((one for one in tracked.aliases.values() if one.session_id == source_id and one.file), None)
     if one is None or one.file is None:
-        raise _needed(project, "The session is not on this machine.")
+        raise _needs_server(project, "The session is not on this machine.")
     if taken_as.platform not in (None, one.platform):
-        raise _needed(project, "--platform needs it.")
+        raise _needs_server(project, "--platform needs it.")
     name, title = _name(project, taken_as, source_id, None), asked.description.title or one.title
     with _written(project, one, asked.at, title, taken_as) as branch:
         out = prepare(branch.path, branch.agent, project.place.root)
         said = {"title": title, "visibility": asked.description.visibility or "private"}
         alias = _alias(project, one, branch, out).model_copy(update=said)
         if taken_as.track:
-            pull.track(project, name, alias)
+            pull.track_session(project, name, alias)
         return replace(
-            pull.unshared("branch", project, name if taken_as.track else None, alias, branch.agent),
+            pull.unshared_result("branch", project, name if taken_as.track else None, alias, branch.agent),
             resume_command=command_to_resume(branch.agent, branch.session_id, out.session.cwd),
             warnings=(*branch.warnings, f"{_away(project)} It lacks changes there since {one.last_pulled_at}."),
         )
 
 
-def _needed(project: TeamProject, why: str) -> ServerUnavailable:
+def _needs_server(project: TeamProject, why: str) -> ServerUnavailable:
     """Return the error for a request that needs the server."""
     return ServerUnavailable(f"{_away(project)} {why}", project.away.hint if project.away else "")
 
@@ -368,7 +383,7 @@ def _alias(project: TeamProject, one: Alias, branch: Branch, out: Outgoing) -> A
     known = received_logs.find(one.file or Path(), one.platform)
     digest = one.base_digest if count == one.base_count else known.digest(count) if known else ""
     if not count or canonical.digest_of(out.records[:count]) != digest:
-        raise _needed(project, "Only the server knows the pushed records.")
+        raise _needs_server(project, "Only the server knows the pushed records.")
     if known is not None:
         replace(known, path=branch.path, root=root, records=known.records[:count]).save()
     last = out.numbers[count - 1]

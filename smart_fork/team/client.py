@@ -22,7 +22,7 @@ from smart_fork.errors import ServerUnavailable, SmartForkError
 from smart_fork.sharing import canonical
 from smart_fork.snippets import quoted
 from smart_fork.team import wire
-from smart_fork.team.login import Account, is_loopback, remember, renewal_after, unknown_token
+from smart_fork.team.login import Account, is_loopback, rejected_token, remember, renewal_after
 
 
 class Deadline:
@@ -148,7 +148,7 @@ class Client:
             ) from None
         said = self.ask(wire.LoggedIn, "POST", "login", wanted)
         if token is not None and said.token != token:
-            raise _odd("It gives a wrong kind of token.")
+            raise _not_a_team_server("It gives a wrong kind of token.")
         return said
 
     def renew(self) -> None:
@@ -231,9 +231,9 @@ class Client:
         done = self.ask(wire.Pushed, "POST", f"projects/{_path(project)}/push", wanted)
         _check(done.session, project, wanted.id)
         if (done.session.record_count, done.session.head_digest) != (wanted.count, wanted.digest):
-            raise _odd("It confirms other records than the sent ones.")
+            raise _not_a_team_server("It confirms other records than the sent ones.")
         if done.session.agent != wanted.agent:
-            raise _odd("It confirms another agent.")
+            raise _not_a_team_server("It confirms another agent.")
         return done
 
     def search(self, project: str, wanted: wire.Search) -> wire.SearchAnswer:
@@ -248,7 +248,7 @@ class Client:
         done = self.ask(wire.Pushed, "POST", f"projects/{_path(project)}/branches", wanted)
         _check(done.session, project, wanted.id)
         if done.session.parent_id != wanted.source_id or wanted.count not in (None, done.session.base_count):
-            raise _odd("It made a wrong session.")
+            raise _not_a_team_server("It made a wrong session.")
         return done
 
     def ask(
@@ -264,7 +264,7 @@ class Client:
         try:
             return answer.model_validate_json(said)
         except ValidationError as error:
-            raise _odd(f"Its answer has another form ({error.error_count()} fields).") from None
+            raise _not_a_team_server(f"Its answer has another form ({error.error_count()} fields).") from None
 
     def send(
         self, method: str, path: str, body: bytes | None = None, asked: Asked = None, *, most: int = MESSAGE_BYTES
@@ -302,7 +302,7 @@ class Client:
             named = quoted(wrong.encode("utf-8", "replace").decode())
             raise errors.Usage(f"{named} is not UTF-8, which the team server needs.", "Type it in UTF-8.") from None
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
-            away = _away(self.account.origin, error)
+            away = _unreachable(self.account.origin, error)
             away.answered, away.again = False, True
             raise away from error
 
@@ -315,11 +315,11 @@ class Client:
         good = answer.status_code in (200, 201, 204)
         said = _bounded(answer, most if good else 64 << 10)
         if good and most == NOTHING and answer.status_code != 204:
-            raise _odd("It does not confirm the request.")
+            raise _not_a_team_server("It does not confirm the request.")
         if good:
             return said
         if answer.is_redirect:
-            raise _odd("It redirects to another address, which never gets the token.")
+            raise _not_a_team_server("It redirects to another address, which never gets the token.")
         raise _failed(answer.status_code, said, known=bool(self.account.token))
 
 
@@ -335,7 +335,7 @@ def _trusted(origin: str, host: str) -> ssl.SSLContext | bool:
         raise errors.Usage(f"The certificates of SSL_CERT_FILE cannot be read: {error}", hint) from error
 
 
-def _away(origin: str, error: Exception) -> errors.ServerUnavailable:
+def _unreachable(origin: str, error: Exception) -> errors.ServerUnavailable:
     """Return an error that says why a server cannot be reached."""
     said = str(error)
     if "CERTIFICATE_VERIFY_FAILED" in said:
@@ -358,13 +358,13 @@ def _away(origin: str, error: Exception) -> errors.ServerUnavailable:
 def _bounded(answer: httpx2.Response, most: int) -> bytes:
     """Return the body of an answer with at most `most` bytes. Refuse compressed answers, which could be larger."""
     if answer.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
-        raise _odd("Its answer is compressed, which was not allowed.")
+        raise _not_a_team_server("Its answer is compressed, which was not allowed.")
     parts: list[bytes] = []
     size = 0
     for part in answer.iter_raw():
         size += len(part)
         if size > most:
-            raise _odd(f"Its answer is longer than {most} bytes.")
+            raise _not_a_team_server(f"Its answer is longer than {most} bytes.")
         parts.append(part)
     return b"".join(parts)
 
@@ -375,7 +375,7 @@ def _failed(status: int, said: bytes, *, known: bool) -> errors.SmartForkError:
         failure = wire.Failure.model_validate_json(said)
     except ValidationError:
         if status < 500 and status not in _HINTS:
-            return _odd(f"It answers with status {status}, without a reason.")
+            return _not_a_team_server(f"It answers with status {status}, without a reason.")
         failure = wire.Failure(error="unknown", message=f"The server answered with status {status}.")
     message, hint = failure.message, failure.hint or _HINTS.get(status, "")
     if status >= 500:
@@ -383,7 +383,7 @@ def _failed(status: int, said: bytes, *, known: bool) -> errors.SmartForkError:
         failed.again = True
         return failed
     if status == 401:
-        return unknown_token() if known else errors.NotAuthenticated(message, hint)
+        return rejected_token() if known else errors.NotAuthenticated(message, hint)
     if status == 404:
         return errors.NotFound(message, hint)
     if status == 409:
@@ -398,10 +398,10 @@ def _failed(status: int, said: bytes, *, known: bool) -> errors.SmartForkError:
 def _check(found: wire.SessionInfo | wire.SessionRead | wire.Rewritten, project: str, session_id: str) -> None:
     info = found if isinstance(found, wire.SessionInfo) else found.session
     if (info.id, info.project) != (session_id, project):
-        raise _odd("It answers with a wrong session.")
+        raise _not_a_team_server("It answers with a wrong session.")
 
 
-def _odd(what: str) -> errors.ServerUnavailable:
+def _not_a_team_server(what: str) -> errors.ServerUnavailable:
     return errors.ServerUnavailable(f"This is not a team server, or it has another version. {what}", _SAME)
 
 
@@ -417,7 +417,7 @@ AGAIN = f"The team server did not answer. smart-fork asks again after {AWAY_SECO
 T = TypeVar("T")
 
 
-def is_away(origin: str) -> bool:
+def is_unavailable(origin: str) -> bool:
     """Return True if the server did not answer within the last seconds, so that no further request waits for it."""
     try:
         return 0 <= time.time() - (state.fact(f"away {origin}") or 0) < AWAY_SECONDS
@@ -425,13 +425,13 @@ def is_away(origin: str) -> bool:
         return False
 
 
-def note_away(origin: str) -> None:
+def note_unavailable(origin: str) -> None:
     """Record that a server does not answer, if that can be stored. Other processes then skip it for a while."""
     with suppress(OSError):
         state.keep(f"away {origin}", time.time())
 
 
-def quick(account: Account) -> Client:
+def impatient_client(account: Account) -> Client:
     """Return a client that tries each request once, with short timeouts."""
     return Client(account, times=httpx2.Timeout(SECONDS), pauses=())
 
@@ -444,13 +444,13 @@ class PendingAnswer:
         self._thread = threading.Thread(target=work, name=name, daemon=True)
         self._thread.start()
 
-    def is_over(self) -> bool:
+    def has_ended(self) -> bool:
         """Wait for the answer, at most the given seconds. Return True if the request has ended."""
         self._thread.join(self._seconds)
         return not self._thread.is_alive()
 
 
-def within(account: Account, work: Callable[[Client], T], name: str) -> T:
+def ask_briefly(account: Account, work: Callable[[Client], T], name: str) -> T:
     """Run `work` with a client of the server, and wait for its result only a moment.
 
     Raises:
@@ -461,17 +461,17 @@ def within(account: Account, work: Callable[[Client], T], name: str) -> T:
 
     def ask() -> None:
         try:
-            with quick(account) as client:
+            with impatient_client(account) as client:
                 answered.append(work(client))
         except SmartForkError as error:
             answered.append(error)
 
     silent = ServerUnavailable(SILENT, "Is it running, and is the address right?")
-    if is_away(account.origin):
+    if is_unavailable(account.origin):
         raise silent
-    in_time = PendingAnswer(ask, name).is_over() and answered
+    in_time = PendingAnswer(ask, name).has_ended() and answered
     if not in_time or isinstance(answered[0], ServerUnavailable):
-        note_away(account.origin)
+        note_unavailable(account.origin)
         raise silent
     if isinstance(answered[0], SmartForkError):
         raise answered[0]

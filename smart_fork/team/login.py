@@ -79,7 +79,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def account(server: str | None = None) -> Account:
+def logged_in_account(server: str | None = None) -> Account:
     """Return the account on `server`; by default the environment's, or the last one logged in to.
 
     Raises:
@@ -90,10 +90,10 @@ def account(server: str | None = None) -> Account:
     if said and token and (server is None or origin_of(server) == origin_of(said)):
         return Account(origin_of(said), "", token)
     known = _known()
-    origin = origin_of(server or said or known.get("last") or _nobody())
+    origin = origin_of(server or said or known.get("last") or _refuse_unknown())
     one = known["servers"].get(origin)
     if not isinstance(one, dict) or not isinstance(one.get("token"), str):
-        _nobody()
+        _refuse_unknown()
     after = one.get("renew_after")
     return Account(origin, str(one.get("user", "")), one["token"], after if isinstance(after, int | float) else None)
 
@@ -103,12 +103,12 @@ def is_in_environment() -> bool:
     return bool(os.environ.get(Setting.TEAM_URL) and os.environ.get(Setting.TEAM_TOKEN))
 
 
-def is_known() -> bool:
+def has_login() -> bool:
     """Return True if the user has logged in to any server."""
     return is_in_environment() or bool(_known()["servers"])
 
 
-def begin(origin: str, invite: str) -> str:
+def pending_token(origin: str, invite: str) -> str:
     """Return the token that this machine will have on a server. It is stored before the server is asked.
 
     An invitation works once. If the answer was lost, a repeated login with the stored token still works.
@@ -154,7 +154,7 @@ def _not_begun(known: dict[str, Any], origin: str) -> None:
         known["begun"] = left
 
 
-def unknown_token() -> NotAuthenticated:
+def rejected_token() -> NotAuthenticated:
     """Return the error for a token that the server does not accept, with the place where the token is set."""
     if os.environ.get(Setting.TEAM_TOKEN):
         return NotAuthenticated(
@@ -163,7 +163,7 @@ def unknown_token() -> NotAuthenticated:
     return NotAuthenticated(WHO, WHERE)
 
 
-def _nobody() -> str:
+def _refuse_unknown() -> str:
     raise NotAuthenticated(WHO, WHERE)
 
 

@@ -103,11 +103,11 @@ class TeamProject:
         return self.client.account.origin
 
     @property
-    def named(self) -> dict[str, str]:
+    def location(self) -> dict[str, str]:
         """The names of server and project, as fields of the tracking file."""
         return {"server": self.server, "project": self.key}
 
-    def meant(self, reference: str | None) -> str:
+    def session_id_of(self, reference: str | None) -> str:
         """Return the id of a shared session. `reference` is an alias, an id, the beginning of one, or an address.
 
         Raises:
@@ -128,12 +128,12 @@ class TeamProject:
         if is_id(text):
             return text
         if BEGINNING.fullmatch(text) is None:
-            raise missing(reference)
+            raise session_not_found(reference)
         page = self.client.page(self.key, id=text, limit="2").sessions
         if len(page) > 1:
             raise Usage(f"{quoted(reference)} means several sessions", ", ".join(one.id for one in page))
         if not page or not page[0].id.startswith(text):
-            raise missing(reference)
+            raise session_not_found(reference)
         return page[0].id
 
     def _tracked(self, reference: str | None) -> Tracked:
@@ -142,7 +142,7 @@ class TeamProject:
             return self.tracking.ours()
         return self.tracking.read()
 
-    def at(self, directory: Path | None) -> TeamProject:
+    def in_clone_of(self, directory: Path | None) -> TeamProject:
         """Return the project with the folder and tracking file of another clone, if `directory` is in one."""
         if directory is None or resolve(directory).is_relative_to(self.place.root):
             return self
@@ -154,18 +154,18 @@ class TeamProject:
             return self
         return replace(self, place=there, tracking=Tracking(there, self.server))
 
-    def found(self, reference: str | None) -> SessionRead:
+    def find_session(self, reference: str | None) -> SessionRead:
         """Return the shared session of a reference. Wait for the server only a moment.
 
         Raises:
             ServerUnavailable: the server does not answer in time.
-            SmartForkError: the errors of `meant`.
+            SmartForkError: the errors of `session_id_of`.
         """
 
         def ask(client: Client) -> SessionRead:
-            return client.session(self.key, replace(self, client=client).meant(reference))
+            return client.session(self.key, replace(self, client=client).session_id_of(reference))
 
-        return client.within(self.client.account, ask, "look for a session")
+        return client.ask_briefly(self.client.account, ask, "look for a session")
 
     def is_mine(self, info: SessionInfo) -> bool:
         """Return True if the session is the user's own. The server is asked if a token from the environment hides the
@@ -194,7 +194,7 @@ def opened(
     """
     place = ProjectFolder.of(project, directory)
     with Client(_account(server, Tracking(place))) as asked:
-        if asked.account.is_due and not client.is_away(asked.account.origin):
+        if asked.account.is_due and not client.is_unavailable(asked.account.origin):
             with suppress(SmartForkError):  # the old token is still valid, or the command itself says that it is not
                 asked.renew()
         yield TeamProject(asked, place, Tracking(place, asked.account.origin), _away(asked.account) if ask else None)
@@ -203,7 +203,7 @@ def opened(
 def _away(account: login.Account) -> ServerUnavailable | None:
     """Return the error of a server that does not answer; `None` for a server that answers, even with an error."""
     try:
-        with client.quick(account) as quick:
+        with client.impatient_client(account) as quick:
             quick.hello()
     except ServerUnavailable as error:
         return None if error.answered else error
@@ -215,17 +215,17 @@ def has_moved(one: Alias, info: SessionInfo) -> bool:
     return (one.base_count, one.base_digest) != (info.record_count, info.head_digest)
 
 
-def missing(reference: str) -> NotFound:
+def session_not_found(reference: str) -> NotFound:
     """Return the error for a session that does not exist or may not be read: the user cannot tell which."""
     return NotFound(f"Session not found: {quoted(reference)}", NOT_FOUND)
 
 
 def _account(server: str | None, tracking: Tracking) -> login.Account:
     if server is not None or login.is_in_environment():
-        return login.account(server)
+        return login.logged_in_account(server)
     tracked = tracking.ours().server
     try:
-        return login.account(tracked or None)
+        return login.logged_in_account(tracked or None)
     except Usage as error:
         raise SmartForkError(f"{tracking.path} is damaged: {error.message}", error.hint) from error
     except NotAuthenticated as error:
@@ -270,7 +270,7 @@ class PendingCreation:
     session_id: str
     again: bool
 
-    def there(self) -> wire.SessionRead | None:
+    def existing_session(self) -> wire.SessionRead | None:
         """Return the session if the server has created it already."""
         if not self.again:
             return None
@@ -279,18 +279,18 @@ class PendingCreation:
         except NotFound:
             return None
 
-    def anew(self) -> PendingCreation:
+    def with_new_id(self) -> PendingCreation:
         """Store and return another id, if the session of the first id is a different one, or is deleted."""
         other = new_id()
         self.project.tracking.change(lambda now: now.with_begun(self.what, other))
         return replace(self, session_id=other, again=False)
 
-    def done(self, tracked: Tracked) -> Tracked:
+    def removed_from(self, tracked: Tracked) -> Tracked:
         """Return the tracking data without this pending creation, once the session exists."""
         return tracked.with_begun(self.what, None)
 
 
-def begin(project: TeamProject, *what: object) -> PendingCreation:
+def pending_creation(project: TeamProject, *what: object) -> PendingCreation:
     """Return the pending creation that `what` describes, with its stored id or a new one.
 
     Raises:
@@ -317,7 +317,7 @@ class Download:
 
 
 @contextmanager
-def _looked_at() -> Iterator[None]:
+def _hinted_errors() -> Iterator[None]:
     """Add a hint to errors about damaged data of a server. Nothing of the data is written."""
     try:
         yield
@@ -341,7 +341,7 @@ def download(client: Client, read: wire.SessionRead, *, base: SentBefore | None 
     return _downloaded(client, read, base)
 
 
-@_looked_at()
+@_hinted_errors()
 def _downloaded(client: Client, read: wire.SessionRead, base: SentBefore | None) -> Download:
     """Download the records of a session once, and check them.
 
@@ -378,8 +378,8 @@ def _downloaded(client: Client, read: wire.SessionRead, base: SentBefore | None)
     return Download(info, tuple(records))
 
 
-@_looked_at()
-def tail(client: Client, read: wire.SessionRead) -> tuple[int, list[bytes]]:
+@_hinted_errors()
+def open_segment(client: Client, read: wire.SessionRead) -> tuple[int, list[bytes]]:
     """Return the number of segments before the last one, and the records of the last one if it has room for more.
 
     A segment that belongs to the parent session has no room, since other sessions share it.

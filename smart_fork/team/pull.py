@@ -69,7 +69,7 @@ def pull(project: TeamProject, reference: str, wanted: PullOptions) -> Shared:
         Conflict: the session continued here as well, or its past has changed.
         SmartForkError: it cannot be written.
     """
-    session_id, project = project.meant(reference), project.at(wanted.into)
+    session_id, project = project.session_id_of(reference), project.in_clone_of(wanted.into)
     wanted = wanted.within(project.place.root)
     read = project.client.session(project.key, session_id, "pull")
     tracked = project.tracking.read()
@@ -83,15 +83,15 @@ def pull(project: TeamProject, reference: str, wanted: PullOptions) -> Shared:
             return replace(done, up_to_date=True, files=one.files)
     base = SentBefore(known[1].base_count, known[1].base_digest) if known and not wanted.force else None
     taken = download(project.client, read, base=base)
-    name = named(tracked, wanted, session_id, known[0] if known else None)
+    name = alias_for(tracked, wanted, session_id, known[0] if known else None)
     if wanted.platform == FILE:
         return _as_file(project, taken, name)
     wanted = wanted.of(taken.info.agent)
-    with writing(project, taken, wanted, others=False) as written:
-        kept = _set_apart(project, known[1], session_id) if known is not None and wanted.track else ()
+    with written_copy(project, taken, wanted, others=False) as written:
+        kept = _keep_as_branch(project, known[1], session_id) if known is not None and wanted.track else ()
         if wanted.track:
-            track(project, name, tracked_as(taken.info, written, kind="pull"))
-    done = result_of(project, "pull", taken.info, written, name if wanted.track else None)
+            track_session(project, name, alias_of(taken.info, written, kind="pull"))
+    done = shared_result(project, "pull", taken.info, written, name if wanted.track else None)
     return replace(done, warnings=(*done.warnings, *kept))
 
 
@@ -109,7 +109,7 @@ def _check_unchanged(project: TeamProject, name: str, one: Alias, info: SessionI
         raise Conflict(f"It continued here: {more} records are not pushed.", way)
 
 
-def _set_apart(project: TeamProject, one: Alias, session_id: str) -> tuple[str, ...]:
+def _keep_as_branch(project: TeamProject, one: Alias, session_id: str) -> tuple[str, ...]:
     """Keep a log with unpushed records as a branch. Return a sentence with its new alias."""
     more = ahead(one, project.place.root) or 0
     if more <= 0:
@@ -120,7 +120,7 @@ def _set_apart(project: TeamProject, one: Alias, session_id: str) -> tuple[str, 
 
 
 @contextmanager
-def writing(
+def written_copy(
     project: TeamProject, taken: Download, wanted: PullOptions, *, others: bool, count: int | None = None
 ) -> Iterator[WrittenLog]:
     """Write the first `count` records of a session for an agent on this machine, and yield the log.
@@ -135,7 +135,7 @@ def writing(
         try:
             yield made
         except BaseException:
-            take_back(made)
+            delete_copy(made)
             raise
 
 
@@ -191,11 +191,11 @@ def _remember(
             received_logs.store_converted(here, taken.records[:count])
         _note_others(project, taken, taken.records[:count], made, others=others)
     except BaseException:
-        take_back(made)
+        delete_copy(made)
         raise
 
 
-def take_back(made: WrittenLog) -> None:
+def delete_copy(made: WrittenLog) -> None:
     """Delete a session that was written here, and all that was stored about it."""
     made.undo()
     if (known := received_logs.find(made.path, made.agent)) is not None:
@@ -214,7 +214,7 @@ def _as_file(project: TeamProject, taken: Download, name: str) -> Shared:
     return replace(shared("pull", project.server, taken.info, None), files=(str(path),))
 
 
-def named(tracked: Tracked, wanted: PullOptions, session_id: str, before: str | None = None) -> str:
+def alias_for(tracked: Tracked, wanted: PullOptions, session_id: str, before: str | None = None) -> str:
     """Return the alias for a session: the requested one, the earlier one (`before`), or the beginning of the id.
 
     Raises:
@@ -249,14 +249,14 @@ def rename(project: TeamProject, name: str, reference: str, *, force: bool) -> A
     if known := tracked.named(reference):
         before, one = known
     else:
-        info = project.client.session(project.key, project.meant(reference)).session
-        before, one = "", tracked_as(info, None, kind="pull")
+        info = project.client.session(project.key, project.session_id_of(reference)).session
+        before, one = "", alias_of(info, None, kind="pull")
     if name in tracked.aliases and name != before and not force:
         raise Usage(f"The alias {name} belongs to another session", "Choose another one, or --force.")
 
     def change(now: Tracked) -> Tracked:
         others = now.without(before) if before in now.aliases else now
-        return others.model_copy(update=project.named).with_alias(name, one)
+        return others.model_copy(update=project.location).with_alias(name, one)
 
     project.tracking.change(change)
     return one
@@ -267,7 +267,7 @@ def default_alias(session_id: str) -> str:
     return session_id[: 13 if session_id[14:15] == "7" else 8]
 
 
-def tracked_as(info: SessionInfo, written: WrittenLog | None, *, kind: str) -> Alias:
+def alias_of(info: SessionInfo, written: WrittenLog | None, *, kind: str) -> Alias:
     """Return the alias of a session that the server has, and of the log that was written here."""
     return Alias(
         session_id=info.id,
@@ -287,14 +287,14 @@ def tracked_as(info: SessionInfo, written: WrittenLog | None, *, kind: str) -> A
     )
 
 
-def track(
+def track_session(
     project: TeamProject, name: str, one: Alias, begun: PendingCreation | None = None, *, in_place_of: str = ""
 ) -> None:
     """Track a shared session under an alias, and make the alias current. `begun` is then no longer pending."""
 
     def change(tracked: Tracked) -> Tracked:
-        known = begun.done(tracked) if begun is not None else tracked
-        there = known.model_copy(update=project.named)
+        known = begun.removed_from(tracked) if begun is not None else tracked
+        there = known.model_copy(update=project.location)
         if in_place_of != name and in_place_of in there.aliases:
             there = there.without(in_place_of)
         before = there.aliases.get(name)
@@ -303,15 +303,15 @@ def track(
     project.tracking.change(change)
 
 
-def result_of(
+def shared_result(
     project: TeamProject, verb: Verb, info: SessionInfo, written: WrittenLog | None, name: str | None
 ) -> Shared:
     """Return the result of a command."""
     done = shared(verb, project.server, info, name)
-    return done if written is None else replace(done, **here(project, info, written))
+    return done if written is None else replace(done, **written_fields(project, info, written))
 
 
-def unshared(verb: Verb, project: TeamProject, name: str | None, one: Alias, agent: AgentName) -> Shared:
+def unshared_result(verb: Verb, project: TeamProject, name: str | None, one: Alias, agent: AgentName) -> Shared:
     """Return the result for a session that the server does not have yet."""
     return Shared(
         verb=verb, server=project.server, project=project.key, session_id=None, alias=name, url=None, title=one.title,
@@ -321,7 +321,7 @@ def unshared(verb: Verb, project: TeamProject, name: str | None, one: Alias, age
     )  # fmt: skip
 
 
-def here(project: TeamProject, info: SessionInfo, written: WrittenLog) -> dict[str, Any]:
+def written_fields(project: TeamProject, info: SessionInfo, written: WrittenLog) -> dict[str, Any]:
     """Return the fields that describe a session written here."""
     return {
         "files": (str(written.path),),

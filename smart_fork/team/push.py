@@ -24,11 +24,11 @@ from smart_fork.sharing.outgoing import NothingToPush, NotSent, SentBefore
 from smart_fork.sharing.tracking import Alias
 from smart_fork.snippets import printable
 from smart_fork.team import PushRequest, wire
-from smart_fork.team.branch import alone, begun_as, described
-from smart_fork.team.project import PendingCreation, Shared, TeamProject, begin, shared, tail
-from smart_fork.team.pull import default_alias, track, tracked_as
-from smart_fork.team.push_plan import Plan, Preview, plan, reached, visible_of, way_out
-from smart_fork.team.records import Segment, halves, hash_of, pack, searched, space_of
+from smart_fork.team.branch import create_base, unparented_hint, update_description
+from smart_fork.team.project import PendingCreation, Shared, TeamProject, open_segment, pending_creation, shared
+from smart_fork.team.pull import alias_of, default_alias, track_session
+from smart_fork.team.push_plan import Plan, Preview, already_sent, chosen_visibility, hinted_conflict, plan
+from smart_fork.team.records import Segment, as_float16, hash_of, pack, searchable_form, vector_space
 
 #: New segments of so many bytes ride in the commit; more are sent one by one before.
 RIDES = canonical.MIB
@@ -79,24 +79,24 @@ def _from_another_checkout(project: TeamProject, made: Plan) -> Shared | None:
 def _was_sent(project: TeamProject, made: Plan, name: str, one: Alias) -> Shared:
     """Return the result for records that another push has sent meanwhile."""
     info = project.client.session(project.key, one.session_id or "").session
-    info = described(project, info, made.said)
+    info = update_description(project, info, made.said)
     return replace(shared("push", project.server, info, name), up_to_date=True, files=one.files)
 
 
 def _sent(project: TeamProject, made: Plan) -> Shared:
     alias, begun = made.alias, None
     if alias is None:
-        begun = begin(project, "push", made.session.source_path)
-        info, sent, created = _root(project, begun, made)
+        begun = pending_creation(project, "push", made.session.source_path)
+        info, sent, created = _push_root(project, begun, made)
     elif made.creates:
-        begun = begin(project, "push", made.session.source_path, alias.parent_id, alias.base_count)
-        child, created = _child(project, begun, alias, made)
+        begun = pending_creation(project, "push", made.session.source_path, alias.parent_id, alias.base_count)
+        child, created = _create_child(project, begun, alias, made)
         info, sent = _appended(project, child, made)
     else:
         created = False
-        with way_out(made):
+        with hinted_conflict(made):
             info, sent = _appended(project, alias, made)
-    info = info if created else described(project, info, made.said)
+    info = info if created else update_description(project, info, made.said)
     base = (0, canonical.NOTHING) if made.alias is None else (made.alias.base_count, made.alias.base_digest)
     session, root = made.session, project.place.root
     log = received_logs.ReceivedLog(
@@ -104,14 +104,14 @@ def _sent(project: TeamProject, made: Plan) -> Shared:
     )
     before = made.alias.file if made.alias is not None else None
     received_logs.store_pushed(log, *base, made.out.records, before=before)
-    name = _called(project, made, info.id)
+    name = _alias_name(project, made, info.id)
     here = {
         "files": (str(made.session.source_path),),
         "local_digest": made.out.local.digest,
         "local_count": made.out.local.count,
     }
-    one = tracked_as(info, None, kind="push" if made.alias is None else made.alias.kind).model_copy(update=here)
-    track(project, name, one, begun, in_place_of=made.name)
+    one = alias_of(info, None, kind="push" if made.alias is None else made.alias.kind).model_copy(update=here)
+    track_session(project, name, one, begun, in_place_of=made.name)
     return replace(
         shared("push", project.server, info, name),
         created=created,
@@ -124,7 +124,7 @@ def _sent(project: TeamProject, made: Plan) -> Shared:
     )
 
 
-def _called(project: TeamProject, made: Plan, session_id: str) -> str:
+def _alias_name(project: TeamProject, made: Plan, session_id: str) -> str:
     """Return the alias for the pushed session: its present one, unless that is made of another session's id."""
     before = project.tracking.read().aliases.get(made.name)
     if before is None or (
@@ -134,50 +134,52 @@ def _called(project: TeamProject, made: Plan, session_id: str) -> str:
     return made.name
 
 
-def _root(project: TeamProject, begun: PendingCreation, made: Plan) -> tuple[wire.SessionInfo, int, bool]:
+def _push_root(project: TeamProject, begun: PendingCreation, made: Plan) -> tuple[wire.SessionInfo, int, bool]:
     """Create a session without a parent, or append to one that an earlier push created.
 
     Return the session, the number of sent records, and True if the session is new.
     """
-    if (read := begun.there()) is not None:
+    if (read := begun.existing_session()) is not None:
         try:
             return *_appended_to(project, Alias(base_digest=canonical.NOTHING), read, made), False
         except Conflict as error:
             if not made.force:
                 hint = f"smart-fork team pull {begun.session_id} gets it; --force pushes this as a separate session."
                 raise Conflict(error.message, hint, count=error.count, digest=error.digest) from None
-        begun = begun.anew()
+        begun = begun.with_new_id()
     try:
-        pushed = _made(project, begun, made)
+        pushed = _create(project, begun, made)
     except NotFound:
         if not begun.again:
             raise
-        pushed = _made(project, begun.anew(), made)  # it was made, and deleted since
+        pushed = _create(project, begun.with_new_id(), made)  # it was made, and deleted since
     return pushed.session, 0 if pushed.up_to_date else len(made.out.records), pushed.created
 
 
-def _made(project: TeamProject, begun: PendingCreation, made: Plan) -> wire.Pushed:
+def _create(project: TeamProject, begun: PendingCreation, made: Plan) -> wire.Pushed:
     records = made.out.records
     segments = list(pack(records))
     return _committed(project, _push(made, begun.session_id, (0, canonical.NOTHING), records, segments, 0), segments)
 
 
-def _child(project: TeamProject, begun: PendingCreation, alias: Alias, made: Plan) -> tuple[Alias, bool]:
+def _create_child(project: TeamProject, begun: PendingCreation, alias: Alias, made: Plan) -> tuple[Alias, bool]:
     """Create a session on the server with the records that a branch or fork shares with its parent.
 
     Return the alias of the new session, and True if the session is new.
     """
     source_id = alias.session_id or alias.parent_id
     if source_id is None:
-        raise SmartForkError("Its parent session is unknown.", alone(made.name))
+        raise SmartForkError("Its parent session is unknown.", unparented_hint(made.name))
     named = alias.title if alias.session_id is None else ""  # else it is the title of what this goes on from
     description = wire.SessionChange(
         title=made.said.title or named or _title(made) or None,
         tags=made.said.tags,
         summary=made.said.summary,
-        visibility=made.said.visibility or visible_of(alias),
+        visibility=made.said.visibility or chosen_visibility(alias),
     )
-    child, created = begun_as(project, begun, source_id, alias, description, name=made.name or made.session.session_id)
+    child, created = create_base(
+        project, begun, source_id, alias, description, name=made.name or made.session.session_id
+    )
     return alias.model_copy(update={"session_id": child.id, "parent_id": child.parent_id}), created
 
 
@@ -191,8 +193,8 @@ def _appended_to(
 ) -> tuple[wire.SessionInfo, int]:
     info = read.session
     if info.agent != made.session.agent:
-        raise Conflict("The remote session belongs to another agent.", alone(made.name))
-    new = made.out.records[reached(alias, info, made.out.records) :]
+        raise Conflict("The remote session belongs to another agent.", unparented_hint(made.name))
+    new = made.out.records[already_sent(alias, info, made.out.records) :]
     if not new:
         return info, 0
     try:
@@ -207,7 +209,7 @@ def _appended_to(
 
 def _extended(project: TeamProject, read: wire.SessionRead, new: tuple[bytes, ...], made: Plan) -> wire.SessionInfo:
     info = read.session
-    position, before = tail(project.client, read)
+    position, before = open_segment(project.client, read)
     first = info.record_count - len(before)
     start = read.segments[position].chain_start if before else canonical.state_of(info.head_digest)
     segments = list(pack([*before, *new], first, start))
@@ -218,7 +220,7 @@ def _extended(project: TeamProject, read: wire.SessionRead, new: tuple[bytes, ..
 def _push(  # noqa: PLR0917 - the message
     made: Plan, session_id: str, base: tuple[int, str], new: tuple[bytes, ...], segments: list[Segment], position: int
 ) -> wire.Push:
-    return wire.made(
+    return wire.valid_message(
         wire.Push,
         id=session_id,
         agent=made.session.agent,
@@ -230,7 +232,7 @@ def _push(  # noqa: PLR0917 - the message
         segments=tuple(one.place for one in segments),
         **made.said.model_dump() | {"title": _title(made)},
         meta=_meta(made),
-        vectors=vectors_here(made.session, made.out.records),
+        vectors=local_vectors(made.session, made.out.records),
     )
 
 
@@ -271,7 +273,7 @@ MOST = 4_000
 log = logging.getLogger(__name__)
 
 
-def vectors_here(session: Session, records: Sequence[bytes]) -> wire.Vectors | None:
+def local_vectors(session: Session, records: Sequence[bytes]) -> wire.Vectors | None:
     """Return the vectors that the local index has for the searchable passages of the given records."""
     if not records or not index_db().exists():
         return None
@@ -281,7 +283,7 @@ def vectors_here(session: Session, records: Sequence[bytes]) -> wire.Vectors | N
             row = store.session(session.agent, session.session_id)
             if row is None or store.meta("model") != model.model:
                 return None
-            sent = searched(records, session.agent, session.session_id, session.session_id)
+            sent = searchable_form(records, session.agent, session.session_id, session.session_id)
             texts = {chunk.text for chunk in sent.document.chunks} if sent else set[str]()
             here = store.texts({place.chunk for place in store.placements_of(row.row)})
             same = {text: chunk for chunk, text in here.items() if text in texts}
@@ -290,9 +292,9 @@ def vectors_here(session: Session, records: Sequence[bytes]) -> wire.Vectors | N
         log.info("no vectors go with a push: %s", error)
         return None
     names = [hash_of(text).hex() for text, chunk in same.items() if chunk in made]
-    vectors = zip(names, halves(made[chunk] for chunk in same.values() if chunk in made), strict=True)
+    vectors = zip(names, as_float16(made[chunk] for chunk in same.values() if chunk in made), strict=True)
     return wire.Vectors(
-        space=space_of(model.model, model.dimensions),
+        space=vector_space(model.model, model.dimensions),
         vectors=tuple(wire.Vector(chunk=name, e=vector) for name, vector in vectors),
     )
 
@@ -326,7 +328,7 @@ class Planned:
     local: SentBefore
 
 
-def all_here(project: TeamProject, agents: Iterable[AgentName]) -> tuple[str, ...]:
+def project_logs(project: TeamProject, agents: Iterable[AgentName]) -> tuple[str, ...]:
     """Return the logs of the project's sessions that people began, and of the tracked ones, oldest first.
 
     Only `agents` count, or all agents with shareable sessions. Forks come after their parents, so that each is pushed
@@ -343,7 +345,7 @@ def all_here(project: TeamProject, agents: Iterable[AgentName]) -> tuple[str, ..
     return tuple(dict.fromkeys(map(str, found)))
 
 
-def look(
+def preview_each(
     project: TeamProject, request: PushRequest, sessions: Iterable[str], *, every: bool
 ) -> Iterator[Planned | NotPushed]:
     """Plan the push of each session. Nothing is sent. With `every`, sessions with nothing to send are skipped."""

@@ -22,7 +22,7 @@ from smart_fork.sharing.outgoing import ONE, OPEN, SentBefore, prepare
 from smart_fork.sharing.tracking import Alias
 from smart_fork.snippets import printable, quoted
 from smart_fork.team import PushRequest, wire
-from smart_fork.team.branch import alone
+from smart_fork.team.branch import unparented_hint
 from smart_fork.team.project import BEGINNING, TeamProject
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def plan(project: TeamProject, request: PushRequest) -> Plan:
         alias = tracked.aliases[name]
         since = _since(project, alias, session)
     elif any(one.platform == session.agent for one in tracked.aliases.values()):
-        alias, since = parent_of(project, tracked.aliases, local(session, root)) or (None, None)
+        alias, since = tracked_parent(project, tracked.aliases, local(session, root)) or (None, None)
     if request.force and alias and since and _is_lost(project, alias, local(session, root), since):
         alias = since = None
     out = prepare(session.source_path, session.agent, root, since=since, images=request.images, read=session)
@@ -228,18 +228,18 @@ def _checked(project: TeamProject, made: Plan) -> Plan:
     """
     alias = made.alias
     if alias is None or made.creates:
-        return replace(made, before=(visible_of(alias) if alias is not None else None) or "private")
+        return replace(made, before=(chosen_visibility(alias) if alias is not None else None) or "private")
     try:
         there = project.client.session(project.key, alias.session_id or "").session
     except NotFound as error:
-        raise NotFound(error.message, alone(made.name)) from error
-    with way_out(made):
-        reached(alias, there, made.out.records)
+        raise NotFound(error.message, unparented_hint(made.name)) from error
+    with hinted_conflict(made):
+        already_sent(alias, there, made.out.records)
     return replace(made, before=there.visibility)
 
 
 @contextmanager
-def way_out(made: Plan) -> Iterator[None]:
+def hinted_conflict(made: Plan) -> Iterator[None]:
     """Add the next step to a conflict with the session on the server."""
     try:
         yield
@@ -248,7 +248,7 @@ def way_out(made: Plan) -> Iterator[None]:
             raise
         base = made.alias.base_count if made.alias is not None else 0
         if error.count < base:
-            way = alone(made.name)
+            way = unparented_hint(made.name)
         elif made.out.records:
             way = (
                 f"It also continued here. Run smart-fork team branch {made.name}, then smart-fork team push. Then "
@@ -322,7 +322,7 @@ def _log_of(project: TeamProject, name: str, one: Alias) -> Session:
     return read_log(one.log or one.file, one.platform, project.place.root)
 
 
-def reached(alias: Alias, info: wire.SessionInfo, new: tuple[bytes, ...]) -> int:
+def already_sent(alias: Alias, info: wire.SessionInfo, new: tuple[bytes, ...]) -> int:
     """Return how many of the new records the server already has, from a push with a lost answer.
 
     Raises:
@@ -342,12 +342,12 @@ def reached(alias: Alias, info: wire.SessionInfo, new: tuple[bytes, ...]) -> int
     )
 
 
-def visible_of(alias: Alias) -> wire.Visibility | None:
+def chosen_visibility(alias: Alias) -> wire.Visibility | None:
     """Return the chosen visibility of a session that the server does not have yet, or `None`."""
     return "public" if alias.session_id is None and alias.visibility == "public" else None
 
 
-def parent_of(project: TeamProject, aliases: Mapping[str, Alias], here: Local) -> tuple[Alias, SentBefore] | None:
+def tracked_parent(project: TeamProject, aliases: Mapping[str, Alias], here: Local) -> tuple[Alias, SentBefore] | None:
     """Return the tracked session that this session continues, and its shared part in this session's log.
 
     It is recognized by its records. If the agent rewrote them for the fork, it is recognized by the parent id and the

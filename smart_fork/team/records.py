@@ -117,7 +117,7 @@ def unpack(body: bytes, digest: str) -> list[bytes]:
     return records
 
 
-def cut(
+def cut_segments(
     places: Sequence[SegmentPlace], count: int, body_of: Callable[[SegmentPlace], bytes]
 ) -> tuple[list[SegmentPlace], Segment | None]:
     """Cut a session after `count` records. Return the unchanged segments, and the shortened last one packed again.
@@ -182,7 +182,7 @@ class Searched:
     shared: frozenset[bytes] = frozenset()
 
 
-def searched(
+def searchable_form(
     records: Iterable[bytes], agent: str, session_id: str, root_id: str, *, inherited: int = 0
 ) -> Searched | None:
     """Return the searchable form of a session; `None` if its reader finds no conversation in the records.
@@ -233,12 +233,12 @@ def hash_of(text: str) -> bytes:
     return sha256(text.encode("utf-8", "replace")).digest()
 
 
-def space_of(model: str, dimensions: int) -> str:
+def vector_space(model: str, dimensions: int) -> str:
     """Return the name of a model's vector space. Only vectors of one space can be compared."""
     return "".join(char if "!" <= char <= "~" else "-" for char in f"{model}/{dimensions}")[:200]
 
 
-def halves(vectors: Iterable[bytes]) -> tuple[bytes, ...]:
+def as_float16(vectors: Iterable[bytes]) -> tuple[bytes, ...]:
     """Convert float32 vectors to 16-bit floats, as they are sent."""
     from indexer.arrays import np
 

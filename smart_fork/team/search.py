@@ -43,7 +43,7 @@ from smart_fork.team.branch import BranchVerb, TeamBranchRequest, branch
 from smart_fork.team.client import Client
 from smart_fork.team.project import TeamProject, opened
 from smart_fork.team.pull import PullOptions, free_alias
-from smart_fork.team.records import halves, space_of
+from smart_fork.team.records import as_float16, vector_space
 from smart_fork.team.shared_sessions import listed, look_into, read
 from smart_fork.team.wire import Administer
 from smart_fork.team.withdraw import apply_withdrawals, apply_withdrawals_to, fetch_withdrawals, opened_current
@@ -87,19 +87,19 @@ def fetched(reference: str, *, directory: Path | None = None, keep: bool = True)
             apply_withdrawals_to(here.path, here.agent)
         yield Resolved.here(reference)
         return
-    with _taken_there(reference, missing, directory, keep=keep) as one:
+    with _fetched_copy(reference, missing, directory, keep=keep) as one:
         yield Resolved(one.session_id, "alias" if one.named else "team", one.warnings)
 
 
 def is_shared(reference: str) -> bool:
     """Return True if the team has a session of that id, or an alias of that name is tracked here."""
     with suppress(SmartForkError), opened() as where, suppress(NotFound):
-        return where.tracking.read().named(reference) is not None or bool(where.found(reference))
+        return where.tracking.read().named(reference) is not None or bool(where.find_session(reference))
     return False
 
 
 @contextmanager
-def _taken_there(
+def _fetched_copy(
     reference: str, missing: SmartForkError, directory: Path | None, *, keep: bool
 ) -> Iterator[FetchedSession]:
     """Fetch a team's session by an id, 8 or more of its characters, an alias, or an address.
@@ -108,10 +108,10 @@ def _taken_there(
     the new log is deleted.
     """
     try:
-        if not login.is_known():
+        if not login.has_login():
             raise missing
         with opened(directory=directory) as where:
-            one = _by_alias(where, reference) or _there(where, reference)
+            one = _by_alias(where, reference) or _fetched(where, reference)
         session_origins.refuse_pending_withdrawal(one.session_id)
     except (NotFound, NotAuthenticated, Usage):
         raise missing from None
@@ -124,7 +124,7 @@ def _taken_there(
         raise
     finally:
         if not (keep or one.there):
-            _take_away(where, one)
+            _delete_copy(where, one)
 
 
 def _by_alias(where: TeamProject, reference: str) -> FetchedSession | None:
@@ -133,37 +133,37 @@ def _by_alias(where: TeamProject, reference: str) -> FetchedSession | None:
     Return `None` for an alias that is also the beginning of the session's id: then the server's state counts.
     """
     known = where.tracking.read().named(reference)
-    if known is None or known[1].file is None or not _is_as_it_was(where, known[1]):
+    if known is None or known[1].file is None or not _is_unchanged(where, known[1]):
         return None
-    if (_source(known[1]) or "").startswith(known[0]) and not client.is_away(where.server):
+    if (_source(known[1]) or "").startswith(known[0]) and not client.is_unavailable(where.server):
         return None
-    one = _taken(*known, named=True)
+    one = _fetched_alias(*known, named=True)
     apply_withdrawals_to(one.path, one.agent)
     return one
 
 
-def _there(where: TeamProject, reference: str) -> FetchedSession:
+def _fetched(where: TeamProject, reference: str) -> FetchedSession:
     """Return a session of the server, written here unless an equal copy is here."""
-    source_id = where.found(reference).session.id
+    source_id = where.find_session(reference).session.id
     apply_withdrawals(where.client)
-    return _here_before(where, source_id) or _written(where, source_id)
+    return _present_copy(where, source_id) or _fetch_new(where, source_id)
 
 
-def _here_before(where: TeamProject, source_id: str) -> FetchedSession | None:
+def _present_copy(where: TeamProject, source_id: str) -> FetchedSession | None:
     """Return a tracked log of the session: the user's own, or an unchanged copy with all records of the server."""
     for name, one in where.tracking.read().aliases.items():
-        if _source(one) == source_id and _is_as_it_was(where, one) and (one.session_id or _is_whole(where, one)):
-            return _taken(name, one)
+        if _source(one) == source_id and _is_unchanged(where, one) and (one.session_id or _has_all_records(where, one)):
+            return _fetched_alias(name, one)
     return None
 
 
-def _is_whole(where: TeamProject, one: Alias) -> bool:
+def _has_all_records(where: TeamProject, one: Alias) -> bool:
     """Return True if a copy has all present records of the shared session."""
     there = where.client.session(where.key, one.parent_id or "").session
     return (there.record_count, there.head_digest) == (one.base_count, one.base_digest)
 
 
-def _taken(name: str, one: Alias, *, named: bool = False) -> FetchedSession:
+def _fetched_alias(name: str, one: Alias, *, named: bool = False) -> FetchedSession:
     path = one.file or Path()
     session_id = READERS[one.platform].id_of(path)
     return FetchedSession(session_id, one.platform, path, name, _source(one) or "", there=True, named=named)
@@ -174,17 +174,19 @@ def _source(one: Alias) -> str | None:
     return one.session_id or one.parent_id
 
 
-def _is_as_it_was(where: TeamProject, one: Alias) -> bool:
+def _is_unchanged(where: TeamProject, one: Alias) -> bool:
     here = local_in(one.file, one.platform, where.place.root)
     return here is not None and (one.session_id is not None or here.digest(len(here.records)) == one.local_digest)
 
 
-def _written(where: TeamProject, source_id: str) -> FetchedSession:
+def _fetch_new(where: TeamProject, source_id: str) -> FetchedSession:
     info = where.client.session(where.key, source_id, "fork").session
     before = where.tracking.read()
     current, name = before.current, free_alias(before, source_id, new=True)
     verb: BranchVerb = "branch" if where.is_mine(info) else "fork"
-    done = branch(where, verb, source_id, TeamBranchRequest(description=wire.SessionChange(), local=True), PullOptions(alias=name))
+    done = branch(
+        where, verb, source_id, TeamBranchRequest(description=wire.SessionChange(), local=True), PullOptions(alias=name)
+    )
     where.tracking.change(lambda after: after.model_copy(update={"current": current}) if current else after)
     path = Path(done.files[0])
     lost = [f"Not in it: {', '.join(f'{number} {what}' for what, number in done.lost.items())}"] if done.lost else []
@@ -192,7 +194,7 @@ def _written(where: TeamProject, source_id: str) -> FetchedSession:
     return FetchedSession(session_id, done.agent, path, name, source_id, there=False, warnings=(*done.warnings, *lost))
 
 
-def _take_away(where: TeamProject, one: FetchedSession) -> None:
+def _delete_copy(where: TeamProject, one: FetchedSession) -> None:
     known = received_logs.find(one.path, one.agent)
     AGENTS.files_of(one.agent).remove(one.path)
     if known is not None:
@@ -233,11 +235,11 @@ class TeamSearch:
     def answer(self) -> RemoteAnswer:
         """Return the answer if it arrived in time. Otherwise the server is unavailable, and skipped for a while."""
         if self._waiting is not None:
-            self._waiting.is_over()
+            self._waiting.has_ended()
         if self._said is None:  # from now on it is too late, whatever comes
             self._said = RemoteAnswer(error=f"The team server did not answer within {self.seconds:g} seconds.")
             if self._origin:
-                client.note_away(self._origin)
+                client.note_unavailable(self._origin)
         return self._said
 
     def withheld(self) -> frozenset[str]:
@@ -261,17 +263,17 @@ class TeamSearch:
         try:
             with opened(self.server, self.project, directory=query.directory) as where:
                 self._origin = where.server
-                if client.is_away(where.server):
+                if client.is_unavailable(where.server):
                     self._said = RemoteAnswer(error=client.AGAIN)
                     return
-                with client.quick(where.client.account) as quick:
+                with client.impatient_client(where.client.account) as quick:
                     fetch_withdrawals(quick)
-                    found = ask(quick, where.key, query, meaning)
-                self._said = as_elsewhere(where, found, query.phrasings)
+                    found = search_server(quick, where.key, query, meaning)
+                self._said = remote_answer(where, found, query.phrasings)
         except (NotFound, Usage) as error:  # this project is not shared, or is none that could be
             self._said = RemoteAnswer(error=error.message if self.wanted else "")
         except ServerUnavailable as error:
-            client.note_away(self._origin)
+            client.note_unavailable(self._origin)
             self._said = RemoteAnswer(error=error.message)
         except SmartForkError as error:
             self._said = RemoteAnswer(error=error.message)
@@ -279,7 +281,7 @@ class TeamSearch:
             self._said = RemoteAnswer(error=f"The team's sessions could not be searched: {type(error).__name__}")
 
 
-def find_there(request: FindRequest, *, server: str | None = None, project: str | None = None) -> TeamFound:
+def find_in_team(request: FindRequest, *, server: str | None = None, project: str | None = None) -> TeamFound:
     """Search only the team's sessions.
 
     Raises:
@@ -291,14 +293,14 @@ def find_there(request: FindRequest, *, server: str | None = None, project: str 
     with opened_current(server, project) as where:
         meaning = Meaning(configured_embedder(), query.meanings)
         try:
-            told = ask(where.client, where.key, replace(query, limit=max(query.limit, RIVALS)), meaning)
+            told = search_server(where.client, where.key, replace(query, limit=max(query.limit, RIVALS)), meaning)
         finally:
             meaning.settle()
-        found = as_elsewhere(where, told, query.phrasings)
+        found = remote_answer(where, told, query.phrasings)
     return found.answer_alone(query, snippets=request.include_snippets is not False)
 
 
-def ask(client: Client, project: str, query: Query, meaning: Meaning) -> wire.SearchAnswer:
+def search_server(client: Client, project: str, query: Query, meaning: Meaning) -> wire.SearchAnswer:
     """Search on a server. It computes the vectors if they cannot be made here in a moment.
 
     Raises:
@@ -306,18 +308,18 @@ def ask(client: Client, project: str, query: Query, meaning: Meaning) -> wire.Se
         SmartForkError: the server's error.
     """
     made = meaning.within(VECTOR_SECONDS) if meaning.model == LightEmbedder().model else None
-    wanted = wire.made(
+    wanted = wire.valid_message(
         wire.Search,
         question=query.relevant or query.intent,
         also=query.also,
-        space=space_of(meaning.model, LightEmbedder.dimensions) if made else None,
-        e=halves(made or ()),
+        space=vector_space(meaning.model, LightEmbedder.dimensions) if made else None,
+        e=as_float16(made or ()),
         limit=min(query.limit, wire.PAGE),
     )
     return client.search(project, wanted)
 
 
-def as_elsewhere(where: TeamProject, found: wire.SearchAnswer, phrasings: Sequence[str]) -> RemoteAnswer:
+def remote_answer(where: TeamProject, found: wire.SearchAnswer, phrasings: Sequence[str]) -> RemoteAnswer:
     """Convert an answer of the server for merging with the local results. Results of unknown form are dropped."""
     here = {one.session_id: one.file for one in where.tracking.ours().aliases.values() if one.session_id and one.file}
     distant = []
@@ -393,11 +395,11 @@ def server_state() -> ServerState | None:
     Raises:
         SmartForkError: the account is unknown.
     """
-    if not login.is_known():
+    if not login.has_login():
         return None
-    account = login.account()
+    account = login.logged_in_account()
     try:
-        found = client.within(account, failed_jobs, "ask for failed jobs")
+        found = client.ask_briefly(account, failed_jobs, "ask for failed jobs")
     except ServerUnavailable:
         step = "Is it running, and is the address right? Local sessions do not need it."
         return ServerState(account.origin, client.SILENT, step)

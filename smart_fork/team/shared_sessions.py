@@ -24,7 +24,7 @@ from smart_fork.sharing.tracking import Alias
 from smart_fork.snippets import printable
 from smart_fork.team import client, wire
 from smart_fork.team.client import Client
-from smart_fork.team.login import is_known
+from smart_fork.team.login import has_login
 from smart_fork.team.project import Download, TeamProject, download, has_moved, opened
 from smart_fork.team.wire import SessionInfo
 
@@ -37,7 +37,7 @@ def listed(directory: Path, agents: Collection[AgentName], limit: int) -> Shared
 
     try:
         with opened(directory=directory) as where:
-            found = client.within(where.client.account, ask, "list what the team shares")
+            found = client.ask_briefly(where.client.account, ask, "list what the team shares")
             here = {one.session_id: one.file for one in where.tracking.read().aliases.values() if one.session_id}
     except SmartForkError as error:
         return SharedSessions(error=error.message)
@@ -52,7 +52,7 @@ def read(reference: str, missing: SmartForkError, directory: Path, reading: Read
     Raises:
         SmartForkError: the `missing` error if the team does not have it either; or it cannot be read.
     """
-    if not is_known():
+    if not has_login():
         raise missing
     try:
         with opened(directory=directory) as where:
@@ -72,21 +72,21 @@ def look_into(session_id: str, directory: Path) -> SharedReading:
         SmartForkError: the session does not exist, or cannot be read.
     """
     with opened(directory=directory) as where:
-        info, session = _there(where, session_id)
+        info, session = _read_shared(where, session_id)
     return SharedReading(session, info.owner, title(info.title or session.title))
 
 
 def _read(where: TeamProject, reference: str, reading: ReadRange) -> Conversation:
-    info, session = _there(where, reference)
+    info, session = _read_shared(where, reference)
     return sessions.told(
         session, reading, notice=written_by([info.owner], UNTRUSTED), resolved="team", owner=info.owner,
         called=info.title,
     )  # fmt: skip
 
 
-def _there(where: TeamProject, reference: str) -> tuple[wire.SessionInfo, Session]:
+def _read_shared(where: TeamProject, reference: str) -> tuple[wire.SessionInfo, Session]:
     """Return the server's description of a session, and the session."""
-    taken = download(where.client, where.found(reference))
+    taken = download(where.client, where.find_session(reference))
     info, mine = taken.info, where.is_mine(taken.info)
     with arrived(taken.records, info.agent, info.id, where.place.root, others=not mine, keep_raw=True) as one:
         return info, one.session
@@ -179,7 +179,7 @@ def family(project: TeamProject, reference: str | None) -> tuple[Member, ...]:
     Raises:
         NotFound: the session does not exist.
     """
-    asked = project.client.session(project.key, project.meant(reference)).session
+    asked = project.client.session(project.key, project.session_id_of(reference)).session
     there = {one.id: one for one in _all_of(project, asked.root_id)} | {asked.id: asked}
     aliases = project.tracking.ours().aliases
     names = {one.session_id: name for name, one in aliases.items() if one.session_id}
@@ -200,8 +200,8 @@ def divergence(project: TeamProject, a: str | None, b: str | None = None) -> Div
         Usage: the session has no parent.
         NotFound: a session does not exist.
     """
-    one = _downloaded(project, project.meant(a))
-    other_id = project.meant(b) if b is not None else one.info.parent_id
+    one = _downloaded(project, project.session_id_of(a))
+    other_id = project.session_id_of(b) if b is not None else one.info.parent_id
     if other_id is None:
         raise Usage("That session has no parent.", "Name a second session to compare.")
     other = _downloaded(project, other_id)
@@ -220,7 +220,7 @@ def messages_of(project: TeamProject, reference: str | None, at: int | None = No
         Usage: it has fewer messages.
         NotFound: the session does not exist.
     """
-    one = _downloaded(project, project.meant(reference))
+    one = _downloaded(project, project.session_id_of(reference))
     said = _messages(project, one)
     if at is not None and not 1 <= at <= len(said):
         raise Usage(f"--at takes 1 to {len(said)}: the session has that many messages.")

@@ -78,7 +78,7 @@ Visibility = Literal["private", "public"]
 M = TypeVar("M", bound=canonical.WireModel)
 
 
-def made(model: type[M], **values: Any) -> M:
+def valid_message(model: type[M], **values: Any) -> M:
     """Make a message from a person's input.
 
     Raises:

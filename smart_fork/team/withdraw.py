@@ -78,14 +78,14 @@ class WithdrawalResult:
     here: SettledWithdrawals
 
 
-def privacy(project: TeamProject, reference: str, visibility: wire.Visibility) -> wire.SessionInfo:
+def change_visibility(project: TeamProject, reference: str, visibility: wire.Visibility) -> wire.SessionInfo:
     """Make a session public or private. Forks by other people stay with them.
 
     Raises:
         NotFound: the session cannot be read.
         WrongVerb: it belongs to another person.
     """
-    session_id = project.meant(reference)
+    session_id = project.session_id_of(reference)
     return project.client.change(project.key, session_id, wire.SessionChange(visibility=visibility))
 
 
@@ -96,7 +96,7 @@ def delete(project: TeamProject, reference: str, *, everywhere: bool) -> Withdra
         NotFound: the session cannot be read.
         WrongVerb: it belongs to another person.
     """
-    session_id = project.meant(reference)
+    session_id = project.session_id_of(reference)
     if not everywhere:
         project.client.delete(project.key, session_id)
         return None
@@ -104,7 +104,7 @@ def delete(project: TeamProject, reference: str, *, everywhere: bool) -> Withdra
     return WithdrawalResult(said.session, said.descendants, apply_withdrawals(project.client, at_once=True))
 
 
-def planned(project: TeamProject, asked: WithdrawalRequest) -> PlannedWithdrawal:
+def plan_withdrawal(project: TeamProject, asked: WithdrawalRequest) -> PlannedWithdrawal:
     """Plan a withdrawal. Nothing is sent.
 
     Raises:
@@ -114,7 +114,7 @@ def planned(project: TeamProject, asked: WithdrawalRequest) -> PlannedWithdrawal
     """
     if not (asked.messages or asked.secrets):
         raise Usage("Nothing to withdraw was named", "Give messages such as 5-7,9, or --secrets.")
-    taken = download(project.client, project.client.session(project.key, project.meant(asked.reference)))
+    taken = download(project.client, project.client.session(project.key, project.session_id_of(asked.reference)))
     info = taken.info
     withdrawal.refuse_uncuttable(info.agent, info.id)
     with arrived(taken.records, info.agent, info.id, project.place.root, others=False) as one:
@@ -139,14 +139,14 @@ def _left(taken: Download, edits: Mapping[bytes, bytes | None]) -> str:
     return canonical.digest_of([*base, *(record for record in after if record is not None)])
 
 
-def withdrawn_before(project: TeamProject, asked: WithdrawalRequest) -> WithdrawalResult | None:
+def repeated_withdrawal(project: TeamProject, asked: WithdrawalRequest) -> WithdrawalResult | None:
     """Return the result of an identical earlier request with a lost answer. Sending it again would withdraw other
     messages.
 
     Raises:
         Conflict: an earlier, different request was carried out, so messages have other numbers now.
     """
-    session_id = project.meant(asked.reference)
+    session_id = project.session_id_of(asked.reference)
     found = state.rows("SELECT asked FROM withdrawals WHERE session_id = ?", session_id)
     if not found:
         return None
@@ -169,7 +169,7 @@ def withdrawn_before(project: TeamProject, asked: WithdrawalRequest) -> Withdraw
     )
 
 
-def send(project: TeamProject, made: PlannedWithdrawal) -> WithdrawalResult:
+def send_withdrawal(project: TeamProject, made: PlannedWithdrawal) -> WithdrawalResult:
     """Send a planned withdrawal, then apply it on this machine.
 
     Raises:
@@ -260,7 +260,7 @@ def _title(info: wire.SessionInfo, made: CutPlan) -> str | None:
     return title if title != info.title else None
 
 
-def audited(
+def audit_lines(
     project: TeamProject, reference: str | None, *, since: str | None, mine: bool, limit: int
 ) -> list[wire.AuditLine]:
     """Return the audit lines that the user may see, newest first.
@@ -271,7 +271,7 @@ def audited(
     """
     asked = {"mine": "1"} if mine else {}
     if reference is not None:
-        asked["session"] = project.meant(reference)
+        asked["session"] = project.session_id_of(reference)
     if since is not None:
         asked["since"] = _time(since)
     lines: list[wire.AuditLine] = []
@@ -361,7 +361,7 @@ def apply_withdrawals_to(path: Path, agent: AgentName) -> None:
         return
     if known.server:
         with suppress(NotAuthenticated, ServerUnavailable):
-            client.within(login.account(known.server), fetch_withdrawals, "ask for withdrawals")
+            client.ask_briefly(login.logged_in_account(known.server), fetch_withdrawals, "ask for withdrawals")
     apply_pending()
     session_origins.refuse_pending_withdrawal(READERS[agent].id_of(path))
 

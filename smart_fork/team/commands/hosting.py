@@ -42,7 +42,7 @@ def log_in(
     origin = login.origin_of(url)
     given = (invite or _asked_for()).strip()
     with Client(login.Account(origin, "", "")) as client:
-        said = client.login(given, socket.gethostname() or "unknown", login.begin(origin, given))
+        said = client.login(given, socket.gethostname() or "unknown", login.pending_token(origin, given))
     login.remember(login.Account(origin, said.user, said.token, login.renewal_after(said.expires_at)))
     if not printed_as_json({"server": origin, "user": said.user, "scope": said.scope}):
         out.print(plain(f"You are {said.user} on {origin}."))
@@ -64,7 +64,7 @@ def log_out(place: TeamPlace) -> None:
     from smart_fork.team import login
     from smart_fork.team.client import Client
 
-    account = login.account(place.server)
+    account = login.logged_in_account(place.server)
     revoked = True
     try:
         with Client(account) as client:
@@ -279,15 +279,15 @@ def _administered(where: Where, **asked: object) -> dict[str, Any]:
     except ValueError as error:
         raise Usage("This is not a token number.") from error
     dsn = where.dsn or os.environ.get(Setting.TEAM_DSN) or None
-    here = where.data or dsn or (where.server is None and (Where().folder.exists() or not login.is_known()))
+    here = where.data or dsn or (where.server is None and (Where().folder.exists() or not login.has_login()))
     if here:
         check_installed(embedded=False)
         from smart_fork.team.server.app import carry_out
-        from smart_fork.team.server.database import at_hand
+        from smart_fork.team.server.database import owner_transaction
 
-        with at_hand(where.folder, dsn) as db:
+        with owner_transaction(where.folder, dsn) as db:
             return carry_out(db, wanted)
-    with Client(login.account(where.server)) as client:
+    with Client(login.logged_in_account(where.server)) as client:
         return client.administer(wanted)
 
 
@@ -360,15 +360,15 @@ def _found(where: Where, *, run_as: str | None = None, stopped: bool = False) ->
     dsn = where.dsn or Setting.TEAM_DSN.text() or None
     check_installed(embedded=True)
     from smart_fork.team.server.backup import DatabasePlace
-    from smart_fork.team.server.database import address, at_hand
+    from smart_fork.team.server.database import owner_conninfo, owner_transaction
     from smart_fork.team.server.postgres import OWNER, Cluster, SystemUser, programs
 
     folder = where.folder
     if dsn is not None or not stopped:
         if not stopped:
-            with at_hand(folder, dsn):
+            with owner_transaction(folder, dsn):
                 pass  # whoever does not answer says so here
-        yield DatabasePlace(dsn or address(folder), programs())
+        yield DatabasePlace(dsn or owner_conninfo(folder), programs())
         return
     with Cluster(folder, SystemUser.named(run_as), programs()).running() as running:
         yield DatabasePlace(running.conninfo(OWNER), programs())

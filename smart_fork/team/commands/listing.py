@@ -43,9 +43,9 @@ def find_shared(request: FindRequest, place: TeamPlace) -> None:
     Raises:
         SmartForkError: the user has not logged in, or the server does not answer.
     """
-    from smart_fork.team.search import find_there
+    from smart_fork.team.search import find_in_team
 
-    found = find_there(request, server=place.server, project=place.project)
+    found = find_in_team(request, server=place.server, project=place.project)
     if not printed_as_json(found):
         print_hits(found.results)
         if not found.results:

@@ -108,13 +108,13 @@ class Several:
     """A push of several sessions."""
 
     def __init__(self, where: TeamProject, asked: PushRequest, named: list[str], *, every: bool) -> None:
-        from smart_fork.team.push import all_here
+        from smart_fork.team.push import project_logs
 
         for option, text in (("--title", asked.title), ("--summary", asked.summary)):
             if text is not None:
                 raise Usage(f"{option} is for one session", f"Push it alone: smart-fork team push ID {option} …")
         self._where, self._every = where, every
-        self._sessions = all_here(where, asked.platforms) if every else tuple(named)
+        self._sessions = project_logs(where, asked.platforms) if every else tuple(named)
         self._asked = replace(asked, platforms=()) if every else asked
 
     def show(self) -> None:
@@ -159,9 +159,9 @@ class Several:
         _exit(refused)
 
     def _look(self) -> tuple[list[Planned], list[NotPushed]]:
-        from smart_fork.team.push import NotPushed, Planned, look
+        from smart_fork.team.push import NotPushed, Planned, preview_each
 
-        found = list(look(self._where, self._asked, self._sessions, every=self._every))
+        found = list(preview_each(self._where, self._asked, self._sessions, every=self._every))
         return [one for one in found if isinstance(one, Planned)], [one for one in found if isinstance(one, NotPushed)]
 
     def _lines(self, planned: list[Planned], refused: list[NotPushed]) -> Iterable[str]:
@@ -363,7 +363,7 @@ def privacy(
     place: team_group.TeamPlace,
 ) -> None:
     """Make a shared session public or private."""
-    from smart_fork.team.withdraw import privacy as change
+    from smart_fork.team.withdraw import change_visibility as change
 
     wanted = described.visibility
     if wanted is None:
@@ -413,23 +413,23 @@ def cut(
     place: team_group.TeamPlace,
 ) -> None:
     """Withdraw messages from a shared session and all its copies."""
-    from smart_fork.team.withdraw import WithdrawalRequest, planned, send, withdrawn_before
+    from smart_fork.team.withdraw import WithdrawalRequest, plan_withdrawal, repeated_withdrawal, send_withdrawal
 
     if len(meant) > 2 or (len(meant) == 1 and not secrets):
         raise Usage("Give messages and a session", "smart-fork team excise cut 5-7,9 ID")
     asked = WithdrawalRequest(meant[-1], meant[0] if len(meant) == 2 else "", secrets, force)
     with place.current() as where:
-        if (before := withdrawn_before(where, asked)) is not None:
+        if (before := repeated_withdrawal(where, asked)) is not None:
             say("It was already withdrawn: the first answer was lost. Nothing more changed.")
             _print_done(before, "excise", cut=0, masked={})
             return
-        made = planned(where, asked)
+        made = plan_withdrawal(where, asked)
         if not wants_json():
             edited = len(made.edits) - made.cut
             say(f"{made.info.title or 'untitled'}: this removes {made.cut} records and masks {edited}")
         if not team_group.agreed("Withdraw this from all users, for good?", yes=yes):
             raise typer.Abort
-        done = send(where, made)
+        done = send_withdrawal(where, made)
     _print_done(done, "excise", cut=made.cut, masked=dict(made.masked))
 
 
@@ -463,10 +463,10 @@ def audit(
     place: team_group.TeamPlace,
 ) -> None:
     """Show who pushed, pulled, forked and withdrew what."""
-    from smart_fork.team.withdraw import audited
+    from smart_fork.team.withdraw import audit_lines
 
     with place.current() as where:
-        lines = audited(where, session, since=since, mine=mine, limit=limit)
+        lines = audit_lines(where, session, since=since, mine=mine, limit=limit)
     if printed_as_json([line.model_dump(mode="json") for line in lines]):
         return
     if not lines:

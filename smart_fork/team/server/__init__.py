@@ -130,7 +130,7 @@ class ServerOptions:
         return "https" if self.tls_cert else "http"
 
 
-def parsed(listen: str) -> tuple[str, int]:
+def parse_address(listen: str) -> tuple[str, int]:
     """Return the host and the port of `HOST:PORT`.
 
     Raises:
@@ -142,14 +142,14 @@ def parsed(listen: str) -> tuple[str, int]:
     return found[1] or found[2], int(found[3])
 
 
-def listening(options: ServerOptions) -> list[socket.socket]:
+def listening_sockets(options: ServerOptions) -> list[socket.socket]:
     """Return sockets that listen at all addresses of the configured host that this machine has.
 
     Raises:
         Usage: it is not an address, or would be unencrypted.
         ProgramFailed: an address cannot be used.
     """
-    host, port = parsed(options.listen)
+    host, port = parse_address(options.listen)
     try:
         known = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
@@ -177,7 +177,7 @@ def listening(options: ServerOptions) -> list[socket.socket]:
     return sockets
 
 
-def written(sockets: Sequence[socket.socket], options: ServerOptions) -> str:
+def public_url(sockets: Sequence[socket.socket], options: ServerOptions) -> str:
     """Return the server's URL for clients."""
     host, port = sockets[0].getsockname()[:2]
     return f"{options.scheme}://{f'[{host}]' if ':' in host else host}:{port}"

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 from indexer.settings import Setting
 from smart_fork.errors import ProgramFailed, SmartForkError, Usage
 from smart_fork.system.standard_error import never_waiting
-from smart_fork.team.server import ServerOptions, data_folder, listening, written
+from smart_fork.team.server import ServerOptions, data_folder, listening_sockets, public_url
 from smart_fork.team.server.postgres import Programs, SystemUser, programs
 
 #: Where a password need not be seen by everybody who lists processes.
@@ -34,7 +34,7 @@ def serve(options: ServerOptions, told: Callable[[dict[str, Any]], None]) -> Non
         Usage: an option is not acceptable.
         ProgramFailed: a part of it could not be started.
     """
-    from smart_fork.team.server.database import CONNECTIONS, elsewhere, embedded, roles_of
+    from smart_fork.team.server.database import CONNECTIONS, embedded, external_database, roles_of
     from smart_fork.team.server.metrics import counted_together
     from smart_fork.team.server.processes import ServerProcesses, ServerTask
 
@@ -44,7 +44,7 @@ def serve(options: ServerOptions, told: Callable[[dict[str, Any]], None]) -> Non
     account = SystemUser.named(options.run_as, "PostgreSQL" if options.dsn is None else "The team server")
     _try_certificate(options)
     with ExitStack() as parts:
-        sockets = [parts.enter_context(one) for one in listening(options)]
+        sockets = [parts.enter_context(one) for one in listening_sockets(options)]
         cluster = None
         if options.dsn is None:
             connections = options.workers * CONNECTIONS
@@ -52,12 +52,12 @@ def serve(options: ServerOptions, told: Callable[[dict[str, Any]], None]) -> Non
             roles = roles_of(cluster)
         else:
             account.make(options.folder)
-            roles = elsewhere(options.dsn)
+            roles = external_database(options.dsn)
         parts.enter_context(counted_together(account))
         task = ServerTask(options, roles, (account.uid, account.gid))
 
         def ready(numbers: dict[str, list[int]]) -> None:
-            told({"url": written(sockets, options), "pid": os.getpid()} | numbers)
+            told({"url": public_url(sockets, options), "pid": os.getpid()} | numbers)
 
         ServerProcesses(task, sockets, ready, cluster).run()
 

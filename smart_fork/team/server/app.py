@@ -52,7 +52,7 @@ def renew(server: ServerContext, _: Request, person: auth.Person) -> canonical.W
     """Replace the token of this request."""
     expires_at = server.token_expires_at()
     with server.database.asked_by(person.id) as db:
-        token = auth.renewed(db, person, expires_at)
+        token = auth.renew_token(db, person, expires_at)
     return wire.LoggedIn(user=person.name, token=token, scope=person.scope, expires_at=expires_at)
 
 
@@ -80,9 +80,9 @@ def read(server: ServerContext, request: Request, person: auth.Person) -> canoni
         row = sessions.readable(db, asked_project(request), person, session_id(request), own=verb == "pull")
         places = sessions.places(db, row["project_id"], row["id"])
         if verb != "show":
-            sessions.note_pull(db, row["project_id"], person, str(row["id"]), row["revision"])
-            sessions.note(db, person, verb, row["project_id"], str(row["id"]))
-        return wire.SessionRead(session=sessions.told(row), segments=tuple(places))
+            sessions.store_pull(db, row["project_id"], person, str(row["id"]), row["revision"])
+            sessions.add_audit_line(db, person, verb, row["project_id"], str(row["id"]))
+        return wire.SessionRead(session=sessions.session_info(row), segments=tuple(places))
 
     if verb == "show":
         return server.database.read(person.id, found)
@@ -96,8 +96,8 @@ def change(
     """Change the description or visibility of a session."""
     with server.database.asked_by(person.id) as db:
         row = sessions.change(db, asked_project(request), person, session_id(request), wanted)
-        sessions.note(db, person, wanted.visibility or "describe", row["project_id"], str(row["id"]))
-    return sessions.told(row)
+        sessions.add_audit_line(db, person, wanted.visibility or "describe", row["project_id"], str(row["id"]))
+    return sessions.session_info(row)
 
 
 def page(server: ServerContext, request: Request, person: auth.Person) -> canonical.WireModel:
@@ -113,7 +113,7 @@ def have(server: ServerContext, request: Request, person: auth.Person, wanted: w
     except NotFound:
         return wire.HaveAnswer(present=())
     with server.database.asked_by(person.id) as db:
-        return wire.HaveAnswer(present=tuple(stored_records.have(db, project, person, wanted.segments)))
+        return wire.HaveAnswer(present=tuple(stored_records.known_segments(db, project, person, wanted.segments)))
 
 
 def put_segment(server: ServerContext, request: Request, person: auth.Person, body: bytes) -> Response:
@@ -123,7 +123,7 @@ def put_segment(server: ServerContext, request: Request, person: auth.Person, bo
     with server.database.asked_by(person.id) as db:
         project = auth.project_to_push(db, person, project_key(request), anybody=server.open_projects)
         project.needs("writer")
-        stored_records.take(db, project, person, digest, body, lines)
+        stored_records.store_upload(db, project, person, digest, body, lines)
     return Response(status_code=204)
 
 
@@ -154,7 +154,7 @@ def search(server: ServerContext, request: Request, person: auth.Person, wanted:
     project = server.project(request, person)
     found = server.database.read(person.id, lambda db: answer_search(db, project, person, wanted))
     with server.database.asked_by(person.id) as db:
-        sessions.note(db, person, "search", project.id, None)
+        sessions.add_audit_line(db, person, "search", project.id, None)
     return found
 
 
@@ -189,7 +189,7 @@ def delete(server: ServerContext, request: Request, person: auth.Person) -> cano
         return withdrawal.delete_everywhere(server.database, key, person, session)
     with server.database.asked_by(person.id) as db:
         if row := sessions.delete(db, key, person, session):
-            sessions.note(db, person, "delete", row["project_id"], str(row["id"]))
+            sessions.add_audit_line(db, person, "delete", row["project_id"], str(row["id"]))
     return Response(status_code=204)
 
 
@@ -197,7 +197,7 @@ def seen(server: ServerContext, request: Request, person: auth.Person) -> canoni
     """List the audit lines that the user may see, newest first."""
     wanted = asked(sessions.AuditQuestion, request)
     with server.database.asked_by(person.id) as db:
-        return sessions.audited(db, person, wanted)
+        return sessions.audit_page(db, person, wanted)
 
 
 def health(server: ServerContext, _: Request) -> Response:
@@ -206,7 +206,7 @@ def health(server: ServerContext, _: Request) -> Response:
         row = db.execute(
             "SELECT number, oldest, pg_is_in_recovery() AS copy FROM form ORDER BY number DESC LIMIT 1"
         ).fetchone()
-        failed = len(jobs.given_up(db))
+        failed = len(jobs.failed_jobs(db))
     if row is None or row["copy"] or not row["oldest"] <= FORM <= row["number"]:
         return Response("the database is not ready\n", 503, media_type="text/plain")
     more = f"failed jobs: {failed} (smart-fork team jobs)\n" if failed else ""
@@ -237,7 +237,7 @@ def carry_out(db: Connection, wanted: wire.Administer, person: Person | None = N
         about = {name: value for name in ("name", "project", "role", "token") if (value := getattr(wanted, name))}
         if wanted.verb != "member":
             about.pop("role", None)
-        sessions.note(db, person, f"admin_{wanted.verb}", None, None, **about)
+        sessions.add_audit_line(db, person, f"admin_{wanted.verb}", None, None, **about)
     return told
 
 
@@ -272,7 +272,7 @@ _VERBS: Mapping[str, Callable[[Connection, wire.Administer], AdminAnswer]] = {
     "invite": lambda db, wanted: invited(db, wanted.name),
     "users": lambda db, _: {"users": users(db)},
     "tokens": lambda db, _: {"tokens": tokens(db)},
-    "jobs": lambda db, _: {"jobs": jobs.given_up(db)},
+    "jobs": lambda db, _: {"jobs": jobs.failed_jobs(db)},
     "retry": lambda db, _: {"retried": jobs.retry(db)},
     "member": _member,
     "disable": _disable,

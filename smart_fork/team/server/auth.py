@@ -137,7 +137,7 @@ def login(
     return row["name"], given, row["scope"]
 
 
-def renewed(db: Connection, person: Person, expires_at: datetime | None) -> str:
+def renew_token(db: Connection, person: Person, expires_at: datetime | None) -> str:
     """Return a new token for the machine of a request. The old token ends an hour later: the answer may be lost."""
     token, digest = _made(TOKEN)
     db.execute(
@@ -176,7 +176,7 @@ def _answered(db: Connection, invitation: str, digest: bytes) -> tuple[str, Scop
     return row["name"], row["scope"]
 
 
-def known(db: Connection, token: str) -> Person:
+def token_owner(db: Connection, token: str) -> Person:
     """Return the owner of a token.
 
     Raises:
@@ -210,7 +210,7 @@ def revoke(db: Connection, token: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Project:
+class MemberProject:
     """A project, with the role of one member."""
 
     id: int
@@ -229,13 +229,13 @@ class Project:
             )
 
 
-def no_project(key: str) -> NotFound:
+def project_not_found(key: str) -> NotFound:
     """Return the error for a project that does not exist or has other members only: the user cannot tell which."""
     hint = "The first push creates it. An admin adds others: smart-fork team user member NAME writer --project KEY"
     return NotFound(f"Project not found: {key}", hint)
 
 
-def project(db: Connection, person: Person, key: str) -> Project:
+def project(db: Connection, person: Person, key: str) -> MemberProject:
     """Return a project of which the user is a member.
 
     Raises:
@@ -246,11 +246,11 @@ def project(db: Connection, person: Person, key: str) -> Project:
         (person.id, key),
     ).fetchone()
     if row is None:
-        raise no_project(key)
-    return Project(row["id"], key, row["role"])
+        raise project_not_found(key)
+    return MemberProject(row["id"], key, row["role"])
 
 
-def project_to_push(db: Connection, person: Person, key: str, *, anybody: bool = True) -> Project:
+def project_to_push(db: Connection, person: Person, key: str, *, anybody: bool = True) -> MemberProject:
     """Return a project for a push. If it does not exist, create it with the user as its maintainer.
 
     Only admins can create projects, or with `anybody` all users.
@@ -281,7 +281,7 @@ def set_member(db: Connection, key: str, name: str, role: Role | None) -> None:
     """
     found = db.execute("SELECT id FROM projects WHERE key = %s", (key,)).fetchone()
     if found is None:
-        raise no_project(key)
+        raise project_not_found(key)
     who = (found["id"], _user(db, name))
     if role is None:
         db.execute("DELETE FROM members WHERE project_id = %s AND user_id = %s", who)

@@ -25,7 +25,7 @@ from indexer.files import remove
 from indexer.masking import beginning, mask
 from smart_fork.errors import NotFound, ProgramFailed, Usage
 from smart_fork.team.server import stored_records, withdrawal
-from smart_fork.team.server.auth import Project
+from smart_fork.team.server.auth import MemberProject
 from smart_fork.team.server.database import create
 from smart_fork.team.server.postgres import APP, Programs
 from smart_fork.team.server.withdrawal import Withdrawal
@@ -113,14 +113,14 @@ def restore(place: DatabasePlace, file: Path) -> int:
         raise NotFound(f"No such backup: {file}", "smart-fork team backup DIR prints the files that it wrote.")
     with psycopg.connect(place.other("postgres"), autocommit=True) as db:
         if _in_use(db, place.name):
-            raise _runs()
+            raise _server_runs()
         _sweep(db, place.name)
         known = _withdrawals(place.conninfo) if _is_there(db, place.name) else []
         new = f"{place.name}_new_{secrets.token_hex(4)}"
         db.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(new)))
         try:
             _fill(place, new, file)
-            done = _bring_up(place.other(new), known)
+            done = _repeat_withdrawals(place.other(new), known)
             _exchange(db, place.name, new)
         except BaseException:
             _drop(db, new)
@@ -158,7 +158,7 @@ def _withdrawals(conninfo: str) -> list[Withdrawal]:
         ) from error
 
 
-def _bring_up(conninfo: str, known: list[Withdrawal]) -> int:
+def _repeat_withdrawals(conninfo: str, known: list[Withdrawal]) -> int:
     """Repeat the `known` withdrawals in a restored database. Return the number of sessions that needed it."""
     done = 0
     with psycopg.connect(conninfo, autocommit=True) as db:
@@ -180,12 +180,12 @@ def _bring_up(conninfo: str, known: list[Withdrawal]) -> int:
                 (one.project, one.session_id),
             ).fetchone()
             if row is not None:
-                where = Project(row["id"], one.project, "maintainer")
-                withdrawal.do_again(db, row["owner_id"], one, where)
+                where = MemberProject(row["id"], one.project, "maintainer")
+                withdrawal.repeat_withdrawal(db, row["owner_id"], one, where)
                 continue
             project = db.execute("SELECT id FROM projects WHERE key = %s", (one.project,)).fetchone()
             if project is not None:  # not there yet: it must not be pushed as it was
-                stored_records.bury(db, project["id"], one.session_id, one.edits)
+                stored_records.add_tombstones(db, project["id"], one.session_id, one.edits)
     return done
 
 
@@ -216,10 +216,10 @@ def _exchange(db: psycopg.Connection[tuple[object, ...]], name: str, new: str) -
                 _rename(db, name, before)
             _rename(db, new, name)
     except psycopg.errors.ObjectInUse as error:
-        raise _runs() from error
+        raise _server_runs() from error
 
 
-def _runs() -> Usage:
+def _server_runs() -> Usage:
     return Usage("The server still runs: its database has a connection.", "Stop it first")
 
 

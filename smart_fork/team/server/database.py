@@ -225,7 +225,7 @@ def roles_of(cluster: Cluster) -> Roles:
     return Roles(cluster.conninfo(OWNER), cluster.conninfo(APP), cluster.conninfo(JOBS))
 
 
-def elsewhere(dsn: str) -> Roles:
+def external_database(dsn: str) -> Roles:
     """Return the connection strings of an external database, after creating its tables.
 
     Raises:
@@ -243,38 +243,40 @@ def with_tables(conninfo: str) -> None:
     """
     try:
         with psycopg.connect(conninfo, autocommit=True, prepare_threshold=None) as db:
-            _fits(db)
+            _check_version(db)
             create(db)
     except psycopg.errors.InsufficientPrivilege as error:
         if "extension" in str(error):
-            raise ProgramFailed(f"{_called(conninfo)} has no pgvector yet: {_told(error)}", _EXTENSION) from error
+            raise ProgramFailed(
+                f"{_database_name(conninfo)} has no pgvector yet: {_first_line(error)}", _EXTENSION
+            ) from error
         raise ProgramFailed(
-            f"The tables cannot be made: {_told(error)}",
+            f"The tables cannot be made: {_first_line(error)}",
             "Name a user in --dsn who owns the database and may make roles (CREATEROLE)",
         ) from error
     except psycopg.OperationalError as error:
-        raise ProgramFailed(f"The database cannot be reached: {_told(error)}", _REACHED) from error
+        raise ProgramFailed(f"The database cannot be reached: {_first_line(error)}", _REACHED) from error
     except psycopg.ProgrammingError as error:
         raise _no_database(error) from error
 
 
 def _no_database(error: psycopg.ProgrammingError) -> ProgramFailed:
-    return ProgramFailed(f"That is not a database address: {_told(error)}", _REACHED)
+    return ProgramFailed(f"That is not a database address: {_first_line(error)}", _REACHED)
 
 
 @contextmanager
-def at_hand(folder: Path, dsn: str | None = None) -> Iterator[Connection]:
+def owner_transaction(folder: Path, dsn: str | None = None) -> Iterator[Connection]:
     """Open a transaction as the owner of the tables: of the server that runs in `folder`, or of the database `dsn`.
 
     Raises:
         ProgramFailed: the database does not answer, or belongs to another user.
     """
     try:
-        connection = _connected(dsn) if dsn else _once_started(address(folder))
+        connection = _connected(dsn) if dsn else _once_started(owner_conninfo(folder))
     except psycopg.OperationalError as error:
         where = "the database" if dsn else f"the team server of {folder}"
         raise ProgramFailed(
-            f"No answer from {where}: {_told(error)}",
+            f"No answer from {where}: {_first_line(error)}",
             "Start it (smart-fork team serve), name its folder (--data), or ask as the user who runs it",
         ) from error
     except psycopg.ProgrammingError as error:
@@ -290,11 +292,11 @@ def at_hand(folder: Path, dsn: str | None = None) -> Iterator[Connection]:
         ) from error
     except psycopg.errors.InsufficientPrivilege as error:
         raise ProgramFailed(
-            f"{user} may not do that in {name}: {_told(error)}", "Name the user in --dsn who owns the tables."
+            f"{user} may not do that in {name}: {_first_line(error)}", "Name the user in --dsn who owns the tables."
         ) from error
 
 
-def address(folder: Path) -> str:
+def owner_conninfo(folder: Path) -> str:
     """Return the connection string of the server in a folder, for the owner of its tables.
 
     Raises:
@@ -327,7 +329,7 @@ def _connected(conninfo: str) -> Connection:
     return psycopg.connect(conninfo, row_factory=dict_row, prepare_threshold=None)
 
 
-def _fits(db: psycopg.Connection[tuple[object, ...]]) -> None:
+def _check_version(db: psycopg.Connection[tuple[object, ...]]) -> None:
     if db.info.server_version < OLDEST:
         version = db.info.server_version // 10_000
         raise ProgramFailed(f"PostgreSQL {version} is too old.", f"The team server needs {OLDEST // 10_000} or newer")
@@ -349,11 +351,11 @@ def _fits(db: psycopg.Connection[tuple[object, ...]]) -> None:
         )
 
 
-def _called(conninfo: str) -> str:
+def _database_name(conninfo: str) -> str:
     """Return the name of the database in a connection string."""
     return str(psycopg.conninfo.conninfo_to_dict(conninfo).get("dbname") or "The database")
 
 
-def _told(error: psycopg.Error) -> str:
+def _first_line(error: psycopg.Error) -> str:
     """Return the first line of an error, with masked secrets."""
     return SmartForkError(str(error).strip().split("\n")[0][:200]).message

@@ -212,7 +212,7 @@ class TokenGuard:
 
     def _known(self, token: str) -> auth.Person:
         with self.database.asked_by() as db:
-            return auth.known(db, token)
+            return auth.token_owner(db, token)
 
     def _of(self, token: int) -> Counted:
         found = self._counted.pop(token, None)
@@ -284,7 +284,7 @@ class ServerContext:
         """Return the time at which a token that is made now expires; `None` if it does not."""
         return None if self.token_lifetime is None else datetime.now(UTC) + self.token_lifetime
 
-    def project(self, request: Request, person: auth.Person) -> auth.Project:
+    def project(self, request: Request, person: auth.Person) -> auth.MemberProject:
         """Return the project in a request's path.
 
         Raises:
@@ -344,7 +344,7 @@ def session_id(request: Request) -> str:
             return str(given)
     except ValueError:
         pass
-    raise sessions.missing(printable(given)[:_SHOWN])
+    raise sessions.session_not_found(printable(given)[:_SHOWN])
 
 
 def _answer(said: canonical.WireModel | Response) -> Response:

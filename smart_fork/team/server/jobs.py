@@ -35,7 +35,7 @@ _NAME = "vectors_near"
 log = logging.getLogger(__name__)
 
 
-class _Crowd(NamedTuple):
+class _VectorGroup(NamedTuple):
     """The vectors of a project in one vector space that all members may read."""
 
     project_id: int
@@ -46,23 +46,23 @@ class _Crowd(NamedTuple):
         return f"{_NAME}_{self.project_id}_{self.space}"
 
 
-def tend(conninfo: str, large: int = LARGE) -> None:
+def update_graphs(conninfo: str, large: int = LARGE) -> None:
     """Create the missing vector graphs of large projects. Drop unfinished and unneeded graphs."""
     with psycopg.connect(conninfo, autocommit=True, prepare_threshold=None) as db:
         # It works in one process: several share a memory that is small in a container.
         db.execute("SELECT set_config('maintenance_work_mem', %s, false)", (MEMORY,))
         db.execute("SET max_parallel_maintenance_workers = 0")
-        there = _there(db)
-        crowds = _crowds(db, large // 2)
+        there = _existing_graphs(db)
+        crowds = _large_groups(db, large // 2)
         for name in there:
             if not there[name] or name not in {crowd.graph for crowd in crowds}:
                 db.execute(sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(sql.Identifier(name)))
         for crowd, number in crowds.items():
             if number >= large and not there.get(crowd.graph):
-                _make(db, crowd)
+                _create_graph(db, crowd)
 
 
-def _there(db: psycopg.Connection[Any]) -> dict[str, bool]:
+def _existing_graphs(db: psycopg.Connection[Any]) -> dict[str, bool]:
     """Return the existing vector graphs by name, and whether each is complete."""
     rows = db.execute(
         "SELECT c.relname, i.indisvalid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"
@@ -72,16 +72,16 @@ def _there(db: psycopg.Connection[Any]) -> dict[str, bool]:
     return dict(rows.fetchall())
 
 
-def _crowds(db: psycopg.Connection[Any], least: int) -> dict[_Crowd, int]:
+def _large_groups(db: psycopg.Connection[Any], least: int) -> dict[_VectorGroup, int]:
     rows = db.execute(
         "SELECT project_id, space, count(*) FROM vectors WHERE reach = 0 GROUP BY project_id, space"
         " HAVING count(*) >= %s",
         (max(least, 1),),
     )
-    return {_Crowd(project_id, space): number for project_id, space, number in rows}
+    return {_VectorGroup(project_id, space): number for project_id, space, number in rows}
 
 
-def _make(db: psycopg.Connection[Any], crowd: _Crowd) -> None:
+def _create_graph(db: psycopg.Connection[Any], crowd: _VectorGroup) -> None:
     row = db.execute(
         "SELECT vector_dims(e) FROM vectors WHERE project_id = %s AND space = %s LIMIT 1",
         crowd,
@@ -130,7 +130,7 @@ class Kind:
     every: timedelta | None = None
 
 
-def given_up(db: Connection) -> list[dict[str, Any]]:
+def failed_jobs(db: Connection) -> list[dict[str, Any]]:
     """Return the jobs that failed too often. They wait until an admin retries them."""
     rows = db.execute(
         "SELECT j.id, j.kind, p.key AS project, j.session_id::text AS session_id, j.attempts, coalesce(j.error, '') AS"
@@ -155,7 +155,7 @@ class JobWorker:
     def begin(self) -> None:
         """Make sure that each periodic kind has a job."""
         with self._database.asked_by() as db:
-            if failed := len(given_up(db)):
+            if failed := len(failed_jobs(db)):
                 log.warning("%d jobs were given up: smart-fork team jobs shows them, --retry tries them again", failed)
             for name, kind in self._kinds.items():
                 if kind.every is not None:
@@ -259,7 +259,7 @@ KINDS: Mapping[str, Kind] = {
 
 def kinds_for(owner: str) -> Mapping[str, Kind]:
     """Return all kinds of jobs. One of them connects as the owner of the tables."""
-    return {**KINDS, JOB: Kind(lambda *_: tend(owner), every=timedelta(minutes=10))}
+    return {**KINDS, JOB: Kind(lambda *_: update_graphs(owner), every=timedelta(minutes=10))}
 
 
 def work(conninfo: str, database: Database, busy: threading.Lock, kinds: Mapping[str, Kind] = KINDS) -> NoReturn:

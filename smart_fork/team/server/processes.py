@@ -88,7 +88,7 @@ class ServerProcesses(Multiprocess):
         cluster: Cluster | None = None,
     ) -> None:
         config = uvicorn.Config(
-            partial(answering, task),
+            partial(worker_app, task),
             factory=True,
             workers=task.options.workers,
             log_config=None,
@@ -130,7 +130,7 @@ class ServerProcesses(Multiprocess):
             ProgramFailed: a process could not start.
         """
         super().init_processes()
-        self._work = multiprocessing.get_context("spawn").Process(target=working, args=(self._task,))
+        self._work = multiprocessing.get_context("spawn").Process(target=run_background, args=(self._task,))
         self._work.start()
         for process in self.processes:
             if not process.wait_until_ready(SECONDS_TO_BEGIN, self.should_exit):
@@ -180,14 +180,14 @@ def _cannot_begin() -> ProgramFailed:
     )
 
 
-def answering(task: ServerTask) -> ASGIApp:
+def worker_app(task: ServerTask) -> ASGIApp:
     """Return the ASGI app of a Uvicorn worker. The worker gives up root's rights after the certificate was read."""
     from smart_fork.team.server.app import application
     from smart_fork.team.server.database import Database
     from smart_fork.team.server.endpoints import ServerContext
     from smart_fork.team.server.metrics import requests
 
-    _begin(task, lambda: os._exit(1))
+    _give_up_rights(task, lambda: os._exit(1))
     options = task.options
     database = Database(task.roles.app, replica=options.read_dsn)
     if options.request_log:
@@ -209,7 +209,7 @@ def answering(task: ServerTask) -> ASGIApp:
     return outer
 
 
-def working(task: ServerTask) -> None:
+def run_background(task: ServerTask) -> None:
     """Run the background process until a signal arrives or the parent process ends."""
     from smart_fork.team.server.database import Database
     from smart_fork.team.server.jobs import kinds_for, work
@@ -229,12 +229,12 @@ def working(task: ServerTask) -> None:
     for number in (signal.SIGINT, signal.SIGHUP):  # a terminal sends them to all at once
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=end, daemon=True).start()
-    _begin(task, ending.set)
+    _give_up_rights(task, ending.set)
     with Database(task.roles.jobs, 4, JOBS) as database:
         work(task.roles.jobs, database, busy, kinds_for(task.roles.owner))
 
 
-def _begin(task: ServerTask, orphaned: Callable[[], None]) -> None:
+def _give_up_rights(task: ServerTask, orphaned: Callable[[], None]) -> None:
     """Give up root's rights. Call `orphaned` when the parent process has ended."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     parent = multiprocessing.parent_process()
@@ -272,8 +272,8 @@ def import_all() -> None:
     for codec in _CODECS:
         codecs.lookup(codec)
     from indexer.embedder import ModelUnavailableError
-    from smart_fork.team.server.search import embedded
+    from smart_fork.team.server.search import embed_questions
 
     "\u00e9".encode("idna")  # codecs are looked for when they are first used: of hosts that are not ASCII
     with suppress(ModelUnavailableError):
-        embedded(["ready"])  # what it takes to embed is loaded as well
+        embed_questions(["ready"])  # what it takes to embed is loaded as well

@@ -16,10 +16,10 @@ from smart_fork.errors import Conflict, TooLarge, Unshareable, Withdrawn
 from smart_fork.sharing import canonical
 from smart_fork.team.records import unpack
 from smart_fork.team.server import sessions, stored_records
-from smart_fork.team.server.auth import Person, Project
+from smart_fork.team.server.auth import MemberProject, Person
 from smart_fork.team.server.database import Connection, Database
-from smart_fork.team.server.search import offer
-from smart_fork.team.server.sessions import Row, account
+from smart_fork.team.server.search import store_offered_vectors
+from smart_fork.team.server.sessions import Row, add_usage
 from smart_fork.team.wire import Push, Pushed
 
 #: Looks at the records of an agent, whether it can read them.
@@ -51,7 +51,7 @@ def check_bodies(push: Push) -> CheckedPush:
 
 def push(
     database: Database,
-    project: Project,
+    project: MemberProject,
     person: Person,
     checked: CheckedPush,
     *,
@@ -82,35 +82,35 @@ def push(
         return _commit(database, project, person, checked, fresh=fresh)
     except Withdrawn:
         with database.asked_by(person.id) as db:  # what was sent for it does not wait to be swept
-            stored_records.alone(db, project.id)
-            stored_records.drop(db, project.id, [place.digest for place in checked.push.segments])
+            stored_records.lock_project(db, project.id)
+            stored_records.delete_unreferenced(db, project.id, [place.digest for place in checked.push.segments])
         raise
 
 
 def _commit(
-    database: Database, project: Project, person: Person, checked: CheckedPush, *, fresh: list[bytes]
+    database: Database, project: MemberProject, person: Person, checked: CheckedPush, *, fresh: list[bytes]
 ) -> Pushed:
     wanted = checked.push
     with database.asked_by(person.id) as db:
-        stored_records.share(db, project.id)
-        stored_records.refuse(db, project.id, fresh)
+        stored_records.share_project(db, project.id)
+        stored_records.refuse_withdrawn(db, project.id, fresh)
         for digest, (body, records) in sorted(checked.sent.items()):  # in one order, so that nobody waits in a circle
-            stored_records.take(db, project, person, digest, body, records)
+            stored_records.store_upload(db, project, person, digest, body, records)
         outcome = _appended(db, project, person, checked) or _as_it_is(db, project, person, wanted)
         if not outcome.up_to_date:
-            sessions.note(db, person, "push", project.id, wanted.id)
+            sessions.add_audit_line(db, person, "push", project.id, wanted.id)
             if wanted.vectors is not None:
-                offer(db, person, project.id, wanted.id, wanted.vectors)
+                store_offered_vectors(db, person, project.id, wanted.id, wanted.vectors)
         return outcome
 
 
-def _records(db: Connection, project: Project, person: Person, checked: CheckedPush) -> dict[str, list[bytes]]:
+def _records(db: Connection, project: MemberProject, person: Person, checked: CheckedPush) -> dict[str, list[bytes]]:
     """Return the records of each named segment. It was sent now, was sent before, or is in a session that the user may
     read.
     """
     named = [place.digest for place in checked.push.segments]
     there = [digest for digest in dict.fromkeys(named) if digest not in checked.sent]
-    if lacking := set(there) - set(stored_records.have(db, project, person, there)):
+    if lacking := set(there) - set(stored_records.known_segments(db, project, person, there)):
         raise Unshareable(f"A segment was not sent: {min(lacking)}", "Push again")
     found = {digest: records for digest, (_, records) in checked.sent.items()}
     for digest in there:
@@ -130,7 +130,7 @@ def _fresh(records: dict[str, list[bytes]], checked: CheckedPush) -> list[bytes]
 
 
 def _read(  # noqa: PLR0917 - all that it takes to look at what comes before
-    db: Connection, project: Project, checked: CheckedPush, named: dict[str, list[bytes]], fresh: list[bytes],
+    db: Connection, project: MemberProject, checked: CheckedPush, named: dict[str, list[bytes]], fresh: list[bytes],
     readable: Readable,
 ) -> None:  # fmt: skip
     """Check that the agent can read the new records, alone or together with the records before.
@@ -173,7 +173,7 @@ def _verify(records: dict[str, list[bytes]], checked: CheckedPush) -> None:
         raise Unshareable("The records of the push do not follow its base.")
 
 
-def _appended(db: Connection, project: Project, person: Person, checked: CheckedPush) -> Pushed | None:
+def _appended(db: Connection, project: MemberProject, person: Person, checked: CheckedPush) -> Pushed | None:
     """Append the records, or create the session. Return `None` if the session is not as the push expects."""
     wanted = checked.push
     made = None
@@ -186,13 +186,13 @@ def _appended(db: Connection, project: Project, person: Person, checked: Checked
         return None
     _fits(db, project, checked, base=int(row["base_count"]))
     before = sessions.put_places(db, project.id, wanted.id, checked.push.segments, checked.push.position)
-    stored_records.drop(db, project.id, before)
+    stored_records.delete_unreferenced(db, project.id, before)
     _count(db, project, person, checked, before=int(row["bytes"]))
     now = sessions.readable(db, project.key, person, wanted.id)
-    return Pushed(session=sessions.told(now), created=made is not None, up_to_date=False)
+    return Pushed(session=sessions.session_info(now), created=made is not None, up_to_date=False)
 
 
-def _made(db: Connection, project: Project, person: Person, wanted: Push) -> Row | None:
+def _made(db: Connection, project: MemberProject, person: Person, wanted: Push) -> Row | None:
     visibility = sessions.VISIBILITY.index(wanted.visibility or "private")
     return db.execute(
         "INSERT INTO sessions(project_id, id, owner_id, agent, root_id, base_count, base_digest, head_digest,"
@@ -207,7 +207,7 @@ def _made(db: Connection, project: Project, person: Person, wanted: Push) -> Row
     ).fetchone()
 
 
-def _moved(db: Connection, project: Project, person: Person, wanted: Push) -> Row | None:
+def _moved(db: Connection, project: MemberProject, person: Person, wanted: Push) -> Row | None:
     """Set the new state of the session if it still has the expected one. Return `None` if it has not."""
     return db.execute(
         "UPDATE sessions SET head_digest = %s, record_count = %s, revision = revision + 1, meta = %s,"
@@ -225,7 +225,7 @@ def _meta(wanted: Push) -> tuple[Jsonb, datetime | None]:
     return Jsonb(wanted.meta.model_dump(mode="json")), wanted.meta.last_activity
 
 
-def _fits(db: Connection, project: Project, checked: CheckedPush, *, base: int) -> None:
+def _fits(db: Connection, project: MemberProject, checked: CheckedPush, *, base: int) -> None:
     """Check that the segments follow the remaining ones without a gap.
 
     Only the last segment before the first own one of a fork may have room: it belongs to another session.
@@ -240,14 +240,14 @@ def _fits(db: Connection, project: Project, checked: CheckedPush, *, base: int) 
         raise Unshareable("The segments of the push do not continue the session.", "Push again")
 
 
-def _count(db: Connection, project: Project, person: Person, checked: CheckedPush, *, before: int) -> None:
-    size = sessions.counted(db, project.id, checked.push.id)
+def _count(db: Connection, project: MemberProject, person: Person, checked: CheckedPush, *, before: int) -> None:
+    size = sessions.store_size(db, project.id, checked.push.id)
     if size > canonical.LIMITS.session_bytes:
         raise TooLarge(f"A session has {size} bytes; at most {canonical.LIMITS.session_bytes} are allowed.")
-    account(db, project, person, size - before)
+    add_usage(db, project, person, size - before)
 
 
-def _as_it_is(db: Connection, project: Project, person: Person, wanted: Push) -> Pushed:
+def _as_it_is(db: Connection, project: MemberProject, person: Person, wanted: Push) -> Pushed:
     """Return the session if it has all pushed records already, since an answer was lost.
 
     Raises:
@@ -256,7 +256,7 @@ def _as_it_is(db: Connection, project: Project, person: Person, wanted: Push) ->
     """
     row = sessions.readable(db, project.key, person, wanted.id, own=True)
     if (row["record_count"], canonical.written(row["head_digest"])) == (wanted.count, wanted.digest):
-        return Pushed(session=sessions.told(row), created=False, up_to_date=True)
+        return Pushed(session=sessions.session_info(row), created=False, up_to_date=True)
     raise Conflict(
         f"The remote session has advanced ({wanted.base_count} -> {row['record_count']} records).",
         "smart-fork team status shows each alias with its next command.",

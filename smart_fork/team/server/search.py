@@ -27,11 +27,11 @@ from smart_fork.finding.query import Query, plain
 from smart_fork.finding.ranking import Parts, Score, weigh
 from smart_fork.finding.request import further
 from smart_fork.team import wire
-from smart_fork.team.records import Searched, hash_of, searched, space_of
+from smart_fork.team.records import Searched, hash_of, searchable_form, vector_space
 from smart_fork.team.server import sessions
-from smart_fork.team.server.auth import Person, Project
+from smart_fork.team.server.auth import MemberProject, Person
 from smart_fork.team.server.database import Connection
-from smart_fork.team.server.team_index import EVERYTHING, TeamIndex, cut
+from smart_fork.team.server.team_index import EVERYTHING, TeamIndex, search_words
 from smart_fork.team.wire import Vectors
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ Session = UUID | str
 
 
 @dataclass(frozen=True, slots=True)
-class _Here:
+class _IndexedSession:
     """The session that is being indexed. `reach` is 0 if all members may read it, else its owner's number."""
 
     project_id: int
@@ -83,9 +83,9 @@ def index_session(db: Connection, project_id: int, session_id: Session, revision
         and there["inherited"] == row["inherited"]
     ):
         return
-    here = _Here(project_id, session_id, row["reach"], row["revision"], row["inherited"])
+    here = _IndexedSession(project_id, session_id, row["reach"], row["revision"], row["inherited"])
     records = sessions.records(db, project_id, session_id)
-    found = searched(records, row["agent"], str(session_id), str(row["root_id"]), inherited=here.inherited)
+    found = searchable_form(records, row["agent"], str(session_id), str(row["root_id"]), inherited=here.inherited)
     chunks = [chunk for chunk in found.document.chunks if chunk.hash not in found.shared] if found else []
     vectors = _vectors(db, here, chunks)
     # What takes long is done. From here on nobody hides the session, or indexes another one, at the same time.
@@ -108,10 +108,10 @@ def _told(db: Connection, project_id: int, session_id: Session) -> dict[str, Any
     ).fetchone()
 
 
-def offer(db: Connection, person: Person, project_id: int, session_id: Session, given: Vectors) -> None:
+def store_offered_vectors(db: Connection, person: Person, project_id: int, session_id: Session, given: Vectors) -> None:
     """Keep the vectors of a push until the session is indexed. Vectors of another model's space are ignored."""
-    known = _light()
-    if known is None or given.space != space_of(known.model, known.dimensions):
+    known = _embedding_model()
+    if known is None or given.space != vector_space(known.model, known.dimensions):
         return
     size = 2 * known.dimensions
     if any(len(one.e) != size for one in given.vectors):
@@ -150,23 +150,23 @@ def space(db: Connection, fingerprint: str) -> int:
 
 def own_space() -> str | None:
     """Return the name of the server's own vector space; `None` if the model is not installed."""
-    known = _light()
-    return space_of(known.model, known.dimensions) if known else None
+    known = _embedding_model()
+    return vector_space(known.model, known.dimensions) if known else None
 
 
-def embedded(texts: Sequence[str]) -> list[bytes]:
+def embed_questions(texts: Sequence[str]) -> list[bytes]:
     """Return vectors of questions, as float32.
 
     Raises:
         ModelUnavailableError: the model cannot be loaded.
     """
-    known = _light()
+    known = _embedding_model()
     if known is None:
         raise ModelUnavailableError("the model is not installed")
     return [bytes(vector.tobytes()) for vector in known.embed(texts)]
 
 
-def _store_words(db: Connection, here: _Here, found: Searched, title: str) -> None:
+def _store_words(db: Connection, here: _IndexedSession, found: Searched, title: str) -> None:
     """Store the words of the whole session by weight, and the facts that results show."""
     document, said = found.document, found.own
     texts = {
@@ -176,7 +176,9 @@ def _store_words(db: Connection, here: _Here, found: Searched, title: str) -> No
         "D": f"{said.symbols}\n{said.actions}",
         "work": said.work,
     }
-    *cuts, work = [cut(text).encode()[: _WORDS[weight]].decode(errors="ignore") for weight, text in texts.items()]
+    *cuts, work = [
+        search_words(text).encode()[: _WORDS[weight]].decode(errors="ignore") for weight, text in texts.items()
+    ]
     session = document.session
     db.execute("SELECT drop_session_words(%s, %s)", (here.project_id, here.session_id))
     db.execute(
@@ -199,7 +201,9 @@ def _store_words(db: Connection, here: _Here, found: Searched, title: str) -> No
     )
 
 
-def _store_chunks(db: Connection, here: _Here, document: Document, chunks: Sequence[Chunk]) -> dict[bytes, int]:
+def _store_chunks(
+    db: Connection, here: _IndexedSession, document: Document, chunks: Sequence[Chunk]
+) -> dict[bytes, int]:
     """Store the session's passages and their positions. Return the numbers of the passages by hash.
 
     Words are stored only for passages that are new in the project.
@@ -219,7 +223,7 @@ def _store_chunks(db: Connection, here: _Here, document: Document, chunks: Seque
         " SELECT m.project_id, m.reach, w, count(*) FROM made m, unnest(tsvector_to_array(m.words) || ARRAY['']) w"
         " GROUP BY 1, 2, 3 ORDER BY w"
         " ON CONFLICT (project_id, reach, lexeme) DO UPDATE SET chunks = lexemes.chunks + excluded.chunks",
-        (here.project_id, here.reach, list(texts), list(texts.values()), list(map(cut, texts.values()))),
+        (here.project_id, here.reach, list(texts), list(texts.values()), list(map(search_words, texts.values()))),
     )
     rows = db.execute(
         "SELECT id, hash FROM chunks WHERE project_id = %s AND reach = %s AND hash = ANY(%s)",
@@ -232,7 +236,7 @@ def _store_chunks(db: Connection, here: _Here, document: Document, chunks: Seque
     return ids
 
 
-def _place(db: Connection, here: _Here, document: Document, ids: Mapping[bytes, int]) -> None:
+def _place(db: Connection, here: _IndexedSession, document: Document, ids: Mapping[bytes, int]) -> None:
     ends, loads = document.session.ends(), document.session.loads()
     rows = [
         (
@@ -252,7 +256,7 @@ def _place(db: Connection, here: _Here, document: Document, ids: Mapping[bytes, 
     )
 
 
-def _vectors(db: Connection, here: _Here, chunks: Sequence[Chunk]) -> dict[bytes, HalfVector]:
+def _vectors(db: Connection, here: _IndexedSession, chunks: Sequence[Chunk]) -> dict[bytes, HalfVector]:
     """Return vectors for the passages without one: the client's if they are correct, else computed ones."""
     rows = db.execute(
         "SELECT c.hash FROM chunks c JOIN vectors v ON v.project_id = c.project_id AND v.chunk_id = c.id"
@@ -262,11 +266,11 @@ def _vectors(db: Connection, here: _Here, chunks: Sequence[Chunk]) -> dict[bytes
     there = {bytes(row["hash"]) for row in rows}
     waiting = {chunk.hash: chunk.text for chunk in chunks if chunk.hash not in there}
     offered = _offered(db, here)
-    model = _light()
+    model = _embedding_model()
     if not waiting or model is None:
         return {}
     try:
-        made = _believed(db, here, waiting, offered, model)
+        made = _checked_vectors(db, here, waiting, offered, model)
         lacking = [digest for digest in waiting if digest not in made][:EMBEDDED]
         return made | dict(zip(lacking, _made(model, [waiting[digest] for digest in lacking]), strict=True))
     except ModelUnavailableError as error:
@@ -274,7 +278,7 @@ def _vectors(db: Connection, here: _Here, chunks: Sequence[Chunk]) -> dict[bytes
         return {}
 
 
-def _offered(db: Connection, here: _Here) -> dict[bytes, tuple[HalfVector, int]]:
+def _offered(db: Connection, here: _IndexedSession) -> dict[bytes, tuple[HalfVector, int]]:
     rows = db.execute(
         "DELETE FROM offers WHERE project_id = %s AND session_id = %s RETURNING hash, e, token_id",
         (here.project_id, here.session_id),
@@ -282,9 +286,9 @@ def _offered(db: Connection, here: _Here) -> dict[bytes, tuple[HalfVector, int]]
     return {bytes(row["hash"]): (row["e"], row["token_id"]) for row in rows}
 
 
-def _believed(
+def _checked_vectors(
     db: Connection,
-    here: _Here,
+    here: _IndexedSession,
     waiting: Mapping[bytes, str],
     offered: Mapping[bytes, tuple[HalfVector, int]],
     model: Embedder,
@@ -317,7 +321,7 @@ def _made(model: Embedder, texts: Sequence[str]) -> list[HalfVector]:
     ]
 
 
-def _store_vectors(db: Connection, here: _Here, made: Mapping[int, HalfVector]) -> None:
+def _store_vectors(db: Connection, here: _IndexedSession, made: Mapping[int, HalfVector]) -> None:
     name = own_space()
     if made and name is not None:
         db.execute(
@@ -328,7 +332,7 @@ def _store_vectors(db: Connection, here: _Here, made: Mapping[int, HalfVector]) 
         )
 
 
-def _count(db: Connection, here: _Here, chunks: Sequence[int]) -> None:
+def _count(db: Connection, here: _IndexedSession, chunks: Sequence[int]) -> None:
     """Store the number of passages and of vectors, for this session and for sessions that share passages with it."""
     name = own_space()
     number = space(db, name) if name else 0
@@ -358,7 +362,7 @@ def _cosine(one: HalfVector, vector: Any) -> float:
 
 
 @cache
-def _light() -> LightEmbedder | None:
+def _embedding_model() -> LightEmbedder | None:
     """Return the embedding model of the server; `None` if it is not installed."""
     from indexer.default_embedder import LightEmbedder
     from indexer.embedder import packaged_model
@@ -374,7 +378,7 @@ def _light() -> LightEmbedder | None:
 _TEXT, _PASSAGE = 200, 10_000
 
 
-def answer_search(db: Connection, project: Project, person: Person, wanted: wire.Search) -> wire.SearchAnswer:
+def answer_search(db: Connection, project: MemberProject, person: Person, wanted: wire.Search) -> wire.SearchAnswer:
     """Return the best session of each family, best first, with the evidence for it.
 
     The client computes the chances from the evidence, together with its local results.
@@ -411,7 +415,7 @@ def _question_vectors(query: Query, wanted: wire.Search, known: str | None) -> S
         if all(np.isfinite(one).all() and one.any() for one in given):
             return [one.tobytes() for one in given]
     try:
-        return embedded(query.meanings)
+        return embed_questions(query.meanings)
     except ModelUnavailableError:
         return None
 
@@ -427,7 +431,7 @@ def _best(found: Gathered, weighed: dict[int, Score]) -> list[int]:
 
 
 def _hits(  # noqa: PLR0917 - what was found for whom
-    index: TeamIndex, project: Project, person: Person, found: Gathered, weighed: dict[int, Score], limit: int
+    index: TeamIndex, project: MemberProject, person: Person, found: Gathered, weighed: dict[int, Score], limit: int
 ) -> list[wire.SearchHit]:
     rows = _best(found, weighed)[:limit]
     told = index.db.execute(
@@ -441,7 +445,7 @@ def _hits(  # noqa: PLR0917 - what was found for whom
     similar = {row for phrased in found.phrasings for row, evidence in phrased.evidence.items() if evidence.similar}
     return [
         wire.SearchHit(
-            session=sessions.told(of_row[row]),
+            session=sessions.session_info(of_row[row]),
             family=of_row[row]["family"][:_TEXT],
             speaking=tuple(map(_speaking, weighed[row].speaking)),
             similar=row in similar,

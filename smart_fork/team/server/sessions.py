@@ -18,9 +18,9 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Fiel
 from smart_fork.errors import Conflict, NotFound, TooLarge, Usage, WrongVerb
 from smart_fork.sharing import canonical
 from smart_fork.team import wire
-from smart_fork.team.records import SegmentPlace, cut, unpack
+from smart_fork.team.records import SegmentPlace, cut_segments, unpack
 from smart_fork.team.server import stored_records
-from smart_fork.team.server.auth import ON_ITS_MACHINE, Person, Project, project
+from smart_fork.team.server.auth import ON_ITS_MACHINE, MemberProject, Person, project
 from smart_fork.team.server.database import Connection, Database
 from smart_fork.team.wire import Branch, Meta, Pushed, SessionChange, SessionInfo
 
@@ -45,7 +45,7 @@ class OverQuota(TooLarge):
         self.used, self.limit = used, limit
 
 
-def account(db: Connection, project: Project, person: Person, more: int) -> None:
+def add_usage(db: Connection, project: MemberProject, person: Person, more: int) -> None:
     """Add `more` bytes to the sizes of a user and of a project.
 
     Raises:
@@ -69,7 +69,7 @@ Row = dict[str, Any]
 VISIBILITY = ("private", "public")
 
 
-def missing(session_id: str) -> NotFound:
+def session_not_found(session_id: str) -> NotFound:
     """Return the error for a session that does not exist or may not be read: the user cannot tell which."""
     return NotFound(f"Session not found: {session_id}", wire.NOT_FOUND)
 
@@ -87,11 +87,11 @@ def readable(db: Connection, key: str, person: Person, session_id: str, *, own: 
         (key, session_id, person.id, person.id, own),
     ).fetchone()
     if row is None:
-        raise missing(session_id)
+        raise session_not_found(session_id)
     return row
 
 
-def told(row: Row) -> SessionInfo:
+def session_info(row: Row) -> SessionInfo:
     """Return the description of a session as a message of the protocol."""
     own: Row = {
         "project": row["key"],
@@ -130,7 +130,7 @@ def put_places(
     Raises:
         Unshareable: a new segment is no longer stored.
     """
-    stored_records.hold(db, project_id, (one.digest for one in new))
+    stored_records.lock_segments(db, project_id, (one.digest for one in new))
     gone = db.execute(
         "DELETE FROM session_segments WHERE project_id = %s AND session_id = %s AND position >= %s RETURNING digest",
         (project_id, session_id, position),
@@ -149,7 +149,7 @@ def put_places(
     return [row["digest"].hex() for row in gone]
 
 
-def counted(db: Connection, project_id: int, session_id: UUID | str) -> int:
+def store_size(db: Connection, project_id: int, session_id: UUID | str) -> int:
     """Recompute and store the size of a session. Return it in bytes."""
     row = db.execute(
         "UPDATE sessions s SET bytes = (SELECT coalesce(sum(g.raw_bytes), 0) FROM session_segments g"
@@ -259,7 +259,7 @@ _NARROWING: Mapping[str, sql.SQL] = {
 }
 
 
-def page(db: Connection, where: Project, person: Person, asked: AskedPage) -> wire.SessionListPage:
+def page(db: Connection, where: MemberProject, person: Person, asked: AskedPage) -> wire.SessionListPage:
     """Return a page of a project's sessions that the user may read, newest first."""
     # Public ones and one's own are read from an index each, in their order: a project may have any number of sessions.
     legs = (sql.SQL("s.visibility = 1"), sql.SQL("s.owner_id = %(me)s"))
@@ -279,10 +279,10 @@ def page(db: Connection, where: Project, person: Person, asked: AskedPage) -> wi
         values | {"me": person.id, "project": where.id, "key": where.key, "most": asked.limit + 1},
     ).fetchall()
     more = _bookmark(rows[asked.limit - 1]) if len(rows) > asked.limit else None
-    return wire.SessionListPage(sessions=tuple(map(told, rows[: asked.limit])), next_page=more)
+    return wire.SessionListPage(sessions=tuple(map(session_info, rows[: asked.limit])), next_page=more)
 
 
-def note_pull(db: Connection, project_id: int, person: Person, session_id: str, revision: int) -> None:
+def store_pull(db: Connection, project_id: int, person: Person, session_id: str, revision: int) -> None:
     """Store that a user has a copy of a session, so that the user learns of later withdrawals."""
     db.execute(
         "INSERT INTO pulls(project_id, session_id, user_id, token_id, revision) VALUES (%s, %s, %s, %s, %s)",
@@ -290,7 +290,7 @@ def note_pull(db: Connection, project_id: int, person: Person, session_id: str, 
     )
 
 
-def note(
+def add_audit_line(
     db: Connection, person: Person | None, verb: str, project_id: int | None, session_id: str | None, **about: object
 ) -> None:
     """Add a line to the audit log. It has no text of a session."""
@@ -300,7 +300,7 @@ def note(
     )
 
 
-def branch(database: Database, project: Project, person: Person, wanted: Branch) -> Pushed:
+def branch(database: Database, project: MemberProject, person: Person, wanted: Branch) -> Pushed:
     """Create a session of the user with the first records of another.
 
     Raises:
@@ -310,7 +310,7 @@ def branch(database: Database, project: Project, person: Person, wanted: Branch)
         Conflict: another session has the id.
     """
     with database.asked_by(person.id) as db:
-        stored_records.share(db, project.id)
+        stored_records.share_project(db, project.id)
         source = readable(db, project.key, person, wanted.source_id)
         _right_verb(source, person, wanted)
         project.needs("writer")
@@ -326,19 +326,19 @@ def branch(database: Database, project: Project, person: Person, wanted: Branch)
             " ON CONFLICT (project_id, id) DO NOTHING RETURNING id",
             (
                 *(project.id, wanted.id, person.id, source["agent"], source["root_id"], source["id"]),
-                *(count, digest, digest, count, visibility, _or(wanted.title, source["title"])),
-                *(list(_or(wanted.tags, source["tags"])), _or(wanted.summary, source["summary"])),
+                *(count, digest, digest, count, visibility, _first_given(wanted.title, source["title"])),
+                *(list(_first_given(wanted.tags, source["tags"])), _first_given(wanted.summary, source["summary"])),
                 *(Jsonb(source["meta"]), _size(places)),
             ),
         ).fetchone()
         if row is None:
             return _there(db, project, person, wanted, count=count, digest=digest)
         put_places(db, project.id, wanted.id, places)
-        account(db, project, person, _size(places))
-        note_pull(db, project.id, person, wanted.source_id, source["revision"])
-        note(db, person, wanted.verb, project.id, wanted.source_id)
+        add_usage(db, project, person, _size(places))
+        store_pull(db, project.id, person, wanted.source_id, source["revision"])
+        add_audit_line(db, person, wanted.verb, project.id, wanted.source_id)
         made = readable(db, project.key, person, wanted.id)
-        return Pushed(session=told(made), created=True, up_to_date=False)
+        return Pushed(session=session_info(made), created=True, up_to_date=False)
 
 
 def _right_verb(source: Row, person: Person, wanted: Branch) -> None:
@@ -349,12 +349,12 @@ def _right_verb(source: Row, person: Person, wanted: Branch) -> None:
         raise WrongVerb(wire.YOURS)
 
 
-def _beginning(db: Connection, project: Project, source: Row, count: int) -> tuple[list[SegmentPlace], bytes]:
+def _beginning(db: Connection, project: MemberProject, source: Row, count: int) -> tuple[list[SegmentPlace], bytes]:
     """Return the segments of the source's first `count` records, and their digest. The last segment may be a shortened
     one.
     """
     there = places(db, source["project_id"], source["id"])
-    kept, part = cut(there, count, stored_records.body_of(db, project))
+    kept, part = cut_segments(there, count, stored_records.body_of(db, project))
     if part is not None:
         stored_records.store(db, project.id, part)
         records = unpack(part.body, part.place.digest)
@@ -363,16 +363,18 @@ def _beginning(db: Connection, project: Project, source: Row, count: int) -> tup
     return kept, bytes(follows)
 
 
-def _there(db: Connection, project: Project, person: Person, wanted: Branch, *, count: int, digest: bytes) -> Pushed:
+def _there(
+    db: Connection, project: MemberProject, person: Person, wanted: Branch, *, count: int, digest: bytes
+) -> Pushed:
     """Return the existing session if an equal request with a lost answer created it."""
     row = readable(db, project.key, person, wanted.id, own=True)
     if (str(row["parent_id"]), row["base_count"], row["base_digest"]) == (wanted.source_id, count, digest):
-        return Pushed(session=told(row), created=False, up_to_date=True)
+        return Pushed(session=session_info(row), created=False, up_to_date=True)
     head = canonical.written(row["head_digest"])
     raise Conflict("Another session has that id.", count=row["record_count"], digest=head)
 
 
-def _or(wanted: Any, otherwise: Any) -> Any:
+def _first_given(wanted: Any, otherwise: Any) -> Any:
     return otherwise if wanted is None else wanted
 
 
@@ -392,7 +394,7 @@ class AuditQuestion(QueryParameters):
     page: Annotated[int, Field(ge=0, lt=1 << 63)] | None = None
 
 
-def audited(db: Connection, person: Person, asked: AuditQuestion) -> wire.Audit:
+def audit_page(db: Connection, person: Person, asked: AuditQuestion) -> wire.Audit:
     """List the audit lines that the user may see, newest first."""
     rows = db.execute(
         "SELECT a.id, a.at, coalesce(u.name, %(server)s) AS actor, a.verb, p.key AS project,"

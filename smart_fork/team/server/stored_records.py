@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 from smart_fork.errors import NotFound, Unshareable, Withdrawn
 from smart_fork.team import wire
 from smart_fork.team.records import Segment, SegmentPlace, unpack
-from smart_fork.team.server.auth import Person, Project
+from smart_fork.team.server.auth import MemberProject, Person
 from smart_fork.team.server.database import Connection
 
 #: Of these segments a person may have the content: they are in a session that he may read.
@@ -37,7 +37,7 @@ _OLD = (
 _GONE = "DELETE FROM segments g WHERE g.project_id = %s AND g.digest = ANY(%s) AND" + _FREE  # noqa: S608 - no value of anybody's
 
 
-def have(db: Connection, project: Project, person: Person, digests: Iterable[str]) -> list[str]:
+def known_segments(db: Connection, project: MemberProject, person: Person, digests: Iterable[str]) -> list[str]:
     """Return the segments that need not be sent, in order. The digest of a private segment of another user is not
     enough.
     """
@@ -47,8 +47,8 @@ def have(db: Connection, project: Project, person: Person, digests: Iterable[str
     return [digest for digest in asked if digest in found]
 
 
-def take(  # noqa: PLR0917
-    db: Connection, project: Project, person: Person, digest: str, body: bytes, records: Sequence[bytes]
+def store_upload(  # noqa: PLR0917
+    db: Connection, project: MemberProject, person: Person, digest: str, body: bytes, records: Sequence[bytes]
 ) -> None:
     """Store a checked segment, and that this user has sent it. Repeating it changes nothing."""
     raw = sum(map(len, records)) + len(records)
@@ -77,13 +77,13 @@ def _insert(db: Connection, project_id: int, digest: str, body: bytes, *, record
             break
 
 
-def content(db: Connection, project: Project, person: Person, digest: str) -> bytes:
+def content(db: Connection, project: MemberProject, person: Person, digest: str) -> bytes:
     """Return the compressed bytes of a segment that the user may read.
 
     Raises:
         NotFound: there is none.
     """
-    if digest not in have(db, project, person, [digest]):
+    if digest not in known_segments(db, project, person, [digest]):
         raise NotFound(f"Segment not found: {digest}")
     return bodies(db, project.id, [digest])[digest]
 
@@ -97,12 +97,12 @@ def bodies(db: Connection, project_id: int, digests: Iterable[str]) -> dict[str,
     return {row["digest"].hex(): row["body"] for row in rows}
 
 
-def body_of(db: Connection, project: Project) -> Callable[[SegmentPlace], bytes]:
+def body_of(db: Connection, project: MemberProject) -> Callable[[SegmentPlace], bytes]:
     """Return a function that reads the compressed bytes of a segment of a project."""
     return lambda place: bodies(db, project.id, [place.digest])[place.digest]
 
 
-def hold(db: Connection, project_id: int, digests: Iterable[str]) -> None:
+def lock_segments(db: Connection, project_id: int, digests: Iterable[str]) -> None:
     """Lock segments until the end of the transaction, in which a session gets them, so that they are not deleted.
 
     Raises:
@@ -121,7 +121,7 @@ def _held(db: Connection, project_id: int, digests: Sequence[bytes]) -> list[byt
     return [row["digest"] for row in rows]
 
 
-def drop(db: Connection, project_id: int, digests: Iterable[str]) -> None:
+def delete_unreferenced(db: Connection, project_id: int, digests: Iterable[str]) -> None:
     """Delete the given segments that no session uses, also from the uploads of users."""
     gone = [
         row["digest"]
@@ -135,7 +135,7 @@ def drop(db: Connection, project_id: int, digests: Iterable[str]) -> None:
     db.execute("DELETE FROM uploads WHERE project_id = %s AND digest = ANY(%s)", (project_id, gone))
 
 
-def drop_unused(db: Connection, project: Project, records: Container[bytes]) -> None:
+def delete_unused_with(db: Connection, project: MemberProject, records: Container[bytes]) -> None:
     """Delete the unused segments that contain one of the given records. `records` are digests.
 
     They are earlier versions of a session's last segment, and uploads that were never committed.
@@ -153,7 +153,7 @@ def drop_unused(db: Connection, project: Project, records: Container[bytes]) -> 
         for digest in unused
         if any(sha256(one).digest() in records for one in unpack(bodies(db, project.id, [digest])[digest], digest))
     ]
-    drop(db, project.id, having)
+    delete_unreferenced(db, project.id, having)
 
 
 def sweep(db: Connection, project_id: int, hours: float = 24) -> int:
@@ -176,17 +176,17 @@ Digests = Mapping[bytes, bytes | None]
 _NUMBERS = 0x5F0_4B6
 
 
-def share(db: Connection, project_id: int) -> None:
+def share_project(db: Connection, project_id: int) -> None:
     """Block withdrawals in a project until the end of the transaction. Other pushes may run."""
     db.execute("SELECT pg_advisory_xact_lock_shared(hashtextextended('smartfork project ' || %s, 0))", (project_id,))
 
 
-def alone(db: Connection, project_id: int) -> None:
+def lock_project(db: Connection, project_id: int) -> None:
     """Wait until no push or branch runs in a project, and let none run until the end of the transaction."""
     db.execute("SELECT pg_advisory_xact_lock(hashtextextended('smartfork project ' || %s, 0))", (project_id,))
 
 
-def refuse(db: Connection, project_id: int, records: Iterable[bytes]) -> None:
+def refuse_withdrawn(db: Connection, project_id: int, records: Iterable[bytes]) -> None:
     """Refuse records that were withdrawn, unless they are also in an independent session of the user.
 
     The session is the user's own, or one that the user may read and has a copy of. It was not made from the session of
@@ -202,7 +202,7 @@ def refuse(db: Connection, project_id: int, records: Iterable[bytes]) -> None:
     ).fetchall()
     gone = {row["digest"] for row in rows}
     if gone:
-        gone -= _standing(db, project_id, {row["session_id"] for row in rows}, gone)
+        gone -= _independently_shared(db, project_id, {row["session_id"] for row in rows}, gone)
     if gone:
         raise Withdrawn(
             f"{len(gone)} of these records were withdrawn.",
@@ -210,10 +210,10 @@ def refuse(db: Connection, project_id: int, records: Iterable[bytes]) -> None:
         )
 
 
-def _standing(
+def _independently_shared(
     db: Connection, project_id: int, withdrawn_from: Collection[UUID], digests: Collection[bytes]
 ) -> set[bytes]:
-    """Return the digests of the records that are in an independent session of the user. See `refuse`."""
+    """Return the digests of the records that are in an independent session of the user. See `refuse_withdrawn`."""
     rows = db.execute(
         "SELECT DISTINCT g.digest FROM session_segments g"
         " WHERE g.project_id = %s AND g.session_id IN (SELECT stands_apart(%s, %s::uuid[]))",
@@ -229,7 +229,7 @@ def _standing(
     return found
 
 
-def bury(db: Connection, project_id: int, session_id: str, digests: Iterable[bytes]) -> None:
+def add_tombstones(db: Connection, project_id: int, session_id: str, digests: Iterable[bytes]) -> None:
     """Store that the records were withdrawn from a session, so that they cannot be pushed again."""
     db.execute(
         "INSERT INTO tombstones(project_id, digest, session_id) SELECT %s, unnest(%s::bytea[]), %s"
@@ -238,7 +238,9 @@ def bury(db: Connection, project_id: int, session_id: str, digests: Iterable[byt
     )
 
 
-def note(db: Connection, project_id: int, session_id: str, edits: Digests, *, kind: str, revision: int) -> None:
+def store_withdrawal(
+    db: Connection, project_id: int, session_id: str, edits: Digests, *, kind: str, revision: int
+) -> None:
     """Store a withdrawal from a session, for the users who have a copy of it."""
     db.execute("SELECT pg_advisory_xact_lock(%s)", (_NUMBERS,))
     told = [[old.hex(), new.hex() if new is not None else None] for old, new in edits.items()]
@@ -249,7 +251,9 @@ def note(db: Connection, project_id: int, session_id: str, edits: Digests, *, ki
     )
 
 
-def known(db: Connection, project_id: int, session_id: str, revision: int) -> dict[bytes, bytes | None] | None:
+def withdrawal_of_revision(
+    db: Connection, project_id: int, session_id: str, revision: int
+) -> dict[bytes, bytes | None] | None:
     """Return the withdrawal that made this revision of a session; `None` if there is none."""
     row = db.execute(
         "SELECT edits FROM rewrites WHERE project_id = %s AND session_id = %s AND revision = %s",

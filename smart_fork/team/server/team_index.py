@@ -245,7 +245,7 @@ class TeamIndex:
         new = [term for term in dict.fromkeys(terms) if term not in self._terms]
         if not new:
             return
-        texts = [f"{cut(term)}:*" if term.endswith("*") else cut(term) for term in new]
+        texts = [f"{search_words(term)}:*" if term.endswith("*") else search_words(term) for term in new]
         rows = self.db.execute(
             "SELECT t.*, l.chunks, l.sessions FROM (SELECT u.n, q::text AS query, numnode(q) AS nodes,"
             " CASE WHEN numnode(q) = 1 AND NOT u.begins"
@@ -426,7 +426,7 @@ def _session(row: int, one: DictRow) -> SessionRow:
 _APART = re.compile(r"[\W_]+")
 
 
-def cut(text: str) -> str:
+def search_words(text: str) -> str:
     """Return a text in the form in which words are searched: lower case, no accents, only letters and digits."""
     plain = "".join(char for char in unicodedata.normalize("NFKD", bigrams(text)) if not unicodedata.combining(char))
     return _APART.sub(" ", plain.lower()).strip()

@@ -19,7 +19,7 @@ from smart_fork.sharing import canonical
 from smart_fork.team import wire
 from smart_fork.team.records import Segment, SegmentPlace, pack, unpack
 from smart_fork.team.server import sessions, stored_records
-from smart_fork.team.server.auth import Person, Project
+from smart_fork.team.server.auth import MemberProject, Person
 from smart_fork.team.server.database import Connection, Database
 from smart_fork.team.server.sessions import Row
 from smart_fork.team.wire import Rewrite, Rewritten
@@ -41,7 +41,7 @@ class Target:
 class WithdrawalWork:
     """A withdrawal from one session of a project."""
 
-    project: Project
+    project: MemberProject
     session_id: str
     kind: str
 
@@ -64,18 +64,20 @@ class WithdrawalWork:
             return None
         places = sessions.places(db, self.project.id, target.id)
         body_of, base = stored_records.body_of(db, self.project), (row["base_count"], bytes(row["base_digest"]))
-        made = edited(places, body_of, edits, protected=target.protected, base=base)
+        made = edited_session(places, body_of, edits, protected=target.protected, base=base)
         if made is None:
             return None
         for one in made.segments:
             stored_records.store(db, self.project.id, one)
         sessions.put_places(db, self.project.id, target.id, [one.place for one in made.segments], made.position)
-        stored_records.drop(db, self.project.id, [place.digest for place in places[made.position :]])
+        stored_records.delete_unreferenced(db, self.project.id, [place.digest for place in places[made.position :]])
         self._count(db, target, made, int(row["bytes"]))
         # Whoever withdraws something may not read all that was made of it: the database takes it out of the search.
         db.execute("SELECT unindex(%s, %s)", (self.project.id, target.id))
         told = {old: new and sha256(new).digest() for old, new in edits.items() if old in made.done}
-        stored_records.note(db, self.project.id, target.id, told, kind=self.kind, revision=row["revision"] + 1)
+        stored_records.store_withdrawal(
+            db, self.project.id, target.id, told, kind=self.kind, revision=row["revision"] + 1
+        )
         return made
 
     def _count(self, db: Connection, target: Target, made: Edited, before: int) -> None:
@@ -87,7 +89,7 @@ class WithdrawalWork:
                 *(self.project.id, target.id),
             ),
         )
-        more = sessions.counted(db, self.project.id, target.id) - before
+        more = sessions.store_size(db, self.project.id, target.id) - before
         db.execute("UPDATE users SET bytes = bytes + %s WHERE id = %s", (more, target.owner))
         db.execute("UPDATE projects SET bytes = bytes + %s WHERE id = %s", (more, self.project.id))
 
@@ -106,10 +108,10 @@ def rewrite(database: Database, key: str, person: Person, session_id: str, wante
     given |= {"tags": list(given["tags"])} if "tags" in given else {}
     with database.asked_by(person.id) as db:
         row = _withdrawable(db, key, person, session_id)
-        known = stored_records.known(db, row["project_id"], session_id, wanted.revision + 1)
+        known = stored_records.withdrawal_of_revision(db, row["project_id"], session_id, wanted.revision + 1)
     work = WithdrawalWork(_project(row), session_id, wanted.kind)
     if known == {old: new and sha256(new).digest() for old, new in edits.items()}:
-        return Rewritten(session=sessions.told(row), descendants=0)
+        return Rewritten(session=sessions.session_info(row), descendants=0)
     if row["revision"] != wanted.revision:
         raise _advanced(row)
     return _withdraw(database, work, person, row, edits, given=given)
@@ -161,11 +163,11 @@ def withdrawals(db: Connection) -> list[Withdrawal]:
     return found
 
 
-def do_again(db: Connection, owner: int, one: Withdrawal, where: Project) -> None:
+def repeat_withdrawal(db: Connection, owner: int, one: Withdrawal, where: MemberProject) -> None:
     """Repeat a withdrawal in a restored database. `db` belongs to the owner of the tables."""
     work = WithdrawalWork(where, one.session_id, "delete" if one.hide else "cut")
     with db.transaction():
-        stored_records.alone(db, where.id)
+        stored_records.lock_project(db, where.id)
         _take_out(db, work, owner, one.edits)
 
 
@@ -173,7 +175,7 @@ def _withdraw(
     database: Database, work: WithdrawalWork, person: Person, row: Row, edits: Edits, *, given: Mapping[str, Any]
 ) -> Rewritten:
     with database.asked_by(row["owner_id"]) as db:
-        stored_records.alone(db, work.project.id)
+        stored_records.lock_project(db, work.project.id)
         now = db.execute("SELECT revision FROM sessions WHERE project_id = %s AND id = %s", _ids(work)).fetchone()
         if now is None or now["revision"] != row["revision"]:
             raise _advanced(row)
@@ -183,13 +185,13 @@ def _withdraw(
                 "Some of these records belong to a parent session.",
                 "Only the parent's owner can withdraw its messages.",
             )
-        _as(db, person.id)
+        _act_as(db, person.id)
         verb = "delete_everywhere" if work.kind == "delete" else "excise"
-        sessions.note(db, person, verb, *_ids(work), records=len(edits))
+        sessions.add_audit_line(db, person, verb, *_ids(work), records=len(edits))
         _describe(db, work, row, given)
-        _as(db, row["owner_id"])
+        _act_as(db, row["owner_id"])
         after = db.execute("SELECT * FROM sessions WHERE project_id = %s AND id = %s", _ids(work)).fetchone()
-    return Rewritten(session=sessions.told({**row, **(after or {})}), descendants=changed)
+    return Rewritten(session=sessions.session_info({**row, **(after or {})}), descendants=changed)
 
 
 def _take_out(db: Connection, work: WithdrawalWork, owner: int, edits: Edits) -> tuple[frozenset[bytes], int]:
@@ -197,18 +199,18 @@ def _take_out(db: Connection, work: WithdrawalWork, owner: int, edits: Edits) ->
 
     Return the digests that the session had, and the number of other changed sessions.
     """
-    stored_records.bury(db, *_ids(work), edits)
-    _as(db, owner)
+    stored_records.add_tombstones(db, *_ids(work), edits)
+    _act_as(db, owner)
     done, changed = frozenset[bytes](), 0
     for target in work.targets(db):
-        _as(db, target.owner)
+        _act_as(db, target.owner)
         made = work.apply(db, target, edits)
         if target.id == work.session_id:
             done = made.done if made else done
         else:
             changed += made is not None
-    stored_records.drop_unused(db, work.project, edits)
-    _as(db, owner)
+    stored_records.delete_unused_with(db, work.project, edits)
+    _act_as(db, owner)
     if work.kind == "delete":
         db.execute(
             "UPDATE sessions SET deleted_at = coalesce(deleted_at, now()) WHERE project_id = %s AND id = %s", _ids(work)
@@ -239,7 +241,7 @@ def _describe(db: Connection, work: WithdrawalWork, row: Row, given: Mapping[str
     targets = work.targets(db)
     branches = f"{name} (Branch" if (name := titles.without_suffix(row["title"])) else None
     for target in targets:
-        _as(db, target.owner)
+        _act_as(db, target.owner)
         for name, value in given.items():
             db.execute(
                 sql.SQL(
@@ -250,7 +252,7 @@ def _describe(db: Connection, work: WithdrawalWork, row: Row, given: Mapping[str
             )
 
 
-def _as(db: Connection, user: int) -> None:
+def _act_as(db: Connection, user: int) -> None:
     db.execute("SELECT set_config('smartfork.user', %s, true)", (str(user),))
 
 
@@ -258,8 +260,8 @@ def _ids(work: WithdrawalWork) -> tuple[int, str]:
     return work.project.id, work.session_id
 
 
-def _project(row: Row) -> Project:
-    return Project(row["project_id"], row["key"], "writer")
+def _project(row: Row) -> MemberProject:
+    return MemberProject(row["project_id"], row["key"], "writer")
 
 
 def _advanced(row: Row) -> Conflict:
@@ -310,7 +312,7 @@ def checked(wanted: Rewrite) -> dict[bytes, bytes | None]:
     return {bytes.fromhex(edit.old): sent[edit.new] if edit.new else None for edit in wanted.edits}
 
 
-def edited(
+def edited_session(
     places: Sequence[SegmentPlace],
     body_of: Callable[[SegmentPlace], bytes],
     edits: Edits,
@@ -340,7 +342,7 @@ def edited(
         return None
     first = places[position]
     start = first.first_record, first.chain_start
-    new, count = _with(edits, old, start[0], protected=protected, base_count=base[0])
+    new, count = _edited_records(edits, old, start[0], protected=protected, base_count=base[0])
     return Edited(
         position,
         tuple(pack(new, *start)),
@@ -352,7 +354,7 @@ def edited(
     )
 
 
-def _with(
+def _edited_records(
     edits: Edits, records: Iterable[bytes], first: int, *, protected: int, base_count: int
 ) -> tuple[list[bytes], int]:
     """Return the records after their edits, and the new number of base records of the session."""

@@ -8,7 +8,7 @@ import pytest
 
 from smart_fork.agents.cuts.model import Call, CutWarning, Result
 from smart_fork.excise import Refused, Session, Turn, closure, plan, verify
-from smart_fork.excise.cut_plan import CutPlan, dangling, repeated_lines
+from smart_fork.excise.cut_plan import CutPlan, repeated_lines, results_without_call
 
 
 def turn(name: str, calls: str = "", results: str = "", **more: object) -> Turn:
@@ -104,8 +104,8 @@ def test_a_result_without_a_call_before_it_dangles():
     """E-039, E-041."""
     turns = [turn("r", "", "x"), turn("a", "x")]
 
-    assert ["r"] == [one.turn_id for one in dangling(turns)]
-    assert [] == dangling(turns[::-1])
+    assert ["r"] == [one.turn_id for one in results_without_call(turns)]
+    assert [] == results_without_call(turns[::-1])
 
 
 def test_what_is_repeated_of_something_that_stays_stays():

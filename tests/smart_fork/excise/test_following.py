@@ -49,9 +49,9 @@ def holders(home: Path) -> list[Path]:
 
 
 def numbers(session_id: str) -> str:
-    from smart_fork.excise.transcript import load_numbered, located
+    from smart_fork.excise.transcript import load_numbered, locate_transcript
 
-    session = load_numbered("auto", located(session_id))
+    session = load_numbered("auto", locate_transcript(session_id))
     found = [
         n
         for n, turn in zip(session.numbers, session.turns, strict=True)

@@ -39,7 +39,7 @@ from smart_fork.excise import (
     sort_by_timestamp,
     write,
 )
-from smart_fork.excise.transcript import load_numbered, located, parse_ranges
+from smart_fork.excise.transcript import load_numbered, locate_transcript, parse_ranges
 from tests.cases import each, first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import SESSION, said, text, write_log
@@ -142,12 +142,12 @@ def test_the_names_that_scripts_have_stay():
 
 
 def test_where_no_transcript_is_named_it_is_the_newest_of_the_agent_that_is(home, claude_session, codex_session):
-    assert claude_session == located(None) == located(None, "claude")
-    assert codex_session == located(None, "codex")
-    assert default_cursor_path() == located(None, "cursor")
+    assert claude_session == locate_transcript(None) == locate_transcript(None, "claude")
+    assert codex_session == locate_transcript(None, "codex")
+    assert default_cursor_path() == locate_transcript(None, "cursor")
     codex_session.unlink()
     with pytest.raises(NotFound, match="No transcript of Codex"):
-        located(None, "codex")
+        locate_transcript(None, "codex")
 
 
 def test_only_a_file_with_several_conversations_lists_them(claude_session):

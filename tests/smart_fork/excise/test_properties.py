@@ -27,7 +27,7 @@ from smart_fork.excise import (
     rollback,
     verify,
 )
-from smart_fork.excise.cut_plan import broken_links, dangling, unanswered
+from smart_fork.excise.cut_plan import broken_links, calls_without_result, results_without_call
 from smart_fork.excise.writing import write_lines
 from tests.drilled import drilled
 
@@ -130,7 +130,7 @@ def test_a_cut_leaves_no_result_alone_that_was_not_alone_before(found, seeds):
     warnings = verify(turns, gone)
     assert warnings == sorted(warnings)
     assert {one.turn_id for one in warnings} <= gone
-    if unanswered(left) - unanswered(turns) - duplicated(turns):
+    if calls_without_result(left) - calls_without_result(turns) - duplicated(turns):
         assert warnings
 
 
@@ -166,9 +166,9 @@ def test_a_written_cut_is_whole_repeatable_and_can_be_undone(found, seeds, draw)
     for turn in after.turns:
         assert turn.raw in raws or turn.id in outcome["relinked"] or turn.id.startswith("line-")
     assert {one.reason.split()[2] for one in broken_links(after)} <= gaps
-    assert {one.reason for one in dangling(after.turns)} <= {one.reason for one in dangling(session.turns)} | {
-        f"holds the result of {one}, which no earlier turn calls" for one in duplicated(list(session.turns))
-    }
+    assert {one.reason for one in results_without_call(after.turns)} <= {
+        one.reason for one in results_without_call(session.turns)
+    } | {f"holds the result of {one}, which no earlier turn calls" for one in duplicated(list(session.turns))}
     assert not path.read_bytes() or path.read_bytes().endswith(b"\n")
     again = plan(after, set(outcome["removed"]) & {turn.id for turn in after.turns if not turn.id.startswith("line-")})
     assert not again.gone
@@ -230,8 +230,10 @@ def cut_at_random(path: Path, draw: random.Random) -> bool:
         after = load_with_tool(session.tool, path)
         content = path.read_bytes()
         assert expected == [raw(turn, content).rstrip() for turn in after.own], path
-        assert {one.reason for one in dangling(after.turns)} <= {one.reason for one in dangling(session.turns)}, path
-        lost = unanswered(after.turns) - unanswered(session.turns)
+        assert {one.reason for one in results_without_call(after.turns)} <= {
+            one.reason for one in results_without_call(session.turns)
+        }, path
+        lost = calls_without_result(after.turns) - calls_without_result(session.turns)
         assert not lost or planned.warnings or planned.repeated, (path, lost)
         known = {one.reason for one in broken_links(session)}
         assert {one.reason for one in broken_links(after)} <= known, path

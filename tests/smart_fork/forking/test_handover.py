@@ -16,7 +16,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, SmartForkError
-from smart_fork.excise.transcript import located
+from smart_fork.excise.transcript import locate_transcript
 from smart_fork.finding import sessions
 from smart_fork.forking.handover import _shortened, handover, notes
 from smart_fork.forking.neutral_form import NeutralMessage
@@ -415,7 +415,7 @@ def test_a_session_of_an_agent_that_is_only_read_is_handed_over(home, shop, play
 
     assert "--as claude" in error.value.hint
     with pytest.raises(ForkRefused, match=f"not possible in sessions of {AGENTS[agent].title}"):
-        located(session_id)
+        locate_transcript(session_id)
     told = "\n".join(words(read(forked.new_session_id)))
     assert all(turn.timestamp for turn in read(forked.new_session_id).turns)  # else Claude Code does not find it
     assert ("claude", agent) == (forked.agent_type, forked.handed.from_agent)

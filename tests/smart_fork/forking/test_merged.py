@@ -12,7 +12,7 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options
 from smart_fork.errors import Usage
 from smart_fork.excise import Request, cut
-from smart_fork.excise.cut_plan import broken_links, dangling, unanswered
+from smart_fork.excise.cut_plan import broken_links, calls_without_result, results_without_call
 from smart_fork.excise.transcript import load_with_tool
 from smart_fork.forking.lineage import lineage
 from smart_fork.forking.plan import fork_session
@@ -67,8 +67,8 @@ def test_two_sessions_become_one_that_says_from_where_each_part_is(agents, merge
 
     back, cut = READERS[agents[0]].read(path).session, load_with_tool(agents[0], path)
     assert agents[0] == back.agent
-    assert [] == dangling(cut.turns)
-    assert set() == unanswered(cut.turns)
+    assert [] == results_without_call(cut.turns)
+    assert set() == calls_without_result(cut.turns)
     assert [] == broken_links(cut)
     assert [2, 2] == [prompts_of(back).count(asked) for asked in ("build a shop", "say goodbye to them")]
     (first,) = READERS[agents[0]].locate(SESSION)

@@ -17,7 +17,7 @@ from smart_fork.agents.copier import NewSession
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused, NotFound, Usage
-from smart_fork.excise.cut_plan import broken_links, dangling, unanswered
+from smart_fork.excise.cut_plan import broken_links, calls_without_result, results_without_call
 from smart_fork.excise.transcript import load_with_tool
 from smart_fork.finding.ranking import ExchangeEvidence, PointParts
 from smart_fork.forking.budget_choice import selected
@@ -170,8 +170,8 @@ def test_a_long_result_is_cut_to_its_ends_and_says_so_before_a_call_is_left_out(
         assert result.startswith(LONG[:200])
         assert result.endswith(LONG[-200:])
         assert f"[… {len(LONG) - 400:,} characters dropped from this copy …]" in result
-    assert [] == dangling(cut.turns)
-    assert set() == unanswered(cut.turns)
+    assert [] == results_without_call(cut.turns)
+    assert set() == calls_without_result(cut.turns)
 
 
 def test_what_a_budget_leaves_goes_to_the_beginning_which_is_sent_as_before(long_session, repo):
@@ -277,8 +277,8 @@ def test_whatever_the_budget_what_is_written_is_whole(long_session, repo, budget
     back, cut = written(long_session, found.excerpt, repo)
     Path(back.source_path).unlink()
 
-    assert [] == dangling(cut.turns)
-    assert set() == unanswered(cut.turns)
+    assert [] == results_without_call(cut.turns)
+    assert set() == calls_without_result(cut.turns)
     assert [] == broken_links(cut)
     assert found.selection.smallest or found.selection.tokens <= budget
     texts = [turn.text for i, turn in enumerate(long_session.turns) if i in found.excerpt.kept and turn.text]

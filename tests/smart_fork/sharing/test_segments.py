@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from smart_fork.errors import TooLarge, Unshareable
 from smart_fork.sharing.canonical import LIMITS, SEGMENT_BYTES, SEGMENT_RECORDS, START, encode, state_after
-from smart_fork.team.records import cut, pack, unpack
+from smart_fork.team.records import cut_segments, pack, unpack
 from tests.limited import limited
 
 CHANCE = random.Random(7)  # noqa: S311 - text that does not compress
@@ -89,7 +89,7 @@ def test_cutting_packs_one_segment_anew_and_gives_what_packing_the_beginning_giv
     segments = PACKED
     bodies = {s.place: s.body for s in segments}
     asked = []
-    kept, last = cut([s.place for s in segments], count, lambda place: asked.append(place) or bodies[place])
+    kept, last = cut_segments([s.place for s in segments], count, lambda place: asked.append(place) or bodies[place])
 
     assert [s.place for s in pack(MIXED[:count])] == kept + ([last.place] if last else [])
     assert len(asked) <= 1
@@ -99,7 +99,7 @@ def test_cutting_packs_one_segment_anew_and_gives_what_packing_the_beginning_giv
 def test_a_cut_where_a_segment_ends_reads_and_packs_nothing(number):
     places = [s.place for s in PACKED]
 
-    assert (places[: number + 1], None) == cut(places, places[number].end, pytest.fail)
+    assert (places[: number + 1], None) == cut_segments(places, places[number].end, pytest.fail)
 
 
 def test_a_segment_that_does_not_say_its_size_is_refused_for_that():
@@ -110,7 +110,7 @@ def test_a_segment_that_does_not_say_its_size_is_refused_for_that():
 @pytest.mark.parametrize("count", [-1, len(SMALL) + 1])
 def test_cutting_at_a_record_that_is_not_there_is_refused(count):
     with pytest.raises(Unshareable):
-        cut([s.place for s in pack(SMALL)], count, lambda place: b"")
+        cut_segments([s.place for s in pack(SMALL)], count, lambda place: b"")
 
 
 def test_another_segment_than_the_named_one_is_refused():

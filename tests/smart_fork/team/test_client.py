@@ -16,7 +16,7 @@ from smart_fork.errors import NotAuthenticated, ServerUnavailable, SmartForkErro
 from smart_fork.team import login
 from smart_fork.team.client import Client, _failed
 from smart_fork.team.login import Account, origin_of
-from smart_fork.team.wire import PROTOCOL_HEADER, Hello, SessionChange, made
+from smart_fork.team.wire import PROTOCOL_HEADER, Hello, SessionChange, valid_message
 from tests.smart_fork.team.server.machines import serving
 
 HELLO = {"protocol": 1, "version": "0.1.0"}
@@ -73,7 +73,7 @@ def test_each_request_has_the_token_and_says_which_protocol(client, server):
 
 
 def test_what_is_sent_says_what_it_is(client, server):
-    client.ask(Hello, "POST", "hello", made(SessionChange, title="retry"))
+    client.ask(Hello, "POST", "hello", valid_message(SessionChange, title="retry"))
 
     assert "application/json" == server.asked[-1]["content-type"]
 
@@ -269,10 +269,10 @@ def test_a_token_is_for_its_own_origin_alone(monkeypatch):
     monkeypatch.setenv(Setting.TEAM_URL, "https://ci.example.org")
     monkeypatch.setenv(Setting.TEAM_TOKEN, "sft_two")
 
-    assert "sft_one" == login.account("https://forks.example.org").token
-    assert "sft_two" == login.account().token
+    assert "sft_one" == login.logged_in_account("https://forks.example.org").token
+    assert "sft_two" == login.logged_in_account().token
     with pytest.raises(NotAuthenticated):
-        login.account("https://other.example.org")
+        login.logged_in_account("https://other.example.org")
 
 
 def test_a_refused_token_of_the_environment_is_named(monkeypatch):

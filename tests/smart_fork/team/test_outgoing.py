@@ -17,7 +17,7 @@ from smart_fork.sharing.canonical import NOTHING
 from smart_fork.sharing.local_logs import ahead, local, read_log
 from smart_fork.sharing.outgoing import IMAGES, NotSent, SentBefore, prepare
 from smart_fork.sharing.tracking import Alias
-from smart_fork.team.push_plan import parent_of
+from smart_fork.team.push_plan import tracked_parent
 from tests.indexer.transcripts.records import SESSION, chained, enveloped, item, message, meta
 from tests.smart_fork.team.leaving import NEW, assistant, claude, codex_log, one_call, result, sent, use, user
 
@@ -71,9 +71,9 @@ def test_a_fork_of_a_log_that_does_not_end_where_it_was_shared_has_no_shared_par
     tracked = Alias(platform="claude", files=(str(log),), local_count=2)
     project = Mock(place=Mock(root=root))
 
-    alias, since = parent_of(project, {"main": tracked}, fork)
+    alias, since = tracked_parent(project, {"main": tracked}, fork)
     assert (tracked, 2) == (alias, since.count)
-    assert parent_of(project, {"main": tracked.model_copy(update={"local_count": 1})}, fork) is None
+    assert tracked_parent(project, {"main": tracked.model_copy(update={"local_count": 1})}, fork) is None
 
 
 def test_a_session_has_a_shared_parent_where_it_begins_with_its_records_or_says_the_same(home, root):
@@ -85,8 +85,8 @@ def test_a_session_has_a_shared_parent_where_it_begins_with_its_records_or_says_
     tracked = Alias(platform="claude", files=(str(log),), local_count=2)
     begun = Alias(platform="claude", local_count=2, local_digest=here.digest(2))
 
-    assert (begun, SentBefore(2, here.digest(2))) == parent_of(project, {"main": begun}, here)
-    assert parent_of(project, {"main": tracked}, local(told_other, root)) is None
+    assert (begun, SentBefore(2, here.digest(2))) == tracked_parent(project, {"main": begun}, here)
+    assert tracked_parent(project, {"main": tracked}, local(told_other, root)) is None
 
 
 def test_what_a_person_has_forgotten_is_not_pushed(home, root):

@@ -7,7 +7,7 @@ import numpy as np
 from smart_fork.sharing.local_logs import read_log
 from smart_fork.sharing.outgoing import prepare
 from smart_fork.team import push
-from smart_fork.team.records import hash_of, searched
+from smart_fork.team.records import hash_of, searchable_form
 from tests.smart_fork.world import WordsModel
 
 
@@ -17,9 +17,9 @@ def test_the_index_gives_the_vector_of_each_passage_under_its_hash(world, shop, 
     session, records = read_log(log, "claude", shop), prepare(log, "claude", shop).records
     monkeypatch.setattr(push, "LightEmbedder", WordsModel)
 
-    sent = push.vectors_here(session, records)
+    sent = push.local_vectors(session, records)
 
-    passages = [one.text for one in searched(records, "claude", "", "").document.chunks]
+    passages = [one.text for one in searchable_form(records, "claude", "", "").document.chunks]
     expected = {
         hash_of(text).hex(): vector for text, vector in zip(passages, WordsModel().embed(passages), strict=True)
     }

@@ -21,7 +21,7 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import NotFound
 from smart_fork.excise import Request, check, cut
 from smart_fork.excise.erasure import forget
-from smart_fork.excise.transcript import load_numbered, located, numbered_turns
+from smart_fork.excise.transcript import load_numbered, locate_transcript, numbered_turns
 from smart_fork.finding import sessions
 from smart_fork.finding.index_access import opened
 from smart_fork.forking.lineage import lineage
@@ -235,7 +235,7 @@ def test_it_is_still_known_as_what_it_was_shared_as(thread):
 
 
 def test_all_its_turns_are_listed_as_its_own_for_a_cut(thread):
-    turns = numbered_turns(load_numbered("codex", located(thread.id))).turns
+    turns = numbered_turns(load_numbered("codex", locate_transcript(thread.id))).turns
 
     assert [0, 1, 2, 3, 4, 5] == [turn.number for turn in turns if turn.number is not None]
     assert not [turn for turn in turns if turn.inherited]

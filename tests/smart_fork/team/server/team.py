@@ -68,7 +68,7 @@ class Team:
             auth.add_user(db, full, admin=admin)
             invitation = auth.invite(db, full, "admin" if admin else "write")
             self.tokens[name] = auth.login(db, invitation, "laptop")[1]
-            person = self.people[name] = auth.known(db, self.tokens[name])
+            person = self.people[name] = auth.token_owner(db, self.tokens[name])
             if not self._exists():
                 self.owned.execute("INSERT INTO projects(key) VALUES (%s)", (self.key,))
             auth.set_member(db, self.key, full, role)
@@ -77,7 +77,7 @@ class Team:
     def _exists(self) -> bool:
         return self.owned.execute("SELECT 1 FROM projects WHERE key = %s", (self.key,)).fetchone() is not None
 
-    def project(self, name: str) -> auth.Project:
+    def project(self, name: str) -> auth.MemberProject:
         with self.pool.asked_by(self.people[name].id) as db:
             return auth.project(db, self.people[name], self.key)
 

@@ -16,14 +16,14 @@ from smart_fork.team.server import ServerOptions
 @pytest.mark.parametrize("listen", ["0.0.0.0:0", "[::]:0"])
 def test_plain_http_on_another_address_than_loopback_is_refused(listen):
     with pytest.raises(Usage, match="unencrypted"):
-        server.listening(ServerOptions(listen))
+        server.listening_sockets(ServerOptions(listen))
     if listen.startswith("["):
         try:
             socket.socket(socket.AF_INET6).close()
         except OSError:
             pytest.skip("this machine, or the place of this test, has no IPv6")
     for more in ({"tls_cert": "c", "tls_key": "k"}, {"behind_proxy": True}):
-        for one in server.listening(ServerOptions(listen, **more)):
+        for one in server.listening_sockets(ServerOptions(listen, **more)):
             one.close()
 
 
@@ -44,11 +44,11 @@ def test_an_address_of_the_host_that_this_machine_does_not_have_is_left_out(monk
     monkeypatch.setattr(server, "socket", own)
 
     gone = {missing}
-    for one in server.listening(ServerOptions("localhost:0")):
+    for one in server.listening_sockets(ServerOptions("localhost:0")):
         one.close()
     gone = {"::1", "127.0.0.1"}
     with pytest.raises(ProgramFailed, match="not here"):
-        server.listening(ServerOptions("localhost:0"))
+        server.listening_sockets(ServerOptions("localhost:0"))
 
     assert {"::1", "127.0.0.1"} - {missing} == set(asked)
 
@@ -56,9 +56,9 @@ def test_an_address_of_the_host_that_this_machine_does_not_have_is_left_out(monk
 @pytest.mark.parametrize("listen", ["", "8770", "127.0.0.1", "127.0.0.1:99999", "a b:1:2", "[::1", "-x"])
 def test_an_address_that_is_none_is_refused(listen):
     with pytest.raises((Usage, ProgramFailed)):
-        server.listening(ServerOptions(listen))
+        server.listening_sockets(ServerOptions(listen))
 
 
 def test_a_certificate_needs_its_key():
     with pytest.raises(Usage, match="needs its key"):
-        server.listening(ServerOptions("127.0.0.1:0", tls_cert="c"))
+        server.listening_sockets(ServerOptions("127.0.0.1:0", tls_cert="c"))

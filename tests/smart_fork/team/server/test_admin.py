@@ -8,7 +8,7 @@ from smart_fork.doctor import team_checks
 from smart_fork.errors import NotAuthenticated, NotFound, Usage, WrongVerb
 from smart_fork.team import client
 from smart_fork.team.client import Client
-from smart_fork.team.login import Account, account, remember
+from smart_fork.team.login import Account, logged_in_account, remember
 from smart_fork.team.server.app import carry_out
 from smart_fork.team.server.database import Database
 from smart_fork.team.server.jobs import ATTEMPTS, JobWorker, Kind
@@ -164,6 +164,6 @@ def test_an_admin_is_told_of_failed_jobs_by_status_and_doctor_and_nobody_else_is
     assert (True, "") == (good.ok, good.next_step)
     assert "failed_jobs" not in bob.team("status")
     with alice.here():
-        remember(Account("http://127.0.0.1:9", account().user, "sft_" + "x" * 43))  # nobody listens there
+        remember(Account("http://127.0.0.1:9", logged_in_account().user, "sft_" + "x" * 43))  # nobody listens there
         (silent,) = team_checks()
     assert (False, True, client.SILENT) == (silent.ok, silent.optional, silent.detail)

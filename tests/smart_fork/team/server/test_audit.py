@@ -26,7 +26,7 @@ def busy(team):
 
 def seen(team, who, **asked):
     with team.pool.asked_by(team.people[who].id) as db:
-        found = sessions.audited(db, team.people[who], sessions.AuditQuestion(**asked))
+        found = sessions.audit_page(db, team.people[who], sessions.AuditQuestion(**asked))
     return [(line.actor.split("-")[0], line.verb, line.session_id) for line in found.lines if line.project == team.key]
 
 
@@ -51,13 +51,13 @@ def test_a_withdrawal_stands_in_it_with_figures_and_no_words(busy):
     withdrawal.delete_everywhere(busy.pool, busy.key, busy.people["alice"], busy.public)
 
     with busy.pool.asked_by(busy.people["alice"].id) as db:
-        line = sessions.audited(db, busy.people["alice"], sessions.AuditQuestion()).lines[0]
+        line = sessions.audit_page(db, busy.people["alice"], sessions.AuditQuestion()).lines[0]
     assert ("delete_everywhere", busy.public, {"records": 5}) == (line.verb, line.session_id, line.details)
 
 
 def test_it_is_read_in_pages(busy, monkeypatch):
     monkeypatch.setattr(sessions, "AUDIT_PAGE", 2)
     with busy.pool.asked_by(busy.people["alice"].id) as db:
-        first = sessions.audited(db, busy.people["alice"], sessions.AuditQuestion())
-        rest = sessions.audited(db, busy.people["alice"], sessions.AuditQuestion(page=first.next_page))
+        first = sessions.audit_page(db, busy.people["alice"], sessions.AuditQuestion())
+        rest = sessions.audit_page(db, busy.people["alice"], sessions.AuditQuestion(page=first.next_page))
     assert (2, 1, None) == (len(first.lines), len(rest.lines), rest.next_page)

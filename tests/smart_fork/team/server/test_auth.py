@@ -29,7 +29,7 @@ def test_an_invitation_is_good_once(db, name):
     who, token, scope = auth.login(db, invitation, "laptop")
 
     assert (name, "write") == (who, scope)
-    assert name == auth.known(db, token).name
+    assert name == auth.token_owner(db, token).name
     with pytest.raises(NotAuthenticated, match="This invitation is invalid"):
         auth.login(db, invitation, "laptop")
 
@@ -41,7 +41,7 @@ def test_an_invitation_is_good_for_seven_days(db, name):
     old = auth.invite(db, name)
     db.execute("UPDATE invites SET expires_at = expires_at - interval '7 days'")
 
-    assert auth.known(db, fresh)
+    assert auth.token_owner(db, fresh)
     with pytest.raises(NotAuthenticated):
         auth.login(db, old, "laptop")
 
@@ -64,13 +64,13 @@ def test_of_a_secret_the_hash_alone_is_stored(db, name):
 )
 def test_what_is_no_token_is_nobodys(db, forged):
     with pytest.raises(NotAuthenticated, match=r"Not authenticated\. Please run smart-fork team login first\."):
-        auth.known(db, forged)
+        auth.token_owner(db, forged)
 
 
 def test_an_invitation_is_no_token_and_a_token_no_invitation(db, name):
     invitation = auth.invite(db, name)
     with pytest.raises(NotAuthenticated):
-        auth.known(db, invitation.replace("sfi_", "sft_"))
+        auth.token_owner(db, invitation.replace("sfi_", "sft_"))
     token = auth.login(db, invitation, "laptop")[1]
     with pytest.raises(NotAuthenticated):
         auth.login(db, token.replace("sft_", "sfi_"), "laptop")
@@ -80,7 +80,7 @@ def test_an_invitation_is_no_token_and_a_token_no_invitation(db, name):
 def test_a_token_ends(db, name, end):
     token = auth.login(db, auth.invite(db, name), "laptop")[1]
     invitation = auth.invite(db, name)
-    number = auth.known(db, token).token
+    number = auth.token_owner(db, token).token
     if end == "revoked":
         auth.revoke(db, number)
     elif end == "too old":
@@ -91,7 +91,7 @@ def test_a_token_ends(db, name, end):
             auth.login(db, invitation, "laptop")
 
     with pytest.raises(NotAuthenticated):
-        auth.known(db, token)
+        auth.token_owner(db, token)
 
 
 @pytest.mark.parametrize("wrong", ["", "Dora", "d" * 33, "dora smith", "dora\n", "../x"])
@@ -118,7 +118,7 @@ def test_who_is_not_there_is_not_found(db, team):
 @pytest.mark.parametrize("needed", ["read", "write", "admin"])
 @pytest.mark.parametrize("scope", ["read", "write", "admin"])
 def test_a_token_does_what_it_is_for(db, name, scope, needed):
-    person = auth.known(db, auth.login(db, auth.invite(db, name, scope), "laptop")[1])
+    person = auth.token_owner(db, auth.login(db, auth.invite(db, name, scope), "laptop")[1])
     order = ["read", "write", "admin"]
     if order.index(scope) >= order.index(needed):
         person.needs(needed)
@@ -131,8 +131,8 @@ def test_an_admin_is_one_with_an_admins_token_alone(db, team):
     name = f"root-{team.mark}"
     auth.add_user(db, name, admin=True)
 
-    assert not auth.known(db, auth.login(db, auth.invite(db, name, "write"), "laptop")[1]).admin
-    assert auth.known(db, auth.login(db, auth.invite(db, name, "admin"), "laptop")[1]).admin
+    assert not auth.token_owner(db, auth.login(db, auth.invite(db, name, "write"), "laptop")[1]).admin
+    assert auth.token_owner(db, auth.login(db, auth.invite(db, name, "admin"), "laptop")[1]).admin
 
 
 def test_the_first_pusher_makes_the_project_and_is_its_maintainer(team):
@@ -190,7 +190,7 @@ def test_who_is_added_to_a_project_reads_and_writes_it_and_the_first_maintains_i
     assert ("maintainer", "writer") == (first["project_role"], second["project_role"])
     for told in (first, second):
         _, token, _ = auth.login(db, told["invite"], "laptop")
-        assert told["project_role"] == auth.project(db, auth.known(db, token), key).role
+        assert told["project_role"] == auth.project(db, auth.token_owner(db, token), key).role
 
 
 def test_nobody_is_added_whose_project_is_none(db, team):

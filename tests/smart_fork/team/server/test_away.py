@@ -15,7 +15,7 @@ from smart_fork.finding.query import Query
 from smart_fork.finding.search import Meaning
 from smart_fork.forking.worker import Launched
 from smart_fork.team import client
-from smart_fork.team.login import Account, account, remember
+from smart_fork.team.login import Account, logged_in_account, remember
 from smart_fork.team.search import TeamSearch
 from tests.cases import mostly_first
 from tests.smart_fork.team.server.shop import INVOICES, UPLOADER, index_all
@@ -110,7 +110,7 @@ def test_what_answers_in_no_way_of_a_server_is_asked_once_and_ones_own_results_s
 def test_where_nobody_listens_is_said_and_another_server_is_asked_all_the_same(bob):
     bob.world.claude(bob.repository, *INVOICES)
     with bob.here():
-        there = account()
+        there = logged_in_account()
     at(bob, "http://127.0.0.1:9")
     refused = bob.do("find", INVOICES[0], "--json").json
     with bob.here():
@@ -146,15 +146,15 @@ def hers(alice, team):
 def test_that_a_server_is_away_is_no_error_where_it_cannot_be_written_down(monkeypatch):
     monkeypatch.setenv("SMART_FORK_HOME", "/dev/null/x")
 
-    client.note_away("http://127.0.0.1:9")
+    client.note_unavailable("http://127.0.0.1:9")
 
-    assert not client.is_away("http://127.0.0.1:9")
+    assert not client.is_unavailable("http://127.0.0.1:9")
 
 
 def test_a_copy_and_an_alias_are_forked_where_the_server_is_away(bob, hers, forks):
     copy = Path(bob.team("fork", hers, "--alias", "hers")["files"][0]).stem
     with bob.here():
-        client.note_away(account().origin)
+        client.note_unavailable(logged_in_account().origin)
     later(bob)
 
     said = [bob.do("fork", one, "go on", "--json").json["resolved"] for one in (copy, copy[:8], "hers")]

@@ -113,7 +113,7 @@ def pushing(conninfo, key, token, session, *, barrier, answers, number):
     """One of the processes: it pushes on the base that all have seen, in each round, when all are ready."""
     with Database(conninfo, 1) as pool:
         with pool.asked_by() as db:
-            person = auth.known(db, token)
+            person = auth.token_owner(db, token)
             project = auth.project(db, person, key)
         base = [record(0)]
         for step in range(ROUNDS):

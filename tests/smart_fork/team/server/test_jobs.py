@@ -243,11 +243,11 @@ def test_what_nobody_commits_is_swept_and_what_a_session_gets_meanwhile_is_not(t
     project, alice = team.project("alice"), team.people["alice"]
     for loose in (digest, push_of(new_id(), [], [record(1, secrets.token_hex(8))]).segments[0].digest):
         with team.pool.asked_by(alice.id) as db:
-            stored_records.take(db, project, alice, loose, zstandard.compress(b"x"), [b""])
+            stored_records.store_upload(db, project, alice, loose, zstandard.compress(b"x"), [b""])
     owned.execute("UPDATE segments SET created_at = now() - interval '25 hours' WHERE project_id = %s", (project.id,))
     owned.execute("DELETE FROM uploads WHERE project_id = %s", (project.id,))
     with team.pool.asked_by(alice.id) as pushing:
-        stored_records.hold(pushing, project.id, [digest])
+        stored_records.lock_segments(pushing, project.id, [digest])
         with background.asked_by() as db:
             assert 1 == stored_records.sweep(db, project.id)
     left = owned.execute("SELECT encode(digest, 'hex') FROM segments WHERE project_id = %s", (project.id,)).fetchall()

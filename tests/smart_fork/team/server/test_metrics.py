@@ -121,9 +121,9 @@ def logged_in(team, address):
     with team.pool.asked_by() as db:
         invitation = auth.invite(db, team.people["ann"].name)
     with Client(Account(address, "", "")) as client:
-        said = client.login(invitation, "desktop", login.begin(address, invitation))
+        said = client.login(invitation, "desktop", login.pending_token(address, invitation))
     login.remember(Account(address, said.user, said.token, login.renewal_after(said.expires_at)))
-    return login.account(address)
+    return login.logged_in_account(address)
 
 
 def test_a_token_is_renewed_after_half_of_its_life_and_the_old_one_ends_soon(team, expiring, monkeypatch):
@@ -136,7 +136,7 @@ def test_a_token_is_renewed_after_half_of_its_life_and_the_old_one_ends_soon(tea
     with project.opened(expiring, team.key) as opened:
         second = opened.client.account
         opened.client.page(team.key)
-    assert second == login.account(expiring)
+    assert second == login.logged_in_account(expiring)
     assert second.token != first.token
     rows = team.owned.execute(
         "SELECT t.expires_at - now() FROM tokens t JOIN users u ON u.id = t.user_id"
@@ -160,7 +160,7 @@ def test_a_renewal_that_fails_leaves_the_token_as_it_was(team, expiring, monkeyp
 
     with project.opened(expiring, team.key) as opened:
         opened.client.page(team.key)
-    assert login.account(expiring) == first
+    assert login.logged_in_account(expiring) == first
 
 
 def test_without_a_lifetime_a_token_is_kept_as_before(team, address):

@@ -81,7 +81,7 @@ def crowd(team, database, base):
     made = Crowd(team, database.conninfo(OWNER, base))
     yield made
     made.take(range(len(made.vectors)))
-    jobs.tend(made.conninfo, LARGE)
+    jobs.update_graphs(made.conninfo, LARGE)
     assert made.there() is None
 
 
@@ -90,7 +90,7 @@ def test_a_large_project_is_looked_up_in_its_own_index_and_nothing_private_or_wi
     for one in questions[:2]:
         assert (crowd.exact("bob", one), 0) == (set((told := crowd.ask("bob", one))[0]), told[1])
 
-    jobs.tend(crowd.conninfo, LARGE)
+    jobs.update_graphs(crowd.conninfo, LARGE)
 
     found = {who: [crowd.ask(who, one) for one in questions] for who in ("alice", "bob")}
     for who, answers in found.items():
@@ -117,20 +117,20 @@ def test_a_large_project_is_looked_up_in_its_own_index_and_nothing_private_or_wi
 
 @pytest.mark.thorough
 def test_an_index_is_kept_made_again_where_it_was_not_finished_and_dropped_with_its_project(crowd):
-    jobs.tend(crowd.conninfo, SHARED + 1)
+    jobs.update_graphs(crowd.conninfo, SHARED + 1)
     assert crowd.there() is None  # not large enough
 
-    jobs.tend(crowd.conninfo, LARGE)
+    jobs.update_graphs(crowd.conninfo, LARGE)
     first = crowd.there()
     crowd.take(range(SHARED - LARGE + 50))
-    jobs.tend(crowd.conninfo, LARGE)
+    jobs.update_graphs(crowd.conninfo, LARGE)
     assert (first, True) == (crowd.there(), first[1])  # it may be a little smaller
 
     crowd.team.owned.execute("UPDATE pg_index SET indisvalid = false WHERE indexrelid = %s", (first[0],))
-    jobs.tend(crowd.conninfo, SHARED // 2)
+    jobs.update_graphs(crowd.conninfo, SHARED // 2)
     again = crowd.there()
     assert (True, True) == (again[0] != first[0], again[1])
 
     crowd.take(range(SHARED - LARGE // 2 + 1))
-    jobs.tend(crowd.conninfo, LARGE)
+    jobs.update_graphs(crowd.conninfo, LARGE)
     assert crowd.there() is None

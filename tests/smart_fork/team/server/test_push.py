@@ -182,7 +182,7 @@ def test_a_known_digest_is_no_key_to_what_others_keep_private(alice):
     digest = wanted.segments[0].digest
 
     with alice.pool.asked_by(alice.people["bob"].id) as db:
-        assert [] == stored_records.have(db, alice.project("bob"), alice.people["bob"], [digest])
+        assert [] == stored_records.known_segments(db, alice.project("bob"), alice.people["bob"], [digest])
         with pytest.raises(NotFound):
             stored_records.content(db, alice.project("bob"), alice.people["bob"], digest)
     with pytest.raises(Unshareable, match="A segment was not sent"):
@@ -294,7 +294,7 @@ def test_lineage_stays_when_the_source_is_deleted_or_made_private(alice):
         sessions.delete(db, alice.key, alice.people["alice"], source)
 
     with alice.pool.asked_by(alice.people["bob"].id) as db:
-        assert child == sessions.told(sessions.readable(db, alice.key, alice.people["bob"], child.id))
+        assert child == sessions.session_info(sessions.readable(db, alice.key, alice.people["bob"], child.id))
     assert SHORT == alice.stored(child.id)
     with pytest.raises(NotFound):
         alice.push("alice", push_of(source, SHORT, LONG[:1]))
@@ -305,7 +305,7 @@ def test_what_was_sent_and_never_committed_is_swept_and_what_is_used_stays(alice
     alice.push("alice", used)
     project, person = alice.project("alice"), alice.people["alice"]
     with alice.pool.asked_by(person.id) as db:
-        stored_records.take(db, project, person, lost.digest, lost.body, [b"12"] * 3)
+        stored_records.store_upload(db, project, person, lost.digest, lost.body, [b"12"] * 3)
         assert 0 == stored_records.sweep(db, project.id)
     alice.owned.execute("UPDATE uploads SET at = at - interval '2 days' WHERE project_id = %s", (project.id,))
     alice.owned.execute(
@@ -314,7 +314,7 @@ def test_what_was_sent_and_never_committed_is_swept_and_what_is_used_stays(alice
 
     with alice.pool.asked_by(person.id) as db:
         assert 1 == stored_records.sweep(db, project.id)
-        assert [used.segments[0].digest] == stored_records.have(
+        assert [used.segments[0].digest] == stored_records.known_segments(
             db, project, person, [lost.digest, used.segments[0].digest]
         )
 
@@ -398,7 +398,7 @@ def goes_on(team, who, session, new):
     with team.pool.asked_by(team.people[who].id) as db:
         row = sessions.readable(db, team.key, team.people[who], session)
         places = sessions.places(db, row["project_id"], session)
-        info, bodies = sessions.told(row), stored_records.bodies(db, row["project_id"], [places[-1].digest])
+        info, bodies = sessions.session_info(row), stored_records.bodies(db, row["project_id"], [places[-1].digest])
     last = places[-1]
     before = [] if last.full or last.end == info.base_count else unpack(bodies[last.digest], last.digest)
     position = len(places) - bool(before)

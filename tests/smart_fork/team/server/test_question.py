@@ -12,7 +12,7 @@ from indexer.default_embedder import LightEmbedder
 from smart_fork.errors import NotFound
 from smart_fork.finding.ranking import Parts
 from smart_fork.team import wire
-from smart_fork.team.records import hash_of, searched, space_of
+from smart_fork.team.records import hash_of, searchable_form, vector_space
 from smart_fork.team.server import search, sessions
 from smart_fork.team.server.database import Database
 from smart_fork.team.server.jobs import KINDS, JobWorker
@@ -24,7 +24,7 @@ from tests.smart_fork.team.server.team import new_id
 from tests.smart_fork.team.server.test_schema import BY_PROJECT
 
 MODEL = LightEmbedder()
-SPACE = space_of(MODEL.model, MODEL.dimensions)
+SPACE = vector_space(MODEL.model, MODEL.dimensions)
 TABLES = ("chunks", "vectors", "placements", "session_words", "lexemes", "offers")
 
 
@@ -232,7 +232,7 @@ def test_a_session_that_grows_is_found_by_what_is_new_and_keeps_what_it_had(peop
 
 
 def vectors_of(said, change=lambda vector: vector):
-    document = searched(records_of(*said), "claude", new_id(), new_id()).document
+    document = searchable_form(records_of(*said), "claude", new_id(), new_id()).document
     texts = [chunk.text for chunk in document.chunks]
     made = [change(vector).astype(np.float16).tobytes() for vector in MODEL.embed(texts)]
     return {
@@ -290,7 +290,7 @@ def test_vectors_that_lie_are_all_dropped_and_the_audit_says_so(people, change):
     share(people, "alice", UPLOADER, vectors=vectors_of(UPLOADER, change))
 
     assert 1 == dropped(people)
-    (own,) = MODEL.embed([searched(records_of(*UPLOADER), "claude", new_id(), new_id()).document.chunks[0].text])
+    (own,) = MODEL.embed([searchable_form(records_of(*UPLOADER), "claude", new_id(), new_id()).document.chunks[0].text])
     assert np.abs(stored(people)[0] - own).max() < 1e-3
 
 
@@ -298,11 +298,11 @@ def test_vectors_of_a_client_that_chance_does_not_choose_are_not_made_here(peopl
     chance.value = 0.0
     closed = LightEmbedder()
     closed.close()  # it would refuse to embed anything
-    monkeypatch.setattr(search, "_light", lambda: closed)
+    monkeypatch.setattr(search, "_embedding_model", lambda: closed)
 
     share(people, "alice", UPLOADER, vectors=vectors_of(UPLOADER, lambda vector: vector * 1.25))
 
-    (own,) = MODEL.embed([searched(records_of(*UPLOADER), "claude", new_id(), new_id()).document.chunks[0].text])
+    (own,) = MODEL.embed([searchable_form(records_of(*UPLOADER), "claude", new_id(), new_id()).document.chunks[0].text])
     assert np.abs(stored(people)[0] - own * 1.25).max() < 1e-3
     assert 0 == dropped(people)
 
@@ -317,7 +317,7 @@ def test_vectors_of_other_texts_and_other_spaces_are_no_ones(people):
 @pytest.mark.thorough
 def test_sessions_without_vectors_are_counted_until_they_have_some(people, monkeypatch):
     with monkeypatch.context() as without:
-        without.setattr(search, "_light", lambda: None)
+        without.setattr(search, "_embedding_model", lambda: None)
         session = share(people, "alice", UPLOADER)
     share(people, "alice", INVOICES)
     assert ([session], 1) == (found(people, "bob", "uploader")[:1], ask(people, "bob").by_words_only)

@@ -10,7 +10,7 @@ from indexer.store.sqlite import SqliteStore
 from smart_fork.finding.evidence import gather
 from smart_fork.finding.query import Query, terms_of
 from smart_fork.finding.ranking import weigh
-from smart_fork.team.records import searched, space_of
+from smart_fork.team.records import searchable_form, vector_space
 from smart_fork.team.server.postgres import OWNER
 from smart_fork.team.server.search import space
 from smart_fork.team.server.team_index import EVERYTHING, TeamIndex
@@ -28,7 +28,7 @@ class Sqlite:
     def __init__(self, path):
         self.store = SqliteStore(path)
         for name, said in SAID.items():
-            document = searched(records_of(*said), "claude", name, name).document
+            document = searchable_form(records_of(*said), "claude", name, name).document
             self.store.save(reading_of(document.session), document)
         self.store.use_model(MODEL.model, MODEL.dimensions)
         waiting = self.store.waiting((), 99)
@@ -46,7 +46,7 @@ class Postgres:
     def __init__(self, team, db):
         self.ids = {share(team, "alice", said): name for name, said in SAID.items()}
         with team.pool.asked_by() as making:
-            number = space(making, space_of(MODEL.model, MODEL.dimensions))
+            number = space(making, vector_space(MODEL.model, MODEL.dimensions))
         self.store = TeamIndex(db, team.project("bob").id, team.people["bob"].id, number)
         self.scope = EVERYTHING
 

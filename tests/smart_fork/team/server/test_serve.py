@@ -224,7 +224,7 @@ def test_a_database_that_takes_no_connections_yet_is_asked_again_when_it_does(tm
         raise psycopg.OperationalError("no such user")
 
     monkeypatch.setattr("smart_fork.team.server.database._connected", connected)
-    with pytest.raises(ProgramFailed, match="no such user"), databases.at_hand(tmp_path):
+    with pytest.raises(ProgramFailed, match="no such user"), databases.owner_transaction(tmp_path):
         pass
 
     assert 2 == len(asked)
@@ -415,8 +415,8 @@ def test_nothing_is_left_when_it_is_killed(folder, shared):
 def test_a_database_of_ones_own_is_used_by_several_servers_at_once(database, base):
     """Each makes the tables if there are none, waits for the other, and serves as roles that own nothing."""
     dsn = database.conninfo(OWNER, base)
-    roles = [databases.elsewhere(dsn) for _ in range(2)]
-    with databases.at_hand(Path("/nonexistent"), dsn) as db:
+    roles = [databases.external_database(dsn) for _ in range(2)]
+    with databases.owner_transaction(Path("/nonexistent"), dsn) as db:
         assert db.execute("SELECT count(*) AS n FROM users").fetchone()["n"] >= 0
 
     assert dsn == roles[0].app == roles[1].jobs
@@ -442,7 +442,7 @@ def test_a_user_who_may_make_no_table_is_told_what_is_needed(database):
 @pytest.mark.parametrize("dsn", ["host=/nonexistent", "nonsense", "postgresql://u:topsecret@127.0.0.1:1/x"])
 def test_a_database_that_does_not_answer_is_said_without_its_password(dsn):
     with pytest.raises(ProgramFailed) as failed:
-        databases.elsewhere(dsn)
+        databases.external_database(dsn)
 
     assert "topsecret" not in failed.value.message + failed.value.hint
 
@@ -468,7 +468,7 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch):
 
 
 def test_a_server_that_does_not_run_is_said(tmp_path):
-    with pytest.raises(ProgramFailed, match="No team server"), databases.at_hand(tmp_path / "none"):
+    with pytest.raises(ProgramFailed, match="No team server"), databases.owner_transaction(tmp_path / "none"):
         pass
-    with pytest.raises(ProgramFailed, match="No answer from"), databases.at_hand(tmp_path):
+    with pytest.raises(ProgramFailed, match="No answer from"), databases.owner_transaction(tmp_path):
         pass

@@ -12,7 +12,7 @@ from smart_fork.errors import ProgramFailed, SmartForkError, Usage
 from smart_fork.team.server import ServerOptions
 from smart_fork.team.server.__main__ import serve
 from smart_fork.team.server.app import carry_out
-from smart_fork.team.server.database import _fits, at_hand, make_database, with_tables
+from smart_fork.team.server.database import _check_version, make_database, owner_transaction, with_tables
 from smart_fork.team.server.postgres import OWNER
 from smart_fork.team.wire import Administer
 
@@ -26,7 +26,7 @@ def empty(database):
 
 def test_a_database_without_tables_is_said_to_have_none_and_what_makes_them(empty, tmp_path):
     with pytest.raises(ProgramFailed, match="empty has no tables of the team server yet") as refused:  # noqa: SIM117
-        with at_hand(tmp_path, empty) as db:
+        with owner_transaction(tmp_path, empty) as db:
             carry_out(db, Administer(verb="users"))
 
     assert "smart-fork team serve" in refused.value.hint
@@ -66,13 +66,13 @@ class Answering:
 )
 def test_a_database_without_a_good_pgvector_is_named_with_what_to_do(row, said, statement):
     with pytest.raises(ProgramFailed) as refused:
-        _fits(Answering(row))
+        _check_version(Answering(row))
 
     assert (said, True) == (refused.value.message, statement in refused.value.hint)
 
 
 def test_a_pgvector_of_two_digits_is_newer():
-    _fits(Answering(("0.10.0", True)))
+    _check_version(Answering(("0.10.0", True)))
 
 
 def test_root_with_a_database_elsewhere_is_told_of_the_server_and_not_of_postgresql(monkeypatch, tmp_path):
@@ -92,5 +92,8 @@ def test_a_database_that_cannot_be_reached_is_told_how_its_address_is_written():
 
 
 def test_what_is_no_address_of_a_database_is_said_to_be_none(tmp_path):
-    with pytest.raises(ProgramFailed, match="That is not a database address"), at_hand(tmp_path, "nonsense dsn"):
+    with (
+        pytest.raises(ProgramFailed, match="That is not a database address"),
+        owner_transaction(tmp_path, "nonsense dsn"),
+    ):
         pass

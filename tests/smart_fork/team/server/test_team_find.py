@@ -20,7 +20,7 @@ from smart_fork.forking.worker import Launched
 from smart_fork.sharing.tracking import ProjectFolder, Tracking
 from smart_fork.team import client
 from smart_fork.team import search as team_find
-from smart_fork.team.login import Account, account, remember
+from smart_fork.team.login import Account, logged_in_account, remember
 from smart_fork.team.records import hash_of
 from smart_fork.team.search import TeamSearch
 from smart_fork.team.server import search as server_search
@@ -69,7 +69,7 @@ def test_a_teammates_session_is_among_ones_own_and_says_whose_it_is(shared, bob,
 @first("words", [[], ["--team"], ["--also", "go on"]])
 def test_the_vectors_of_a_question_are_made_once_and_the_server_makes_none(shared, bob, monkeypatch, words):
     made = []
-    monkeypatch.setattr(server_search, "embedded", lambda texts: made.append(texts) or [])
+    monkeypatch.setattr(server_search, "embed_questions", lambda texts: made.append(texts) or [])
     once = LightEmbedder.embed
     monkeypatch.setattr(LightEmbedder, "embed", lambda self, texts: asked.append(tuple(texts)) or once(self, texts))
     asked = []
@@ -189,7 +189,7 @@ def test_where_nothing_can_be_searched_here_or_there_both_are_said(bob, monkeypa
     bob.world.claude(bob.repository, *INVOICES)
     monkeypatch.setenv("SMART_FORK_INDEXING", "false")
     with bob.here():
-        remember(Account("http://127.0.0.1:9", account().user, "sft_" + "x" * 43))  # nobody listens there
+        remember(Account("http://127.0.0.1:9", logged_in_account().user, "sft_" + "x" * 43))  # nobody listens there
 
     said = bob.do("find", QUESTION, "--json")
 

@@ -10,7 +10,7 @@ import pytest
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import ForkRefused
 from smart_fork.team import client
-from smart_fork.team.login import Account, account, remember
+from smart_fork.team.login import Account, logged_in_account, remember
 from tests.smart_fork.client import answer, refusal
 from tests.smart_fork.team.server.shop import INVOICES
 
@@ -103,7 +103,7 @@ def test_an_id_is_one_of_this_machine_before_it_is_an_alias_and_that_before_it_i
 def test_where_the_server_is_away_ones_own_are_listed_and_what_is_not_here_is_not_waited_for(bob, hers):
     own = bob.world.claude(bob.repository, *INVOICES)
     with bob.here():
-        remember(Account("http://127.0.0.1:9", account().user, "sft_" + "x" * 43))  # nobody listens there
+        remember(Account("http://127.0.0.1:9", logged_in_account().user, "sft_" + "x" * 43))  # nobody listens there
 
     listed = ask(bob, "list_sessions", team=True)
 
