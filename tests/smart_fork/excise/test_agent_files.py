@@ -1,4 +1,4 @@
-"""What an agent keeps apart from its logs is searched for what was cut."""
+"""The files that agents keep apart from their logs are searched for cut text."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ SNAPSHOTS = {"opencode": ".local/share/opencode/snapshot/1a2b", "gemini": ".gemi
 
 @pytest.fixture
 def snapshots(world, request):
-    """A repository of an agent, with the secret in a pack, and a configuration that would run a program."""
+    """A git repository of an agent, with the secret in a pack, and a configuration that would run a program."""
     repository = world.home / SNAPSHOTS[request.param]
     file = kept(world, "work/notes.txt", "", f"{SAID[2]}\n")
 

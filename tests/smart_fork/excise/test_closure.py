@@ -1,4 +1,4 @@
-"""Which turns go together, case by case."""
+"""The turns that are cut together, case by case."""
 
 from __future__ import annotations
 

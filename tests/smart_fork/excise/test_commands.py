@@ -28,7 +28,7 @@ def result(identity: str, output: str) -> list[dict]:
 
 @pytest.fixture
 def claude_records(world: World, shop: Path) -> Path:
-    """A session: a prompt, a call with its result, an answer, another prompt and answer."""
+    """Return the records of a session: a prompt, a call with its result, an answer, another prompt and answer."""
     session = str(uuid.uuid4())
     records = world.claude_records(
         session, shop, "add retry", "I look", "x", "Retry is there", "and the docs", "Docs are there"
@@ -146,7 +146,7 @@ def test_a_branch_leaves_out_what_is_named(run, claude_records, tmp_path):  # no
 
 
 def test_a_branch_of_codex_elsewhere_says_what_is_true_there_and_shows_what_was_said(run, world, shop, tmp_path):  # noqa: F811
-    """B-070, B-071, B-091, E-075: of the newest form, which tells what is on the screen in other events than the copy's."""
+    """B-070, B-071, B-091, E-075: in the newest form, which has screen events that a copy lacks."""
     session = str(uuid.uuid4())
     records = codex_records(
         session, shop, ["add retry", "swordfish"], git={"branch": "main"}, runtime_workspace_roots=[str(shop)]
@@ -174,7 +174,7 @@ def test_a_branch_of_codex_elsewhere_says_what_is_true_there_and_shows_what_was_
 
 
 def test_a_branch_of_an_old_fork_of_codex_has_its_own_header(run, world, shop):  # noqa: F811
-    """B-091: the parent's, which was copied into it, comes second."""
+    """B-091: the header of the parent, which was copied into it, comes second."""
     parent, child = str(uuid.uuid4()), str(uuid.uuid4())
     records = codex_records(parent, shop, ["add retry", "and the docs"], cli_version="0.1")
     own = codex_records(child, shop, [], cli_version="0.2", history_mode="legacy")
@@ -219,7 +219,7 @@ def test_a_cut_of_what_a_fork_has_from_its_parent_makes_a_branch(run, world: Wor
 
 
 def test_suggestions_name_ranges_reasons_and_savings_and_cut_nothing(world: World, shop, run):  # noqa: F811
-    """E-076: an attempt that was taken back, the same output twice, a long one that nobody needs, and a secret."""
+    """E-076: a reverted attempt, a repeated output, a long unused output, and a secret."""
     session = str(uuid.uuid4())
     token = "ghp_" + "a1B2" * 9
     names = " ".join(f"uniqueName{number}Of{number}Many" for number in range(700))

@@ -1,4 +1,4 @@
-"""Whatever fails, and whenever the process dies: a transcript is the old one or the new one (E-033, E-052, E-057)."""
+"""After any failure or kill, a transcript is the old one or the new one (E-033, E-052, E-057)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CALLS = [name for name in vars(Disk) if not name.startswith("_") and name != "li
 
 
 class Breaking(Disk):
-    """Does `breaks` instead of the call of that number; a write that breaks has done half of its work."""
+    """A disk that runs `breaks` in place of the call of a number. A broken write has written half of its data."""
 
     def __init__(self, number: int, breaks) -> None:
         self.left = number
@@ -55,7 +55,7 @@ def no_space() -> None:
 
 
 def states(path: Path) -> tuple[bytes, bytes]:
-    """What is in the file, and what will be."""
+    """Return the content of the file before the cut, and after it."""
     before = path.read_bytes()
     cut(Request(str(path), ids=("a3",)))
     after = path.read_bytes()
@@ -153,7 +153,7 @@ def test_a_rollback_that_fails_leaves_what_was_there(claude_session):
 
 
 def test_the_notes_of_a_session_say_what_became_of_each_cut(claude_session, monkeypatch):
-    """Other versions read these notes, so the words stay."""
+    """Other versions read the notes, so their words stay."""
     rollback(cut(Request(str(claude_session), ids=("a3",)))["snapshot"])
     monkeypatch.setattr(writing, "write_lines", lambda *_, **__: no_space())
     with pytest.raises(OSError, match="No space"):

@@ -1,4 +1,4 @@
-"""A copy without some turns is a whole session: with a title, what belongs beside it, and a way to go on in it."""
+"""A copy without some turns is a complete session: it has a title, its files, and a command that resumes it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def result(identity: str) -> list[dict]:
 
 
 def claude(world, shop) -> Path:
-    """Two calls, each with a long result and a sub-agent beside the log, and a version of a file."""
+    """A session with two calls, each with a long result and a sub-agent next to the log, and a version of a file."""
     session = str(uuid.uuid4())
     records = [
         said("u1", None, "user", "zebra"),
@@ -76,7 +76,7 @@ def log(request, world, shop) -> Path:
 
 @pytest.fixture(params=mostly_first(["branch --excise", "excise cut --branch"]))
 def made(request, log, run) -> dict:  # noqa: F811
-    """A copy without the second exchange, as both commands tell of it."""
+    """A copy without the second exchange, as the answer of both commands."""
     name = log.stem[-36:]
     cutting = [name, "--excise", "4-7"] if request.param.startswith("branch") else ["cut", "4-7", name, "--branch"]
     told: dict = json.loads(run(request.param.split()[0], *cutting, "--json").out)

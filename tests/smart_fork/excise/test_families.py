@@ -1,7 +1,7 @@
-"""Families made at random, and one secret that is cut out of one of their sessions, killed at a random moment.
+"""Random families of sessions, and one secret that is cut out of one session, killed at a random moment.
 
-After the next run no byte has it any more, but in snapshots and in what is not below that session; or who has it is
-named, and `verify` says so. ``SMART_FORK_DRILLS=all`` makes 300 families, else a few.
+After the next run, only snapshots and sessions that do not descend from the cut one have it, or `verify` names the
+file that has it. ``SMART_FORK_DRILLS=all`` makes 300 families, else a few.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ DEPTH, MOMENTS = 5, 8.5
 
 @dataclass
 class Member:
-    """A session, those that it was made of, and how far it is from the first."""
+    """A session, its ancestors, and its distance from the first one."""
 
     agent: str
     session_id: str
@@ -86,7 +86,7 @@ class Member:
 
     @property
     def content(self) -> dict[Path, bytes]:
-        """Its logs; a session in a database has one that is no file."""
+        """Return the logs of the session. A session in a database has one that is no file."""
         return {path: content_of(self.agent, path) for path in self.logs}
 
     def is_below(self, other: Member) -> bool:
@@ -95,7 +95,7 @@ class Member:
 
 @dataclass
 class Family:
-    """What happens to a family: each step is one of the product's own, or what an agent does."""
+    """The history of a family. Each step is a command of smart-fork, or an action of an agent."""
 
     world: World
     shop: Path
@@ -184,14 +184,14 @@ class Family:
         self.add(forked.agent_type, forked.new_session_id, parents[0], *others)
 
     def forked(self) -> None:
-        """Our fork of a session: its agent writes the log."""
+        """Fork a session with smart-fork; its agent writes the log."""
         parent = self.one("claude")
         forked = fork_session(ForkRequest(parent.session_id, Options("go on", place="process")))
         self.ended(forked.worker_id)
         self.written(parent, forked.new_session_id)
 
     def forked_upon(self) -> None:
-        """A fork of Codex: its file goes on from its parent's."""
+        """Fork a session in Codex; its file continues its parent's."""
         parent = self.one("codex")
         path = parent.logs[0]
         last = json.loads(path.read_text().rstrip().splitlines()[-1])
@@ -207,7 +207,7 @@ class Family:
         self.add("codex", session_id, parent)
 
     def forked_natively(self) -> None:
-        """A fork that only its agent knows of."""
+        """Fork a session in its agent, without smart-fork."""
         self.written(self.one("claude"), "")
 
     def written(self, parent: Member, session_id: str) -> None:
@@ -254,7 +254,7 @@ class Family:
             shutil.rmtree(log.with_suffix(""), ignore_errors=True)
 
     def copied(self) -> None:
-        """A copy for a fork in another directory."""
+        """Copy a session for a fork in another directory."""
         source = self.one("claude").logs[0]
         copy = folder_of(self.world.home / f"copy{len(self.members)}") / source.name
         if not copy.exists():
@@ -276,7 +276,7 @@ class Family:
         self.kept[path.resolve()] = member
 
     def can_be_cut(self) -> Iterator[tuple[Member, str]]:
-        """The sessions that have the secret in turns of their own, with the numbers of these."""
+        """Return the sessions that have the secret in own turns, with the numbers of the turns."""
         for member in self.members:
             if member.agent in CUTTABLE and member.logs:
                 session = load_numbered(member.agent, member.logs[0])
@@ -284,7 +284,7 @@ class Family:
                     yield member, turns
 
     def holders(self) -> list[Path]:
-        """The agents' own files that have the secret."""
+        """Return the agents' own files that have the secret."""
         folders = [one for one in self.world.home.glob(".*") if one.is_dir() and one != state_home()]
         files = (
             path for folder in folders for path in folder.rglob("*") if path.is_file() and "opencode" not in path.name
@@ -294,17 +294,19 @@ class Family:
         return sorted([*found, *(path.resolve() for path, said in logs if self.secret.encode() in said)])
 
     def ours(self) -> list[Path]:
-        """Our own files that have a part of it, but snapshots: a word index keeps neither beginnings nor ends."""
+        """Return smart-fork's own files with a part of it, except snapshots. A word index keeps no beginnings and
+        ends.
+        """
         part = self.secret[6:-4].lower().encode()
         files = (path for path in state_home().rglob("*") if path.is_file() and "snapshots" not in path.parts)
         return [path for path in files if part in unpacked(path).lower()]
 
     def not_below(self, other: Member) -> dict[Path, bytes]:
-        """The logs of those that a cut of a session is not to touch."""
+        """Return the logs that a cut of a session must not change."""
         return {path: said for one in self.members if not one.is_below(other) for path, said in one.content.items()}
 
     def files(self, below: Member) -> set[str]:
-        """Which of the agents' own files have the secret, of what is below a session."""
+        """Return the agents' own files with the secret, of the session's descendants."""
         logs = {path.resolve(): one for one in self.members for path in one.logs}
         logs |= {beside(path): one for path, one in logs.items()}
         logs |= self.kept
@@ -317,7 +319,7 @@ class Family:
 
 
 def beside(log: Path) -> Path:
-    """The folder of what lies beside a log."""
+    """Return the folder of the files next to a log."""
     return log.parent if log.name == "events.jsonl" else log.with_suffix("")
 
 
@@ -327,7 +329,7 @@ def content_of(agent: str, path: Path) -> bytes:
 
 
 def takes_sessions(argv: tuple[str, ...]) -> tuple[int, str]:
-    """What OpenCode's program does with a document."""
+    """Store a document as OpenCode's program does."""
     if argv[1] != "import":
         return 0, HELP["opencode"]
     document = json.loads(Path(argv[2]).read_text())
@@ -339,7 +341,7 @@ def takes_sessions(argv: tuple[str, ...]) -> tuple[int, str]:
 
 
 def number_ids(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    """Make the same ids for the same seed, in each process others."""
+    """Make equal ids for equal seeds, and different ids in each process."""
     chances: dict[int, random.Random] = {}
 
     def some_bits(count: int) -> int:
@@ -351,7 +353,7 @@ def number_ids(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
 
 
 def play(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
-    """Have the agents' programs answer, and OpenCode keep its sessions."""
+    """Let the agents' programs answer, and OpenCode keep its sessions."""
     monkeypatch.setattr("smart_fork.system.processes.Processes", lambda: FakeProcesses({"opencode": takes_sessions}))
     for name in ("opencode", "qwen", "gemini", "copilot"):
         add_program(home / "bin", name, HELP[name])
@@ -381,7 +383,7 @@ def indexed() -> None:
 
 
 def killed_at(number: int, request: Request, home: Path) -> None:
-    """Make a cut in a process that is killed when it opens, renames or removes so many files."""
+    """Make a cut in a process that is killed after it has opened, renamed or removed this number of files."""
     if child := os.fork():
         os.waitpid(child, 0)
         return
@@ -446,7 +448,7 @@ def test_what_is_cut_is_nowhere_or_who_has_it_is_named(world, shop, monkeypatch,
 
 
 def found_in(named: set[str]) -> set[str]:
-    """The same files, by the names that have no links in them."""
+    """Return the files by their paths without links."""
     return {str(Path(one).resolve()) for one in named}
 
 

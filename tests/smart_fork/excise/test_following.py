@@ -1,4 +1,4 @@
-"""A cut reaches everything that was made of its session, or says what it does not reach."""
+"""A cut reaches everything that was made from its session, or names what it does not reach."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def indexed() -> None:
 
 
 def holders(home: Path) -> list[Path]:
-    """The agents' logs that have the secret."""
+    """Return the agents' logs that have the secret."""
     found = (path for folder in home.glob(".[!s]*") for path in folder.rglob("*"))
     return sorted(path for path in found if path.is_file() and SECRET.encode() in path.read_bytes())
 
@@ -66,7 +66,7 @@ def cut_secret(session_id: str, **how) -> dict:
 
 @pytest.fixture(params=mostly_first(["claude", "codex"]))
 def chain(request, world, shop) -> list[str]:
-    """A session, its branch, the branch's branch, and so on."""
+    """Return a session, its branch, the branch's branch, and so on."""
     made = [getattr(world, request.param)(shop, *SAID)]
     for _ in range(4):
         made.append(branch(made[-1])["session_id"])
@@ -273,7 +273,7 @@ def test_what_is_killed_between_two_files_is_finished_by_the_next_run(world, sho
 
 
 class TestBeside:
-    """Sub-agents' logs, and long results."""
+    """Logs of sub-agents, and long results, next to a log."""
 
     @pytest.fixture
     def log(self, world: World, shop) -> Path:
@@ -469,7 +469,7 @@ def test_a_parent_that_never_had_what_was_cut_is_not_named(world, shop):
 
 
 def a_line_of_hand_overs(world, shop, agents) -> list[tuple[str, Path]]:
-    """Sessions of these agents, each made of the one before."""
+    """Return sessions of these agents, each handed over from the one before."""
     first = world.claude(shop, *PLAIN)
     made = [(first, world.log_of(first))]
     for at, agent in enumerate(agents):

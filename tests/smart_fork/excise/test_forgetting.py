@@ -1,4 +1,4 @@
-"""Having a session forgotten."""
+"""Forgetting a session."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def copies(monkeypatch):
 
 @pytest.fixture
 def session_id(world: World, shop: Path) -> str:
-    """A session that is indexed beside another one."""
+    """The id of an indexed session, with another one next to it."""
     world.claude(shop, "draw the parcel map", "It is drawn")
     session_id = world.claude(shop, SECRET, DONE)
     assert session_id == world.ids(SECRET, shop)[0]

@@ -1,4 +1,4 @@
-"""Transcripts of all three agents as they are read to be cut."""
+"""Transcripts of three agents, loaded for a cut."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_whose_a_transcript_is(tmp_path, codex_session, claude_session):
 
 
 def test_the_names_that_scripts_have_stay():
-    """Also those that are an agent's, which its folder brings."""
+    """Also the names of each agent, which its folder defines."""
     names = {"ClaudeLoader", "ClaudeWriter", "CodexLoader", "CodexWriter", "CursorLoader", "CursorWriter"}
     names |= {"default_cursor_path", "discover_newest_claude"}
 
@@ -156,7 +156,7 @@ def test_only_a_file_with_several_conversations_lists_them(claude_session):
 
 
 def test_the_newest_session_of_claude(home, claude_session):
-    """E-022: a sub-agent's file is none."""
+    """E-022: a sub-agent's file does not count."""
     newer = claude_session.with_name("agent-abc.jsonl")
     newer.write_bytes(claude_session.read_bytes())
     os.utime(newer, (4e9, 4e9))
@@ -253,7 +253,7 @@ def test_the_librarys_writer_is_verbatim_unless_it_is_told_to_link_anew(claude_s
 
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
-    """Cursor's, with two conversations."""
+    """Cursor's database with two conversations."""
     path = tmp_path / "state.vscdb"
     with closing(sqlite3.connect(path)) as db, db:
         db.execute("CREATE TABLE cursorDiskKV (key TEXT UNIQUE, value BLOB)")
@@ -320,7 +320,7 @@ WITH_WAL = "PRAGMA journal_mode = WAL"
 
 @pytest.fixture
 def written(database):
-    """Cursor, which has begun so and writes; ended where that is asked for."""
+    """A writer that has begun like Cursor and writes. It is killed if wanted."""
     with ExitStack() as stack:
 
         def write(*begun: str) -> subprocess.Popen[bytes]:
@@ -389,7 +389,7 @@ def test_where_settings_were_moved_cursor_keeps_them_there(home, monkeypatch, sa
 
 
 def test_a_log_that_cannot_be_read_is_neither_called_deleted_nor_of_another_form(world, shop, monkeypatch, run):  # noqa: F811
-    """Nobody may read the log, or the folder of all logs."""
+    """The user may read neither the log nor the folder of all logs."""
     session_id = world.claude(shop, "add retry", "done")
     log = world.log_of(session_id)
 

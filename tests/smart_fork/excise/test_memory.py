@@ -1,4 +1,4 @@
-"""The memory that a cut of a long session takes."""
+"""The memory that a cut of a long session needs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_cut_of_a_long_session_is_planned_within_three_times_its_size_beside_w
 
 
 def planned(folder: Path, least: int) -> tuple[int, int]:
-    """The tokens of a session of at least so many bytes, and the peak of memory of the command that plans a cut of it."""
+    """Return the tokens of a session of at least this size, and the peak memory of the command that plans a cut."""
     path = folder / f"{SESSION}.jsonl"
     piece = b"".join(
         json.dumps(record).encode() + b"\n"

@@ -1,4 +1,4 @@
-"""One number means one message, wherever it is read: show, --at, read_session, find, the page, lineage and excise."""
+"""A number means one message in every command: show, --at, read_session, find, the page, lineage and excise."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ANSWERS = ("zebra answer", "walrus answer", "heron answer")
 
 
 def claude(world: World, shop: Path) -> str:
-    """With thinking, a call, a sub-agent, what was rewound, a queued prompt, a compaction, and lines of bookkeeping."""
+    """A session with thinking, a call, a sub-agent, rewound turns, a queued prompt, a compaction, and bookkeeping."""
     session = str(uuid.uuid4())
     tool = [{"type": "tool_use", "id": "t1", "name": "Read", "input": {}}]
     result = [{"type": "tool_result", "tool_use_id": "t1", "content": "ok"}]
@@ -52,7 +52,7 @@ def claude(world: World, shop: Path) -> str:
 
 
 def codex(world: World, shop: Path, *, events: bool = True, before: bool = False) -> str:
-    """What is said stands there twice: as an item, and as an event, which is what a person is shown."""
+    """A session with each message twice: as an item, and as an event, which is shown to people."""
     session = str(uuid.uuid4())
     records: list[dict] = []
     for one in codex_records(session, shop, ["zebra", "walrus", "heron"]):
@@ -73,7 +73,7 @@ def codex(world: World, shop: Path, *, events: bool = True, before: bool = False
 
 
 def codex_fork(world: World, shop: Path) -> str:
-    """Copy-on-write: its beginning stands in its parent's file."""
+    """A copy-on-write fork: its beginning is in its parent's file."""
     parent, child = codex(world, shop), str(uuid.uuid4())
     path = next(world.home.glob(f".codex/sessions/**/*{parent}.jsonl"))
     count = len(path.read_text().splitlines())
@@ -177,7 +177,7 @@ def test_lines_without_a_number_are_listed_with_their_ids_where_all_are_asked_fo
 
 
 def test_what_nobody_can_be_shown_is_counted_from_0(world, shop, run):  # noqa: F811
-    """A sub-agent's own file."""
+    """In a sub-agent's own file."""
     records = [said(f"s{n}", None, "user", f"step {n}", isSidechain=True) for n in range(3)]
     path = write_log(world.home / "agent-1234567.jsonl", records)
 

@@ -1,4 +1,4 @@
-"""After a cut nothing finds what was cut: not in the session, its copies and branches, nor in the index of any of them."""
+"""After a cut, no search finds the cut text: not in the session, its copies and branches, nor in their index."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def indexed() -> None:
 
 
 def everything_indexed() -> str:
-    """All that the index says anywhere."""
+    """Return all texts in the index."""
     with opened() as store:
         chunks = [text for (text,) in store.db.execute("SELECT text FROM chunks")]
         words = [
@@ -106,7 +106,7 @@ def kept_text(session_id: str) -> str:
 
 @first("still_wanted", ["true", "false"])
 def test_the_copy_that_was_kept_of_a_session_loses_what_was_cut(world: World, shop, monkeypatch, still_wanted):
-    """Also where copies are not kept any more."""
+    """Also if copies are no longer kept."""
     monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", "true")
     session_id = world.claude(shop, *SAID)
     log = world.log_of(session_id)
@@ -151,7 +151,7 @@ def test_words_that_are_parts_or_forms_of_words_that_stay_are_not_said_to_be_fou
 
 
 def test_the_index_reads_a_log_anew_that_was_replaced_by_one_of_the_same_length(world: World, shop):
-    """Whoever cut it, and even if the index could not be reached then."""
+    """After a cut by any program, even if the index could not be opened then."""
     session_id = str(uuid.uuid4())
     path = write_log(
         codex_path(world.home, session_id),
@@ -174,7 +174,7 @@ def kill(*_: object) -> None:
 
 
 def fork_upon_its_parent(world: World, shop) -> tuple[str, str, Request]:
-    """A session of Codex, its fork, and the cut of what both have."""
+    """A session of Codex, its fork, and a cut of turns that both have."""
     parent, child = str(uuid.uuid4()), str(uuid.uuid4())
     records = codex_records(parent, shop, ["add retry", "swordfish", "and the docs"])
     path = write_log(codex_path(world.home, parent), records)
@@ -189,7 +189,7 @@ def fork_upon_its_parent(world: World, shop) -> tuple[str, str, Request]:
 
 @first("killed", [False, True])
 def test_a_fork_that_reads_from_its_parents_file_forgets_it_too(world: World, shop, monkeypatch, killed):
-    """Codex's forks are written upon their parents: they lose it with them, which has to be insisted on."""
+    """Codex's forks continue their parents' files. They lose the turns too, which needs --force."""
     _, child, request = fork_upon_its_parent(world, shop)
     with pytest.raises(Exception, match="forks read these turns"):
         cut(request)

@@ -1,4 +1,4 @@
-"""What holds of every cut, of transcripts that nobody thought of and of a corpus of real ones."""
+"""Properties of every cut, of random transcripts and of a corpus of real ones."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def as_turns(found: list) -> list[Turn]:
 
 
 def as_records(found: list, draw: random.Random) -> list[dict]:
-    """The same as records of Claude Code, some of them sidechains, among lines of bookkeeping."""
+    """Return the turns as records of Claude Code, some of them sidechains, among bookkeeping lines."""
     records: list[dict] = []
     for name, parent, calls, results in found:
         blocks = [{"type": "tool_use", "id": one, "name": "T", "input": {}} for one in calls]
@@ -74,7 +74,7 @@ def as_records(found: list, draw: random.Random) -> list[dict]:
 
 @given(turns_of, cuts)
 def test_the_closure_is_what_the_seeds_pull_in_and_nothing_else(found, seeds):
-    """E-030, E-035, E-036, E-039: by another way of reckoning it."""
+    """E-030, E-035, E-036, E-039: computed in another way."""
     turns = as_turns(found)
     gone = closure(turns, seeds)
 
@@ -95,7 +95,7 @@ def test_the_closure_is_what_the_seeds_pull_in_and_nothing_else(found, seeds):
 
 
 def owner_of(turns: list[Turn], position: int, call: str) -> str | None:
-    """The turn of a call: the last up to the result, or else the first after it."""
+    """Return the turn of a call: the last one up to the result, or else the first one after it."""
     having = [at for at, turn in enumerate(turns) if any(one.id == call for one in turn.tool_calls)]
     before = [at for at in having if at <= position]
     return turns[before[-1] if before else having[0]].id if having else None
@@ -117,7 +117,7 @@ def test_survivors_keep_order_and_ids_and_nothing_is_changed_in_place(found, see
 
 @given(turns_of, cuts)
 def test_a_cut_leaves_no_result_alone_that_was_not_alone_before(found, seeds):
-    """E-030, E-031, E-038: a result goes with its call; that a call stays alone is said."""
+    """E-030, E-031, E-038: a result goes with its call; a call without its result is named."""
     turns = as_turns(found)
     gone = closure(turns, seeds)
     left = excise(turns, gone)
@@ -179,7 +179,7 @@ def test_a_written_cut_is_whole_repeatable_and_can_be_undone(found, seeds, draw)
 @pytest.mark.thorough
 @pytest.mark.parametrize("part", range(PARTS))
 def test_hundreds_of_random_cuts_of_real_sessions_leave_them_whole(home, real_home, monkeypatch, part):
-    """Each is planned, written and read again: nothing dangles that did not before, the rest is verbatim."""
+    """Each is planned, written and read again. No new result lacks its call, and all other lines are verbatim."""
     for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(real_home))
@@ -196,7 +196,7 @@ def test_hundreds_of_random_cuts_of_real_sessions_leave_them_whole(home, real_ho
 
 
 class Hasty(Disk):
-    """Does not wait for the disk."""
+    """A disk that does not wait for writes."""
 
     def sync(self, descriptor):
         pass
@@ -210,7 +210,7 @@ def raw(turn: Turn, content: bytes) -> bytes:
 
 
 def cut_at_random(path: Path, draw: random.Random) -> bool:
-    """One cut of a copy of that log; false where it cannot be read as a session or has nothing to cut."""
+    """Make one random cut of a copy of a log. Return False if it cannot be read or has nothing to cut."""
     try:
         session = load_auto(path)
     except (Usage, NotFound):  # a log of another kind, or a fork whose parent is not in the corpus

@@ -1,4 +1,4 @@
-"""Cutting real files: what is written, what is refused, what is undone."""
+"""Cuts of real files: written, refused and undone."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def test_a_transcript_that_has_changed_since_it_was_read_is_left_alone(claude_se
 
 
 def test_a_running_session_of_claude_is_refused(claude_session, home, posing):
-    """E-075: Claude Code notes which sessions run."""
+    """E-075: Claude Code records which sessions run."""
     note = home / ".claude/sessions/1.json"
     note.parent.mkdir(parents=True)
     note.write_text(json.dumps({"pid": posing("claude"), "sessionId": SESSION}))
@@ -237,7 +237,7 @@ def test_a_running_session_of_claude_is_refused(claude_session, home, posing):
 
 
 def test_a_session_that_codex_has_open_is_refused(codex_session, home):
-    """E-075: Codex holds a lock for each session that it has open, and leaves the file behind when it is killed."""
+    """E-075: Codex holds a lock for each open session, and leaves the lock file behind when it is killed."""
     lock = home / ".codex/thread-writer-locks" / f"{SESSION}.lock"
     lock.parent.mkdir()
     lock.touch()
@@ -255,7 +255,7 @@ def test_a_session_that_codex_has_open_is_refused(codex_session, home):
 
 @pytest.mark.skipif(not Path("/proc/self/fdinfo").exists(), reason="the system does not tell who has a file open")
 def test_a_session_that_another_process_has_open_for_writing_is_refused(claude_session):
-    """E-075: older versions leave no note; whoever only reads is in nobody's way."""
+    """E-075: older versions leave no note. A process that only reads does no harm."""
     code = "import sys; file = open(sys.argv[1], sys.argv[2]); print('open', flush=True); sys.stdin.read()"
     for mode, refused in (("a", True), ("r", False)):
         command = [sys.executable, "-c", code, str(claude_session), mode]
@@ -306,7 +306,7 @@ def test_lines_of_bookkeeping_go_with_what_they_repeat(home, repo):
 @pytest.mark.parametrize("last", ["r1", "r2"])
 @pytest.mark.parametrize(("named", "stays"), [("a1", ["a2", "r2"]), ("a2", ["a1", "r1"])])
 def test_what_is_left_of_parallel_calls_stays_on_the_way_from_the_leaf(home, repo, named, stays, last):
-    """E-040: Claude Code goes on from one result only, and the other branch hangs on that by its answer's id."""
+    """E-040: Claude Code continues from one result only. The other branch hangs on it by its answer's id."""
 
     def part(uid, parent, call):
         block = {"type": "tool_use", "id": call, "name": "Bash", "input": {}}

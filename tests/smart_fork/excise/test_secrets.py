@@ -1,4 +1,4 @@
-"""Secrets out of lines that stay: `cut --secrets`."""
+"""Secrets are masked in lines that stay: `cut --secrets`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.smart_fork.forks import SESSION, said, write_log
 
 
 def test_thinking_with_a_secret_is_cut_and_not_changed(tmp_path):
-    """Its signature would not hold any more."""
+    """Its signature would become invalid."""
     token = "ghp_" + "a1B2" * 9
     message = {"role": "assistant", "id": "m1"}
     path = write_log(tmp_path / f"{SESSION}.jsonl", [
@@ -45,7 +45,7 @@ def test_what_a_command_has_printed_as_a_secret_is_masked_wherever_it_is_said(tm
 
 
 def test_the_lines_of_a_key_in_a_patch_are_masked_as_one_text(tmp_path):
-    """Also in a hunk that begins in the midst of it."""
+    """Also in a hunk that begins in the middle of it."""
     key = [KEY_BEGIN.format("RSA "), *(made_up(64, seed=seed) for seed in range(21, 27)), KEY_END.format("RSA ")]
     hunks = [{"lines": [f"-{line}" for line in key]}, {"lines": [f" {key[2]}", f"+{key[3]}"]}]
     path = write_log(tmp_path / f"{SESSION}.jsonl", [

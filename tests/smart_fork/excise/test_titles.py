@@ -1,4 +1,4 @@
-"""A title that quotes a prompt goes with the prompt: in the session, in its branches, in copies without the prompt."""
+"""A title that quotes a cut prompt is replaced: in the session, in its branches, and in copies without the prompt."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STEPS = ("> the passphrase of the vault is swordfish", "noted", "> add retry", "
 
 
 def registered(session_id: str, made: Branched) -> None:
-    """Have the register say whose branch it is."""
+    """Let the registry name a session's parent."""
     with Registry() as registry:
         worker = registry.add(
             made.agent_type, source_session_id=session_id, session_id=made.session_id, place="process", cwd=Path("/")

@@ -1,4 +1,4 @@
-"""What was taken out of a session is in no byte of ours, and `verify` looks for it in all files."""
+"""Cut text is in no file of smart-fork, and `verify` searches all of them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def indexed() -> None:
 
 
 def everything(*, snapshots_too: bool = False) -> bytes:
-    """Every byte of ours, unpacked."""
+    """Return every byte of smart-fork's files, decompressed."""
     found = b""
     for path in state_home().rglob("*"):
         if path.is_file() and (snapshots_too or "snapshots" not in path.parts):
@@ -224,7 +224,7 @@ def test_verify_finds_what_is_in_an_older_index_where_there_is_no_other(world, s
 
 
 def packed() -> bytes:
-    """What the index keeps of logs to read on in them."""
+    """Return the stored state with which the index reads on in logs."""
     with opened() as store:
         rest = b"".join(packed for (packed,) in store.db.execute("SELECT state FROM files"))
     found = b""

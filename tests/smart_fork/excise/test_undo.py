@@ -1,4 +1,4 @@
-"""What a cut has changed is undone together, and a cut that failed has left nothing that is of no use."""
+"""The changes of a cut are undone together, and a failed cut leaves nothing useless behind."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("command_model")
 
 @pytest.fixture
 def family(world, shop) -> list[Path]:
-    """A session, a copy of it, and two branches that we wrote."""
+    """A session, a copy of it, and two branches by smart-fork."""
     return relatives(world, shop, 2)
 
 
@@ -91,7 +91,7 @@ def test_a_snapshot_that_is_put_elsewhere_puts_back_nothing_else(world, family):
 
 @pytest.mark.thorough
 def test_the_snapshot_of_a_cut_that_failed_can_be_used(claude_session):
-    """Whichever step of the write failed after it was taken."""
+    """The snapshot was taken before the step that failed."""
     before, failed = claude_session.read_bytes(), 0
     for number in range(1, 20):
         known = {one.id for one in snapshots.snapshots()}
@@ -171,7 +171,7 @@ def test_codex_s_header_only_goes_when_it_is_insisted_on_and_verify_says_what_is
 
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
-    """Cursor's, with two conversations."""
+    """Cursor's database with two conversations."""
     path = tmp_path / "state.vscdb"
     with closing(sqlite3.connect(path)) as db, db:
         db.execute("CREATE TABLE cursorDiskKV (key TEXT UNIQUE, value BLOB)")

@@ -1,4 +1,4 @@
-"""One list of everything that came of a session is gone by wherever something is taken out of it."""
+"""All commands that remove text use one list of everything made from a session."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TITLE = f"Meeting in {SECRET}"
 
 
 def native_copy(world: World, shop: Path, of: str) -> str:
-    """A copy that only the agent knows of, with its title; the original goes on by itself."""
+    """A copy that only the agent knows, with its title. The original continues by itself."""
     old = [json.loads(line) for line in world.log_of(of).read_text().splitlines()]
     last = [one for one in old if "uuid" in one][-1]["uuid"]
     copy = world.claude(shop, "x")

@@ -1,4 +1,4 @@
-"""The work of a cut: how often each line of a session is read for it, counted and not timed."""
+"""The work of a cut: how often each line of a session is read, counted and not timed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.usefixtures("command_model")
 
 
 def claude_log(shop: Path, exchanges: int) -> str:
-    """A session of so many exchanges, each with a call and its output, and the agent's own copy of it."""
+    """Write a session with this number of exchanges, each with a call and its output, and the agent's own copy of it."""
     chance, session_id, copy_id = random.Random(exchanges), str(uuid.uuid4()), str(uuid.uuid4())  # noqa: S311
     records, parent = [], None
     for n in range(exchanges):
@@ -66,7 +66,7 @@ def codex_log(shop: Path, exchanges: int) -> str:
 
 @pytest.fixture
 def work(monkeypatch) -> Counter[str]:
-    """What is done: lines that are decoded, fields that are looked at for texts, texts that are masked for a preview."""
+    """Count decoded lines, fields that are searched for texts, and texts that are masked for a preview."""
     done: Counter[str] = Counter()
 
     def counted(name: str, function):
@@ -84,7 +84,7 @@ def work(monkeypatch) -> Counter[str]:
 
 
 def growth(work: Counter[str], ask, made) -> dict[str, float]:
-    """How much more is done for each exchange that a session is longer."""
+    """Return how much the work grows with each exchange of a session."""
     found = []
     for exchanges in (SHORT, LONG):
         session_id = made(exchanges)

@@ -1,4 +1,4 @@
-"""The repository whose sessions leave the machine, or come to it."""
+"""The fixtures of tests that share sessions: a repository with sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs in a clone, and what leaves the machine of them."""
+"""Logs in a clone, and the records of them that would be shared."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def claude(home: Path, root: Path, *records: dict) -> Path:
 
 
 def one_call(call: dict, output: object, **more: object) -> tuple[dict, ...]:
-    """A prompt, a call, what came back, and an answer."""
+    """Return the records of a prompt, a tool call, its result, and an answer."""
     return (
         user("u1", None, "please"),
         assistant("a1", "u1", call),

@@ -1,4 +1,4 @@
-"""What comes from a server: looked at as if it wished one ill."""
+"""Data from a server, checked as if it were hostile."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def folder(home):
 
 
 def test_what_would_steer_claude_code_is_not_written(folder):
-    """It resumes with the mode that is recorded, and a rewind writes the files of a snapshot."""
+    """Claude Code resumes with a recorded mode, and a rewind writes the files of a snapshot."""
     log, lost = written_here("claude", [
         {"type": "mode", "mode": "bypass", "uuid": "m"},
         {"type": "permission-mode", "permissionMode": "bypassPermissions"},
@@ -130,7 +130,7 @@ RECORDS = [encode({"n": number, "text": "x" * 1000}) for number in range(600)]
 
 @dataclass
 class Handed:
-    """A server's segments of these records."""
+    """A server's segments with these records."""
 
     records: list[bytes]
 
@@ -159,7 +159,7 @@ def test_the_records_are_those_of_the_digest():
 
 
 def test_a_past_that_was_changed_is_seen():
-    """A server that has changed a record can make all digests anew, but for the one that was seen before."""
+    """A server that changes a record can recompute all digests except the one that the client has seen."""
     changed = Handed([encode({"n": 0, "text": "other"}), *RECORDS[1:]])
 
     with pytest.raises(Conflict, match="has changed its past"):

@@ -1,4 +1,4 @@
-"""What is asked of a server, and what of its answers is believed."""
+"""The client: its requests, and the answers that it accepts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HELLO = {"protocol": 1, "version": "0.1.0"}
 
 
 class Scripted:
-    """A server that answers what it is told, and remembers what it was asked."""
+    """A server with scripted answers, which records the requests."""
 
     def __init__(self) -> None:
         self.answers: list[tuple[int, dict[str, str], list[bytes]]] = []

@@ -1,4 +1,4 @@
-"""``.smartforkignore``: patterns mean what they mean to git, and none takes long."""
+"""The file ``.smartforkignore``: its patterns mean what they mean to git, and none takes long."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ SLOW = {
 
 @first(("pattern", "name"), SLOW.values(), ids=SLOW)
 def test_no_pattern_takes_long(tmp_path, pattern, name):
-    """In a process that the system ends after five seconds of a processor."""
+    """In a process that the system ends after five seconds of CPU time."""
     (tmp_path / IGNORE_FILE).write_text(pattern)
     script = (
         "import resource, sys\n"

@@ -1,4 +1,4 @@
-"""What is one text for people leaves the machine masked as one, however a log cuts it up."""
+"""A text in several parts of a log is masked as one text before it is shared."""
 
 import base64
 import json

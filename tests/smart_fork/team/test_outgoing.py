@@ -1,4 +1,4 @@
-"""What leaves the machine of a session, step by step."""
+"""The records of a session that are shared, step by step."""
 
 from __future__ import annotations
 
@@ -336,7 +336,7 @@ def test_paths_of_this_machine_become_marks_also_in_the_title(home, root):
 
 @pytest.mark.parametrize("went_out", [False, True])
 def test_a_title_has_no_secret_that_only_the_words_around_it_tell_in_what_was_said(home, root, went_out):
-    """Also where what was said went out before."""
+    """Also if the messages around it were pushed before."""
     said = [user("u", None, "The database password is hunter2, please rotate it"), assistant("a", "u", "done")]
     named = {"type": "custom-title", "customTitle": "Rotate hunter2 to hunter22"}
     log = claude(home, root, *said, named)

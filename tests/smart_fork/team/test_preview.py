@@ -1,4 +1,4 @@
-"""What a person sees before anything is sent."""
+"""The preview that a person sees before a push."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing is sent that would not load, or be another session than here."""
+"""A session is not sent if an agent could not load it, or would load another one."""
 
 from __future__ import annotations
 

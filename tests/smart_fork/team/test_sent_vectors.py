@@ -1,4 +1,4 @@
-"""Vectors that go with a push."""
+"""The vectors in a push."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What is withdrawn goes out of the copies on this machine, and of what was said of it here; nothing else does."""
+"""Withdrawn records are removed from copies on this machine, and from titles and notes about them, and nothing else
+is.
+"""
 
 from __future__ import annotations
 

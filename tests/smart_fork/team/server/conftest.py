@@ -1,4 +1,4 @@
-"""One real PostgreSQL for the tests of the team server, and fresh databases in it."""
+"""One real PostgreSQL for the tests of the team server, with fresh databases."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def account() -> SystemUser:
 
 @pytest.fixture(scope="session")
 def installed(account) -> Iterator[Programs]:
-    """PostgreSQL's programs where that user can run them, which is not below the home of root."""
+    """PostgreSQL's programs in a folder that an unprivileged user can read, unlike root's home."""
     here = programs()
     tried = [here["postgres"], "--version"]
     try:
@@ -51,7 +51,7 @@ def installed(account) -> Iterator[Programs]:
 
 @pytest.fixture(scope="session")
 def open_folder() -> Iterator[Path]:
-    """A folder that other users can pass through; pytest's own cannot be, and is long. It lies where the homes do."""
+    """A folder that other users can enter, with a short path. pytest's own folders are closed and have long paths."""
     with tempfile.TemporaryDirectory(prefix="sf-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT", "/tmp")) as folder:  # noqa: S108
         Path(folder).chmod(0o755)
         yield Path(folder)
@@ -59,7 +59,7 @@ def open_folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def made(open_folder, account, installed) -> Cluster:
-    """A database that never runs: a copy of it is faster than another one."""
+    """The files of an initialized PostgreSQL that never runs. Copying them is faster than initializing another one."""
     cluster = Cluster(open_folder / "made", account, installed, QUICK)
     cluster.create()
     return cluster
@@ -74,7 +74,7 @@ def copied(made: Cluster, folder: Path) -> Cluster:
 
 @dataclass(frozen=True)
 class Given:
-    """A PostgreSQL that somebody else has started, and that trusts whoever comes from here."""
+    """A running external PostgreSQL that trusts every local user."""
 
     address: str
 
@@ -93,7 +93,7 @@ def database(request, open_folder) -> Iterator[Cluster | Given]:
 
 @pytest.fixture
 def unmade(open_folder, account, installed) -> Iterator[Cluster]:
-    """A place for a database, where nothing is yet."""
+    """An empty place for a database."""
     cluster = Cluster(Path(tempfile.mkdtemp(dir=open_folder)) / "team", account, installed, QUICK)
     cluster.folder.parent.chmod(0o755)
     yield cluster
@@ -107,7 +107,7 @@ def copy(made, open_folder, request) -> Cluster:
 
 @pytest.fixture
 def cluster(copy) -> Iterator[Cluster]:
-    """A database of the module's tests, which they may kill. It is stopped between them."""
+    """A PostgreSQL cluster for the tests of a module, which may kill it. It is stopped between them."""
     kept = {name: (copy.data / name).read_bytes() for name in ("PG_VERSION", "pg_hba.conf")}
     yield copy
     copy.stop()
@@ -118,7 +118,7 @@ def cluster(copy) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def base(database) -> str:
-    """The name of a database with all tables, for all tests: each has projects and users of its own."""
+    """The name of a database with all tables. Each test has projects and users of its own in it."""
     name = "team" if GIVEN is None else f"team_{os.getpid()}"
     make_database(database.conninfo(OWNER, "postgres"), name)
     with psycopg.connect(database.conninfo(OWNER, name), autocommit=True) as db:
@@ -128,7 +128,7 @@ def base(database) -> str:
 
 @pytest.fixture
 def owned(database, base) -> Iterator[psycopg.Connection]:
-    """A connection as who owns the tables."""
+    """A connection as the owner of the tables."""
     with psycopg.connect(database.conninfo(OWNER, base), autocommit=True) as db:
         yield db
 
@@ -142,33 +142,33 @@ def app(database, base) -> Iterator[psycopg.Connection]:
 
 @pytest.fixture(scope="session")
 def pool(database, base) -> Iterator[Database]:
-    """What the server asks."""
+    """The connection pool that the server uses."""
     with Database(database.conninfo(APP, base)) as pool:
         yield pool
 
 
 @pytest.fixture
 def team(pool, owned) -> Team:
-    """People and a project of this test alone."""
+    """Users and a project for this test alone."""
     return Team(pool, owned)
 
 
 @pytest.fixture(scope="session")
 def address(pool) -> Iterator[str]:
-    """Where a real server of these tests listens."""
+    """The address of the test's server."""
     with serving(team_server(pool)) as url:
         yield url
 
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch) -> None:
-    """Nobody is taken for away because this machine has much to do."""
+    """Long timeouts, so that a busy machine is not taken for an unavailable server."""
     monkeypatch.setattr("smart_fork.team.client.SECONDS", 60.0)
 
 
 @pytest.fixture
 def alice(tmp_path, team, address, capsys) -> TeamMachine:
-    """The machine of somebody who has logged in."""
+    """The machine of Alice, who has logged in."""
     team.add("alice")
     machine = TeamMachine(tmp_path / "alice", "shop", team, capsys)
     machine.invited(address, "alice")
@@ -177,7 +177,7 @@ def alice(tmp_path, team, address, capsys) -> TeamMachine:
 
 @pytest.fixture
 def bob(tmp_path, team, address, capsys) -> TeamMachine:
-    """That of somebody else, whose clone is elsewhere."""
+    """The machine of Bob, with a clone in another folder."""
     team.add("bob")
     machine = TeamMachine(tmp_path / "bob", "code/work/shop", team, capsys)
     machine.invited(address, "bob")

@@ -1,5 +1,5 @@
-"""Commands in processes of their own that are killed at a chosen moment: a request, a file that takes its place, or a
-change of the state.
+"""Commands in processes that are killed at a chosen moment: at a request, a file replacement, or a commit of the
+state.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from tests.smart_fork.team.server.machines import TeamMachine
 
 
 def killed(machine: TeamMachine, moment: int, *words: str) -> bool:
-    """Run a command and kill it at that moment, from 1; whether it had not come to its end before.
+    """Run a command and kill it at a moment, counted from 1. Return False if it ended before.
 
-    A moment is before a request is sent, after its answer has come, before a file or a link takes its place, and before
-    a transaction of the state's database is committed.
+    Moments are: before a request is sent, after its answer, before a file or link is replaced, and before a
+    transaction of the state's database is committed.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # the threads of the server are not needed there

@@ -1,4 +1,4 @@
-"""A server that lies: it gives the answers that a true one gave, and from one of them on something else."""
+"""A server that first replays recorded answers of a true server, and lies from a chosen answer on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 @dataclass
 class Liar:
-    """True answers are those of `app`, while somebody `records` them; afterwards it is not asked any more."""
+    """A lying server. While it `records`, it passes requests on to `app`."""
 
     app: Any
     recorded: list[tuple[bytes, Answer]] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Liar:
             await send({"type": "http.response.body", "body": part, "more_body": True})
 
     def _again(self, body: bytes) -> Answer:
-        """The recorded answer, with the id that is chosen now."""
+        """Return the recorded answer, with the id of the present request."""
         number, self.asked = self.asked, self.asked + 1
         before, (status, headers, said) = self.recorded[min(number, len(self.recorded) - 1)]
         for old, new in zip(_chosen(before), _chosen(body), strict=False):
@@ -60,7 +60,7 @@ class Liar:
 
     @contextmanager
     def lying(self, at: int, lie: Callable[[Answer], Answer]) -> Iterator[None]:
-        """Lie from that answer on."""
+        """Lie from the answer of this number on."""
         self.records, self.asked, self.at, self.lie = False, 0, at, lie
         yield
         self.records, self.lie = True, None
@@ -91,7 +91,7 @@ async def _answered(app: Any, scope: Any, body: bytes) -> Answer:
 
 
 def _mapped(change: Callable[[str, Any], Any]) -> Callable[[Answer], Answer]:
-    """A lie in JSON: `change` is asked for every value, with its name."""
+    """Return JSON with lies: `change` is called for every value, with its name."""
 
     def walk(name: str, value: Any) -> Any:
         value = change(name, value)
@@ -163,7 +163,7 @@ def _plain(status: int, body: Any, **headers: str) -> Callable[[Answer], Answer]
 
 
 def lies(elsewhere: str) -> dict[str, Callable[[Answer], Answer]]:
-    """Every lie, by its name; `elsewhere` is where it would send a token."""
+    """Return all lies by name. `elsewhere` is the address to which a lie would send the token."""
     html = b"<html><title>\x1b[31mLog in</title></html>"
     zeros = gzip.compress(bytes(10 << 20))
     told = json.dumps({"error": "x", "message": STEERS, "hint": STEERS}).encode()

@@ -1,4 +1,4 @@
-"""People with machines of their own in one process: each has a home, a clone of the project, and a real server to talk to."""
+"""People with machines in one process: each has a home, a clone of the project, and access to a real server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.smart_fork.world import World, add_program
 
 @contextlib.contextmanager
 def serving(app: Any) -> Iterator[str]:
-    """An application on a port of this machine, for as long as this lasts; its address."""
+    """Serve an application on a local port for the time of this context. Yield its address."""
     server = uvicorn.Server(uvicorn.Config(app, "127.0.0.1", 0, lifespan="off", log_level="critical", ws="none"))
     ready = threading.Event()
     started = server.startup
@@ -53,7 +53,7 @@ def team_server(pool: Database) -> Any:
 
 @dataclass
 class Said:
-    """What a command said."""
+    """The exit code and output of a command."""
 
     code: int
     out: str
@@ -65,7 +65,7 @@ class Said:
 
 
 class TeamMachine:
-    """A machine of one person. `world` makes sessions on it, `do` runs a command in his clone, `repository`."""
+    """The machine of one person, with `world` for sessions, `do` for commands, and the clone `repository`."""
 
     def __init__(self, home: Path, folder: str, team: Team, capsys: Any) -> None:
         self.home, self._capsys, self._team = home, capsys, team
@@ -85,7 +85,7 @@ class TeamMachine:
         }  # fmt: skip
 
     def do(self, *words: str) -> Said:
-        """Run a command as this person, in his clone."""
+        """Run a command as this person, in the clone."""
         with self.here(), patch("sys.argv", ["smart-fork", *words]):
             self._capsys.readouterr()
             try:
@@ -96,14 +96,14 @@ class TeamMachine:
         return Said(code, said.out, said.err)
 
     def team(self, *words: str) -> Any:
-        """Run a verb of the team that succeeds; its answer."""
+        """Run a team command that must succeed, and return its JSON answer."""
         said = self.do("team", *words, "--json")
         assert said.code == 0, (said.out, said.err)
         return said.json
 
     @contextlib.contextmanager
     def here(self) -> Iterator[None]:
-        """Be on that machine, with this process."""
+        """Let this process use the machine's home and environment."""
         gone = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "SMART_FORK_TEAM_URL", "SMART_FORK_TEAM_TOKEN")
         before = Path.cwd()
         with patch.dict(os.environ, self.env):
@@ -116,7 +116,7 @@ class TeamMachine:
                 os.chdir(before)
 
     def invited(self, address: str, name: str) -> None:
-        """Have this machine logged in as somebody of the team."""
+        """Log this machine in as a member of the team."""
         full = self._team.people[name].name
         with self._team.pool.asked_by() as db:
             token = auth.login(db, self.invitation(name), "machine")[1]
@@ -124,12 +124,12 @@ class TeamMachine:
             login.remember(login.Account(login.origin_of(address), full, token))
 
     def invitation(self, name: str) -> str:
-        """What an admin gives to somebody of the team, to log in with."""
+        """Return an invitation for a member of the team."""
         with self._team.pool.asked_by() as db:
             return auth.invite(db, self._team.people[name].name, "write")
 
     def state(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        """What is in the database of this machine's state."""
+        """Return the rows of this machine's state database."""
         with self.here():
             return state.rows(query, *values)
 

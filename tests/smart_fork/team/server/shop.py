@@ -1,4 +1,4 @@
-"""Sessions that a team shares in a test: what was said in them, as records and as they are searched."""
+"""Sessions that a team shares in a test: their messages, as records and in searchable form."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOGIN = ("Why does the login test fail at night?", "It compares local time with 
 
 
 def records_of(*said: str, start: int = 0) -> list[bytes]:
-    """A conversation: what the person and the agent say in turn, the agent editing a file each time."""
+    """Return the records of a conversation. The agent edits a file in each answer."""
     forms = AGENTS.forms_of("claude")
     made = []
     for number, text in enumerate(said, start):
@@ -33,7 +33,7 @@ def records_of(*said: str, start: int = 0) -> list[bytes]:
 
 
 def share(team: Team, who: str, said: Sequence[str], *, indexed: bool = True, **options: object) -> str:
-    """A session of that person with this said in it, found from now on."""
+    """Share a session of a person with these messages, and index it."""
     session = str(options.pop("session", "")) or new_id()
     old = options.pop("old", ())
     team.push(who, push_of(session, old, records_of(*said)[len(old) :], **{"visibility": "public", **options}))
@@ -43,7 +43,7 @@ def share(team: Team, who: str, said: Sequence[str], *, indexed: bool = True, **
 
 
 def index_all(team: Team) -> None:
-    """Do what the worker does."""
+    """Run the index jobs, as the background process does."""
     jobs = "SELECT j.project_id, j.session_id, j.revision FROM jobs j JOIN projects p ON p.id = j.project_id WHERE p.key = %s AND kind = 'index'"
     for job in team.owned.execute(jobs, (team.key,)).fetchall():
         with team.pool.asked_by() as db:

@@ -1,4 +1,4 @@
-"""A team in a test: people, a project, and pushes as their clients would send them."""
+"""A team in a test: users, a project, and pushes as clients send them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _numbers = itertools.count()
 
 
 def record(number: int, text: str = "") -> bytes:
-    """A prompt, which the reader of its agent reads."""
+    """Return the record of a prompt that the agent's reader can read."""
     said = {"role": "user", "content": f"prompt {number} {text}"}
     identity = str(uuid.uuid5(uuid.NAMESPACE_OID, str(said)))
     return encode({"type": "user", "uuid": identity, "timestamp": "2026-07-01T10:00:00.000Z", "message": said})
@@ -30,7 +30,7 @@ def record(number: int, text: str = "") -> bytes:
 def push_of(
     session: str, old: Sequence[bytes], new: Sequence[bytes], *, bodies: bool = True, **options: object
 ) -> Push:
-    """What a client sends that has these records, and saw the first of them there."""
+    """Return the push of a client that has these records, on the base of the first ones."""
     packed = list(pack([*old, *new]))
     stays = sum(1 for one in packed if one.place.end <= len(old) and one.place.full)
     places = tuple(one.place for one in packed)[stays:]
@@ -53,7 +53,7 @@ def push_of(
 
 
 class Team:
-    """People by their names, all writers of one project unless something else is said."""
+    """Users by name. All are writers of one project by default."""
 
     def __init__(self, pool: Database, owned: psycopg.Connection) -> None:
         self.pool, self.owned = pool, owned
@@ -89,7 +89,7 @@ class Team:
         return branch(self.pool, self.project(name), self.people[name], wanted)
 
     def stored(self, session: str) -> list[bytes]:
-        """The records of a session as they are in the database, whoever may read them."""
+        """Return the stored records of a session, without a check of the reader."""
         project = self.owned.execute("SELECT project_id FROM sessions WHERE id = %s", (session,)).fetchone()
         if project is None:
             return []
@@ -104,7 +104,7 @@ def new_id() -> str:
 
 
 def handed_over(options: Sequence[str]) -> dict[str, object]:
-    """What `team serve` hands to the server of these options."""
+    """Return the argument that `team serve` passes to the server for these options."""
     said: dict[str, object] = {}
     words = [part for word in options for part in word.split("=", 1 if word.startswith("--") else 0)]
     for word, value in zip(words, [*words[1:], "--"], strict=False):
@@ -114,7 +114,7 @@ def handed_over(options: Sequence[str]) -> dict[str, object]:
 
 
 def put(db: Connection, kind: str, project_id: int, session_id: str, revision: int | None = None) -> None:
-    """Leave something to be done, as the triggers of the tables do."""
+    """Insert a job, as the triggers of the tables do."""
     db.execute(
         "INSERT INTO jobs(kind, project_id, session_id, revision) VALUES (%s, %s, %s, %s)",
         (kind, project_id, session_id, revision),

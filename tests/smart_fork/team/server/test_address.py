@@ -1,4 +1,4 @@
-"""Where the server listens."""
+"""The address at which the server listens."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_plain_http_on_another_address_than_loopback_is_refused(listen):
 @pytest.mark.parametrize("missing", ["::1", "127.0.0.1"])
 @pytest.mark.parametrize("number", [errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT])
 def test_an_address_of_the_host_that_this_machine_does_not_have_is_left_out(monkeypatch, missing, number):
-    """As in a container without IPv6, whose list of hosts still says that localhost is ::1."""
+    """In a container without IPv6, the list of hosts may still have ::1 for localhost."""
     asked = []
 
     def create(where, **_):

@@ -1,4 +1,4 @@
-"""Admins: what they do from anywhere with a token of theirs, and nobody else; work that was given up."""
+"""Admins: their requests from any machine, refused for other users; and failed jobs."""
 
 from __future__ import annotations
 

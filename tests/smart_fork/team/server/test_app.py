@@ -1,4 +1,4 @@
-"""What the server answers, and to whom."""
+"""The server's answers, and the users who get them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def below(team):
 
 
 def made(team, kind):
-    """A session of the owner's, of that kind."""
+    """Return a session of the owner in the given state."""
     session = new_id()
     if kind != "missing":
         team.push("owner", push_of(session, [], RECORDS, visibility="private" if kind == "private" else "public"))
@@ -70,7 +70,7 @@ def made(team, kind):
 
 
 def endpoints(team, session):
-    """Each address with a session in it, and what is sent there."""
+    """All routes with a session, and a body for each."""
     key, below = team.key, f"/v1/projects/{team.key}"
     yield "show", "GET", f"/v1/sessions/{session}?project={key}", None
     yield "pull", "GET", f"/v1/sessions/{session}?project={key}&verb=pull", None
@@ -120,7 +120,7 @@ def expected(who, kind, verb):
 @pytest.mark.parametrize("who", PEOPLE)
 @each("kind", KINDS)
 def test_who_may_do_what_with_which_session(team, ask, who, kind):
-    """C-010: of requests that nobody's command has made."""
+    """C-010: with requests that no command of the client makes."""
     session = made(team, kind)
     answers = {verb: ask(who, method, path, body) for verb, method, path, body in endpoints(team, session)}
 

@@ -1,4 +1,4 @@
-"""Who sees what of the audit."""
+"""The audit log, and the lines that each user sees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is let in: invitations, tokens, projects and their members."""
+"""Authorization: invitations, tokens, projects and their members."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server that is away, slow or lying costs a moment, once; what was withdrawn is not offered and not forked."""
+"""A server that is unavailable, slow or lying costs a moment, once. Withdrawn messages are neither found nor forked."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ QUESTION = "retry with backoff in the uploader"
 
 
 class Peer:
-    """Somebody who listens where a server should, and counts who has come."""
+    """A listener in place of a server, which counts connections."""
 
     def __init__(self, answer: Callable[[socket.socket, threading.Event], None]) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -57,7 +57,7 @@ def say_nothing(_: socket.socket, over: threading.Event) -> None:
 
 
 def drip(one: socket.socket, over: threading.Event) -> None:
-    """A line at a time: each comes in time, all of them never."""
+    """Send one line at a time: each arrives in time, but the answer never ends."""
     one.sendall(b"HTTP/1.1 200 OK\r\n")
     while not over.wait(0.05):
         one.sendall(b"X-Wait: 1\r\n")
@@ -82,7 +82,7 @@ def peer(request) -> Iterator[Peer]:
 
 
 def at(machine, address: str) -> None:
-    """Let that be the server that a machine knows."""
+    """Let a machine use this address as its server."""
     with machine.here():
         remember(Account(address, "bob", "sft_" + "x" * 43))
 
@@ -124,7 +124,7 @@ def test_where_nobody_listens_is_said_and_another_server_is_asked_all_the_same(b
 
 @pytest.fixture
 def forks(monkeypatch):
-    """Forks that are not started: of which session each would be."""
+    """Record the session of each fork instead of starting it."""
     started: list[str] = []
 
     def launch(prepared, **_):
@@ -137,7 +137,7 @@ def forks(monkeypatch):
 
 @pytest.fixture
 def hers(alice, team):
-    """A session of Alice's that Bob may read."""
+    """A session of Alice that Bob may read."""
     pushed = alice.team("push", alice.world.claude(alice.repository, *UPLOADER), "--public", "--yes")["session_id"]
     index_all(team)
     return pushed
@@ -178,7 +178,7 @@ def test_an_id_of_the_teams_says_so_and_means_the_whole_of_it_as_it_is_now(alice
 
 
 def test_what_was_withdrawn_is_taken_out_before_it_is_found(alice, bob, hers):
-    """Also where a question is all that is asked, and nothing of the team is found."""
+    """Withdrawals are applied also if a question finds nothing of the team."""
     log = Path(bob.team("fork", hers)["files"][0])
     assert log.stem in str(bob.do("find", UPLOADER[1], "--json").json["results"])
     alice.team("delete", hers, "--everywhere", "--yes")

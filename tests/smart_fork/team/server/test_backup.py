@@ -1,4 +1,6 @@
-"""Backups: what is restored is what was there, less what was withdrawn since; a kill leaves the old one or the new."""
+"""Backups: a restore brings everything back, except what was withdrawn since. A kill leaves the old or the new
+database.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ backup.restore(place, Path(file))
 
 
 class Kept:
-    """A database of a server, and what is asked of it."""
+    """A server's database, with helpers that query it."""
 
     def __init__(self, database, installed, folder):
         self.name, self.folder = "kept", folder
@@ -74,7 +76,7 @@ class Kept:
 
 @pytest.fixture(scope="module")
 def saved(database, installed, tmp_path_factory):
-    """A backup with a session of Alice's and Bob's fork of it, of which she has withdrawn a record since."""
+    """A backup with a session of Alice and Bob's fork of it. Alice has withdrawn a record since."""
     kept = Kept(database, installed, tmp_path_factory.mktemp("backups"))
     kept.make()
     with kept as team:

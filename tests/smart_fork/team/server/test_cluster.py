@@ -1,4 +1,4 @@
-"""The embedded database, run for real: made, started, killed, taken over, stopped."""
+"""The server's own PostgreSQL, run for real: created, started, killed, taken over, stopped."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def ask(embedded: Cluster, statement: str):
 
 
 def until(condition):
-    """Ends when the thing has happened; the suite's own limit of time ends a test for which it never does."""
+    """Wait until a condition holds. The timeout of the test suite ends a test in which it never does."""
     while not (seen := condition()):
         time.sleep(0.05)
     return seen
@@ -54,7 +54,7 @@ def numbers(embedded: Cluster):
 
 @pytest.fixture
 def owner(cluster):
-    """A process that owns the database."""
+    """Start a process that owns the database."""
     account, programs = cluster.account, cluster.programs
     told = [cluster.folder, account.uid, account.gid, programs.folder, programs.major]
     process = warm.Popen(
@@ -69,7 +69,7 @@ def owner(cluster):
 
 
 def test_a_database_is_made_asked_and_found_again_whatever_its_folder_is_called(open_folder, account, installed):
-    """The name is no command."""
+    """The folder's name is never a part of a shell command."""
     strange = Cluster(open_folder / 'a\'b "c" $(touch x), d\\e', account, installed, QUICK)
     with strange.running() as embedded:
         ask(embedded, FRESH)

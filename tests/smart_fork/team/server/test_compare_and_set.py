@@ -1,4 +1,4 @@
-"""Compare and set, against a list: whatever is pushed by whomever in whatever order, a session is one of its clients' lists."""
+"""Compare and set against a model: whatever clients push in any order, a session equals the list of one client."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MACHINES = st.integers(0, 2)
 
 
 class Clients(RuleBasedStateMachine):
-    """Three machines of one owner, who push to the same sessions; the model is a list for each session."""
+    """Three machines of one owner that push to one set of sessions. The model has a list for each session."""
 
     team = None
 
@@ -110,7 +110,7 @@ def test_whatever_clients_do_a_session_is_the_list(team):
 
 
 def pushing(conninfo, key, token, session, *, barrier, answers, number):
-    """One of the processes: it pushes on the base that all have seen, in each round, when all are ready."""
+    """Push in a process of its own: in each round on the common base, when all processes are ready."""
     with Database(conninfo, 1) as pool:
         with pool.asked_by() as db:
             person = auth.token_owner(db, token)

@@ -1,4 +1,4 @@
-"""The examples in ``deploy/``: each starts a real server with the command that it has."""
+"""The examples in ``deploy/``: each starts a real server with its own command."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNIT = (DEPLOY / "smart-fork-team.service").read_text()
 
 
 def options_of(words):
-    """The options behind ``smart-fork team serve``, but those that a test replaces."""
+    """Return the options of ``smart-fork team serve`` in a command, without the options that a test replaces."""
     assert words[:3][-2:] == ["team", "serve"]
     assert Path(words[0]).name == "smart-fork"
     kept = []

@@ -1,7 +1,7 @@
-"""Families made at random on the machines of two people, and verbs that take a text out of them, killed at random moments.
+"""Random families of sessions on two machines, and commands that remove a text from them, killed at random moments.
 
-After the next run no byte has the text any more, or whoever has it is named, and `verify` says so.
-There are 100 families, of which a few are tried always.
+After the next run, no file has the text any more, or `verify` names the files that have it. There are 100 families, of
+which a few always run.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MOMENTS = 5.5
 
 @dataclass
 class Relatives(Family):
-    """The part of a family that is on one machine, and what was taken out of it there."""
+    """The part of a family on one machine, and the texts that were removed there."""
 
     machine: TeamMachine | None = None
     cut: list[Member] = field(default_factory=list)
@@ -74,14 +74,14 @@ class Relatives(Family):
         self.chance.choice(steps)()
 
     def titled(self) -> None:
-        """Its agent calls a session something that has the secret."""
+        """Give a session a title with the secret, as its agent does."""
         member = self.one("claude")
         title = {"type": "ai-title", "aiTitle": f"Meeting in {self.secret}", "sessionId": member.session_id}
         with member.logs[0].open("a") as file:
             file.write(json.dumps(title) + "\n")
 
     def titles(self) -> list[tuple[Member, list[str]]]:
-        """The sessions that are called something with the secret, and the lines that say it."""
+        """Return the sessions with the secret in their title, and the lines that say so."""
         found = []
         for member in self.members:
             lines = (
@@ -92,12 +92,12 @@ class Relatives(Family):
         return found
 
     def snapshots(self) -> list[Path]:
-        """The snapshots that have it."""
+        """Return the snapshots that contain the secret."""
         found = (state_home() / "snapshots").rglob("*.gz")
         return [path for path in found if self.secret.encode() in unpacked(path)]
 
     def do(self, *words: str) -> dict[str, Any]:
-        """Run a command here, in half of the cases once more after it was killed at some moment."""
+        """Run a command here. In half of the cases it is killed at some moment, then run again."""
         if self.chance.random() < 0.5:
             killed(self.machine, round(2 ** self.chance.uniform(0, MOMENTS)), *words)
             self.machine.do("index", "run", "--no-vectors")
@@ -129,7 +129,7 @@ class Relatives(Family):
         self.cut = [one for one in self.cut if one is not target]  # nobody knows what was cut out of it any more
 
     def check(self) -> None:
-        """Whatever has the secret of a session that it was cut from is named."""
+        """Check that `verify` names each file with the secret of a cut session."""
         for target in self.cut:
             if not target.logs or self.secret.encode() in target.content[target.logs[0]]:
                 continue  # it is gone, or still says it where nothing was cut
@@ -164,7 +164,7 @@ def grow(some: Relatives, most: int) -> None:
 
 
 def withdraw(hers: Relatives, shared: str) -> None:
-    """Take it back from the team."""
+    """Withdraw the secret from the team."""
     if hers.chance.random() < 0.25:
         hers.do("team", "delete", shared, "--everywhere", "--yes")
         return

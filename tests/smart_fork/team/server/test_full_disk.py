@@ -1,4 +1,4 @@
-"""Disks that are full, the server's and a person's: it is said what to do, and nothing is lost on either side."""
+"""Full disks of the server and of a person: errors name the next step, and nothing is lost on either side."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.smart_fork.team.server.test_two_people import ANSWER, PROMPT, session
 
 @contextmanager
 def disk(folder, size, *options):
-    """A small one in the place of a folder; only root may mount it."""
+    """Mount a small disk in place of a folder. Only root can do it."""
     if os.geteuid() != 0:
         pytest.skip("only root may mount a disk")
     folder.mkdir(parents=True, exist_ok=True)
@@ -37,7 +37,7 @@ def disk(folder, size, *options):
 
 @contextmanager
 def full(folder):
-    """No byte is left there."""
+    """Fill the disk to the last byte."""
     filler = folder / "filler"
     with filler.open("wb", buffering=0) as file, suppress(OSError):
         for size in (1 << 16, 1 << 12, 1):
@@ -123,6 +123,6 @@ def test_a_full_disk_of_a_person_is_said_and_nothing_is_sent_or_left(team, alice
 
 
 def _files(home):
-    """All of them with what is in them; a database of nothing is none."""
+    """Return all files with their content. A database without rows counts as none."""
     files = (path for path in home.rglob("*") if path.is_file() and not path.name.endswith(".lock"))
     return {path: data for path in files if (data := path.read_bytes()) or path.name != "state.db"}

@@ -1,4 +1,4 @@
-"""Somebody with a token who sends anything (`tests/attacks`)."""
+"""A client with a token that sends arbitrary data (`tests/attacks`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each command of a person against a server that lies at each of its answers: a sentence, and nothing of it stays."""
+"""Each command against a server that lies in each of its answers: it prints a sentence, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def liar(pool, monkeypatch):
 
 @pytest.fixture
 def elsewhere():
-    """Another server, which notes what it is asked."""
+    """A second server, which records the requests that it gets."""
     asked = []
 
     async def app(scope, receive, send):
@@ -57,7 +57,7 @@ def elsewhere():
 
 
 class Files:
-    """All files of a person, as they are and as they were."""
+    """All files of a person, now and before."""
 
     def __init__(self, home: Path) -> None:
         self.home, self.before = home, {}
@@ -91,7 +91,7 @@ class Files:
 
 @pytest.fixture
 def words(alice, bob, team, liar):
-    """What bob says, who is a person of the liar's: the command, and whether a lie may go unnoticed in it."""
+    """Return the words of a command, and whether a lie in it may go unnoticed."""
     hers = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes", "--public")["session_id"]
     with team.pool.asked_by() as db:
         invitations = [auth.invite(db, team.people["bob"].name) for _ in range(2)]
@@ -126,7 +126,7 @@ PLAUSIBLE = {
 
 
 def changes_nothing(answer, lie):
-    """Whether an answer says after a lie what it said before. Of one without content nothing is read."""
+    """Return True if a lie leaves the answer as it was. Content of an answer without a body is never read."""
     status, _, body = answer
     lied = lie(answer)
     return isinstance(lied[2], bytes) and lied[0] == status and (status == 204 or _said(lied[2]) == _said(body))
@@ -166,7 +166,7 @@ def test_whatever_a_server_answers_a_sentence_says_what_to_do_and_nothing_is_wri
 
 
 def _wrong(command, said, name, files):
-    """What must not be."""
+    """Yield everything that must not be left after a lie."""
     shown = said.out + said.err
     if "Traceback" in shown or said.code not in (0, 1, 2, 3, 4, 9):
         yield f"exit {said.code}: {shown[-600:]}"

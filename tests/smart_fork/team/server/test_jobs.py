@@ -1,4 +1,4 @@
-"""Work that is put off: done once, again after a failure, and never by two."""
+"""Background jobs: run once, repeated after a failure, and never run by two processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def background(database, base):
 
 @pytest.fixture
 def kind():
-    """The name of a kind that no other test has."""
+    """A name for a kind of job that no other test has."""
     return f"test_{secrets.token_hex(4)}"
 
 
@@ -183,7 +183,7 @@ def conninfo(database, base):
 
 
 class EndedError(Exception):
-    """Ends the loop that never does."""
+    """Ends the endless loop of a worker."""
 
 
 def test_a_worker_is_woken_when_there_is_work(team, background, conninfo, kind, monkeypatch):

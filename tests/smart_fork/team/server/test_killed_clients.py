@@ -1,4 +1,4 @@
-"""A person's command, killed at every moment and given again: what was asked for is there once, and whole."""
+"""A command that is killed at every moment and then repeated: its result exists once, and complete."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EACH = drilled(1, 2)
 
 
 def shared_by(team, name):
-    """The sessions of a person: id, what it was made of, and how many records; all of these are there."""
+    """Return a person's shared sessions: id, parent, and number of records. All records must exist."""
     rows = team.owned.execute(
         "SELECT id::text, parent_id::text, record_count FROM sessions WHERE owner_id = %s ORDER BY id",
         (team.people[name].id,),
@@ -29,7 +29,7 @@ def shared_by(team, name):
 
 
 def unmade(team, machine, session, tracking):
-    """As it was before."""
+    """Undo the effects of a run, so that the next one begins in the first state."""
     for table, key in (("session_segments", "session_id"), ("sessions", "id")):
         team.owned.execute(f"DELETE FROM {table} WHERE {key} = %s", (session,))  # noqa: S608
     path = machine.repository / ".smart-fork/tracking.json"
@@ -37,14 +37,14 @@ def unmade(team, machine, session, tracking):
 
 
 def killed_after_the_commit(team, machine, *words):
-    """A push that the server has, and whose answer nobody has seen."""
+    """Push to the server, and kill the client before it sees the answer."""
     assert any(killed(machine, moment, *words) and shared_by(team, "alice") for moment in count(1))
     assert machine.tracking()["begun"]
 
 
 @pytest.mark.thorough
 def test_a_first_push_that_is_killed_at_any_moment_makes_one_session(alice, team, monkeypatch):
-    """C-056: sent in parts, which has more moments."""
+    """C-056: the push is sent in parts, which has more moments."""
     monkeypatch.setattr("smart_fork.team.push.RIDES", 0)
     log = session_of(alice, "claude", PROMPT, ANSWER)
     seen = set()
@@ -113,7 +113,7 @@ def test_a_fork_that_an_agent_made_is_pushed_once_whenever_that_is_killed(alice,
 
 
 def untracked(machine):
-    """Copies that no alias names, and what else is kept of such."""
+    """Return the copies that no alias names, and the stored data about them."""
     path = machine.repository / ".smart-fork/tracking.json"
     aliases = machine.tracking()["aliases"].values() if path.exists() else ()
     logs = {file for one in aliases for file in one["files"]}
@@ -173,7 +173,7 @@ def test_an_invitation_is_good_for_whoever_is_killed_and_for_nobody_else(tmp_pat
 
 @pytest.mark.thorough
 def test_a_withdrawal_that_is_killed_at_any_moment_and_asked_for_again_takes_out_the_same_messages_alone(alice, team):
-    """The numbers of messages move with it."""
+    """A withdrawal changes the numbers of messages, so the repeated command must not withdraw others."""
     lost = 0
     for moment in count(1, drilled(1, 3)):
         log = session_of(alice, "claude", PROMPT, ANSWER, MORE, MORE_ANSWER, PROMPT, ANSWER)

@@ -1,4 +1,4 @@
-"""A connection to the database that is killed before each statement, and what is found then: the old state or the new."""
+"""A database connection that is killed before each statement. Afterwards the old state or the new state is there."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MORE = [record(number, "more") for number in range(2)]
 
 
 class Killer:
-    """Kills the server's own connection before one of its statements."""
+    """A killer of the server's own connection before one of its statements."""
 
     def __init__(self, owned) -> None:
         self._owned, self._left = owned, 0
@@ -32,7 +32,7 @@ class Killer:
                 execute(self._owned, "SELECT pg_terminate_backend(%s, 10000)", (connection.info.backend_pid,))
 
     def at(self, moment, act) -> bool:
-        """Do it, and kill at that moment, from 1. Whether it came to its end before."""
+        """Run an action, and kill at a moment, counted from 1. Return True if the action ended before."""
         self._left = moment
         try:
             act()

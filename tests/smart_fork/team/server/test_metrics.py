@@ -1,4 +1,4 @@
-"""What a monitor sees of a server, and its log of requests; tokens that expire and are renewed."""
+"""The metrics of a server, its log of requests, and tokens that expire and are renewed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def asked(address, path, token):
 
 
 def counts(text):
-    """How many requests for changes were answered, by the status."""
+    """Return the number of answered requests for changes, by status."""
     found = re.findall(r'^smartfork_requests_total{status="(\d+)",verb="changes"} (\S+)$', text, re.MULTILINE)
     return Counter({int(status): int(float(number)) for status, number in found})
 
@@ -114,7 +114,7 @@ def expiring(pool):
 
 
 def logged_in(team, address):
-    """Somebody who has just logged in; the account as it is kept."""
+    """Log a user in, and return the stored account."""
     from smart_fork.team.server import auth
 
     team.add("ann")

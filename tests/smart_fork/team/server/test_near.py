@@ -1,4 +1,4 @@
-"""The vectors of a large project are found by an index of their own: almost all of what a comparison with each finds."""
+"""The vector graph of a large project finds almost all of the nearest vectors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def unit(vectors):
 
 
 class Crowd:
-    """A project with vectors of all its members, and some of each of two, who ask."""
+    """A project with vectors that all members may read, and some private ones of two users."""
 
     def __init__(self, team, conninfo):
         self.team, self.conninfo = team, conninfo
@@ -51,7 +51,7 @@ class Crowd:
         )
 
     def ask(self, who, *questions, limit=WANTED):
-        """The nearest chunks, and how often the project's own index was looked into."""
+        """Return the nearest passages, and how often the graph was used."""
         person = self.team.people[who].id
         with self.team.pool.asked_by(person) as db:
             index = TeamIndex(db, self.project_id, person, SPACE)

@@ -1,4 +1,4 @@
-"""Secrets of every kind in every field of what is pushed: nowhere on the server, nor in anything that it writes."""
+"""Secrets of every kind in every field of a push: the server and its files never contain them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ THREAD = "01a10000-0000-7000-8000-000000000000"
 
 
 def claude_fields(token: Callable[[], str], number: int, parent: str | None) -> list[dict]:
-    """An exchange that has a secret wherever a person, an agent or a tool can put one."""
+    """Return an exchange with a secret in every field that a person, an agent or a tool can fill."""
     call = f"toolu_{number}"
     given = {
         "command": f"deploy --with {token()} now", token(): "as a name", "name": token(), "id": token(), "data": token(),
@@ -100,7 +100,7 @@ def dumped(database, installed, name: str) -> bytes:
 
 
 def another(token: str, number: int) -> str:
-    """A token of the same kind that no other test has: the end of its longest line is made up anew."""
+    """Return a token of a kind that no other test has: the end of its longest line is random."""
     lines = token.splitlines()
     at = lines.index(max(lines[1:-1] or lines, key=len))
     line, _, region = lines[at].partition("-us")
@@ -118,13 +118,13 @@ def planted() -> list[str]:
 
 
 def secret(token: str) -> bytes:
-    """What of it tells it from all others."""
+    """Return the part of a secret that no other secret has."""
     lines = token.splitlines()
     return max(lines[1:-1] or lines, key=len).partition("-us")[0][-MADE_UP:].encode()
 
 
 def written(*folders: Path) -> bytes:
-    """All that lies in these folders, decompressed where it has to be."""
+    """Return all bytes in the folders, decompressed where needed."""
     files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
     assert files
     return b"\n".join(path.read_bytes() for path in files)

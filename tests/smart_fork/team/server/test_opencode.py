@@ -1,4 +1,4 @@
-"""Sessions of OpenCode, which are rows of a database: pushed, pulled, forked, gone on with, and withdrawn."""
+"""Sessions of OpenCode, which are rows of a database: pushed, pulled, forked, continued and withdrawn."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def written(machine, *texts: str) -> str:
 
 
 def go_on(machine, log: str, *texts: str) -> None:
-    """As the program goes on with a session."""
+    """Continue a session, as the program does."""
     session_id = Path(log).name
     for message in told(machine, f"{session_id}x", texts, 12)["messages"]:
         info = message["info"]
@@ -63,7 +63,7 @@ def having(machine) -> list[str]:
 
 @contextlib.contextmanager
 def running(log: str) -> Iterator[None]:
-    """A process that has the database open, as OpenCode has it."""
+    """A process that has the database open, as OpenCode has."""
     holding = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); db.execute('PRAGMA journal_mode = WAL'); "
     holding += "db.execute('SELECT * FROM part').fetchone(); print(1, flush=True); sys.stdin.read()"
     words = [sys.executable, "-c", holding, str(Path(log).parent)]

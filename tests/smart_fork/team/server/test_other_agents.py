@@ -1,4 +1,4 @@
-"""A shared session on a machine whose person works with another agent."""
+"""A shared session on the machine of a person who uses another agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes on from a teammate's session asks before it acts, by whatever way it is begun."""
+"""A fork of a teammate's session asks the user first, however it is started."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ ASKING = "--permission-mode default"
 
 @pytest.fixture
 def hers(alice):
-    """A session of Alice's that all members of the project may read."""
+    """A session of Alice that all members of the project may read."""
     return alice.team("push", alice.world.claude(alice.repository, *SAID), "--yes", "--public")["session_id"]
 
 
 def taken(machine: TeamMachine, session: str, *words: str) -> str:
-    """The id on that machine of somebody's session."""
+    """Return the local id of another person's session."""
     return Path(machine.team("fork", session, *words)["files"][0]).stem
 
 
 def planned(machine: TeamMachine, session: str) -> str:
-    """The command that would fork it."""
+    """Return the command that would fork a session."""
     said = machine.do("fork", session, "--in", "process", "--dry-run", "--json", "--", "go on")
     assert said.code == 0, said.out
     return said.json["command"]
@@ -132,7 +132,7 @@ def test_ones_own_session_stays_ones_own_when_what_others_made_of_it_comes_back(
 
 @pytest.fixture
 def second(bob, tmp_path, team, address, capsys):
-    """Another machine of Bob's."""
+    """A second machine of Bob."""
     machine = TeamMachine(tmp_path / "second", "elsewhere/shop", team, capsys)
     machine.invited(address, "bob")
     return machine

@@ -1,4 +1,4 @@
-"""A session that was continued on two machines: every message leads to a way out, and the parent is kept."""
+"""Sessions that continued on two machines: every message names a next step, and the parent stays."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HERE, HERE_ANSWER = "and the tests", "They pass."
 
 @pytest.fixture
 def second_machine(tmp_path, team, alice, address, capsys):
-    """Another machine of the same person."""
+    """A second machine of a person."""
     machine = TeamMachine(tmp_path / "second", "elsewhere/shop", team, capsys)
     machine.invited(address, "alice")
     return machine
@@ -29,7 +29,7 @@ def second_machine(tmp_path, team, alice, address, capsys):
 
 @pytest.fixture(params=["claude", pytest.param("codex", marks=pytest.mark.thorough)])
 def parted(alice, second_machine, request):
-    """Her session, to which both machines have added something; the other one has pushed it first."""
+    """A session that continued on two machines of Alice. The second machine has pushed first."""
     pushed = alice.team("push", session_of(alice, request.param, PROMPT, ANSWER), "--yes")
     there = second_machine.team("pull", pushed["session_id"])
     go_on(second_machine, there["files"][0], request.param, MORE, MORE_ANSWER)
@@ -43,7 +43,7 @@ def texts(machine, reference):
 
 
 def advised(refused):
-    """The commands that a refusal names, as words for the program."""
+    """Return the commands that an error names, as arguments."""
     hint = refused.err.partition("\n")[2]
     found = re.findall(
         r"smart-fork ((?:team|alias) [^;:.]*?)(?= turns| makes| sends| takes| shares| writes| copies| again| gets|[,;:.]|$)",
@@ -65,7 +65,7 @@ def test_a_branch_of_a_parted_session_is_what_is_here_with_the_session_as_its_pa
 
 
 def test_who_does_what_each_message_says_has_both_sessions_in_the_end(alice, parted):
-    """Push is refused; the commands that it names are run one after the other, as they are written."""
+    """A push is refused. Then the named commands are run one after the other, as they are printed."""
     refused = alice.do("team", "push", "--yes")
     steps = advised(refused)
 
@@ -79,7 +79,7 @@ def test_who_does_what_each_message_says_has_both_sessions_in_the_end(alice, par
 
 
 def test_every_verb_on_a_parted_session_names_the_branch_before_somebody_is_asked_whether_to_send(alice, parted):
-    """Without a terminal the question would be a usage error, 2."""
+    """Without a terminal, a question would be a usage error, 2."""
     for words in (("push",), ("push", "--dry-run"), ("push", "--yes"), ("pull", parted["session_id"]), ("status",)):
         told = alice.do("team", *words)
         assert f"smart-fork team branch {parted['alias']}" in told.out + told.err, words

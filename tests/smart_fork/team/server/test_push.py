@@ -1,4 +1,4 @@
-"""Pushing, branching and forking, as the database sees it."""
+"""Pushes, branches and forks, as the database sees them."""
 
 from __future__ import annotations
 
@@ -394,7 +394,7 @@ def test_a_push_that_names_all_segments_again_leaves_each_as_it_is(alice):
 
 
 def goes_on(team, who, session, new):
-    """Push as a client does, into the last segment if that is the session's own and not full."""
+    """Push new records as a client does: into the last segment if it is the session's own and has room."""
     with team.pool.asked_by(team.people[who].id) as db:
         row = sessions.readable(db, team.key, team.people[who], session)
         places = sessions.places(db, row["project_id"], session)

@@ -1,8 +1,8 @@
-"""Families made at random whose sessions are pushed, taken by a teammate, gone on with there, and cut.
+"""Random families with sessions that are pushed, forked by a teammate, continued there, and cut.
 
-After the next run nothing of a cut is on the machine of who cut, and each shared session that still has it is named;
-once these are withdrawn, no byte of the server and of the teammate's machine has it. ``SMART_FORK_DRILLS=all`` makes
-300 families, else a few.
+After the next run, the machine of the cut has no cut text, and each shared session that still has it is named. After
+the withdrawal of these sessions, no byte of the server and of the teammate's machine has it. ``SMART_FORK_DRILLS=all``
+makes 300 families, else a few.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SECRET = "quokkaharbour"
 
 @dataclass
 class Team:
-    """Two people, and what one has taken of the other's."""
+    """Two people, and the sessions that one has forked from the other."""
 
     alice: TeamMachine
     bob: TeamMachine
@@ -60,7 +60,7 @@ class Team:
             self.taken.append((self.shared[shared].agent, said.json["files"][0]))
 
     def gone_on(self) -> None:
-        """He goes on in his fork, and pushes that."""
+        """Continue Bob's fork, and push it."""
         forks = [one for one in self.taken if one[0] in ("claude", "codex")]
         if not forks:
             return
@@ -75,7 +75,7 @@ class Team:
 
     @property
     def holding(self) -> dict[str, Member]:
-        """Her shared sessions that have the secret on the server."""
+        """Return Alice's shared sessions that have the secret on the server."""
         return {one: member for one, member in self.shared.items() if self._has(one)}
 
     def _has(self, session_id: str) -> bool:
@@ -135,6 +135,6 @@ def test_what_is_cut_is_nowhere_once_the_shared_sessions_that_are_named_are_with
 
 
 def cut_out_of(member: Member, target: Member, secret: str) -> bool:
-    """Whether a session below another one has lost it to the cut."""
+    """Return True if a session made from another one has lost the secret by the cut."""
     logs = member.logs if member.is_below(target) else ()
     return bool(logs) and not any(secret.encode() in path.read_bytes() for path in logs)

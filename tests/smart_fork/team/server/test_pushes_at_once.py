@@ -1,4 +1,4 @@
-"""The same push several times at once: in processes of one machine it is done once, and from two machines one wins."""
+"""Equal pushes at one time: processes of one machine push once, and of two machines one wins."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PUSHES, ROUNDS = 4, drilled(3, 1)
 
 
 def at_once(machine, *words, places=()):
-    """The answers of that many processes that are given the same command at the same time, in turn in these places."""
+    """Run one command in several processes at one time, in the given places in turn. Return the answers."""
     gone = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "SMART_FORK_TEAM_URL", "SMART_FORK_TEAM_TOKEN")
     env = {name: value for name, value in os.environ.items() if name not in gone} | machine.env
     command = [sys.executable, "-m", "smart_fork", "team", *words, "--json"]
@@ -77,7 +77,7 @@ def test_of_the_same_first_pushes_of_a_branch_at_once_one_makes_it(alice, team):
 
 @pytest.fixture
 def worktree(alice):
-    """Another checkout of her repository, in which the same sessions are."""
+    """A second worktree of Alice's repository, with links to its sessions."""
     folder = alice.repository.parent / "aside"
     git(alice.repository, "commit", "-q", "--allow-empty", "-m", "begin")
     git(alice.repository, "worktree", "add", "-q", str(folder))
@@ -115,7 +115,7 @@ def test_what_one_checkout_has_pushed_goes_on_there(alice, worktree, monkeypatch
 
 @pytest.fixture
 def second_machine(tmp_path, team, alice, address, capsys):
-    """Another machine of the same person, with the session."""
+    """A second machine of a person, with the session."""
     machine = TeamMachine(tmp_path / "second", "elsewhere/shop", team, capsys)
     machine.invited(address, "alice")
     return machine
@@ -123,7 +123,7 @@ def second_machine(tmp_path, team, alice, address, capsys):
 
 @pytest.fixture
 def overtaken(alice, second_machine, monkeypatch):
-    """Her session, to which another machine pushes while this one is about to read its last segment."""
+    """Alice's session, to which another machine pushes while this machine reads its last segment."""
     pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
     there = second_machine.team("pull", pushed["session_id"])
     go_on(second_machine, there["files"][0], "claude", MORE, MORE_ANSWER)

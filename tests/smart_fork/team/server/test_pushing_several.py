@@ -1,4 +1,4 @@
-"""Pushing several sessions, or all of a project: shown together, asked for once, and one failure stops no other."""
+"""Pushes of several sessions, or of all of a project: one preview, one question, and failures that stop no others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def four(alice):
 
 
 def typed(monkeypatch, *answers):
-    """A person at a terminal who answers that; what was asked."""
+    """Answer the questions at a terminal, and return them."""
     asked, left = [], iter(answers)
 
     def confirm(question, **_):

@@ -1,4 +1,4 @@
-"""What a search of a team's sessions tells, and to whom."""
+"""The search of a team's sessions: its results, and the users who see them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def found(team, who, question=UPLOADER[0], **more):
 
 
 def rows(team):
-    """What is stored of the team's project to search it."""
+    """Return the rows that make the team's project searchable."""
     count = "SELECT count(*) FROM {} t JOIN projects p ON p.id = t.project_id WHERE p.key = %s"
     return {table: team.owned.execute(count.format(table), (team.key,)).fetchone()[0] for table in TABLES}
 
@@ -257,7 +257,7 @@ def dropped(team):
 
 
 class Chance(random.Random):
-    """Compares one vector of each push while `value` is near 1, and none at 0."""
+    """A random generator: with `value` near 1, one vector of each push is compared; with 0, none."""
 
     value = 0.9999
 

@@ -1,4 +1,4 @@
-"""Withdrawing records of a session, of all that was made of it, and of nothing else."""
+"""The withdrawal of records from a session and all sessions made from it, and from no other."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def withdraw(team, who, session, changes, **options):
 
 
 def stands(team, session):
-    """A session's base, count and digests as the database has them."""
+    """Return a session's base, record count and digests in the database."""
     row = team.owned.execute(
         "SELECT base_count, base_digest, record_count, head_digest, bytes, root_id, parent_id FROM sessions WHERE id = %s",
         (session,),
@@ -61,7 +61,7 @@ def expected(records, base):
 
 
 def dump(team):
-    """All that the tables of the server have of the team's project, as text; what is compressed as it was before."""
+    """Return all rows of the team's project as text, decompressed where needed."""
     tables = ("sessions", "session_segments", "uploads", "chunks", "placements", "session_words", "lexemes", "rewrites")
     (project,) = team.owned.execute("SELECT id FROM projects WHERE key = %s", (team.key,)).fetchone()
     found = b""
@@ -368,7 +368,7 @@ STEPS = st.lists(
 
 
 class Model:
-    """A family as plain lists: the records of each, how many are its base, and whose child it is."""
+    """A family as plain lists: the records of each session, the length of its base, and its parent."""
 
     def __init__(self):
         self.records, self.base, self.parent = [], [], []

@@ -1,4 +1,4 @@
-"""The tables, and the rules that the database itself holds."""
+"""The tables, and the rules that the database itself enforces."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NAMED = re.compile(rf"\b(?:FROM|JOIN|INTO|UPDATE|COPY|TABLE|USING)\s+({'|'.join(
 
 
 def statements(module: str):
-    """Texts of a module that are SQL, with what is put together of several as one."""
+    """Yield the SQL texts of a module. Texts in several parts are joined."""
     tree = ast.parse(module)
     parts = {part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     for node in ast.walk(tree):
@@ -66,7 +66,7 @@ def test_a_statement_without_its_project_is_seen():
 
 
 def test_what_is_found_by_its_words_is_partitioned_by_its_project(owned):
-    """One index of words for all projects took ten times as long."""
+    """One word index for all projects was ten times as slow."""
     children = owned.execute("SELECT inhparent::regclass::text, count(*) FROM pg_inherits GROUP BY 1").fetchall()
     assert {"chunks": PARTITIONS, "session_words": PARTITIONS} == {
         name: count for name, count in children if name in BY_PROJECT
@@ -138,7 +138,7 @@ def test_a_database_is_made_once(database, base):
 
 @pytest.fixture
 def two(owned, app):
-    """A private and a public session, and a deleted one, of Alice; Bob is a member, Carol is not."""
+    """A private, a public and a deleted session of Alice. Bob is a member, Carol is not."""
     names = ("alice", "bob", "carol")
     with owned.transaction(force_rollback=True):
         people = [

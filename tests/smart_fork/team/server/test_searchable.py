@@ -1,4 +1,4 @@
-"""What a question asks of an index: the same of SQLite and of PostgreSQL."""
+"""The queries of a search: SQLite and PostgreSQL give equal answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MODEL = LightEmbedder()
 
 
 class Sqlite:
-    """The local index with these sessions."""
+    """The local index with the sessions."""
 
     def __init__(self, path):
         self.store = SqliteStore(path)
@@ -41,7 +41,7 @@ class Sqlite:
 
 
 class Postgres:
-    """The same, shared."""
+    """The shared index with the sessions."""
 
     def __init__(self, team, db):
         self.ids = {share(team, "alice", said): name for name, said in SAID.items()}
@@ -77,7 +77,7 @@ def kept(request):
 
 
 def found(kept, table, *terms, limit=9):
-    """The sessions with these terms, best first, by whole sessions or by their passages."""
+    """Return the sessions with these terms, best first, by whole sessions or by passages."""
     hits = kept.store.match_words(table, terms, kept.scope, limit)
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
     if table == "sessions":

@@ -1,4 +1,4 @@
-"""The whole server as its processes: started, killed in parts, ended, and nothing of it left."""
+"""The whole server as processes: started, killed in parts, and ended without leftovers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from tests.smart_fork.team.server.test_cluster import until
 
 
 class Running:
-    """A server that was started as its own program, by `subprocess.Popen` or, sooner, as a fork."""
+    """A running server, started by `subprocess.Popen` or, faster, as a fork."""
 
     def __init__(
         self, folder, installed, *options: str, start=warm.Popen, python=sys.executable, stderr=subprocess.PIPE
@@ -101,7 +101,7 @@ def started():
 
 @pytest.fixture
 def shared(started, folder, installed):
-    """The server of all tests, started again when one of them has ended it."""
+    """One server for all tests. It is started again if a test has ended it."""
     if not started or started[-1].process.poll() is not None:
         started.append(Running(folder, installed))
     return started[-1]
@@ -109,7 +109,7 @@ def shared(started, folder, installed):
 
 @pytest.fixture
 def cli(folder):
-    """A verb of the server's, said on its own machine."""
+    """Run a server command on the server's own machine."""
     return said_in(folder)
 
 
@@ -123,7 +123,7 @@ def said_in(folder):
 
 @pytest.fixture
 def packaged(installed, monkeypatch):
-    """PostgreSQL's programs, where whoever runs the database can run them."""
+    """PostgreSQL's programs in a folder that the database's user can read."""
     monkeypatch.setattr("smart_fork.team.server.postgres.programs", lambda: installed)
     return installed
 
@@ -157,7 +157,7 @@ def test_a_backup_is_restored_into_an_empty_folder(shared, cli, open_folder, pac
 
 
 def certificate(place, name):
-    """A certificate of `name` and its key, in one file."""
+    """A certificate for `name` with its key, in one file."""
     words = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}"]
     subprocess.run(
         ["openssl", *words, "-keyout", "key.pem", "-out", "cert.pem"], cwd=place, check=True, capture_output=True
@@ -267,7 +267,7 @@ LEFT = [OLD[0], *OLD[2:]]
 
 
 class Asker:
-    """Somebody who asks a server of processes, and looks into its database."""
+    """A client of a server in processes, with access to its database."""
 
     def __init__(self, shared, cli, cluster) -> None:
         name = f"asker-{new_id()[:8]}"
@@ -282,7 +282,7 @@ class Asker:
 
     @contextlib.contextmanager
     def waiting(self, table):
-        """Whoever writes there waits as long as this lasts, in the midst of a transaction."""
+        """Block all writers in the midst of a transaction, for the time of this context."""
         with psycopg.connect(self._conninfo) as db:
             db.execute(f"LOCK TABLE {table} IN SHARE MODE")
             yield lambda: db.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchone()[0]
@@ -290,7 +290,7 @@ class Asker:
                 db.rollback()
 
     def commands(self):
-        """What is asked for, the records that are there before and after it, and of which session."""
+        """Return the requests to try, each with the records before and after it, and its session."""
         cut = wire.Rewrite(kind="cut", revision=1, edits=(wire.RecordEdit(old=sha256(OLD[1]).hexdigest()),))
         branch = wire.Branch(verb="branch", id=self.child, source_id=self.session, count=3)
         return {
@@ -305,7 +305,7 @@ class Asker:
         }
 
     def hurry(self):
-        """What a killed worker has begun waits ten seconds for its next attempt. Let these be over."""
+        """Skip the ten seconds that a killed worker's job waits before its next attempt."""
         with psycopg.connect(self._conninfo, autocommit=True) as db:
             db.execute("UPDATE jobs SET run_after = now() WHERE session_id = %s", (self.session,))
             db.execute("SELECT pg_notify(%s, '')", (jobs.CHANNEL,))
@@ -330,13 +330,13 @@ def asker(shared, cli, folder, installed):
 
 
 def answering(shared):
-    """The processes of a server that answer now; they may have been replaced."""
+    """Return the ids of the server processes that answer now. Earlier ones may have been replaced."""
     started = psutil.Process(shared.process.pid).children()
     return [one for one in started if one.name() != "postgres" and one.pid not in shared.told["work"]]
 
 
 def parts(shared, cluster):
-    """The processes of a server by what they are for."""
+    """Return the server's processes by purpose."""
     works = [psutil.Process(pid) for pid in shared.told["work"]]
     return {"app": answering(shared), "worker": works, "postmaster": [cluster.postmaster()]}
 
@@ -367,7 +367,7 @@ def test_what_is_asked_for_while_its_worker_is_killed_is_there_whole_or_not_and_
 def test_without_its_database_or_its_background_a_server_ends_and_the_next_one_leaves_nothing_half(
     made, installed, open_folder, victim, name
 ):
-    """Systemd and containers start it again."""
+    """Systemd and containers start the server again."""
     folder = copied(made, open_folder / f"ends-{victim}").folder
     running = Running(folder, installed)
     asker = Asker(running, said_in(folder), Cluster(folder, made.account, installed))
@@ -413,7 +413,7 @@ def test_nothing_is_left_when_it_is_killed(folder, shared):
 
 
 def test_a_database_of_ones_own_is_used_by_several_servers_at_once(database, base):
-    """Each makes the tables if there are none, waits for the other, and serves as roles that own nothing."""
+    """Each server creates missing tables, waits for the other, and uses roles that own nothing."""
     dsn = database.conninfo(OWNER, base)
     roles = [databases.external_database(dsn) for _ in range(2)]
     with databases.owner_transaction(Path("/nonexistent"), dsn) as db:

@@ -1,4 +1,4 @@
-"""Several servers on one database: what one takes the other has at once; versions beside each other; a replica."""
+"""Several servers on one database: data of one is visible in the other immediately; mixed versions; a replica."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.smart_fork.team.server.test_serve import Running
 
 @pytest.fixture(scope="module")
 def primary(made, open_folder):
-    """A PostgreSQL that may have replicas, with the tables."""
+    """A PostgreSQL that allows replicas, with the tables."""
     with copied(made, open_folder / "primary").running() as cluster:
         make_database(cluster.conninfo(OWNER, "postgres"), "smartfork")
         database.with_tables(cluster.conninfo(OWNER))
@@ -34,7 +34,7 @@ def primary(made, open_folder):
 
 @pytest.fixture(scope="module")
 def replica(primary, open_folder):
-    """A streaming replica of it."""
+    """A streaming replica of the primary."""
     copy = Cluster(open_folder / "replica", primary.account, primary.programs, QUICK)
     copy.account.make(copy.folder)
     where = ["-h", str(primary.sockets), "-U", OWNER, "-D", str(copy.data)]
@@ -62,7 +62,7 @@ def started():
 
 @pytest.fixture
 def servers(started, primary, replica, installed, open_folder):
-    """Two servers of the same database; the second one reads from a replica. One that was killed is started again."""
+    """Two servers of one database. The second reads from a replica. A killed server is started again."""
     dsn = ("--dsn", primary.conninfo(OWNER))
     for name, options in (("one", dsn), ("two", (*dsn, "--read-dsn", replica.conninfo(OWNER)))):
         if name not in started or started[name].process.poll() is not None:
@@ -208,7 +208,7 @@ def test_a_replica_that_is_behind_is_not_asked(reading, replica, owner):
     "said", ["SELECT no_such_function() AS written", "SELECT pg_read_file('/etc/hosts') AS written"]
 )
 def test_a_database_that_does_not_say_what_it_has_written_answers_itself(reading, monkeypatch, said):
-    """As some do that are run by others."""
+    """Some hosted databases do not report their write position."""
     monkeypatch.setattr(databases, "_WRITTEN", said)
 
     assert False is reading.read(0, is_copy)

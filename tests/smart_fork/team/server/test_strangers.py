@@ -1,4 +1,4 @@
-"""What somebody meets who uses a team for the first time, at the edges that nobody has listed."""
+"""The first use of a team, with unusual input."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_branch_that_is_not_pushed_yet_is_made_on_the_server_by_nobody_who_was
 
 
 def test_who_will_be_able_to_read_it_is_asked_of_the_server(alice):
-    """Another machine may have changed it, or `team privacy`."""
+    """Another machine, or `team privacy`, may have changed the visibility."""
     pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
     alice.team("privacy", pushed["session_id"], "--public", "--yes")
     go_on(alice, pushed["files"][0], "claude", MORE, MORE_ANSWER)
@@ -134,7 +134,7 @@ def test_what_is_written_for_outside_of_the_project_is_not_tracked_and_hinders_n
 
 @pytest.fixture
 def second_clone(alice, team):
-    """Another clone of the project on her machine."""
+    """A second clone of the project on Alice's machine."""
     folder = alice.home / "again"
     folder.mkdir()
     git(folder, "init", "-q")

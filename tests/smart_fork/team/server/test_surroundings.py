@@ -1,4 +1,4 @@
-"""A server where it is started: in folders that others may not enter, and with nobody who reads what it logs."""
+"""A server in unusual places: in folders that other users may not enter, and with a log that no process reads."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def cli(folder):
 
 @pytest.fixture
 def unread():
-    """The end of a pipe that is full, and that nobody reads."""
+    """The end of a full pipe without a reader."""
     source, target = os.pipe()
     os.set_blocking(target, False)
     try:
@@ -57,7 +57,7 @@ def unread():
 
 @pytest.fixture
 def closed(tmp_path):
-    """A Python with all that is installed, in a folder of root alone."""
+    """A Python with all packages, in a folder that only root can enter."""
     tmp_path.chmod(0o700)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--symlinks", str(tmp_path / "venv")], check=True)
     [packages] = (tmp_path / "venv").glob("lib/python*/site-packages")
@@ -69,7 +69,7 @@ def closed(tmp_path):
 
 @pytest.mark.thorough
 def test_a_server_whose_database_was_killed_ends_where_nobody_reads_what_is_logged(folder, installed, unread):
-    """What keeps services starts it again."""
+    """A service manager starts it again."""
     running = Running(folder, installed, stderr=unread)
     try:
         postmaster_of(folder).kill()
@@ -123,12 +123,12 @@ def test_a_data_folder_in_a_closed_one_is_refused_with_the_closed_one(tmp_path, 
 
 
 def closed_one(path):
-    """The first folder above that is for its owner alone."""
+    """Return the first parent folder that only its owner can enter."""
     return next(one for one in reversed(path.parents) if not one.stat().st_mode & 0o005)
 
 
 def test_nothing_is_left_to_import_once_the_rights_are_given_up():
-    """Python's own folder may be closed to who serves then, as that of root is."""
+    """Python's folder may be closed to the server's user, as root's home is."""
     done = subprocess.run([sys.executable, "-c", _IMPORTED], capture_output=True, text=True, check=True, cwd=ROOT)
     assert "[]\n" == done.stdout
 

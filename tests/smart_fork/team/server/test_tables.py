@@ -1,4 +1,4 @@
-"""A database that somebody else runs: what it lacks is said, with the command that makes it."""
+"""External databases: errors name the missing part and the command that adds it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from smart_fork.team.wire import Administer
 
 @pytest.fixture
 def empty(database):
-    """A database in which nothing is."""
+    """An empty database."""
     make_database(database.conninfo(OWNER, "postgres"), "empty")
     return database.conninfo(OWNER, "empty")
 
@@ -46,7 +46,7 @@ def test_an_owner_who_may_not_make_the_extension_is_told_the_statement(database,
 
 
 class Answering:
-    """A database that says so of its extensions."""
+    """A database that gives these answers about its extensions."""
 
     def __init__(self, row):
         self.info, self._row = SimpleNamespace(server_version=170_000, dbname="forks"), row

@@ -1,4 +1,4 @@
-"""What one person shares is among what another finds: through the command line and the tools, and without a server."""
+"""The search of teammates' sessions: by the command line, by the tools, and without a server."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def patient(monkeypatch):
 
 @pytest.fixture
 def shared(alice, bob, team):
-    """A session of Alice's that Bob may read, and one of his own about something else."""
+    """A session of Alice that Bob may read, and one of Bob about another subject."""
     hers = alice.team("push", alice.world.claude(alice.repository, *UPLOADER), "--public", "--yes")
     bob.world.claude(bob.repository, *INVOICES)
     index_all(team)

@@ -1,4 +1,4 @@
-"""What the team shares, on a person's page: found, listed, read, and forked as the command line does it."""
+"""The team's sessions on a person's page: found, listed, read and forked as by the command line."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SAID = (INVOICES[0], HOSTILE, *UPLOADER, "and the docs", "Done.")
 
 @pytest.fixture
 def hers(alice, team, monkeypatch):
-    """A session of Alice's that all members of the project may read, and find."""
+    """A session of Alice that all members of the project may read and find."""
     monkeypatch.setattr(team_find, "VECTOR_SECONDS", 60.0)
     log = alice.world.claude(alice.repository, *SAID)
     edit(alice.world.log_of(log), f"{alice.repository}/docs.md")
@@ -45,7 +45,7 @@ def hers(alice, team, monkeypatch):
 
 
 def edit(log: Path, file: str) -> None:
-    """Have the agent edit a file before its last answer."""
+    """Let the agent edit a file before its last answer."""
     *before, last = map(json.loads, log.read_text().splitlines())
     given = {"file_path": file, "old_string": "once", "new_string": f"five times {HOSTILE}"}
     call = {"type": "tool_use", "id": "toolu_1", "name": "Edit", "input": given}
@@ -58,7 +58,7 @@ def edit(log: Path, file: str) -> None:
 
 
 def think(log: Path) -> None:
-    """Have the agent think before each answer, in a record of its own."""
+    """Let the agent think before each answer, in a separate record."""
     written = []
     for record in map(json.loads, log.read_text().splitlines()):
         if record["type"] == "assistant":
@@ -71,7 +71,7 @@ def think(log: Path) -> None:
 
 @pytest.fixture
 def page(bob, tmp_path, monkeypatch) -> Iterator[str]:
-    """Where Bob's page is."""
+    """The address of Bob's page."""
     entrance = Entrance(tmp_path / "page", "127.0.0.1:1")
     shown = routes.Page(
         partial(opened, Engine(bob.world.model)),
@@ -92,7 +92,7 @@ def ask(address: str, sent: dict[str, str] | None = None) -> tuple[int, str]:
 
 
 def form_of(text: str) -> dict[str, str]:
-    """What the first form that forks says as it is shown; its fields that choose say nothing."""
+    """Return the fields of the first form that forks, as shown, except the fields that choose."""
     (inside, *_) = re.findall(r'<form class="fork".*?</form>', text, re.DOTALL)
     given = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', inside))
     given |= dict(re.findall(r'name="(\w+)" value="([^"]*)" checked', inside))
@@ -100,7 +100,7 @@ def form_of(text: str) -> dict[str, str]:
 
 
 def look_at(program: str, page: str, address: str) -> None:
-    """In a real browser what a teammate wrote is text, readable in both schemes and on a phone."""
+    """Check in a real browser that a teammate's text is inert, and readable in both color schemes and on a phone."""
     watch = Watch(page)
     with browser(program) as one, window(one, viewport={"width": 390, "height": 800}) as context:
         watch.over(context)

@@ -1,4 +1,4 @@
-"""What the team shares, listed and read by the tools and the commands that list and read one's own."""
+"""The team's sessions, listed and read by the tools and commands for local sessions."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ SAID = ("add retry with backoff to the uploader", "It retries five times.", HOST
 
 @pytest.fixture
 def hers(alice):
-    """A session of Alice's that all members of the project may read."""
+    """A session of Alice that all members of the project may read."""
     return alice.team("push", alice.world.claude(alice.repository, *SAID), "--yes", "--public")["session_id"]
 
 
 def ask(machine, tool: str, **arguments):
-    """What a tool answers to that person's agent in his clone."""
+    """Return a tool's answer to a person's agent in the clone."""
     with machine.here():
         return answer(machine.world, tool, **arguments)
 

@@ -1,4 +1,4 @@
-"""A copy of a shared session is as old as its last record: what has changed since is counted from there."""
+"""A copy of a shared session is as old as its last record. Later changes are counted from there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands in ``.smart-fork/tracking.json``: nothing of it is believed that could not have been written here."""
+"""The file ``.smart-fork/tracking.json``: content that smart-fork cannot have written is refused."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_of_many_who_change_it_at_once_nobody_loses_what_another_has_written(clo
 
 
 def test_a_link_in_its_place_is_not_followed(clone):
-    """A repository can bring one, and what it leads to."""
+    """A repository can contain a link to any file."""
     elsewhere = clone / "elsewhere"
     (clone / ".smart-fork").rename(elsewhere)
     (clone / ".smart-fork").symlink_to("elsewhere")
@@ -98,7 +98,7 @@ def test_what_is_tracked_of_another_project_or_server_is_not_taken_for_this_one(
 
 
 def test_a_server_of_which_there_is_no_token_here_is_not_exchanged_for_another(alice):
-    """What is pushed would go to another one than what went before."""
+    """Later pushes would go to another server than the earlier ones."""
     pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
     path = alice.repository / ".smart-fork/tracking.json"
     path.write_text(path.read_text().replace(pushed["server"], "https://gone.example.org"))

@@ -1,4 +1,4 @@
-"""Two people, their machines, and a real server: what one pushes the other forks, and what comes of it."""
+"""Two people, their machines, and a real server: one pushes, the other forks, and both continue."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MORE, MORE_ANSWER = "and the docs", "The docs say so."
 
 
 def said(agent: str, path: str | Path) -> list[str]:
-    """What was said in a log."""
+    """Return the texts of the messages in a log."""
     return [turn.text for _, turn in READERS[agent].read(Path(path)).session.messages]
 
 
@@ -65,7 +65,7 @@ def test_what_was_said_since_is_appended_and_nothing_new_is_up_to_date(alice, ag
 
 
 def test_a_session_is_private_unless_it_is_said_otherwise(alice, bob):
-    """D7, C-002, C-007, C-009: the same words for one that is not there."""
+    """D7, C-002, C-007, C-009: the error equals the error for a session that does not exist."""
     pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
 
     hidden = bob.do("team", "fork", pushed["session_id"], "--json")
@@ -117,7 +117,7 @@ def test_of_two_machines_that_go_on_the_second_is_told_that_it_has_advanced(alic
 
 @pytest.mark.thorough
 def test_a_push_whose_answer_was_never_seen_is_gone_on_with(alice):
-    """C-056: killed after the server had it, and before that was written down."""
+    """C-056: killed after the server has stored it, and before the client has noted it."""
     pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
     tracking = alice.repository / ".smart-fork/tracking.json"
     before = tracking.read_bytes()
@@ -166,7 +166,7 @@ def test_of_a_tracked_session_that_was_cut_here_the_alias_stays_and_says_so_and_
 
 @pytest.mark.parametrize("agent", ["claude", pytest.param("codex", marks=pytest.mark.thorough)])
 def test_a_branch_has_the_first_messages_alone(alice, agent):
-    """C-003, C-021, C-022, C-025, C-032, C-051: and going on in it is pushed to it."""
+    """C-003, C-021, C-022, C-025, C-032, C-051: and new messages in it are pushed to it."""
     pushed = alice.team("push", session_of(alice, agent, PROMPT, ANSWER, MORE, MORE_ANSWER), "--yes")
 
     made = alice.team("branch", "--at", "1", "--title", "only the retry", "--tags", " a, ,b")
@@ -189,7 +189,7 @@ def test_no_messages_or_more_than_there_are_is_a_wrong_use(alice):
 
 
 def test_a_local_branch_is_made_on_the_server_by_its_first_push(alice, bob):
-    """C-027, C-051: and one of somebody else's session is a fork there."""
+    """C-027, C-051: and of another person's session it becomes a fork there."""
     pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes", "--public")
 
     made = bob.team("fork", pushed["session_id"], "--local", "--alias", "mine")
@@ -227,7 +227,7 @@ def test_another_project_s_session_is_not_pushed_here(alice):
 
 
 def test_a_tracking_file_that_the_repository_brings_is_not_believed(alice):
-    """It could name any log of whoever clones it."""
+    """It could name any log of a person who clones the repository."""
     assert alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")["created"]
     git(alice.repository, "add", "-f", ".smart-fork/tracking.json")
     path = alice.repository / ".smart-fork/tracking.json"
@@ -311,7 +311,7 @@ def test_a_large_session_is_sent_in_parts(alice, second_machine, monkeypatch):
 
 
 def go_on(machine, log, agent, *words):
-    """What is said later in a log, as its agent writes it."""
+    """Append later messages to a log, as its agent writes them."""
     path = Path(log)
     records = [json.loads(line) for line in path.read_text().splitlines()]
     if agent == "claude":
@@ -338,7 +338,7 @@ def assert_refused(machine, code, message, *words):
 
 @pytest.fixture
 def second_machine(tmp_path, team, alice, address, capsys):
-    """Another machine of the same person."""
+    """A second machine of a person."""
     machine = TeamMachine(tmp_path / "second", "elsewhere/shop", team, capsys)
     machine.invited(address, "alice")
     return machine
@@ -346,7 +346,7 @@ def second_machine(tmp_path, team, alice, address, capsys):
 
 @pytest.fixture
 def forked(monkeypatch):
-    """Forks that are not started: which session each would be of, and what was said in it."""
+    """Record the session and messages of each fork instead of starting it."""
     asked = []
 
     def launch(prepared, **_):
@@ -411,7 +411,7 @@ def test_who_means_no_session_of_either_is_told_of_this_machine(bob, forked):
 
 @pytest.fixture
 def family(alice, bob):
-    """Her session, his fork of it that goes on, and one of his that is not pushed."""
+    """Alice's session, Bob's continued fork of it, and a second fork of his that is not pushed."""
     hers = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER, MORE, MORE_ANSWER), "--yes", "--public")
     his = bob.team("fork", hers["session_id"], "--at", "2", "--title", "his", "--public")
     bob.world._minutes = 60  # he goes on in it an hour later

@@ -1,4 +1,6 @@
-"""Shared sessions of agents out of whose sessions nothing is cut: they are withdrawn as a whole, and that is said."""
+"""Shared sessions of agents with sessions that cannot be cut: they can only be withdrawn as a whole, and errors say
+so.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ UNCUT = [agent.name for agent in AGENTS if agent.has("forms") and is_rewritten(a
 
 
 def told(machine, agent: str, session_id: str, *texts: str) -> list[dict]:
-    """A log in which this was said, as its agent writes it."""
+    """A log with these messages, as its agent writes it."""
     utterances = [
         Utterance(not number % 2, text, f"2026-11-23T10:0{number}:00.000Z") for number, text in enumerate(texts)
     ]
@@ -61,7 +63,7 @@ def go_on(machine, log: str, agent: str, *texts: str) -> None:
 
 @contextlib.contextmanager
 def running(agent: str, log: str) -> Iterator[None]:
-    """A process that its agent would be, gone on with in that session."""
+    """A process that looks like the agent, which continues the session."""
     session_id = READERS[agent].id_of(Path(log))
     words = [agent, "-c", "import sys; print(flush=True); sys.stdin.read()", f"--resume={session_id}", session_id]
     with subprocess.Popen(words, executable=sys.executable, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:

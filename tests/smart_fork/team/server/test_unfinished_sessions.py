@@ -1,4 +1,4 @@
-"""Sessions that an interruption, a limit or an error ended: shared up to their last complete pair."""
+"""Sessions that end with an interruption, a limit or an error: shared up to their last complete pair."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read(path):
 
 
 def opencode_in(machine, before=""):
-    """OpenCode on a machine, with its sessions: that of its tools, up to a message, works in the repository; its id."""
+    """Write OpenCode's sessions on a machine. Return the id of the one with tools, in the repository, up to a message."""
     database.program(machine.home / "bin")
     with machine.here():
         path = database.make(told=lambda text: text.replace("/work/depot", str(machine.repository)))
@@ -44,7 +44,7 @@ def opencode_in(machine, before=""):
 
 
 def broken_off(machine, agent):
-    """A session of an agent whose only exchange ended after the result of a call, as its program wrote it; its id."""
+    """Write a session with one exchange that ended after a tool result. Return its id."""
     if agent in CALL:
         return machine.world.worked(agent, machine.repository, f"> {PROMPT}", CALL[agent])
     if agent == "opencode":

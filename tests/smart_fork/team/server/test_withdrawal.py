@@ -1,4 +1,4 @@
-"""What is withdrawn is gone from the server and, with everybody's next command, from their machines."""
+"""Withdrawn messages are gone from the server, and from other machines after each person's next command."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def carol(tmp_path, team, address, capsys):
 
 
 def later(machine):
-    """Let a machine ask its server again."""
+    """Let a machine ask its server again now."""
     past = (datetime.now(UTC) - timedelta(minutes=11)).isoformat()
     with machine.here():
         state.change("UPDATE facts SET value = json_set(value, '$.at', ?) WHERE name LIKE 'changes of %'", past)
 
 
 def having(machine, what=SECRET):
-    """The files of a machine that have the secret, also compressed."""
+    """Return the files of a machine that contain the secret, also compressed."""
     found = []
     for path in machine.home.rglob("*"):
         if not path.is_file():
@@ -67,7 +67,7 @@ def having(machine, what=SECRET):
 
 @contextlib.contextmanager
 def writing(log):
-    """Another process has a log open for writing."""
+    """Let another process open a log for writing."""
     program = "import sys; f = open(sys.argv[1], 'ab'); print(flush=True); sys.stdin.read()"
     command = [sys.executable, "-c", program, str(log)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
@@ -78,7 +78,7 @@ def writing(log):
 
 @first("agent", ["claude", "codex"])
 def test_what_is_excised_is_nowhere_after_everybodys_next_command(request, team, alice, bob, agent):
-    """Must show 6."""
+    """Applied by the next command on each machine."""
     carol, second = map(request.getfixturevalue, ("carol", "second_machine"))
     pushed = alice.team("push", session_of(alice, agent, *SAID), "--public", "--yes")
     forks = {one: one.team("fork", pushed["session_id"])["files"][0] for one in (bob, carol)}
@@ -352,7 +352,7 @@ def test_messages_that_are_not_there_are_a_wrong_use(alice):
 
 
 def test_a_server_s_word_cuts_nothing_that_was_not_taken_from_it(alice, team):
-    """What this machine's own agent wrote stays, whatever is withdrawn of what was pushed of it."""
+    """The log of this machine's own agent stays, whatever is withdrawn from its pushed copy."""
     session = session_of(alice, "claude", *SAID)
     pushed = alice.team("push", session, "--public", "--yes")
     before = Path(pushed["files"][0]).read_bytes()

@@ -1,4 +1,4 @@
-"""A withdrawal reaches everything that a teammate has made of what he pulled: hand-overs, their copies, native copies."""
+"""A withdrawal reaches everything that a teammate made from a pulled session: hand-overs, their copies, native copies."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ AS = ("qwen", "gemini", "copilot")
 
 @pytest.fixture
 def pushed(alice, bob, request) -> tuple[str, str, Path]:
-    """What she has pushed, and his fork of it, in which he went on: the agent, her session, his log."""
+    """Push a session of Alice, and let Bob fork and continue it. Return the agent, her session, and his log."""
     agent = getattr(request, "param", "claude")
     for name in AS:
         add_program(bob.home / "bin", name, HELP[name])
@@ -39,7 +39,7 @@ def pushed(alice, bob, request) -> tuple[str, str, Path]:
 
 
 def handed_over(machine, agent: str, log: Path, to: str, *more: str) -> Path:
-    """A session handed over to another agent on a machine: the log."""
+    """Hand a session over to another agent on a machine, and return the log."""
     with machine.here():
         session_id = READERS[agent].id_of(log)
     return Path(machine.do("branch", session_id, "--as", to, *more, "--json").json["path"])
@@ -136,7 +136,7 @@ AGENTS = (("claude", "codex"), ("codex", "claude"), ("claude", "qwen"))
 
 
 def with_token(alice, agent: str, where: str) -> str:
-    """A session that she pushes with a token that she allows, and no longer does."""
+    """Push a session with a token that Alice first allows and then forbids."""
     allowed = alice.home / ".smart-fork/config.toml"
     allowed.write_text(f'[team]\nallow = ["{TOKEN}"]\n')
     steps = ["> add retry", "It retries.", *MASKED_LATER[where][0], "> and more", "There is more."]
@@ -149,7 +149,7 @@ def with_token(alice, agent: str, where: str) -> str:
 
 
 def told_of(bob, agent: str, shared: str, how: str, to: str) -> Path:
-    """A hand-over of a shared session to another agent, by the team or of his fork of it: the log."""
+    """Hand a shared session or Bob's fork of it over to another agent, and return the log."""
     add_program(bob.home / "bin", "qwen", HELP["qwen"])
     if how == "by the team":
         return Path(bob.team("fork", shared, "--platform", to)["files"][0])

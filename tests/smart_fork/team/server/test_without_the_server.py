@@ -1,4 +1,4 @@
-"""What a clone knows of its shared sessions is told, and branched, without the server."""
+"""The tracked sessions of a clone can be listed and branched without the server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LATE, LATE_ANSWER = "and the tests", "They pass."
 
 @pytest.fixture
 def cut_off():
-    """The time in which nothing listens where the server was."""
+    """A context in which nothing listens at the server's address."""
 
     @contextmanager
     def cut():
@@ -28,7 +28,7 @@ def cut_off():
 
 @pytest.fixture
 def shared(alice):
-    """Her session, to which something was added that is not pushed."""
+    """Alice's session, with records that are not pushed."""
     pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes", "--title", "Retry")
     go_on(alice, pushed["files"][0], "claude", LATE, LATE_ANSWER)
     return pushed
