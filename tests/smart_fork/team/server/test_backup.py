@@ -119,7 +119,7 @@ def test_what_was_withdrawn_since_is_not_brought_back_to_the_session_or_to_forks
         assert (2,) == team.owned.execute("SELECT count(*) FROM rewrites WHERE seq > 1000000000").fetchone()
 
 
-@pytest.mark.parametrize("at", [pytest.param("_fill", marks=pytest.mark.thorough), "_bring_up", "_exchange"])
+@pytest.mark.parametrize("at", [pytest.param("_fill", marks=pytest.mark.thorough), "_repeat_withdrawals", "_exchange"])
 def test_a_kill_at_any_step_leaves_the_old_or_the_new_one(saved, at):
     before = saved.records(saved.source)
     with saved as team:

@@ -137,7 +137,7 @@ _IMPORTED = """
 import os, sys, tempfile
 from pathlib import Path
 from smart_fork.team.server import processes, search
-search.embedded = lambda texts: None  # which has a test of its own
+search.embed_questions = lambda texts: None  # which has a test of its own
 processes.import_all()
 before = set(sys.modules)
 from smart_fork.agents import AGENTS
@@ -149,6 +149,6 @@ said = {"type": "user", "uuid": "r0", "parentUuid": None, "timestamp": "2026-07-
         "message": {"role": "user", "content": "caf\xe9"}}
 record = encode(AGENTS.forms_of("claude").outgoing(said, HomePlace("/srv/shop", "/home/ada")))
 replay.read_back("claude", [record])
-records.searched([record], "claude", "0", "0")
+records.searchable_form([record], "claude", "0", "0")
 print(sorted(set(sys.modules) - before))
 """

@@ -83,7 +83,7 @@ def test_the_vectors_of_a_question_are_made_once_and_the_server_makes_none(share
 @first("patience", [None, 0.0])
 def test_a_question_without_vectors_is_compared_by_those_that_the_server_makes(shared, bob, monkeypatch, patience):
     if patience is None:
-        monkeypatch.setattr(team_find, "space_of", lambda *_: "another/384")
+        monkeypatch.setattr(team_find, "vector_space", lambda *_: "another/384")
     else:
         monkeypatch.setattr(team_find, "VECTOR_SECONDS", patience)
 
