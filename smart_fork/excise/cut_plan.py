@@ -47,7 +47,7 @@ def closure(turns: Sequence[TranscriptTurn], to_cut: Collection[str]) -> set[str
 
 
 def same_records(turns: Sequence[TranscriptTurn]) -> defaultdict[str, list[str]]:
-    """Return by turn id the other lines of its record. A merged session may have a record twice.
+    """Return for each turn id the ids of the other lines with its record. A merged session may have a record twice.
 
     Lines with one key and different timestamps are different records.
     """

@@ -82,7 +82,9 @@ def note_cut_done(note: int) -> None:
 
 
 def note_forgetting(agent: AgentName, session_id: str) -> None:
-    """Note that a session is about to be forgotten. `run_pending` makes up for a kill."""
+    """Note that a session is about to be forgotten. If the process is killed, `run_pending` reads the note and
+    completes it.
+    """
     _note({"forget": [agent, session_id]})
 
 
@@ -108,9 +110,9 @@ def erase_again(reference: str | None, tool: str = "auto") -> bool:
 
 
 def run_pending(known: Mapping[int, Collection[str]] = MappingProxyType({})) -> bool:
-    """Run pending erasures, except those of other live processes. Return True if none are left.
+    """Run the erasures that stored notes ask for, except those of other live processes. Return True if none are left.
 
-    `known` has the words to erase by the number of a note, for sessions that the caller has just read.
+    `known` has the cut words by note number, for sessions that the caller has just read.
     """
     try:
         notes = state.rows("SELECT id, pid, facts FROM owed_erasures ORDER BY id")

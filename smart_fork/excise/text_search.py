@@ -90,7 +90,10 @@ def words_inside(lines: Iterable[bytes], words: Iterable[str]) -> set[str]:
 
 
 def remaining_words(lines: Iterable[bytes], wanted: Collection[str], solid: Iterable[str] = ()) -> set[str]:
-    """Return the wanted words, runs of words and `solid` texts that occur in lines as whole words, runs or texts."""
+    """Return the wanted words, runs of four words and `solid` texts (texts without blanks) that lines contain.
+
+    A word counts only as a whole word, not as a part of a longer one.
+    """
     return _found(
         lines,
         _Search((one for one in wanted if " " not in one), _lower, words_of),

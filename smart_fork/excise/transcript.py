@@ -312,12 +312,14 @@ def _is_number(text: str) -> bool:
 
 
 def keys_of(turns: Iterable[TranscriptTurn]) -> set[str]:
-    """Return the keys of records, which are equal in every copy, and the keys of titles that quote the records."""
+    """Return the keys of records, which are equal in every copy of a session, and the keys of titles that quote the
+    records.
+    """
     return {key for turn in turns for key in (turn.key, *turn.aliases, *titles.marks(turn.says)) if key}
 
 
 def matching_turns(session: Transcript, keys: Collection[str]) -> set[str]:
-    """Return the ids of a copy's turns with one of the keys, and of its titles that quote a record with one."""
+    """Return the ids of a copy's turns with a record of one of the keys, and of its titles that quote such a record."""
     return {
         turn.id
         for turn in session.own
@@ -347,7 +349,8 @@ PATIENCE = 30.0
 
 
 def derived_from(session: Transcript, keys: Collection[str] = ()) -> Descent:
-    """Return everything that was made from a session, as far as the client may see it.
+    """Return the sessions made from a session: copies, branches, forks and hand-overs, as far as the client may see
+    them.
 
     `keys` are the keys of records by which copies are recognized.
     """

@@ -76,9 +76,10 @@ def change_of(planned: CutPlan, command: str, disk: Disk, now: datetime, *, foll
 def write(
     planned: CutPlan, change: CutChange, command: str = "", descent: Descent = NOTHING
 ) -> tuple[str | None, list[CutFile]]:
-    """Cut one transcript, and delete or rewrite the files next to it. The snapshot log records its `descent`.
+    """Cut one transcript, and delete or rewrite the files next to it.
 
-    Return the id of the snapshot of the old content, and the changed files next to the transcript.
+    `descent` names the sessions made from it, for the log of snapshots. Return the id of the snapshot of the old
+    content, and the changed files next to the transcript.
 
     Raises:
         ForkRefused: the session is running, or its file has changed.

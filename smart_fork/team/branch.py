@@ -54,9 +54,9 @@ class TeamBranchRequest:
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """The first `count` records of a downloaded session, which a new session gets.
+    """The first `count` records of a downloaded session, which a branch or fork gets.
 
-    `moved` is true if the end was moved to the end of the agent's turn.
+    `moved` is true if it ends after the requested message, where the agent had finished its turn.
     """
 
     source: Download
@@ -377,7 +377,10 @@ def _written(
 
 
 def _alias(project: TeamProject, one: Alias, branch: Branch, out: Outgoing) -> Alias:
-    """Return the alias of a copied log. Its base is the records that the server had when it was last asked."""
+    """Return the alias (the tracked local name) of a copied log.
+
+    The alias counts the records that the server had when it last answered as shared.
+    """
     root = project.place.root
     count = min(one.base_count, len(out.records))
     known = received_logs.find(one.file or Path(), one.platform)

@@ -212,16 +212,18 @@ class Client:
         return found
 
     def have(self, project: str, digests: tuple[str, ...]) -> frozenset[str]:
-        """Return the digests of segments that the server has already, so that they need not be sent."""
+        """Return the digests of the segments (compressed blocks of records) that the server has, so that they need not
+        be sent.
+        """
         answer = self.ask(wire.HaveAnswer, "POST", f"projects/{_path(project)}/have", wire.Have(segments=digests))
         return frozenset(answer.present)
 
     def put_segment(self, project: str, digest: str, body: bytes) -> None:
-        """Send a segment."""
+        """Send a segment (a compressed block of records)."""
         self.send("PUT", f"projects/{_path(project)}/segments/{digest}", body, most=NOTHING)
 
     def segment(self, project: str, digest: str) -> bytes:
-        """Return the compressed records of a segment."""
+        """Return a segment (a compressed block of records)."""
         return self.send(
             "GET", f"projects/{_path(project)}/segments/{digest}", most=canonical.LIMITS.segment_body_bytes
         )

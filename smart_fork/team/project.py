@@ -382,7 +382,7 @@ def _downloaded(client: Client, read: wire.SessionRead, base: SentBefore | None)
 def open_segment(client: Client, read: wire.SessionRead) -> tuple[int, list[bytes]]:
     """Return the number of segments before the last one, and the records of the last one if it has room for more.
 
-    A segment that belongs to the parent session has no room, since other sessions share it.
+    A segment is a block of records that is stored as a whole. One that also belongs to the parent session has no room.
 
     Raises:
         Unshareable: the records do not match the digest of the session.

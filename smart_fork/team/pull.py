@@ -290,7 +290,9 @@ def alias_of(info: SessionInfo, written: WrittenLog | None, *, kind: str) -> Ali
 def track_session(
     project: TeamProject, name: str, one: Alias, begun: PendingCreation | None = None, *, in_place_of: str = ""
 ) -> None:
-    """Track a shared session under an alias, and make the alias current. `begun` is then no longer pending."""
+    """Track a shared session under an alias, and make the alias current. The creation `begun` is then no longer
+    pending.
+    """
 
     def change(tracked: Tracked) -> Tracked:
         known = begun.removed_from(tracked) if begun is not None else tracked

@@ -253,7 +253,9 @@ def _meta(made: Plan) -> wire.Meta:
 
 
 def _committed(project: TeamProject, wanted: wire.Push, segments: list[Segment]) -> wire.Pushed:
-    """Send the segments that the server lacks, then the push itself. Small segments travel inside the push."""
+    """Send the segments (compressed blocks of records) that the server lacks, then the push. Small ones travel inside
+    it.
+    """
     if sum(len(one.body) for one in segments) <= RIDES:
         bodies = tuple(wire.SegmentBody(digest=one.place.digest, body=one.body) for one in segments)
         return project.client.push(project.key, wanted.model_copy(update={"bodies": bodies}))

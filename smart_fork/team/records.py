@@ -1,7 +1,8 @@
-"""The records of shared sessions: packed into segments, and as searchable passages. Client and server both use this.
+"""The records of shared sessions: packed into segments (compressed blocks), and as searchable passages.
 
-The end of a segment depends only on the records from the session's start, so all sessions of a family share their
-segments. The client embeds passages. The server makes them again, and accepts a vector only by the hash of its text.
+Client and server both use this. The end of a segment depends only on the records from the session's start, so all
+sessions of a family share their segments. The client embeds passages. The server makes them again, and accepts a
+vector only by the hash of its text.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _Size = Annotated[int, Field(ge=0, le=1 << 40)]
 
 @checked(frozen=True, slots=True, config=ConfigDict(strict=True, extra="forbid"))
 class SegmentPlace:
-    """A segment's position in a session: first record, number of records, and the chain's state before it.
+    """The position of a segment (a block of records) in a session, and the state of the digest chain before it.
 
     `digest` is the hexadecimal SHA-256 of its records, and `raw_bytes` their size.
     """
@@ -67,7 +68,7 @@ class SegmentPlace:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A segment and its compressed bytes."""
+    """A segment (a block of records) and its compressed bytes."""
 
     place: SegmentPlace
     body: bytes
@@ -120,7 +121,8 @@ def unpack(body: bytes, digest: str) -> list[bytes]:
 def cut_segments(
     places: Sequence[SegmentPlace], count: int, body_of: Callable[[SegmentPlace], bytes]
 ) -> tuple[list[SegmentPlace], Segment | None]:
-    """Cut a session after `count` records. Return the unchanged segments, and the shortened last one packed again.
+    """Shorten a session to `count` records. Return the unchanged segments (blocks of records), and the last one packed
+    again.
 
     Raises:
         Unshareable: the session has fewer records, or a segment is damaged.

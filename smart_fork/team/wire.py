@@ -185,7 +185,7 @@ class SessionInfo(canonical.WireModel):
 
 
 class SessionRead(canonical.WireModel):
-    """``GET sessions/{id}``: a session and the positions of its segments."""
+    """``GET sessions/{id}``: a session and the positions of its segments (blocks of records)."""
 
     session: SessionInfo
     segments: Annotated[tuple[SegmentPlace, ...], Field(max_length=SEGMENTS)]
@@ -213,7 +213,7 @@ class SessionListPage(canonical.WireModel):
 
 
 class Have(canonical.WireModel):
-    """``POST projects/{p}/have``: asks which segments need not be sent."""
+    """``POST projects/{p}/have``: asks which segments (compressed blocks of records) need not be sent."""
 
     segments: Annotated[tuple[canonical.SegmentDigest, ...], Field(max_length=10_000)]
 
@@ -225,7 +225,7 @@ class HaveAnswer(canonical.WireModel):
 
 
 class SegmentBody(canonical.WireModel):
-    """A segment inside a push."""
+    """A segment (a compressed block of records) inside a push."""
 
     digest: canonical.SegmentDigest
     body: Base64
@@ -239,7 +239,7 @@ class Vector(canonical.WireModel):
 
 
 class Vectors(canonical.WireModel):
-    """Vectors of one model's vector space."""
+    """Vectors of one embedding model."""
 
     space: Fingerprint
     vectors: Annotated[tuple[Vector, ...], Field(max_length=VECTORS)]
@@ -248,9 +248,9 @@ class Vectors(canonical.WireModel):
 class Push(SessionChange):
     """``POST projects/{p}/push``: a session's new state, valid only if the server has the expected old state.
 
-    `segments` begin at `position`, with the first new segment, or with the last one if it had room. `agent` and the
-    description count only for a new session; other requests change them later. `vectors` are the known vectors of the
-    client, of passages as the server will make them. The server makes the others.
+    `segments` (blocks of records) begin at `position`, with the first new one, or with the last one if it had room.
+    `agent` and the description count only for a new session; other requests change them later. `vectors` are the known
+    vectors of the client, of passages as the server will make them. The server makes the others.
     """
 
     id: canonical.SessionId

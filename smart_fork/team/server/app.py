@@ -107,7 +107,10 @@ def page(server: ServerContext, request: Request, person: auth.Person) -> canoni
 
 
 def have(server: ServerContext, request: Request, person: auth.Person, wanted: wire.Have) -> canonical.WireModel:
-    """Return the segments that need not be sent. If the user may not read the project, there are none."""
+    """Return the segments (blocks of records) that the client need not send.
+
+    If the user may not read the project, there are none.
+    """
     try:
         project = server.project(request, person)
     except NotFound:
@@ -117,7 +120,7 @@ def have(server: ServerContext, request: Request, person: auth.Person, wanted: w
 
 
 def put_segment(server: ServerContext, request: Request, person: auth.Person, body: bytes) -> Response:
-    """Store a segment. Sending it again changes nothing."""
+    """Store a segment (a compressed block of records). Sending it again changes nothing."""
     digest = _digest(request)
     lines = unpack(body, digest)
     with server.database.asked_by(person.id) as db:
@@ -128,7 +131,7 @@ def put_segment(server: ServerContext, request: Request, person: auth.Person, bo
 
 
 def get_segment(server: ServerContext, request: Request, person: auth.Person) -> Response:
-    """Return the compressed records of a segment."""
+    """Return a segment (a compressed block of records)."""
     digest = _digest(request)
     project = server.project(request, person)
     body = server.database.read(person.id, lambda db: stored_records.content(db, project, person, digest))

@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class _VectorGroup(NamedTuple):
-    """The vectors of a project in one vector space that all members may read."""
+    """A project's vectors of one embedding model that all members may read. They get one graph."""
 
     project_id: int
     space: int
@@ -188,8 +188,8 @@ class JobWorker:
         return most if wait is None else max(0.0, min(most, wait))
 
     def _taken(self) -> Job | None:
-        """Take the next due job. The attempt is counted before it runs, so that a job that kills its process runs out
-        of attempts.
+        """Take the next due job. The attempt is counted first, so that a job that kills its process runs out of
+        attempts.
         """
         with self._database.asked_by() as db:
             row = db.execute(

@@ -1,7 +1,7 @@
 """The push of a session: its records are appended if the session is as the client saw it.
 
-All checks that need no session run before the transaction. In the transaction one ``UPDATE`` compares and sets: of two
-pushes on one base, the second finds the session changed.
+All checks that need no session run before the transaction. In the transaction one ``UPDATE`` compares and sets: if two
+pushes expect the same state, the second finds the session changed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ Readable = Callable[[str, Sequence[bytes]], object]
 
 @dataclass(frozen=True, slots=True)
 class CheckedPush:
-    """A push with checked segments. `sent` has the bytes and records of the segments in it, by digest."""
+    """A push with checked segments (blocks of records). `sent` has the bytes and records of the enclosed ones, by
+    digest.
+    """
 
     push: Push
     sent: dict[str, tuple[bytes, list[bytes]]]
@@ -119,7 +121,7 @@ def _records(db: Connection, project: MemberProject, person: Person, checked: Ch
 
 
 def _fresh(records: dict[str, list[bytes]], checked: CheckedPush) -> list[bytes]:
-    """Return the records of the push that follow its base."""
+    """Return the records of the push that the session does not have yet."""
     base = checked.push.base_count
     return [
         line
@@ -149,7 +151,7 @@ def _read(  # noqa: PLR0917 - all that it takes to look at what comes before
 
 
 def _verify(records: dict[str, list[bytes]], checked: CheckedPush) -> None:
-    """Verify the digest chain from the segments' start through the base to the new digest."""
+    """Verify that the records lead from the digest of the expected state to the digest of the new state."""
     wanted, places = checked.push, checked.push.segments
     for place in places:
         lines = records[place.digest]
@@ -226,9 +228,9 @@ def _meta(wanted: Push) -> tuple[Jsonb, datetime | None]:
 
 
 def _fits(db: Connection, project: MemberProject, checked: CheckedPush, *, base: int) -> None:
-    """Check that the segments follow the remaining ones without a gap.
+    """Check that the pushed segments (blocks of records) follow the remaining ones of the session without a gap.
 
-    Only the last segment before the first own one of a fork may have room: it belongs to another session.
+    Only the last segment of a fork's parent may have room for more records.
     """
     first = checked.push.segments[0]
     before = sessions.places(db, project.id, checked.push.id)[: checked.push.position]

@@ -133,13 +133,13 @@ def store_offered_vectors(db: Connection, person: Person, project_id: int, sessi
 
 
 def known_space(db: Connection, fingerprint: str) -> int | None:
-    """Return the number of a vector space; `None` if no vector is of it."""
+    """Return the number of an embedding model's vector space; `None` if no vector of it is stored."""
     row = db.execute("SELECT id FROM spaces WHERE fingerprint = %s", (fingerprint,)).fetchone()
     return None if row is None else int(row["id"])
 
 
 def space(db: Connection, fingerprint: str) -> int:
-    """Return the number of a vector space. Store the space if it is new."""
+    """Return the number of an embedding model's vector space. Store the space if it is new."""
     number = known_space(db, fingerprint)
     if number is None:
         db.execute("INSERT INTO spaces(fingerprint) VALUES (%s) ON CONFLICT (fingerprint) DO NOTHING", (fingerprint,))
@@ -149,7 +149,7 @@ def space(db: Connection, fingerprint: str) -> int:
 
 
 def own_space() -> str | None:
-    """Return the name of the server's own vector space; `None` if the model is not installed."""
+    """Return the name of the server's vector space; `None` if its embedding model is not installed."""
     known = _embedding_model()
     return vector_space(known.model, known.dimensions) if known else None
 

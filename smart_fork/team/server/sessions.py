@@ -1,4 +1,4 @@
-"""The stored sessions: reading, changing, branching, deleting; their segments, their sizes, and the audit log.
+"""The stored sessions: read, changed, branched and deleted; their segments (blocks of records), sizes, and audit log.
 
 A branch or fork is a new session with the first records of another. No records are sent for it.
 """
@@ -106,7 +106,7 @@ def session_info(row: Row) -> SessionInfo:
 
 
 def places(db: Connection, project_id: int, session_id: UUID | str) -> list[SegmentPlace]:
-    """Return the positions of a session's segments."""
+    """Return the positions of a session's segments (blocks of records)."""
     rows = db.execute(
         "SELECT digest, first_record, records, raw_bytes, chain_start FROM session_segments"
         " WHERE project_id = %s AND session_id = %s ORDER BY position",
@@ -116,7 +116,7 @@ def places(db: Connection, project_id: int, session_id: UUID | str) -> list[Segm
 
 
 def records(db: Connection, project_id: int, session_id: UUID | str, until: int | None = None) -> list[bytes]:
-    """Return the records of a session, of all segments or of the first `until` ones."""
+    """Return the records of a session: of all its segments, or of the first `until` ones."""
     there = places(db, project_id, session_id)[:until]
     bodies = stored_records.bodies(db, project_id, (place.digest for place in there))
     return [record for place in there for record in unpack(bodies[place.digest], place.digest)]
@@ -125,7 +125,8 @@ def records(db: Connection, project_id: int, session_id: UUID | str, until: int 
 def put_places(
     db: Connection, project_id: int, session_id: UUID | str, new: Sequence[SegmentPlace], position: int = 0
 ) -> list[str]:
-    """Replace the segments of a session from `position` on. Return the digests of the replaced ones.
+    """Replace the segments (blocks of records) of a session from `position` on. Return the digests of the replaced
+    ones.
 
     Raises:
         Unshareable: a new segment is no longer stored.
@@ -350,8 +351,9 @@ def _right_verb(source: Row, person: Person, wanted: Branch) -> None:
 
 
 def _beginning(db: Connection, project: MemberProject, source: Row, count: int) -> tuple[list[SegmentPlace], bytes]:
-    """Return the segments of the source's first `count` records, and their digest. The last segment may be a shortened
-    one.
+    """Return the segments with the source's first `count` records, and the digest of the records.
+
+    The last segment is shortened if it has more records.
     """
     there = places(db, source["project_id"], source["id"])
     kept, part = cut_segments(there, count, stored_records.body_of(db, project))

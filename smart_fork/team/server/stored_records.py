@@ -1,4 +1,4 @@
-"""The stored records: segments, the users who may read them, and the digests of withdrawn records."""
+"""The stored records: segments (compressed blocks of records), their readers, and the digests of withdrawn records."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ _GONE = "DELETE FROM segments g WHERE g.project_id = %s AND g.digest = ANY(%s) A
 
 
 def known_segments(db: Connection, project: MemberProject, person: Person, digests: Iterable[str]) -> list[str]:
-    """Return the segments that need not be sent, in order. The digest of a private segment of another user is not
-    enough.
+    """Return the segments (blocks of records) that need not be sent: this user has sent or may read them.
+
+    Knowing the digest of another user's private segment is not enough.
     """
     asked = list(dict.fromkeys(digests))
     values = (project.id, [bytes.fromhex(digest) for digest in asked], person.id)
@@ -61,7 +62,7 @@ def store_upload(  # noqa: PLR0917
 
 
 def store(db: Connection, project_id: int, segment: Segment) -> None:
-    """Store a segment that the server itself made."""
+    """Store a segment (a block of records) that the server itself made."""
     place = segment.place
     _insert(db, project_id, place.digest, segment.body, records=place.records, raw=place.raw_bytes)
 
@@ -78,7 +79,7 @@ def _insert(db: Connection, project_id: int, digest: str, body: bytes, *, record
 
 
 def content(db: Connection, project: MemberProject, person: Person, digest: str) -> bytes:
-    """Return the compressed bytes of a segment that the user may read.
+    """Return the compressed bytes of a segment (a block of records) that the user may read.
 
     Raises:
         NotFound: there is none.
@@ -103,7 +104,7 @@ def body_of(db: Connection, project: MemberProject) -> Callable[[SegmentPlace], 
 
 
 def lock_segments(db: Connection, project_id: int, digests: Iterable[str]) -> None:
-    """Lock segments until the end of the transaction, in which a session gets them, so that they are not deleted.
+    """Lock segments (blocks of records) until the end of the transaction, so that no other one deletes them.
 
     Raises:
         Unshareable: a segment is deleted already.

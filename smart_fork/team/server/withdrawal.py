@@ -30,7 +30,7 @@ NOTHING_SAID: Mapping[str, Any] = {"title": "", "tags": [], "summary": ""}
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A session that a withdrawal changes. Its first `protected` records stay."""
+    """A session that a withdrawal changes. Its first `protected` records belong to a parent, and stay."""
 
     id: str
     owner: int
@@ -279,9 +279,9 @@ Edits = Mapping[bytes, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Edited:
-    """A session after its edits: the new segments from `position` on, its base, and its records.
+    """A session after a withdrawal: its new segments from `position` on, its number of records, and its digests.
 
-    `done` are the digests of the edits that applied.
+    `base_count` counts the records of its parent. `done` are the digests of the withdrawn or replaced records.
     """
 
     position: int
@@ -294,7 +294,7 @@ class Edited:
 
 
 def checked(wanted: Rewrite) -> dict[bytes, bytes | None]:
-    """Return the edits of a request, with the replacing records.
+    """Return the withdrawn records of a request by digest, each with its replacement or `None`.
 
     Raises:
         Usage: the edits contradict each other, or do not match the sent records.
@@ -320,9 +320,9 @@ def edited_session(
     protected: int,
     base: tuple[int, bytes],
 ) -> Edited | None:
-    """Return a session after its edits; `None` if no record after the first `protected` ones is edited.
+    """Return a session after a withdrawal; `None` if it has no withdrawn record after the first `protected` ones.
 
-    Segments before the first change stay.
+    Segments (blocks of records) before the first change stay.
     """
     done: set[bytes] = set()
     old: list[bytes] = []
@@ -357,7 +357,7 @@ def edited_session(
 def _edited_records(
     edits: Edits, records: Iterable[bytes], first: int, *, protected: int, base_count: int
 ) -> tuple[list[bytes], int]:
-    """Return the records after their edits, and the new number of base records of the session."""
+    """Return the records after a withdrawal, and how many of them the session has from its parent."""
     new: list[bytes] = []
     count = base_count
     for number, record in enumerate(records, first):
