@@ -6,7 +6,9 @@ Here are the requests from which the options of commands are derived.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
 
 from indexer.lazy import dataclass
 from smart_fork.agents.options import said
@@ -53,6 +55,21 @@ class SharedDescription:
         return valid_message(
             SessionChange, title=self.title, tags=found, summary=self.summary, visibility=self.visibility
         )
+
+
+@dataclass(frozen=True, slots=True)
+class PullOptions:
+    """Options for writing a session here. `platform` is another target agent than the session's own."""
+
+    alias: str | None = said(help="Alias on this machine.")
+    platform: str | None = said(help="Agent for the copy. Default: the original agent.")
+    into: Path | None = said(Path, help="Working directory here. Default: the project's root.")
+    track: bool = True
+    force: bool = False
+
+    def for_agent(self, agent: AgentName) -> Self:
+        """Return the options for a session of `agent`. For another agent it cannot be pushed, so it is not tracked."""
+        return replace(self, track=self.track and self.platform in (None, agent))
 
 
 @dataclass(frozen=True, slots=True)

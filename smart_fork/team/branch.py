@@ -18,7 +18,7 @@ from smart_fork.sharing import canonical, received_logs
 from smart_fork.sharing.local_logs import ahead, arrived, ends_at, local, read_log
 from smart_fork.sharing.outgoing import last_pair, prepare
 from smart_fork.sharing.tracking import Alias, timestamp
-from smart_fork.team import pull, wire
+from smart_fork.team import PullOptions, pull, wire
 from smart_fork.team.project import (
     Download,
     PendingCreation,
@@ -65,7 +65,7 @@ class _Cut:
 
 
 def branch(
-    project: TeamProject, verb: BranchVerb, reference: str | None, asked: TeamBranchRequest, taken_as: pull.PullOptions
+    project: TeamProject, verb: BranchVerb, reference: str | None, asked: TeamBranchRequest, taken_as: PullOptions
 ) -> Shared:
     """Branch one of the user's own sessions, or fork another person's.
 
@@ -79,7 +79,7 @@ def branch(
     if asked.local and not asked.pull:
         raise Usage("--local and --no-pull leave nothing to do", "Give one of them.")
     project = project.in_clone_of(taken_as.into)
-    taken_as = taken_as.within(project.place.root)
+    taken_as = pull.for_project(taken_as, project.place.root)
     if project.away is not None:
         return _branch_offline(project, source_id, asked, taken_as)
     read = project.client.session(project.key, source_id)
@@ -93,7 +93,7 @@ def branch(
             raise Usage("--platform file is for pull alone", "Pull the session, or branch it for an agent.")
         if not asked.pull:
             raise Usage("--platform writes the session here, and --no-pull does not", "Give one of them.")
-        asked, taken_as = replace(asked, local=True), taken_as.of(read.session.agent)
+        asked, taken_as = replace(asked, local=True), taken_as.for_agent(read.session.agent)
     if asked.local:  # nothing else says to the server who has a copy, to be told of what is withdrawn
         read = project.client.session(project.key, source_id, "fork")
     parted = _parted_alias(project, read.session) if verb == "branch" and asked.pull else None
@@ -118,7 +118,7 @@ def branch(
         return _track_local(project, verb, cut, asked, taken_as, written, name)
 
 
-def _name(project: TeamProject, taken_as: pull.PullOptions, source_id: str, new_id: str | None) -> str:
+def _name(project: TeamProject, taken_as: PullOptions, source_id: str, new_id: str | None) -> str:
     """Return the alias of a new session. `new_id` is `None` if the server does not know the session yet."""
     tracked = project.tracking.read()
     if new_id is not None:
@@ -142,7 +142,7 @@ def _branch_parted(  # noqa: PLR0917 - what was asked for
     one: Alias,
     info: wire.SessionInfo,
     asked: TeamBranchRequest,
-    taken_as: pull.PullOptions,
+    taken_as: PullOptions,
 ) -> Shared:
     """Make a branch from the log of a session that continued both here and on the server.
 
@@ -227,7 +227,7 @@ def _cut(project: TeamProject, source: Download, at: int | None) -> _Cut:
 
 
 def _on_server(  # noqa: PLR0917 - what was asked for
-    project: TeamProject, verb: BranchVerb, cut: _Cut, asked: TeamBranchRequest, taken_as: pull.PullOptions,
+    project: TeamProject, verb: BranchVerb, cut: _Cut, asked: TeamBranchRequest, taken_as: PullOptions,
     written: WrittenLog | None, begun: PendingCreation, name: str,
 ) -> Shared:  # fmt: skip
     there = begun.existing_session()
@@ -297,7 +297,7 @@ def _track_local(  # noqa: PLR0917 - what was asked for
     verb: BranchVerb,
     cut: _Cut,
     asked: TeamBranchRequest,
-    taken_as: pull.PullOptions,
+    taken_as: PullOptions,
     written: WrittenLog,
     name: str,
 ) -> Shared:
@@ -318,9 +318,7 @@ def _track_local(  # noqa: PLR0917 - what was asked for
     return replace(done, moved=cut.moved, **pull.written_fields(project, info, written))
 
 
-def _branch_offline(
-    project: TeamProject, source_id: str, asked: TeamBranchRequest, taken_as: pull.PullOptions
-) -> Shared:
+def _branch_offline(project: TeamProject, source_id: str, asked: TeamBranchRequest, taken_as: PullOptions) -> Shared:
     """Branch a tracked session without the server, by a copy of its log up to the requested message.
 
     Raises:
@@ -357,9 +355,7 @@ def _away(project: TeamProject) -> str:
 
 
 @contextmanager
-def _written(
-    project: TeamProject, one: Alias, at: int | None, title: str, taken_as: pull.PullOptions
-) -> Iterator[Branch]:
+def _written(project: TeamProject, one: Alias, at: int | None, title: str, taken_as: PullOptions) -> Iterator[Branch]:
     """Write a copy of a log, and yield it. Delete the copy after an error."""
     session = read_log(one.file or Path(), one.platform, project.place.root)
     end = last_pair(session) if at is None else ends_at(session, at)[0]

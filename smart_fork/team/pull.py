@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from smart_fork.sharing import canonical, received_logs
 from smart_fork.sharing.local_logs import ahead, local, read_log, write_local
 from smart_fork.sharing.outgoing import SentBefore
 from smart_fork.sharing.tracking import Alias, check_alias, check_written, timestamp, unwritten
+from smart_fork.team import PullOptions
 from smart_fork.team.project import Download, PendingCreation, Shared, TeamProject, Verb, download, has_moved, shared
 from smart_fork.team.wire import SessionInfo
 
@@ -36,29 +37,10 @@ OUTSIDE = "Its directory is outside this project, so it is not tracked here. Pus
 CROSSED = "It belongs to another agent now. A push shares it as a separate session."
 
 
-@dataclass(frozen=True, slots=True)
-class PullOptions:
-    """Options for writing a session here. `platform` is another target agent than the session's own."""
-
-    into: Path | None = None
-    platform: str | None = None
-    alias: str | None = None
-    track: bool = True
-    force: bool = False
-
-    def of(self, agent: AgentName) -> PullOptions:
-        """Return the options for a session of `agent`. Written for another agent it is not tracked, since it cannot be
-        pushed.
-        """
-        return replace(self, track=self.track and self.platform in (None, agent))
-
-    def within(self, root: Path) -> PullOptions:
-        """Return the options for a project at `root`. A session in another project is not tracked, since it cannot be
-        pushed.
-        """
-        return replace(
-            self, track=self.track and (self.into is None or in_project(str(resolve(self.into)), project_of(root)))
-        )
+def for_project(options: PullOptions, root: Path) -> PullOptions:
+    """Return the options for a project at `root`. In another project it cannot be pushed, so it is not tracked."""
+    there = options.into is None or in_project(str(resolve(options.into)), project_of(root))
+    return replace(options, track=options.track and there)
 
 
 def pull(project: TeamProject, reference: str, wanted: PullOptions) -> Shared:
@@ -70,7 +52,7 @@ def pull(project: TeamProject, reference: str, wanted: PullOptions) -> Shared:
         SmartForkError: it cannot be written.
     """
     session_id, project = project.session_id_of(reference), project.in_clone_of(wanted.into)
-    wanted = wanted.within(project.place.root)
+    wanted = for_project(wanted, project.place.root)
     read = project.client.session(project.key, session_id, "pull")
     tracked = project.tracking.read()
     known = next(((name, one) for name, one in tracked.aliases.items() if one.session_id == session_id), None)
@@ -86,7 +68,7 @@ def pull(project: TeamProject, reference: str, wanted: PullOptions) -> Shared:
     name = alias_for(tracked, wanted, session_id, known[0] if known else None)
     if wanted.platform == FILE:
         return _as_file(project, taken, name)
-    wanted = wanted.of(taken.info.agent)
+    wanted = wanted.for_agent(taken.info.agent)
     with written_copy(project, taken, wanted, others=False) as written:
         kept = _keep_as_branch(project, known[1], session_id) if known is not None and wanted.track else ()
         if wanted.track:

@@ -38,11 +38,11 @@ from smart_fork.sharing.local_logs import local_in
 from smart_fork.sharing.tracking import Alias
 from smart_fork.sharing.withdrawal import apply_pending
 from smart_fork.snippets import printable
-from smart_fork.team import client, login, wire
+from smart_fork.team import PullOptions, client, login, wire
 from smart_fork.team.branch import BranchVerb, TeamBranchRequest, branch
 from smart_fork.team.client import Client
 from smart_fork.team.project import TeamProject, opened
-from smart_fork.team.pull import PullOptions, free_alias
+from smart_fork.team.pull import free_alias
 from smart_fork.team.records import as_float16, vector_space
 from smart_fork.team.shared_sessions import listed, look_into, read
 from smart_fork.team.wire import Administer

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from inspect import Parameter
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,7 +23,7 @@ from smart_fork.cli.command import Commands
 from smart_fork.cli.options import YesOption, with_signature
 from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, wants_json
 from smart_fork.errors import Usage
-from smart_fork.team import PushRequest, SharedDescription
+from smart_fork.team import PullOptions, PushRequest, SharedDescription
 from smart_fork.team.commands import team_group
 from smart_fork.team.commands.team_group import app
 
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from smart_fork.sharing.withdrawal import SettledWithdrawals
     from smart_fork.team.branch import TeamBranchRequest
     from smart_fork.team.project import Shared, TeamProject
-    from smart_fork.team.pull import PullOptions
     from smart_fork.team.push import NotPushed, Planned
     from smart_fork.team.push_plan import Plan
     from smart_fork.team.withdraw import WithdrawalResult
@@ -250,20 +248,11 @@ class BranchPart:
 
 
 @dataclass(frozen=True, slots=True)
-class CopyOptions:
-    """Options for the copy of a shared session on this machine."""
+class CopyOptions(PullOptions):
+    """Options of the commands that write a shared session on this machine."""
 
-    alias: str | None = said(help="Alias on this machine.")
-    platform: str | None = said(help="Agent for the copy. Default: the original agent.")
     resume: bool = said(bool, default=False, help="Resume it here immediately.")
-    into: Path | None = said(Path, help="Working directory here. Default: the project's root.")
     yes: bool = said(bool, default=False, help="Do not ask for confirmation.", flags=("--yes", "-y"))
-
-    def taken(self, *, track: bool = True, force: bool = False) -> PullOptions:
-        """Return the options as the functions that write the copy take them."""
-        from smart_fork.team.pull import PullOptions
-
-        return PullOptions(self.into, self.platform, self.alias, track, force)
 
 
 @app.command("pull")
@@ -280,7 +269,7 @@ def pull(
     from smart_fork.team.pull import pull as take_over
 
     with _opened(place, copy) as where:
-        done = take_over(where, session, copy.taken(track=not no_track, force=force))
+        done = take_over(where, session, replace(copy, track=not no_track, force=force))
     _finish(done, copy)
 
 
@@ -302,7 +291,7 @@ def branch(
 
     asked = part.asked(described)
     with _opened(place, copy, ask=part.local) as where:
-        done = make(where, "branch", session, asked, copy.taken())
+        done = make(where, "branch", session, asked, copy)
     _finish(done, copy)
 
 
@@ -322,7 +311,7 @@ def fork(
 
     asked = part.asked(described)
     with _opened(place, copy) as where:
-        done = make(where, "fork", session, asked, copy.taken(force=force))
+        done = make(where, "fork", session, asked, replace(copy, force=force))
     _finish(done, copy)
 
 
