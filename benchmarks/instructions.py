@@ -17,7 +17,7 @@ import numpy as np
 from _frame import Table
 
 from indexer.default_embedder import LightEmbedder
-from smart_fork.finding.instructions import LEAST, NUMBERS
+from smart_fork.finding.instructions import MIN_LIKENESS, NUMBERS
 
 TEXTS = Path(__file__).with_name("instructions.txt")
 #: What keeps the numbers small: the sentences are fewer than the numbers.
@@ -58,7 +58,7 @@ def measure(asked: Namespace, _: Path) -> dict[str, list[int]]:
         numbers = {"model": embedder.model, "added": round(added, 4), "weights": [round(one, 4) for one in weights]}
         NUMBERS.write_text(json.dumps(numbers) + "\n", encoding="utf-8")
     return {
-        name: [int(((told > LEAST) == one)[kinds == one].sum()), int((kinds == one).sum())]
+        name: [int(((told > MIN_LIKENESS) == one)[kinds == one].sum()), int((kinds == one).sum())]
         for name, one in (("how to work", 1.0), ("what to do", 0.0))
     }
 

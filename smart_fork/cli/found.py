@@ -58,9 +58,9 @@ def _is_known(answer: Found) -> bool:
 def _next(answer: Found) -> Iterator[str]:
     """Yield the next commands: fork the best, or read it first; if none fits, the alternatives."""
     from smart_fork.finding.query import unnamed
-    from smart_fork.finding.ranking import FITS, percent
+    from smart_fork.finding.ranking import FIT_THRESHOLD, percent
 
-    least = FITS if answer.engine == "builtin" and answer.code is None else 0.0
+    least = FIT_THRESHOLD if answer.engine == "builtin" and answer.code is None else 0.0
     fitting = [hit for hit in answer.results if hit.score >= least]
     best = next((hit for hit in fitting if not hit.warning), None)
     best = best or next((hit for hit in fitting[:1] if not AGENTS[hit.agent_type].has("starter")), None)
@@ -133,7 +133,7 @@ def _columns(hit: Hit, *, known: bool) -> tuple[str, ...]:
 
 def _lines(table: Sequence[tuple[str, ...]], hits: Sequence[Hit], *, known: bool) -> Iterator[Plain]:
     """The line of each result: as wide as the terminal, elsewhere with the whole headline."""
-    from smart_fork.finding.ranking import FITS
+    from smart_fork.finding.ranking import FIT_THRESHOLD
 
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     facts = [number for number in range(3, len(widths)) if widths[number]]
@@ -141,7 +141,7 @@ def _lines(table: Sequence[tuple[str, ...]], hits: Sequence[Hit], *, known: bool
     while (room := out.width - sum(widths[one] + 2 for one in (*led, *facts))) < _HEADLINE and facts[1:] and out.width:
         facts.pop()
     for columns, hit in zip(table, hits, strict=True):
-        likely = known and hit.score >= FITS
+        likely = known and hit.score >= FIT_THRESHOLD
         padded = [f"{columns[one]:{'<' if one in _LEFT else '>'}{widths[one]}}" for one in facts]
         rest = padded if out.width else [columns[one] for one in facts if columns[one]]
         yield (
@@ -242,7 +242,7 @@ def _print_fallback(answer: Answer) -> None:
 def _state(answer: Found, min_score: float | None = None) -> Iterator[str]:
     """Yield a sentence for each reason why an answer may not be the best. Empty ones do not count."""
     from smart_fork.finding.query import unnamed
-    from smart_fork.finding.ranking import FITS, LIKELY
+    from smart_fork.finding.ranking import FIT_THRESHOLD, LIKELY_SCORE
 
     state, early = answer.index, answer.code or answer.unread_notice or answer.early_notice
     if (code := answer.code) and code.unknown:
@@ -252,8 +252,8 @@ def _state(answer: Found, min_score: float | None = None) -> Iterator[str]:
         found = f"scores {min_score:g} or more" if min_score else "found"
         elsewhere = "" if answer.project_path is None else " --all-projects looks everywhere."
         yield f"Nothing {found} in {state.sessions} sessions.{elsewhere}"
-    elif not early and (best := max(hit.score for hit in answer.results)) < LIKELY and answer.engine == "builtin":
-        none = "None of these is a sure match. " if best < FITS and _is_known(answer) else ""
+    elif not early and (best := max(hit.score for hit in answer.results)) < LIKELY_SCORE and answer.engine == "builtin":
+        none = "None of these is a sure match. " if best < FIT_THRESHOLD and _is_known(answer) else ""
         sure = unnamed(answer.query) or none
         yield f"{sure}Add other phrasings: --also TEXT, once for each." if not answer.also else sure.strip()
     yield f"Searched by {answer.search_mode} only: {answer.search_error}" if answer.search_error else ""

@@ -25,7 +25,7 @@ from indexer.values import seconds_in
 from smart_fork.finding.answer import AskedCode, Cause
 from smart_fork.finding.evidence import ASKED_CHARACTERS, admitted, beginning_of
 from smart_fork.finding.git_blame import (
-    AROUND,
+    NEAR_LINES,
     CodeLine,
     blamed,
     file_history,
@@ -82,7 +82,7 @@ def _candidate(store: Store, row: SessionRow, wrote: SessionShare, scores: Mappi
     return Candidate(row, score, place, text, (), None, family, None, wrote=told)
 
 
-# Why lines and files are as they are: their changes, and the prompts that caused them.
+# The changes of lines and files, and the prompts behind them.
 
 
 def changed(where: str, folder: Path, limit: int, processes: Processes) -> tuple[Repository, Sequence[CodeLine], int]:
@@ -127,13 +127,13 @@ def _cause(store: Store, query: Query, made: list[tuple[CodeLine, LineWriter | N
     )  # fmt: skip
 
 
-# The sessions of the index that wrote lines of code, the one that wrote most first; and those that commits name.
+# The sessions in the index that wrote lines of code, largest share first; and the sessions that commits name.
 
-#: The branch on which Entire keeps the sessions that its trailers mean, here and at remotes.
+#: The branch, local or remote, on which Entire keeps the sessions that its trailers refer to.
 CHECKPOINTS = "entire/checkpoints/v1"
-#: A checkpoint has a folder for each of its sessions: of more, the first are looked at.
-MOST_SESSIONS = 8
-#: An agent's name before the id of its session, which stands by itself or at the end of a link.
+#: A checkpoint has a folder for each of its sessions. Only the first ones are read.
+MAX_SESSIONS = 8
+#: A trailer: an agent's name, and the id of its session alone or at the end of a link.
 _SESSION = late(rb"^[A-Z][A-Za-z]{1,30}-Session:[ \t]*(?:\S*/)?([A-Za-z0-9][\w-]{7,79})[ \t]*\r?$")
 _CHECKPOINT = late(rb"^Entire-Checkpoint:[ \t]*([0-9a-f]{2})([0-9a-f]{10})[ \t]*\r?$")
 
@@ -169,7 +169,7 @@ def _of_checkpoints(there: Repository, folders: Collection[str]) -> Mapping[str,
         "for-each-ref", "--sort=-committerdate", "--count=1", "--format=%(objectname)", "--", *patterns
     ).text
     found: dict[str, list[str]] = {}
-    places = ("", *(f"{number}/" for number in range(MOST_SESSIONS)))
+    places = ("", *(f"{number}/" for number in range(MAX_SESSIONS)))
     names = {f"{ref}:{folder}/{place}metadata.json": folder for folder in folders for place in places}
     for name, raw in objects(there, names).items() if ref else ():
         try:
@@ -280,14 +280,14 @@ def sessions_of(lines: Sequence[CodeLine], found: Sequence[LineWriter | None]) -
     return sorted(wrote, key=lambda one: (-one.lines, -one.session))
 
 
-#: Clocks differ: an edit may be so much later than the commit that has it, in seconds.
-SLACK = 60
-#: A shorter line is evidence only beside another one of the same commit and session.
-ALONE = 20
-#: The part of a commit's lines around a line that its session has to have written.
-PART = 0.5
-#: So many of them have to be of a session whose edit was of a file in another folder.
-MOVED = 3
+#: Clocks differ: an edit may be this many seconds later than the commit that contains it.
+SKEW = 60
+#: A shorter line is evidence only beside another line of its commit and session.
+LONE_LENGTH = 20
+#: The share of a commit's lines around a line that the line's session must have written.
+MIN_PART = 0.5
+#: The number of lines that must match if the session's edit was of a file in another folder.
+MIN_MOVED_LINES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,7 +371,7 @@ def _able(
     return [
         (name == line.name or (name[:1] == "/" and name.endswith(here)), writer)
         for name, moment, writer in wrote
-        if moment <= line.committed + SLACK and (not named or writer.session in named)
+        if moment <= line.committed + SKEW and (not named or writer.session in named)
     ]
 
 
@@ -380,13 +380,12 @@ def _chosen(
 ) -> LineWriter | None:
     """Return the last edit of the session that wrote most of the commit's lines around the line at index `at`."""
     commit = lines[at].commit
-    around = [
-        one for one in range(max(0, at - AROUND), at + AROUND + 1) if one < len(lines) and lines[one].commit == commit
-    ]
-    least = max(1 if len(bare[at]) >= ALONE else 2, PART * sum(len(bare[one]) >= LEAST for one in around))
+    places = range(max(0, at - NEAR_LINES), min(len(lines), at + NEAR_LINES + 1))
+    around = [one for one in places if lines[one].commit == commit]
+    least = max(1 if len(bare[at]) >= LONE_LENGTH else 2, MIN_PART * sum(len(bare[one]) >= LEAST for one in around))
     wrote = Counter(pair for one in around for pair in {(exact, writer.session) for exact, writer in able[one]})
     for exact in (True, False):
-        most = least if exact else max(MOVED, least)
+        most = least if exact else max(MIN_MOVED_LINES, least)
         enough = [writer for same, writer in able[at] if same is exact and wrote[exact, writer.session] >= most]
         if enough:
             return max(enough, key=lambda one: (wrote[exact, one.session], one.edit.moment, -one.session))

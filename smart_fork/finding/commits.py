@@ -30,7 +30,7 @@ from indexer.transcripts.lines import LOOK_SECONDS
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import IndexUnavailable, NotFound, ProgramFailed, SmartForkError
-from smart_fork.finding.code_authors import SLACK, named_in, objects, relative, seconds, sessions_named, writers_of
+from smart_fork.finding.code_authors import SKEW, named_in, objects, relative, seconds, sessions_named, writers_of
 from smart_fork.finding.git_blame import CodeLine, Range, blamed, committed
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.session_place import where_now
@@ -40,13 +40,13 @@ from smart_fork.repository.history import recognized, tops
 from smart_fork.snippets import quoted
 from smart_fork.system.processes import Processes
 
-#: Of later commits that change the same files the first are looked at; of the files of the commits that are found, too.
-MOST_COMMITS, MOST_FILES = 200, 30
-#: Of so many pairs of commits is looked up which one is in the history of the other.
-MOST_PAIRS = 100
-#: How long git may look for the commits, and for the lines that are still there.
+#: Only the first later commits that change a session's files are examined, and the first files of its commits.
+MAX_COMMITS, MAX_FILES = 200, 30
+#: For this many pairs of commits, git is asked if one is in the history of the other.
+MAX_PAIRS = 100
+#: The time for git to find the commits, and to find the session's lines in HEAD.
 FIND_SECONDS, BLAME_SECONDS = 10.0, 5.0
-#: Git reads a smaller number of seconds as something else than a time.
+#: Git does not read a smaller number as seconds since 1970.
 _FIRST = 100_000_000
 _WALK = (
     "--literal-pathspecs", "log", "--no-merges", "--no-notes", "--no-show-signature", "--no-color", "--format=%H %ct",
@@ -55,7 +55,7 @@ _WALK = (
 _RENAMES = ("diff", "--name-status", "-z", "-M", "--diff-filter=R", "--no-ext-diff", "--no-relative")
 
 
-#: Lines that a commit adds: one of them, the number of the session's, and the number of all.
+#: The lines that a commit adds: one of them, the number of the session's lines, and the number of all lines.
 _Landed = tuple[CodeLine, int, int]
 
 
@@ -104,7 +104,7 @@ def commits_of(
 
 
 class _Ancestry:
-    """A cache of whether a commit is in the history of another commit. Beyond `MOST_PAIRS` pairs the answer is always
+    """A cache of whether a commit is in the history of another commit. Beyond `MAX_PAIRS` pairs the answer is always
     yes.
     """
 
@@ -115,7 +115,7 @@ class _Ancestry:
     def __call__(self, before: str, after: str) -> bool:
         if before == after:
             return False
-        if (before, after) not in self._known and len(self._known) < MOST_PAIRS:
+        if (before, after) not in self._known and len(self._known) < MAX_PAIRS:
             self._known[before, after] = self._there.git("merge-base", "--is-ancestor", before, after).ok
         return self._known.get((before, after), True)
 
@@ -123,11 +123,11 @@ class _Ancestry:
 def _commits_made(landed: Sequence[_Landed], today: Sequence[tuple[str, CodeLine]], unseen: list[str]) -> CommitsMade:
     newest = sorted(landed, key=lambda one: -one[0].committed)
     commits = tuple(
-        MadeCommit(line.commit, line.date, quoted(line.subject, CHARACTERS), lines, of)
-        for line, lines, of in newest[:MAX_TOLD]
+        MadeCommit(line.commit, line.date, quoted(line.subject, SUBJECT_CHARACTERS), lines, of)
+        for line, lines, of in newest[:MAX_LISTED_COMMITS]
     )
     ranges = [f"{one.name}:{one.first}-{one.last}" for one in _ranges(today)]
-    places = tuple(quoted(one, CHARACTERS) for one in ranges[:MOST_PLACES])
+    places = tuple(quoted(one, SUBJECT_CHARACTERS) for one in ranges[:MAX_PLACES])
     more = [f"{len(ranges) - len(places)} more places in HEAD"] if len(ranges) > len(places) else []
     lines_today = sum(bool(line.text.strip()) for _, line in today)
     return CommitsMade(len(newest), commits, lines_today, places, "; ".join([*unseen, *more]))
@@ -147,7 +147,7 @@ def _candidates(rows: Sequence[SessionRow], store: Store, there: Repository) -> 
     if inside:
         found |= dict(_walked(there, since, "--stdin", given=os.fsencode("\n".join(("--", *inside, "")))))
     oldest = sorted(found, key=lambda name: found[name])
-    return oldest[:MOST_COMMITS], max(0, len(oldest) - MOST_COMMITS)
+    return oldest[:MAX_COMMITS], max(0, len(oldest) - MAX_COMMITS)
 
 
 def _walked(there: Repository, *how: str, given: bytes = b"") -> Iterator[tuple[str, int]]:
@@ -168,7 +168,7 @@ def _today(
     until = time.monotonic() + BLAME_SECONDS
     names = list(dict.fromkeys(_names_now(there, files, until)))
     found, left = list[tuple[str, CodeLine]](), len(names)
-    for name in names[:MOST_FILES]:
+    for name in names[:MAX_FILES]:
         if (wait := until - time.monotonic()) <= 0:
             break
         with suppress(NotFound):  # it is no longer there
@@ -202,10 +202,10 @@ def _ranges(lines: Sequence[tuple[str, CodeLine]]) -> Iterator[Range]:
         yield Range(name, numbers[0], numbers[-1])
 
 
-# The commits that came of sessions, in the repository that these worked in.
+# The commits that came of sessions, in the repository where the sessions worked.
 
-#: Of more commits the newest are told, of more places the first, and so much of a subject.
-MAX_TOLD, MOST_PLACES, CHARACTERS = 20, 20, 300
+#: The newest commits and the first places are listed, and the beginning of a subject.
+MAX_LISTED_COMMITS, MAX_PLACES, SUBJECT_CHARACTERS = 20, 20, 300
 
 log = logging.getLogger(__name__)
 
@@ -256,21 +256,21 @@ def _look_again(store: Store, sessions: Collection[tuple[AgentName, str]]) -> No
         log.info("the index is used as it is: %s", error)
 
 
-# The messages of the commits that came of sessions, as a text of these sessions that is searched.
+# The messages of the commits that came of sessions: they are searched as a text of these sessions.
 
-#: Of the commits that nobody has looked at, so many of the newest are looked at, so many at a time.
+#: The number of new commits that are examined, newest first, and the number of commits in one step.
 MAX_NEW, BATCH = 2000, 20
-#: So much of the lines that a commit adds are a session's if it came of it, and at least so many.
+#: A commit came of a session if the session wrote this share of its added lines, and at least this many lines.
 MIN_SHARE, MIN_LINES = 0.2, 3
-#: A longer message is searched by its beginning.
+#: Only the beginning of a longer message is searched.
 MESSAGE_CHARACTERS = 4000
-#: So many branches are known to have been looked at.
+#: The number of branches that are remembered as examined.
 MAX_TIPS = 1000
 _TIPS = (
     "for-each-ref", f"--count={MAX_TIPS}", "--sort=-committerdate", "--format=%(objectname)", "refs/heads",
     "refs/remotes",
 )  # fmt: skip
-#: A line at the end of a message that is for programs.
+#: A trailer: a line at the end of a message that is for programs.
 _TRAILER = late(r"^[A-Z][\w-]+: .*$", re.MULTILINE)
 
 
@@ -310,7 +310,7 @@ def _note_new(store: Store, project: Project, there: Repository, patience: float
 
 
 def _since(began: str) -> str:
-    first = seconds(began) - SLACK
+    first = seconds(began) - SKEW
     return f"--since=@{int(max(first, _FIRST)) if math.isfinite(first) else _FIRST}"
 
 

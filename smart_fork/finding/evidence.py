@@ -21,16 +21,17 @@ from smart_fork.snippets import quoted
 NEAREST_CHUNKS = 400
 WORD_CHUNKS = 400
 WORD_SESSIONS = 200
-#: The best sessions and chunks by their words, of which is asked how much of the intent they have.
-COVERED = 20
-#: Sessions of which every chunk is compared with the intent.
-COMPARED = 60
-#: From so many sessions a family on, all of these numbers grow by it: they are meant for sessions that differ.
-CROWDED = 1.2
-#: The work of a session on the branch that is asked for, beside that of one that worked on all that is named.
-THIS_BRANCH = 1.5
-#: A changed file beside one that the caller gives: what is unfinished often has nothing to do with the question.
-CHANGED = 0.5
+#: The number of best sessions and passages by words for which the share of the question's words is computed.
+MAX_COVERED = 20
+#: The number of sessions with all passages compared with the question.
+FULLY_COMPARED = 60
+#: If families have this many sessions on average, all these limits grow by that number: they are meant for distinct
+#: sessions.
+CROWDED_FAMILIES = 1.2
+#: The weight of a session's work on the current branch, relative to work on everything that the question names.
+THIS_BRANCH_WEIGHT = 1.5
+#: The weight of a changed file relative to a file that the caller names: unfinished work is often unrelated.
+CHANGED_FILE_WEIGHT = 0.5
 NO_COVERAGE = Coverage()
 
 
@@ -82,7 +83,7 @@ def gather_more(
     reached = _reach(store, query, similarities, wording, own)
     family = families(reached.rows.values())
     room = max(1.0, len(family) / max(1, len(set(family.values())))) if query.scope.session is None else 1.0
-    if room >= CROWDED:
+    if room >= CROWDED_FAMILIES:
         reached = _reach(store, query, similarities, wording, own, room=room)
         family = families(reached.rows.values())
     found = Gathered(families=family, weighed=wording.phrasings if wording else ())
@@ -272,12 +273,12 @@ def _set_work(
     A branch counts the more, the fewer sessions worked on it.
     """
     here = {row for row in evidence[0] if query.branch and sessions[row].git_branch == query.branch}
-    branch = THIS_BRANCH * (1 - len(here) / max(1, len(evidence[0])))
+    branch = THIS_BRANCH_WEIGHT * (1 - len(here) / max(1, len(evidence[0])))
     (*worked_on, in_play), strange = wording.worked_on(evidence[0].keys())
     for text, one, shares in zip(query.phrasings, evidence, worked_on, strict=True):
         asked = is_of_this_branch(text)
         for row, found in one.items():
-            found.files = in_play[row] * (1.0 if query.given else CHANGED)
+            found.files = in_play[row] * (1.0 if query.given else CHANGED_FILE_WEIGHT)
             found.work = shares[row] + (branch if asked and row in here else 0.0)
     return strange
 
@@ -294,9 +295,9 @@ def _compare_all(
             return list(evidence[0])
         return heapq.nlargest(most, evidence[0], key=lambda row: sum([speaks(one[row]) for one in evidence]))
 
-    nearest = promising(round(COMPARED * room), lambda one: max(one.similar.values(), default=0.0))
-    by_words = promising(round(COVERED * room), lambda one: one.words)
-    by_passage = promising(round(COVERED * room), lambda one: max(one.passages, default=0.0))
+    nearest = promising(round(FULLY_COMPARED * room), lambda one: max(one.similar.values(), default=0.0))
+    by_words = promising(round(MAX_COVERED * room), lambda one: one.words)
+    by_passage = promising(round(MAX_COVERED * room), lambda one: max(one.passages, default=0.0))
     partly = [
         row for row in {*nearest, *by_words, *by_passage} if len(evidence[0][row].similar) < evidence[0][row].chunks
     ]
@@ -326,7 +327,7 @@ def _coverage(
     for one, titles in zip(evidence, wording.coverage("titles", sessions, round(WORD_SESSIONS * room)), strict=True):
         for row, share in titles.items():
             one[row].title = share
-    most = round(COVERED * room)
+    most = round(MAX_COVERED * room)
     of_each = (
         wording.coverage("sessions", sessions, most),
         wording.coverage("chunks", chunks, most),
@@ -335,7 +336,7 @@ def _coverage(
     return [Coverage(*(max(one.values(), default=0.0) for one in shares)) for shares in zip(*of_each, strict=True)]
 
 
-#: What the words find of sessions and passages, and of how many first exchanges of each: together about one batch.
+#: The sessions and passages found by words, and the first exchanges of each session: together about one batch.
 FOUND_SESSIONS, FOUND_CHUNKS, BEGINNINGS = 10, 48, 8
 
 
@@ -351,7 +352,8 @@ def found_by_words(store: Searchable, query: Query) -> frozenset[int]:
     return words.matches("chunks", FOUND_CHUNKS).rows.union(begin)
 
 
-# Which sessions are of one family, also where one was told to another agent: of those only one is a result.
+# The families of sessions. A session handed over to another agent belongs to its source's family. One session of a
+# family is a result.
 
 
 def family_of(session: SessionRow) -> str:
@@ -418,11 +420,11 @@ def known_to(store: Searchable, session: SessionRow, relatives: Iterable[Session
     return own
 
 
-# Who may be found of those that were asked the same: not who was only asked, where another one did it. Of a family
-# that is the session that a fork was forked from, where the fork was only asked something.
+# Sessions that were only asked are left out if another session did the work. In a family that is the parent, if a fork
+# was only asked something.
 
 
-#: Members of a family that one is compared with, those of the fewest turns first: the original is among them.
+#: Members of a family that a session is compared with, those with the fewest turns first: the original is among them.
 MAX_COMPARED = 8
 
 
@@ -472,7 +474,7 @@ def _only_asked(store: Searchable, one: SessionRow, other: SessionRow, asked: Se
     return said.startswith(tuple(" ".join(f"User: {phrasing}".split()) for phrasing in asked))
 
 
-#: The characters that are repeated of what was asked in an exchange.
+#: The characters of a prompt that an answer repeats.
 ASKED_CHARACTERS = 300
 
 

@@ -33,12 +33,12 @@ from smart_fork.system.processes import Processes
 
 log = logging.getLogger(__name__)
 
-#: Chances so near to the best one are as good as the same. Where all are low, 0.05 is a large part of them: then it is
-#: the share of the best one that counts.
+#: Chances this near to the best chance count as equal to it. If all chances are low, a share of the best one counts
+#: instead of 0.05.
 CLOSE, CLOSE_SHARE = 0.05, 0.15
-#: So many are compared, however few are wanted.
-COMPARED = 10
-#: Why results do not stand in the order of their scores.
+#: The number of results that are compared, even if fewer are wanted.
+MAX_COMPARED = 10
+#: The notice for results that are not in the order of their scores.
 BETTER_FIRST = (
     f"Scores within {CLOSE:g} of the best ({CLOSE_SHARE:.0%} of a low one) count as equal. Among equals the better "
     "outcome is first: committed, tests passed, unknown, failed, abandoned. Then come fewer changed files, then "
@@ -69,7 +69,7 @@ def least_close(best: float) -> float:
 def close(hits: Sequence[Candidate]) -> int:
     """Return how many of the `hits`, sorted by chance, count as equal to the first hit."""
     least = least_close(hits[0].score) if hits else 0.0
-    return sum(hit.score >= least for hit in hits[:COMPARED])
+    return sum(hit.score >= least for hit in hits[:MAX_COMPARED])
 
 
 def better_first(hits: Sequence[Candidate], worth: Mapping[int, ForkWorth]) -> tuple[Candidate, ...]:
@@ -107,7 +107,7 @@ def _drift(directory: Path, edited: Mapping[int, Edits], processes: Processes) -
         return {}
 
 
-# What keeps a session from being forked. Results say it, and forks are refused for it: one function decides.
+# The obstacles to a fork. Results show them, and a fork is refused because of them: one function decides.
 
 
 def obstacles(
@@ -154,7 +154,7 @@ def _size(path: str) -> int | None:
         return None
 
 
-# Whether what a session has sent is still in its model's cache, where reading it costs a fraction.
+# The model's cache: reading cached tokens costs a fraction.
 
 
 def own_cached_until(path: str, cache: Cache) -> str:

@@ -23,10 +23,10 @@ from smart_fork.finding.query import Code
 from smart_fork.repository.git import GIT_SECONDS, Repository
 from smart_fork.snippets import printable, shown
 
-#: Lines above and below the asked ones that are looked at: a bracket is whose the lines around it are.
-AROUND = 5
-#: So many changes of lines are looked at.
-MOST_CHANGES = 50
+#: Lines above and below the asked lines that are examined too: a bracket belongs to the session of the lines around it.
+NEAR_LINES = 5
+#: The number of changes that are examined.
+MAX_CHANGES = 50
 _BLAME = ("blame", "-w", "-M", "-C", "--porcelain", "--no-textconv")
 _PLAIN = ("--no-ext-diff", "--no-textconv", "--no-color", "--no-relative", "--src-prefix=a/", "--dst-prefix=b/")
 _FIELDS = 6
@@ -82,8 +82,8 @@ def blamed(there: Repository, wanted: Range, commit: str = "", *, seconds: float
         NotFound: there is no such file or line.
         ProgramMissing, ProgramFailed: as `Repository.git`.
     """
-    first = max(1, wanted.first - AROUND)
-    where = f"-L{first},{wanted.last + AROUND if wanted.last else ''}"
+    first = max(1, wanted.first - NEAR_LINES)
+    where = f"-L{first},{wanted.last + NEAR_LINES if wanted.last else ''}"
     done = there.git(*_BLAME, where, *([commit] if commit else []), "--", wanted.name, seconds=seconds)
     if not done.ok:
         raise NotFound(
@@ -161,14 +161,14 @@ def history(there: Repository, lines: Sequence[CodeLine]) -> list[CodeLine]:
     found: dict[str, list[CodeLine]] = {}
     for (commit, name), numbers in places.items():
         where = f"-L{min(numbers)},{max(numbers)}:{name}"
-        done = there.git("log", f"--max-count={MOST_CHANGES}", *_TOLD, *_PLAIN, where, "--end-of-options", commit)
+        done = there.git("log", f"--max-count={MAX_CHANGES}", *_TOLD, *_PLAIN, where, "--end-of-options", commit)
         of_commit: dict[str, list[CodeLine]] = {}
         for one in _added(done.stdout):
             of_commit.setdefault(one.commit, []).append(one)
         for key, several in of_commit.items():
             found.setdefault(key, several)
     newest = sorted(found.values(), key=lambda one: -one[0].committed)
-    return [line for several in newest[:MOST_CHANGES] for line in several]
+    return [line for several in newest[:MAX_CHANGES] for line in several]
 
 
 def file_history(there: Repository, name: str, most: int) -> tuple[list[CodeLine], int]:
@@ -290,17 +290,17 @@ def merged(ranges: Iterable[Range]) -> list[Range]:
     found: list[Range] = []
     for one in ranges:
         before = found[-1] if found else None
-        if before and before.name == one.name and before.last and before.first <= one.first <= before.last + AROUND:
+        if before and before.name == one.name and before.last and before.first <= one.first <= before.last + NEAR_LINES:
             found[-1] = Range(one.name, before.first, max(before.last, one.last))
         else:
             found.append(one)
     return found
 
 
-#: Of more ranges of a patch the first are looked at.
-MOST_RANGES = 200
-#: A longer text names no file and no commit.
-MOST_BYTES = 4096
+#: The number of ranges of a patch that are examined, from the first on.
+MAX_RANGES = 200
+#: A longer text is not the name of a file or commit.
+MAX_ARGUMENT_BYTES = 4096
 _DIFF = ("diff", "--unified=0", "-M", "--no-ext-diff", "--no-textconv", "--no-color", "--no-relative", "HEAD", "--")
 
 
@@ -338,7 +338,7 @@ def range_of(there: Repository, folder: Path, said: str) -> Range:
 
 
 def _changed(there: Repository, patch: bytes) -> Iterator[CodeLine]:
-    for one in merged(touched_by(patch))[:MOST_RANGES]:
+    for one in merged(touched_by(patch))[:MAX_RANGES]:
         try:
             yield from blamed(there, one, "HEAD")
         except NotFound:  # the patch is of another state, or of a new file
@@ -363,7 +363,7 @@ def name_of(there: Repository, folder: Path, given: str) -> str:
 def is_argument(given: str) -> bool:
     """Return True if the text can be passed to git as an argument."""
     try:
-        return bool(given) and "\0" not in given and len(os.fsencode(given)) < MOST_BYTES
+        return bool(given) and "\0" not in given and len(os.fsencode(given)) < MAX_ARGUMENT_BYTES
     except UnicodeEncodeError:  # a lone surrogate
         return False
 
@@ -376,17 +376,17 @@ def _commit(there: Repository, given: str) -> str:
     return done.text
 
 
-#: Of more commits of a pull request the last are looked at.
-MOST_COMMITS = 200
-#: How long gh may ask its server.
-SECONDS = 20.0
-#: Nothing that gh says of a pull request's commits is longer.
-_MOST_BYTES = 1 << 22
+#: The number of commits of a pull request that are examined, the last ones.
+MAX_PULL_COMMITS = 200
+#: The time for gh to ask its server.
+GH_SECONDS = 20.0
+#: The maximum size of gh's answer.
+_MAX_GH_BYTES = 1 << 22
 _ASKED = ("--json", "commits,mergeCommit")
 _QUIET = {"GH_PROMPT_DISABLED": "1", "GH_NO_UPDATE_NOTIFIER": "1", "NO_COLOR": "1"}
-#: A repository as gh takes it, which is never an option.
+#: A repository as gh names it. It can never be an option.
 _HOSTED = re.compile(r"[a-z0-9][a-z0-9.-]*/\w[\w.-]*/\w[\w.-]*", re.ASCII)
-#: The remotes that a pull request can be at: of a fork its requests are at the repository that it is from.
+#: The remotes that may have the pull request: those of a fork are at the upstream repository.
 _REMOTES = ("upstream", "origin")
 
 
@@ -413,7 +413,7 @@ def commits_of_pull(there: Repository, number: int) -> list[str]:
     remote, hosted = _remote(there)
     told = _by_gh(there, hosted, number) if hosted else _PullRequest()
     if found := _present(there, told.commits) or _present(there, [told.merged]):
-        return found[-MOST_COMMITS:]
+        return found[-MAX_PULL_COMMITS:]
     names = (f"refs/pull/{number}/head", f"refs/remotes/*/pull/{number}/head", f"refs/remotes/*/pr/{number}")
     head = there.git("for-each-ref", "--count=1", "--format=%(objectname)", "--", *names).text
     if not head:
@@ -422,7 +422,7 @@ def commits_of_pull(there: Repository, number: int) -> list[str]:
         raise NotFound(f"pull request {number} is not in this repository", hint)
     merge = there.git("rev-list", "--merges", "--ancestry-path", f"{head}..HEAD").text.split("\n")[-1]
     before = f"{merge}^1" if merge else "HEAD"
-    return there.asked("rev-list", "--no-merges", f"--max-count={MOST_COMMITS}", head, f"^{before}").text.split()
+    return there.asked("rev-list", "--no-merges", f"--max-count={MAX_PULL_COMMITS}", head, f"^{before}").text.split()
 
 
 def _remote(there: Repository) -> tuple[str, str]:
@@ -440,13 +440,13 @@ def _by_gh(there: Repository, hosted: str, number: int) -> _PullRequest:
     """Ask gh about a pull request. gh runs outside the repository, so it reads none of its files."""
     command = ["gh", "pr", "view", str(number), "--repo", hosted, *_ASKED]
     try:
-        done = there.processes.run(command, cwd=Path("/"), env={**os.environ, **_QUIET}, timeout=SECONDS)
+        done = there.processes.run(command, cwd=Path("/"), env={**os.environ, **_QUIET}, timeout=GH_SECONDS)
     except (ProgramMissing, ProgramFailed, NotFound):
         return _PullRequest()
     if not done.ok:
         return _PullRequest(answered=False)
     try:
-        said: Any = json.loads(done.stdout[:_MOST_BYTES])
+        said: Any = json.loads(done.stdout[:_MAX_GH_BYTES])
     except (ValueError, RecursionError):
         return _PullRequest()
     said = said if isinstance(said, dict) else {}

@@ -58,9 +58,10 @@ from smart_fork.snippets import printable
 
 log = logging.getLogger(__name__)
 
-#: How long a question waits for logs to be read, and for vectors of the current project.
+#: How long a question waits for logs to be read, and for embeddings of the current project.
 READ_SECONDS, EMBED_SECONDS = 20.0, 15.0
-#: So many changed logs are worth the model's frameworks; how long one reads where an indexer does the rest.
+#: From this many changed logs on, the model's frameworks are loaded early. How long a question reads logs if an indexer
+#: does the rest.
 MANY_LOGS, SOON_SECONDS = 40, 1.0
 _BEING_READ = "Logs are being indexed just now."
 _SWITCHED_OFF = "Indexing is switched off (SMART_FORK_INDEXING=false)."
@@ -247,14 +248,14 @@ def _wanted(store: Store, query: Query) -> frozenset[int]:
         return frozenset()
 
 
-# How much of an index can be found by its meaning, and how far an early answer can be believed.
+# The share of an index that can be found by meaning, and the trust in an early answer.
 #
-# Most of what meaning finds, it finds by the first passages.
+# Most results found by meaning are found by first passages.
 
-#: Points against every session while no passage has its vector; fewer as more of them have theirs.
-MOST_DOUBT = 1.5
-#: An answer is early while fewer of the first passages have their vector.
-EARLY = 0.9
+#: The points against every session while no passage is embedded. They shrink as passages are embedded.
+MAX_DOUBT = 1.5
+#: An answer is early while a smaller share of the first passages is embedded.
+EARLY_THRESHOLD = 0.9
 
 
 def covered(store: Store, counts: Counts, scope: Scope | None = None) -> Covered:
@@ -272,7 +273,7 @@ def doubt(shares: Covered) -> float:
     """Return the points against every session while embeddings are missing: later embeddings may favor another
     session.
     """
-    return MOST_DOUBT * (1 - (shares.first_passages + shares.all_passages) / 2)
+    return MAX_DOUBT * (1 - (shares.first_passages + shares.all_passages) / 2)
 
 
 def unread_notice(new: int, sessions: int, *, scored: bool = True) -> str:
@@ -292,7 +293,7 @@ def unread_notice(new: int, sessions: int, *, scored: bool = True) -> str:
 
 def early_notice(shares: Covered) -> str:
     """Say that an answer is early because few passages are embedded; empty if enough are."""
-    if shares.first_passages >= EARLY:
+    if shares.first_passages >= EARLY_THRESHOLD:
         return ""
     known = math.floor(100 * shares.all_passages)
     return (
@@ -306,7 +307,7 @@ def _share(part: int, whole: int) -> float:
     return math.floor(1000 * part / whole) / 1000 if whole else 1.0
 
 
-# What is said of an index that is not complete: how far it is, who does the rest, and about how long that takes.
+# Notices about an incomplete index: its progress, the process that continues, and the time left.
 
 
 def background_notice(store: Store, left: int | None, rate: float) -> str:
@@ -342,7 +343,7 @@ def _last_rate(store: Store) -> float:
     return run.embedded / run.seconds if run and run.seconds > 0 else 0.0
 
 
-# What answers here: what a question has no time to index goes on in a detached process.
+# Work that does not fit into a question's time continues in a detached process.
 
 log = logging.getLogger(__name__)
 

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 NUMBERS = Path(__file__).with_name("instructions.json")
-#: How much a part must be like an instruction (1) and unlike work (0) to be left out, and how much more than the one
-#: that is least like one.
-LEAST, ALIKE = 0.6, 0.1
-#: A longer part without punctuation is cut into parts of about so many words; a shorter one is not told alone.
-SENTENCE_WORDS, PART_WORDS, LEAST_WORDS = 24, 12, 3
-#: Of a very long text the parts are looked at in such numbers, until so many words are left to search with.
+#: A part is left out if its score, from work (0) to instruction (1), is above the minimum and above the lowest score by
+#: the second number.
+MIN_LIKENESS, ALIKE = 0.6, 0.1
+#: A longer sentence is cut into parts of about this many words. A shorter part is joined with the next one.
+SENTENCE_WORDS, PART_WORDS, MIN_WORDS = 24, 12, 3
+#: A very long text is classified this many parts at a time, until this many words are left to search with.
 AT_ONCE, ENOUGH_WORDS = 16, 64
 
 _SENTENCE_END, _CLAUSE_END = re.compile(r"(?<=[.!?])\s+|\n+"), re.compile(r"(?<=[,;:])\s+")
@@ -49,13 +49,13 @@ def without_instructions(text: str, embedder: Embedder) -> str:
     if embedder.model != model:
         return text
     told, parts = list[tuple[float, str]](), list(_parts(text))
-    while parts and sum(len(piece.split()) for like, piece in told if like <= LEAST) < ENOUGH_WORDS:
+    while parts and sum(len(piece.split()) for like, piece in told if like <= MIN_LIKENESS) < ENOUGH_WORDS:
         some, parts = parts[:AT_ONCE], parts[AT_ONCE:]
         likeness = iter(embedder.embed([window for part in some for window in _windows(part)]) @ weights + added)
         for part in some:
             likes = list(islice(likeness, len(_windows(part))))
             told += ((mean(likes[max(0, number - 1) : number + 1]), piece) for number, piece in enumerate(part))
-    least = max(LEAST, min((like for like, _ in told), default=0.0) + ALIKE)
+    least = max(MIN_LIKENESS, min((like for like, _ in told), default=0.0) + ALIKE)
     left = (piece for like, piece in told if like <= least or names_of(piece))
     return " ".join((*left, *chain.from_iterable(parts)))
 
@@ -92,7 +92,7 @@ def _together(parts: Sequence[str]) -> Iterator[str]:
     begun = ""
     for part in parts:
         begun = f"{begun} {part}".strip()
-        if len(_WORD.findall(begun)) >= LEAST_WORDS:
+        if len(_WORD.findall(begun)) >= MIN_WORDS:
             yield begun
             begun = ""
     if begun:

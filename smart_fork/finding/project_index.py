@@ -226,7 +226,7 @@ def _workers_of(session_id: str) -> list[str]:
         return []
 
 
-# Sessions of another directory that a person gives to a project, and takes back.
+# Sessions of another directory that a person assigns to a project.
 
 
 def adopt(project: Project, directory: str, *, remove: bool = False) -> AboutProject:
@@ -254,11 +254,11 @@ def adopt(project: Project, directory: str, *, remove: bool = False) -> AboutPro
     return described(project)
 
 
-#: Of more files that are changed none is in play: they do not tell sessions apart.
-MOST_CHANGED = 64
-#: For longer nobody waits to learn which files are changed.
+#: If more files are changed, none is in play: so many files do not distinguish sessions.
+MAX_CHANGED = 64
+#: The time for git to list the changed files.
 CHANGED_SECONDS = 0.5
-#: New files are not looked for: that walks every folder.
+#: New files are not listed: that would walk through every folder.
 _CHANGED = ("diff-index", "--name-only", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=all", "HEAD", "--")
 
 
@@ -279,10 +279,10 @@ def with_files(query: Query, code: Code, processes: Processes) -> Query:
         log.info("what is changed is not known: %s", error)
         return query
     changed = paths(done) if done.ok else []
-    return replace(query, in_play=tuple(changed)) if len(changed) <= MOST_CHANGED else query
+    return replace(query, in_play=tuple(changed)) if len(changed) <= MAX_CHANGED else query
 
 
-#: The subjects of the last commits that are on no trunk, and how long git may look for them.
+#: The subjects of the last commits that are on no trunk, and the time for git to find them.
 _LANDED = (
     "log", "--max-count=3", "--no-merges", "--no-show-signature", "--no-color", "--format=%s", "HEAD", "--not",
     *(f"--{where}{one}" for one in TRUNKS for where in ("branches=", "remotes=*/")),

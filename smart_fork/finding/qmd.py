@@ -36,9 +36,9 @@ from smart_fork.finding.request import (
 from smart_fork.snippets import printable
 from smart_fork.system.processes import Completed, Processes
 
-#: Colours, cursors and progress.
+#: Colors, cursor movements and progress bars.
 _STEERING = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?")
-#: Where a list or an object begins that may hold results. A log line's ``[info]`` or ``[1/2]`` is none.
+#: The beginning of a list or object that may hold results. The ``[info]`` or ``[1/2]`` of a log line does not match.
 _BEGINNING = re.compile(r'\[\s*\]|\[\s*\{\s*["}]|\{\s*["}]')
 _NOTHING = re.compile(r"^\s*No results\b", re.IGNORECASE | re.MULTILINE)
 _LOCATIONS = ("path", "file", "source", "document_path")
@@ -131,27 +131,27 @@ def _values_of(result: dict[str, Any], names: tuple[str, ...]) -> Iterator[str]:
 
 log = logging.getLogger(__name__)
 
-#: How long each search may take; the first ones may be loading models.
+#: The time for each search; the first searches may load models.
 SEARCH_SECONDS = float(Setting.QMD_SECONDS.default)
-#: How long qmd may take to read the exports while somebody waits, and for an index run; and to embed them: it ends a
-#: little earlier by itself, and the next run goes on from there.
+#: The times for qmd to list collections, to read the exports for a question or for an index run, and to embed them. qmd
+#: stops embedding a little earlier by itself, and continues in the next run.
 LIST_SECONDS, READ_SECONDS, UPDATE_SECONDS, EMBED_SECONDS = 20.0, 60.0, 900.0, 35 * 60.0
-#: Of an intent that no document answers as a whole, so many words are searched one by one.
-MOST_WORDS = 6
-#: Documents that are asked for first, and where they do not do.
+#: If no document matches an intent as a whole, this many words are searched one by one.
+MAX_WORDS = 6
+#: The number of documents asked for first, and the number if the first ones are not enough.
 WANTED, MAX_WANTED = 50, 1000
-#: Documents for which qmd itself is asked whose they are.
-MOST_LOOKED_UP = 20
-#: Of an export, what is read for its header.
+#: The number of documents for which qmd is asked for the header.
+MAX_LOOKUPS = 20
+#: The part of an export that is read for its header.
 HEADER_BYTES, HEADER_LINES = 16_384, 12
 
 _COMMANDS: Mapping[Way, str] = {"hybrid": "query", "vector": "vsearch", "lexical": "search"}
-#: What ``vsearch`` says where it has no vectors to search; it then answers that nothing was found.
+#: The message of ``vsearch`` if it has no embeddings to search; it then reports no results.
 _NO_VECTORS = re.compile(r"need embeddings|vector index not found|no embeddings", re.IGNORECASE)
-#: Beginnings that make something else of a query, and words that it must not have.
+#: Prefixes that give a query a type, and words that a query excludes.
 _TYPED = re.compile(r"^(lex|vec|hyde|intent|expand)\s*:\s*", re.IGNORECASE)
 _NEGATED = re.compile(r"(?<!\S)-+(?=\S)")
-#: How a snippet begins, and how lines are numbered where they are.
+#: The beginning of a snippet, and the numbers of numbered lines.
 _HUNK = re.compile(r"^@@ [^\n]*@@[^\n]*\n*")
 _NUMBERED = re.compile(r"^\s*\d+\s*[:│|]\s?")
 _INSTALL = "Install qmd (npm install -g @tobilu/qmd) and put it on PATH, or set SMART_FORK_QMD_COMMAND to it."
@@ -304,7 +304,7 @@ class Qmd:
 
     def _by_words(self, agent: AgentName, question: EngineQuestion, wanted: int) -> list[dict[str, Any]]:
         """Find documents with most of the words: ``search`` requires all of them, and an intent is a sentence."""
-        words = sorted(question.words, key=len, reverse=True)[:MOST_WORDS]
+        words = sorted(question.words, key=len, reverse=True)[:MAX_WORDS]
         best: dict[str, dict[str, Any]] = {}
         total: dict[str, float] = {}
         for word in words if len(question.words) > 1 else ():
@@ -331,7 +331,7 @@ class Qmd:
     # -- whose documents -------------------------------------------------------------------------------------------
 
     def _documents(self, agent: AgentName, found: list[dict[str, Any]]) -> Iterator[RankedDocument]:
-        left = MOST_LOOKED_UP
+        left = MAX_LOOKUPS
         for result in found:
             place = location_of(result)
             if (export := _export(agent, place)) is None:

@@ -28,39 +28,41 @@ if TYPE_CHECKING:
     from smart_fork.finding.session_view import WroteLines
 
 
-#: What is asked in more characters than this is answered by its beginning.
+#: Only the beginning of a longer question is used.
 MAX_CHARACTERS = 4000
 MAX_WORDS = 48
-#: The points against every session for a question of so many words; none for one of so few, and no step between them.
+#: The points against every session for a question of `MAX_WORDS` words. They shrink to 0 at `SHORT_WORDS` words,
+#: without a step.
 LONG_DOUBT, SHORT_WORDS = 0.4, 16
-#: The points against every session for a short prompt to an agent: who searches remembers a session, a prompt need not
-#: have one. A plan of so many words says enough to be told by.
+#: The points against every session for a short prompt to an agent. A person who searches remembers a session, a prompt
+#: may ask for something new. A plan of `PLAN_WORDS` words is specific enough.
 PROMPT_DOUBT, PLAN_WORDS = 2.5, 150
-#: The points against every session where it knows none of so many names, and the share from which on there are none.
+#: The points against every session if the sessions know none of several names, and the share of known names from which
+#: there are none.
 STRANGE_DOUBT, SEVERAL_NAMES, KNOWN_NAMES = 2.5, 2, 0.3
-#: A question of so many words is searched without what only says how to work.
+#: A question of this many words is searched without its instructions on how to work.
 LONG_WORDS = 24
-#: Longer words are random data, and a phrase of more words than this is found by its beginning.
+#: Longer words are random data. Of a longer phrase, the beginning is searched.
 MAX_WORD_CHARACTERS, MAX_PHRASE_WORDS = 64, 8
 
 _WORD = re.compile(r"\w+")
 _COMPOUND = re.compile(r"[\w./:-]+")
-#: Paths, names of files, and names of code: snake_case, camelCase. Each begins where a word does, so that a long text
-#: is read once.
+#: Paths, file names, and code names: snake_case, camelCase. Each match begins at a word, so that a long text is read
+#: once.
 _NAME = re.compile(
     r"(?<![\w.~@-])(?:[\w.~@-]*+/)+[\w.@-]+"
     r"|(?<![\w.-])[\w-]++(?:\.[\w-]++)*\.[A-Za-z]\w{0,4}\b"
     r"|\b[A-Za-z]\w*(?:_\w|[a-z0-9][A-Z])\w*"
 )
-#: A pull request or an issue by its number, as people write it and as its address ends.
+#: A pull request or an issue by its number, as people write it or in an address.
 _NUMBERED = re.compile(
     r"https?://\S+?/(?:pull|issues|merge_requests)/(\d+)\S*"
     r"|\b(?:prs?|pull request|mr|merge request|issue) ?[#!]?(\d+)\b",
     re.IGNORECASE,
 )
-#: More names of one question are not looked for.
+#: The number of names in one question that are searched.
 MAX_NAMES = 64
-#: Words that say nothing about what a session is about; left out unless nothing else was typed.
+#: Words without a topic. They are left out unless a question has no other words.
 _STOP = frozenset(
     """
     a about after all also am an and any are as at be because been before being but by can cannot could did do does
@@ -73,13 +75,13 @@ _STOP = frozenset(
 )
 
 
-#: The end of a sentence, with or without another one; how a prompt speaks to an agent; how long a sentence is without.
+#: The end of a sentence; words that address an agent; and the number of words that make a sentence without an end.
 _SENTENCE = re.compile(r"[.?!](?:\s+[A-Z]|\s*$)")
 _ADDRESS = re.compile(r"\b(?:please|can you|could you|let'?s)\b|(?<!\w)@[\w./]", re.IGNORECASE)
 SENTENCE_OF_WORDS = 9
-#: A prompt that begins with a command of its agent.
+#: A command of the agent at the beginning of a prompt.
 _COMMAND = re.compile(r"^\s*/[\w:-]+(?!\S)")
-#: Words of any prompt, in the singular, that name no work.
+#: Words that occur in any prompt, in the singular. They name no work.
 _EVERYWHERE = frozenset(
     """
     add again agent anything branch break broken bug build change check ci clean code comment commit complete continue
@@ -175,9 +177,9 @@ def _phrase(compound: str) -> tuple[str, ...]:
     return tuple(word[:MAX_WORD_CHARACTERS] for word in words[:MAX_PHRASE_WORDS])
 
 
-# The branch that is checked out, for questions that point at it without its name: "fix the failing test".
+# The current branch, for questions that refer to it without its name: "fix the failing test".
 
-#: How a question speaks of the branch that is checked out, without its name; a number names another one.
+#: How a question refers to the current branch without its name. With a number, it refers to another branch.
 _THIS_BRANCH = re.compile(
     r"\b(?:(?:this|the|my|our|current|local) (?!main\b|master\b|default\b)(?:\w+ )?branch"
     r"|(?:this|that|the|my|our) (?:\w+ )?(?:prs?|pull request|merge request|mr)|prs? (?:comments?|feedback|review))\b"
@@ -189,7 +191,7 @@ _THIS_BRANCH = re.compile(
     r"(?:failing|fails?|broken|red)\b",
     re.IGNORECASE,
 )
-#: Branches that say nothing of what is done on them.
+#: Branches with names that do not describe the work on them.
 TRUNKS = ("develop", "main", "master", "trunk")
 _NAME_LETTERS = re.compile(r"[^\W\d_]{2,}")
 
@@ -204,9 +206,9 @@ def branch_words(branch: str) -> str:
     return "" if branch in TRUNKS else " ".join(_NAME_LETTERS.findall(branch.rpartition("/")[2]))
 
 
-# What is asked of the index and what was found in it: values.
+# Values for questions to the index and for results.
 
-#: A text of fewer words is no sentence.
+#: A text with fewer words is not a sentence.
 SENTENCE_WORDS = 3
 
 
@@ -352,11 +354,11 @@ class Candidates:
         return bool(self.error)
 
 
-# The words of a question in all its phrasings: each is looked for once, and speaks for every phrasing that has it.
+# The words of a question. Each is searched once, and counts for every phrasing that contains it.
 
 
-#: A phrasing of more terms is a sentence, and none of them the beginning of a name; nor is one of fewer letters.
-MOST_NAMES, SHORTEST_BEGINNING = 2, 3
+#: A phrasing of more terms is a sentence: its terms are not beginnings of names. Nor is a term of fewer letters.
+MAX_NAME_TERMS, MIN_PREFIX_LETTERS = 2, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -456,7 +458,7 @@ def _known(
 ) -> Mapping[str, int]:
     """Return the number of sessions with each term. If no session has a short name, count words that begin with it."""
     known = {term: counts[term] for term in terms}
-    if len(known) > MOST_NAMES or any(known.values()):
+    if len(known) > MAX_NAME_TERMS or any(known.values()):
         return known
     # Without its last letter, which a stem may not have; a term stands between quotes. A number is typed whole.
-    return count([f'{term[:-2]}"*' for term in known if len(term) > SHORTEST_BEGINNING + 2 and " " not in term])
+    return count([f'{term[:-2]}"*' for term in known if len(term) > MIN_PREFIX_LETTERS + 2 and " " not in term])

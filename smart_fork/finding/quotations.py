@@ -20,28 +20,28 @@ from smart_fork.snippets import printable
 SNIPPET_CHARACTERS = 500
 _WORD = late(r"\w+")
 _HEADING = late(r"^\s*#{2,6}(?:\s+|$)")
-#: A line of marks: of headings, rules, quotations, lists and tables, or the fence around a block of code.
+#: A line of Markdown marks only: a heading, rule, quotation, list or table, or the fence around a block of code.
 _MARKS = late(r"[\s#>*+=_|:~`.-]*|\s*(?:`{3,}|~{3,})[\w+-]*\s*")
-#: Where a sentence ends within a line: in scripts without spaces at once, else before one; not after a number in a list
-#: or what is often abbreviated.
+#: The end of a sentence within a line. In scripts without spaces no space follows. Numbers of a list and common
+#: abbreviations do not end a sentence.
 _END = late(
     r"[\u3002\uff01\uff1f\uff61]+[\u300d\u300f\uff09\u3011\u201d\u2019]*|"
     r"(?<!\be\.g)(?<!\bi\.e)(?<!\betc)(?<!\bvs)(?<!\bcf)(?<!^\d)(?<!^\d\d)[.!?\u2026]+[\"'\u201d\u2019)\]*_`]*(?=\s)",
     re.MULTILINE,
 )
 _LINE = late(r"[^\n]+")
-#: A line that is at least this long and goes on in small letters was broken to fit a screen.
+#: A line of at least this length that continues in lower case was wrapped to fit a screen.
 _WRAPPED = 40
-#: What a word counts that begins as one of those asked for, and does not end so.
+#: The weight of a word that begins like an asked word and ends differently.
 _BEGINNING = 0.8
 
 log = logging.getLogger(__name__)
 
 Speaker = Literal["user", "assistant"]
-#: How near texts are in meaning to what was asked.
+#: Compares texts with the question by meaning.
 Nearness = Callable[[Sequence[str]], Sequence[float]]
-#: Hits of which the sentence is looked for that is nearest in meaning, and sentences of each: so few texts are embedded
-#: without loading anything large.
+#: The number of hits that are compared by meaning, and of sentences in each: so few texts are embedded without loading
+#: a large framework.
 _COMPARED, _SENTENCES = 2, 5
 
 
@@ -155,7 +155,7 @@ def nearness(embedder: Embedder, asked: Callable[[], Sequence[bytes]]) -> Nearne
     return near
 
 
-# The stretch of a text that is shown.
+# The part of a text that is shown.
 
 
 def snippet(text: str, words: Iterable[str], limit: int = SNIPPET_CHARACTERS, *, nearest: int | None = None) -> Masked:

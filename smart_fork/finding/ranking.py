@@ -23,24 +23,23 @@ from typing import Literal, NamedTuple
 from indexer.lazy import dataclass
 from indexer.store.base import Placement
 
-#: How many chunks speak for a session, and how much of their say the best one has.
+#: The number of passages that count for a session, and the weight of the best passage.
 BEST_CHUNKS, BEST_SHARE = 3, 0.6
-#: A cosine below this says nothing: whether a chunk is far away or very far is all the same.
+#: A cosine below this is no evidence: far and very far passages are equal.
 FAR = 0.15
-#: The best sessions among which the chance is shared, as when the points were fitted.
+#: The number of families that share the chance, as when the points were fitted.
 RIVALS = 12
 
 
-#: The chance from which on a session is more likely the one that is meant than not, and below which it hardly is.
-LIKELY, FITS = 0.5, 0.3
-#: The least chance with which a session is named to an agent that did not ask.
+#: From the first chance on, a session is more likely than not the one meant. Below the second, it hardly is.
+LIKELY_SCORE, FIT_THRESHOLD = 0.5, 0.3
+#: The minimum chance of a session that is named to an agent unasked.
 HINT_CHANCE = 0.8
-#: The lowest score of what answers in a session that was named: the name speaks for it already. Words that have nothing
-#: to do with a session score below 0.01.
-NAMED_FLOOR = 0.05
-#: The best chance of a session that was only asked: it hardly knows what nothing came of; and of one that is asked for
-#: by a prompt that names nothing.
-ONLY_ASKED, POSSIBLE = 0.2, 0.45
+#: The minimum score of an answer in a session that was named: its name already speaks for it. Unrelated words score
+#: below 0.01.
+MIN_NAMED_SCORE = 0.05
+#: The maximum chance of a session whose prompts came to nothing, and of any session if a prompt names no work.
+MAX_ASKED_CHANCE, MAX_UNNAMED_CHANCE = 0.2, 0.45
 
 
 class Parts(NamedTuple):
@@ -63,7 +62,7 @@ class Parts(NamedTuple):
     commits: float = 0.0
 
 
-#: Of a session that a phrasing did not find.
+#: The evidence for a session that a phrasing did not find.
 SILENT = Parts()
 
 
@@ -75,15 +74,15 @@ class Weights(NamedTuple):
 
 
 Known = Literal["both", "words", "meaning"]
-#: The worth of commits: about half of it where half of a question's words are known here.
+#: The points for commits: about half of them if half of a question's words are known.
 COMMITS = 3.0
-#: Where both were searched; for a session of which only the words, or only the vectors, are known.
+#: The points if words and meaning were searched; if only words, or only embeddings, of a session are known.
 KNOWN: Mapping[Known, Weights] = {
     "both": Weights(Parts(3.72, 3.67, 6.7, 3.56, 7.29, 13.57, 4.18, COMMITS), nothing=9.17),
     "words": Weights(Parts(6.68, 7.58, 11.95, 4.4, files=4.73, commits=COMMITS), nothing=6.61),
     "meaning": Weights(Parts(nearest=20.75, whole=10.66), nothing=11.13),
 }
-#: The same for a question that is put in several ways: what all of them agree on says more.
+#: The points for a question with several phrasings: evidence in all of them says more.
 KNOWN_AGAIN: Mapping[Known, Weights] = {
     "both": Weights(Parts(7.32, 9.2, 5.25, 2.0, 3.18, 7.55, 3.4, COMMITS), nothing=11.76),
     "words": Weights(Parts(7.73, 11.55, 6.78, 2.0, files=3.6, commits=COMMITS), nothing=9.87),
@@ -200,7 +199,7 @@ def weigh(phrasings: Sequence[Phrased], *, words: bool = True) -> dict[int, Scor
         session: weigh_one(each, shares, similar=session in similar, words=words) for session, each in said.items()
     }
     only_asked = {session for one in phrasings for session, found in one.evidence.items() if found.only_asked}
-    return weighed | {session: weighed[session].at_most(ONLY_ASKED) for session in only_asked}
+    return weighed | {session: weighed[session].at_most(MAX_ASKED_CHANCE) for session in only_asked}
 
 
 def _best_by_words(said: Mapping[int, Sequence[Parts]], shares: Parts) -> int:
@@ -309,13 +308,12 @@ def best_of(values: Collection[float]) -> float:
     return BEST_SHARE * top[0] + (1 - BEST_SHARE) * sum(top) / BEST_CHUNKS
 
 
-# The exchange of one session at whose end a fork knows all that is asked.
+# The exchange of one session after which a fork knows all that is asked.
 #
-# Where a question has two parts, or a first answer was wrong, the passage that answers best is too early: what is
-# asked is known where the talk about it ends. So each exchange is weighed by its words, by its meaning, by what the
-# exchanges before it have said of the question (`talk`), and by how late it is. What was asked, planned or reviewed and
-# is done or mended in the next exchange (`pending`) is known only there. Fitted on labelled questions, as the ranking
-# is: docs/explanation/searching.md.
+# If a question has two parts, or a first answer was wrong, the best passage is too early: the answer is complete where
+# the talk about it ends. So each exchange is weighed by its words, its meaning, the talk about the question before it
+# (`talk`), and its position. If the next exchange carries out or repairs the work (`pending`), the answer is only
+# complete there. The weights were fitted on labelled questions: docs/explanation/searching.md.
 
 
 class PointParts(NamedTuple):
@@ -348,12 +346,12 @@ class ExchangeEvidence:
     @property
     def fits(self) -> bool:
         """Return True if the session answers the question, or if that is unknown."""
-        return self.score is None or self.score >= NAMED_FLOOR
+        return self.score is None or self.score >= MIN_NAMED_SCORE
 
 
-#: How much of what was said of the question an exchange takes over from the one before.
-KEPT = 0.6
-#: The line of an action that changes files.
+#: The share of the talk about the question that an exchange inherits from the exchange before.
+KEPT_TALK = 0.6
+#: A line about an action that changes files.
 _EDITS = re.compile(r"^edit \S", re.MULTILINE)
 
 
@@ -411,7 +409,7 @@ def exchange_parts(
     talk: dict[int, float] = {}
     kept = 0.0
     for exchange in sorted(of_exchange):
-        kept = KEPT * kept + nearest[exchange] / most_near + by_words[exchange] / most_words
+        kept = KEPT_TALK * kept + nearest[exchange] / most_near + by_words[exchange] / most_words
         talk[exchange] = kept
     most_talk = max(talk.values()) or 1.0
     pending = {exchange for exchange, following in pairwise(sorted(of_exchange)) if following in changing}
@@ -443,7 +441,7 @@ def _by_meaning(place: Placement, similar: Sequence[Mapping[int, float]]) -> flo
     return sum(one.get(place.position, 0.0) for one in similar) / len(similar)
 
 
-# A score for people.
+# Scores as text for people.
 
 
 def percent(score: float) -> str:

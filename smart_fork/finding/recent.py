@@ -38,7 +38,7 @@ from smart_fork.system import call_context
 
 log = logging.getLogger(__name__)
 
-#: Logs looked into for one answer, and as many again whose folder says that they are of the project.
+#: The number of newest logs that are read for one answer, and of further logs in folders named after the project.
 MAX_LOOKED_AT = 400
 
 
@@ -260,13 +260,13 @@ def passed_over(store: Store | None, adapters: Iterable[AgentAdapter] = READERS)
     return (*odd(adapters), *(FailedLog(printable(path), why) for path, why in read))
 
 
-# Prompts of sessions that their agent deleted before smart-fork read them: to be known of, never to be forked.
+# Prompts of sessions that their agent deleted before smart-fork read them. These sessions cannot be forked.
 
 
-#: So many sessions are named, with so many characters of a prompt.
+#: The number of deleted sessions in an answer, and the characters of their prompts.
 MAX_GONE, GONE_CHARACTERS = 5, 200
-#: A prompt has at least this share of the words that are looked for.
-LEAST_SHARE = 0.6
+#: The minimum share of the asked words in such a prompt.
+MIN_SHARE = 0.6
 
 
 def gone_prompts(
@@ -295,7 +295,7 @@ def gone_prompts(
         for (agent, _), prompts in found.items()
         for one in [max(prompts, key=lambda one: (share(one), one.moment))]
     ]
-    best = sorted((one for one in best if not asked or one[0] >= LEAST_SHARE), key=lambda one: one[:2], reverse=True)
+    best = sorted((one for one in best if not asked or one[0] >= MIN_SHARE), key=lambda one: one[:2], reverse=True)
     return tuple(
         GonePrompt(one.session_id, agent, where_now(one.directory), moment, quoted(one.text, GONE_CHARACTERS), prompts)
         for _, moment, agent, one, prompts in best[:limit]

@@ -39,10 +39,10 @@ def collections() -> dict[AgentName, str]:
     return {agent: collection_of(agent) for agent in AGENTS.readable()}
 
 
-#: Of a path that is no project's, how much is repeated.
+#: The characters of an invalid path that an error repeats.
 MAX_SHOWN = 500
 DEFAULT_LIMIT, MAX_LIMIT = 5, 50
-#: How many further phrasings a question may have, and of how many characters each.
+#: The number of further phrasings of a question, and the characters of each.
 MAX_PHRASINGS, MAX_PHRASING_CHARACTERS = 8, 300
 
 
@@ -255,7 +255,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-# A question in other words: what may be given, and what of it is asked.
+# The further phrasings of a question.
 
 
 def check_also(also: object) -> None:
@@ -294,7 +294,7 @@ def _essence(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-# The common interface of external search programs, and which of them answers.
+# The interface of external search programs, and the choice of the one that answers.
 
 Way = Literal["hybrid", "vector", "lexical"]
 
@@ -378,10 +378,10 @@ class SearchEngine(Protocol):
         ...
 
 
-# Which engine answers: ``SMART_FORK_ENGINE``, else ``engine`` in ``config.toml``, else the own index.
+# The engine that answers: ``SMART_FORK_ENGINE``, else ``engine`` in ``config.toml``, else the built-in index.
 
 OWN = Setting.ENGINE.default
-#: It is imported where it answers.
+#: It is imported only if it answers.
 _QMD = "smart_fork.finding.qmd:Qmd"
 
 

@@ -34,7 +34,7 @@ from smart_fork.finding.evidence import (
 from smart_fork.finding.query import Candidate, Candidates, Query, QueryWords, doubt_of, unnamed, words_of
 from smart_fork.finding.quotations import matched_words
 from smart_fork.finding.ranking import (
-    POSSIBLE,
+    MAX_UNNAMED_CHANCE,
     WORTH,
     ExchangeEvidence,
     PointParts,
@@ -82,7 +82,7 @@ def _search(store: Store, query: Query, embed: Embed, mode: Mode, look: SecondLo
     doubt = query.doubt + (0.0 if query.also else doubt_of(asked, len(query.intent.split()), found.strange))
     score = {row: one.doubted(doubt, query.read) for row, one in share(weighed, family, among).items()}
     if not query.also and unnamed(asked):
-        score = {row: one.at_most(POSSIBLE) for row, one in score.items()}
+        score = {row: one.at_most(MAX_UNNAMED_CHANCE) for row, one in score.items()}
     ranked = _one_a_family(score, found.sessions, family)
     if look.rerank:
         chunk_of = {row: found.passages[row].place.chunk for row, _ in ranked[:RERANKED] if row in found.passages}
@@ -142,7 +142,7 @@ def all_in_scope(store: Store, query: Query) -> Candidates:
     return Candidates(tuple(hits[: query.limit]), "recent", dropped=dropped)
 
 
-# On which lines of a session's export a passage stands: said only of the file that is really there.
+# The lines of a passage in its session's export, if the export exists and is unchanged.
 
 
 def lines_of(store: Store, session: SessionRow, place: Placement) -> tuple[int, int] | None:
@@ -156,9 +156,9 @@ def lines_of(store: Store, session: SessionRow, place: Placement) -> tuple[int, 
     return found.first, found.last
 
 
-# A question's vectors, which are made once for all that are asked it at the same time.
+# The embeddings of a question, made once for everything that is asked at the same time.
 
-#: Texts as float32 vectors, or an exception that says why not.
+#: Embeds texts as float32 vectors, or raises an exception that says why not.
 Embed = Callable[[Sequence[str]], Sequence[bytes]]
 
 
@@ -231,16 +231,16 @@ def check_comparable(store: Store, model: str, absent: str) -> None:
         raise ModelUnavailableError(absent)
 
 
-# A second look at the best results: a cross-encoder reads the intent together with each passage that answers it.
+# Reranking: a cross-encoder reads the question together with each passage that answers it.
 #
-# It tells an answer from mere likeness better than two vectors do, but reads every passage again for every question, so
-# only a few are given to it. Nothing is imported or loaded unless one is configured.
+# It separates answers from similar texts better than two embeddings do. It reads each passage again for each question,
+# so it gets only a few. Nothing is imported or loaded unless a reranker is configured.
 
-#: Results that are looked at again.
+#: The number of results that are reranked.
 RERANKED = 20
-#: What the reranker's word weighs beside all other evidence, of which it sees nothing, in log odds.
+#: The weight of the reranker, which sees no other evidence, beside all other evidence, in log odds.
 SHARE = 0.5
-#: A score is never taken for surer than this, so that a reranker that is surer can overrule it.
+#: The closest that a score counts to 0 or 1, so that a surer reranker can overrule it.
 SUREST = 1e-3
 
 
@@ -283,7 +283,7 @@ def _log_odds(chance: float, surest: float) -> float:
     return math.log(chance / (1 - chance))
 
 
-# The exchanges of one session that answer an intent, such as what the session that asks knew before a compaction.
+# The exchanges of one session that answer a question, such as the content of the calling session before a compaction.
 
 
 def query_of(store: Store, session: Session | SessionRow, asked: FindRequest) -> Query:
@@ -359,11 +359,12 @@ def _told(store: Store, row: SessionRow, number: int) -> KnownExchange:
     return KnownExchange(number + 1, place.turn if place else None, asked)
 
 
-# From documents that a search program has ranked to sessions: scope, families, and the passage that was meant.
+# From the documents that an external search program ranks to sessions: scope, families, and the quoted passage.
 #
-# Of what the program says only the order is believed: whose a document is says our export, who may see it our index.
+# Only the program's order is trusted. The export says which session a document belongs to, and the index says who may
+# see it.
 
-#: Who speaks in what only the engine quotes is not known.
+#: The speaker is unknown in a text that only the engine quotes.
 _NOBODY = ((0, None),)
 
 

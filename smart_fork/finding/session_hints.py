@@ -151,16 +151,16 @@ def _is_a_workers(first: HookEvent) -> bool:
         return worker_of(registry, first.agent, first.session_id, first.prompt) is not None
 
 
-# Before an edit.
+# Hints before an edit.
 
 
-#: The part of the changed lines that one session is known to have written. Of 240 exchanges that were named from it on
-#: 96 % were the right ones and 2 % wrong ones.
-LEAST_PART = 0.5
-#: Longer files are not looked at, and nobody waits longer for git.
-MOST_BYTES, SECONDS = 1 << 20, 1.0
+#: The share of the changed lines that one session must have written. With this share, 96 % of 240 named exchanges were
+#: right and 2 % wrong.
+MIN_PART = 0.5
+#: The maximum size of a file, and the time for git.
+MAX_BYTES, BLAME_SECONDS = 1 << 20, 1.0
 #: Longer texts are not compared line by line.
-MOST_LINES = 300
+MAX_LINES = 300
 #: A sentence has at most about 60 tokens.
 LINE_CHARACTERS, OUTCOME_OF_LINE = 240, 100
 
@@ -183,7 +183,7 @@ def edited_lines(where: EditedPlace, processes: Processes) -> tuple[Repository, 
     folder, changed = where.file.parent, where.changed
     there = Repository.open(folder, processes)
     asked_about = range_of(there, folder, f"{where.file.name}:{min(changed)}-{max(changed)}")
-    around = blamed(there, asked_about, seconds=SECONDS)
+    around = blamed(there, asked_about, seconds=BLAME_SECONDS)
     return there, [replace(line, asked=line.number in changed) for line in around]
 
 
@@ -194,7 +194,7 @@ def origin_of(there: Repository, lines: Sequence[CodeLine], store: Store, query:
     """
     writers = writers_of(lines, store, query.scope, there, named={}, sure=True)
     wrote = next(iter(sessions_of(lines, writers)), None)
-    if wrote is None or wrote.lines < LEAST_PART * wrote.of:
+    if wrote is None or wrote.lines < MIN_PART * wrote.of:
         return None
     rows, _ = admitted(store.sessions([wrote.session]).values(), query)
     row = rows.get(wrote.session)
@@ -228,7 +228,7 @@ def place_of(edit: HookEvent) -> EditedPlace | None:
     """Return the place that a call edits; `None` if uncertain."""
     name = next(iter(edited_by(edit.tool, edit.given)), "")
     file = resolve(Path(edit.directory) / name)
-    if not name or not file.is_file() or file.stat().st_size > MOST_BYTES:
+    if not name or not file.is_file() or file.stat().st_size > MAX_BYTES:
         return None
     text = file.read_bytes().decode("utf-8", "replace")
     for block in _blocks(edit):
@@ -253,7 +253,7 @@ def _changed(old: str, new: str) -> Sequence[int]:
     Return all lines if `new` only adds some, or if the texts are long.
     """
     had, has = (text.rstrip("\n").split("\n") for text in (old, new))
-    if max(len(had), len(has)) > MOST_LINES:  # hostile lines take time as the cube of their number
+    if max(len(had), len(has)) > MAX_LINES:  # hostile lines take time as the cube of their number
         return range(len(had))
     parts = SequenceMatcher(None, had, has, autojunk=False).get_opcodes()
     changed = [number for kind, first, last, *_ in parts if kind != "equal" for number in range(first, last)]
@@ -269,16 +269,15 @@ def _hunks(patch: str) -> Iterator[_Block]:
             yield _Block("\n".join(line[1:] for line in old), removed)
 
 
-# Finds what ended an error when an earlier session met it. After a failed command it speaks unasked, but only if a fix
-# is likely.
+# The actions that ended an error in earlier sessions. After a failed command, a hint is given if a fix is likely.
 
-#: So many passages before the end of an error are looked at for what ended it.
-MOST_PASSAGES = 40
+#: The number of passages before an error's end that are searched for the actions that ended it.
+MAX_PASSAGES = 40
 ACTION_CHARACTERS = 200
-#: By how much each sign makes it likelier that this ended the same error: fitted by logistic regression on one half of
-#: the kinds of repeated errors in 448 public sessions, and tried on the other.
+#: The weights of the signs: fitted by logistic regression on one half of the kinds of repeated errors in 448 public
+#: sessions, and tested on the other half.
 BEGIN, SHARE, AGREE, EDIT = -1.0, 2.0, 1.4, -2.4
-#: The least chance with which a fix is told to a session that has not asked for one.
+#: The minimum chance of a fix that a session gets unasked.
 MIN_FIX_CHANCE = 0.6
 
 
@@ -383,7 +382,7 @@ def endings(output: str, store: Store, query: Query) -> Endings:
 def _actions(store: Store, one: Ending, actions: list[bytes]) -> tuple[str, ...]:
     """Return the texts of the actions with these hashes from the index, without the session's directory."""
     key = bytes.fromhex(store.meta("key"))
-    places = [place for place in store.placements_of(one.row.row) if place.turn <= one.turn][-MOST_PASSAGES:]
+    places = [place for place in store.placements_of(one.row.row) if place.turn <= one.turn][-MAX_PASSAGES:]
     said = [line for text in store.texts([place.chunk for place in places]).values() for line in text.split("\n")]
     said += [line.rpartition(" -> ")[0] for line in said if " -> " in line]  # what failed has a note behind it
     known = dict(zip(text_hashes(said, key), said, strict=True))

@@ -38,7 +38,7 @@ from smart_fork.finding.answer import (
     RecentSession,
     Unsearched,
 )
-from smart_fork.finding.fork_worth import BETTER_FIRST, COMPARED, ForkWorth, better_first, close, worth_of
+from smart_fork.finding.fork_worth import BETTER_FIRST, MAX_COMPARED, ForkWorth, better_first, close, worth_of
 from smart_fork.finding.index_refresh import (
     Engine,
     Refreshed,
@@ -74,11 +74,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Opens a library, as `Library.open` does.
+#: A function that opens a library, as `Library.open` does.
 Opening = Callable[..., AbstractContextManager["Library"]]
-#: So many changes are told unless more are asked for.
+#: The number of changes in an answer, unless more are asked for.
 CHANGES = 20
-#: How the session that asks names itself.
+#: The name that the calling session gives itself.
 SELF = "self"
 _EVERYTHING = FindRequest("", agent_type=AGENTS.ALL, include_automated=True)
 
@@ -308,7 +308,7 @@ class Library(ProjectIndex):
         Without code, more sessions than asked are returned, so that better ones to fork can come first.
         """
         if not asked.code:
-            return self._by_words(replace(query, limit=max(query.limit, COMPARED)), vectors), None
+            return self._by_words(replace(query, limit=max(query.limit, MAX_COMPARED)), vectors), None
         if self.project is None or self.search_program is not None:
             raise Usage(
                 "lines can only be looked up in one repository, with the built-in engine", "Ask in one project."
@@ -455,7 +455,7 @@ def _damage_notice(before: Collection[Path]) -> str:
     )
 
 
-#: How long a question to a process that stays waits for the model, for logs to be read, and for vectors of what is new.
+#: How long a question to a server waits for the model, for logs to be read, and for new embeddings.
 MODEL_SECONDS, READ_SECONDS, EMBED_SECONDS = 12.0, 12.0, 5.0
 
 

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: What can have come of a session's work.
+#: The possible verdicts on a session's work.
 Outcome = Literal["merged", "kept", "dropped"]
-#: Marks of ours; no tag has a colon.
+#: The marks that smart-fork itself uses; no tag has a colon.
 PINNED, ARCHIVED = ":pinned", ":archived"
-REASON_CHARACTERS, MOST_FORKS = 200, 3
-#: What a tag may be, lower case.
+REASON_CHARACTERS, MAX_FORKS = 200, 3
+#: A valid tag, in lower case.
 _TAG = re.compile(r"[a-z0-9_.][a-z0-9_./-]{0,39}")
 _BECAME: Mapping[str, str] = {"merged": "merged", "kept": "kept", "dropped": "given up"}
 
@@ -53,7 +53,7 @@ def noted(sessions: Iterable[_Session]) -> dict[_Session, SessionNotes]:
         marks[agent, session_id].append(mark)
     return {
         one: SessionNotes(
-            own.get(one), tuple(forks[one[1]][:MOST_FORKS]), tuple(mark for mark in marks[one] if mark[0] != ":"),
+            own.get(one), tuple(forks[one[1]][:MAX_FORKS]), tuple(mark for mark in marks[one] if mark[0] != ":"),
             PINNED in marks[one], ARCHIVED in marks[one],
         )
         for one in wanted if one in own or one[1] in forks or one in marks

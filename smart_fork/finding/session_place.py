@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from indexer.store.base import SessionRow
 
 _One = TypeVar("_One", Session, "SessionRow")
-#: What the agent itself has written down is as good as stated.
+#: Facts that the agent itself has written count as stated.
 _STATED = ("", "environment_context")
-#: The characters of a directory that an error repeats: no path of this system has more.
-_MOST = 4096
+#: The characters of a directory that an error repeats: the longest possible path.
+_MAX_CHARACTERS = 4096
 
 
 def belongs(one: Session | SessionRow, project: Project) -> bool:
@@ -94,7 +94,7 @@ def where_now(cwd: str) -> str:
 
 def directory_of(cwd: str) -> Masked:
     """Return the directory that a log names, masked for an error message."""
-    return quoted(cwd, _MOST)
+    return quoted(cwd, _MAX_CHARACTERS)
 
 
 def permits(one: Session | SessionRow) -> bool:

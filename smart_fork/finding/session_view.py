@@ -23,9 +23,9 @@ _OUTCOMES: Mapping[str, str] = {
     Outcome.ABANDONED: "abandoned",
     Outcome.UNKNOWN: "outcome not known",
 }
-#: What a fork at the answer has to save, in tokens and as a share of the session, to be the one that is suggested.
+#: The tokens, and the share of the session, that a fork at the answer must save to be suggested.
 SAVED_TOKENS, SAVED_SHARE = 10_000, 0.3
-#: A fork that loads more than this is suggested within this budget, which keeps what answers in nearly every session.
+#: A fork that loads more tokens is suggested with this budget, which keeps the answer in nearly every session.
 MUCH_TOKENS, BUDGET, BUDGET_TOKENS = 100_000, "30k", 30_000
 
 
@@ -262,7 +262,7 @@ def score_in_words(score: float) -> str:
     return f"{math.floor(score * 100 + 1e-9) / 100:.2f}"
 
 
-# A conversation to read, as the command line and MCP get it: values.
+# The values of a conversation to read.
 
 
 @value

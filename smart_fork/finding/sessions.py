@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from indexer.store.base import SessionRow
 
 MIN_PREFIX = 8
-#: What would pass for the heading of a message, where it was said in one.
+#: A line in a message that looks like the heading of a message.
 _HEADING = re.compile(r"^(?=[^\S\n]*##[^\S\n]*\d+[^\S\n]*·)", re.MULTILINE)
 _JUMPS = "Numbers jump over records that are no messages: tool calls, their output, and what an agent notes for itself."
-#: A look at a session has given its answer after so many seconds of a processor: the rest of a long one is left out.
+#: The processor seconds after which a long session is cut off for reading.
 ANSWER_SECONDS = 6.0
-#: Sessions named where a reference means several.
+#: The number of sessions that an error names if a reference is ambiguous.
 MAX_LISTED = 5
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from smart_fork.finding.session_view import Conversation
     from smart_fork.finding.sessions import ReadRange
 
-#: The door of the team's room, which nothing else imports.
+#: The team's module, which no other module imports.
 _DOOR = "smart_fork.team.search"
 
 

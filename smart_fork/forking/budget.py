@@ -13,7 +13,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, Usage, advice
 from smart_fork.finding import sessions
-from smart_fork.finding.ranking import NAMED_FLOOR, ExchangeEvidence
+from smart_fork.finding.ranking import MIN_NAMED_SCORE, ExchangeEvidence
 from smart_fork.finding.session_view import resumed_part, score_in_words
 from smart_fork.forking import session_copy
 from smart_fork.forking.budget_choice import Selected, selected
@@ -196,7 +196,7 @@ def _message_of(session: Session, evidence: ExchangeEvidence) -> str:
 def _none_answers(session_id: str, score: float) -> NotFound:
     """The error where nothing in a session answers an intent."""
     return NotFound(
-        f"No passage of {session_id} answers that: its score is {score_in_words(score)}, below {NAMED_FLOOR:.2f}",
+        f"No passage of {session_id} answers that: its score is {score_in_words(score)}, below {MIN_NAMED_SCORE:.2f}",
         advice(
             'Give other words: --intent "…", --also "…". Or fork all of it without `match`, or use a number from '
             "`smart-fork show`.",
@@ -222,7 +222,7 @@ def chosen(session: Session, end: int, wanted: Wanted, answers: Answers | None) 
     if evidence is not None and evidence.score is not None and not evidence.fits:
         if wanted.budget == MATCH and not wanted.changed():
             raise _none_answers(session.session_id, evidence.score)
-        why = f"nothing fits: the best score is {score_in_words(evidence.score)}, below {NAMED_FLOOR:.2f}"
+        why = f"nothing fits: the best score is {score_in_words(evidence.score)}, below {MIN_NAMED_SCORE:.2f}"
         evidence = ExchangeEvidence(why_not=why)
     return selected(session, end, wanted, evidence)
 

@@ -23,7 +23,7 @@ from smart_fork.agents.references import Reference
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartForkError, Usage, advice, is_empty
 from smart_fork.finding.answer import Answer, Found, RecentSession, Unsearched
 from smart_fork.finding.fork_worth import least_close
-from smart_fork.finding.ranking import LIKELY
+from smart_fork.finding.ranking import LIKELY_SCORE
 from smart_fork.finding.request import MAX_LIMIT, OWN, FindRequest, check_score
 from smart_fork.finding.session_library import Library
 from smart_fork.finding.session_view import MUCH_TOKENS, Hit, score_in_words
@@ -290,7 +290,7 @@ def fits(answer: Found) -> bool:
 
     Another engine's scores are no chances.
     """
-    return bool(answer.results) and (answer.engine != OWN or sum(hit.score for hit in answer.results) >= LIKELY)
+    return bool(answer.results) and (answer.engine != OWN or sum(hit.score for hit in answer.results) >= LIKELY_SCORE)
 
 
 def _sessions(answer: Answer) -> list[Hit | RecentSession]:
@@ -378,7 +378,7 @@ def _started_or_not(planned: Fork) -> Forked | NotForked:
 
 
 #: Below this chance nothing is forked, unless `min_score` says otherwise.
-FLOOR = LIKELY
+FLOOR = LIKELY_SCORE
 
 
 def fitting(answer: Answer, most: int, min_score: float | None) -> tuple[tuple[Hit, ...], int]:

@@ -3,13 +3,14 @@
 This file imports nothing, because every hook of every session begins here and must cost next to nothing.
 """
 
-#: In the state folder: a file for each agent whose first prompts are asked about, and below ``asked`` one a session.
+#: Folders in the state folder: `RECALL` has a file for each agent with hints switched on. Below it, `ASKED` has a file
+#: for each session that was asked about.
 RECALL, ASKED = "recall", "asked"
-#: Below it, a file for each session whose edits were asked about: a line for each exchange that was told.
+#: Below `RECALL`: a file for each session with edits that were asked about. It has a line for each hint that was given.
 EDITS = "edits"
-#: The same for failed commands: a line for each end of an error that was told.
+#: Below `RECALL`: a file for each session with failed commands that were asked about. It has a line for each hint.
 ERRORS = "errors"
-#: What stands in that file where the answer came too late: less than the id of a session.
+#: The content of such a file if the answer came too late. It is shorter than a session's id.
 LATE = b"-"
-#: What stands in an agent's file where its model does not get what a hook says at a prompt.
+#: The content of an agent's file if its model does not get a hook's output at a prompt.
 NO_PROMPTS = b"-"

@@ -12,13 +12,13 @@ import sys
 
 from smart_fork.hooks import RECALL
 
-#: A prompt may be long; what is longer than this is not an event of an agent.
+#: A prompt may be long, but a longer input is not an event of an agent.
 MAX_BYTES = 16 << 20
-#: How long another process that writes is waited for.
+#: How long to wait for another process that writes.
 PATIENCE_MILLISECONDS = 1_000
-#: Each call that replaces text has one of these; a command of a shell has none.
+#: Each call that replaces text contains one of these; a shell command contains none.
 _EDITS = (b"*** Begin Patch", b'"old_str', b'"oldString"', b'"oldText"')
-#: One of these is said of nearly each command that failed; Codex does not say which ones did.
+#: Nearly each event of a failed command contains one of these. Codex does not say which commands failed.
 _FAILED = (b'"PostToolUseFailure"', b"rror", b"ailed", b"FAIL", b"atal", b"annot", b"xception", b"nvalid")
 _AGENTS = f"{os.path.dirname(os.path.dirname(os.path.abspath(__file__)))}/agents"  # noqa: PTH100, PTH120 - see below
 

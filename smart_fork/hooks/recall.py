@@ -24,28 +24,28 @@ if TYPE_CHECKING:
     from typing import Any
 
 EVENT, BEFORE_A_TOOL, BEGUN = "UserPromptSubmit", "PreToolUse", "SessionStart"
-#: What may be said at a call: where it is noted for each session, and what the service is asked.
+#: The events of a call: the folder for its notes, and the question to the service.
 _CALLS = {
     BEFORE_A_TOOL: (EDITS, "/before-edit"),
     "PostToolUse": (ERRORS, "/after-failure"),
     "PostToolUseFailure": (ERRORS, "/after-failure"),
 }
-#: What is said after a compaction. The tag is `indexer.transcripts.texts.RECALL_TAG`.
+#: The text after a compaction. The tag is `indexer.transcripts.texts.RECALL_TAG`.
 COMPACTED = (
     "<smart-fork-recall>What this compaction dropped can still be searched: call find_sessions with session='self' "
     "and an intent, and read_session for the messages.</smart-fork-recall>"
 )
-#: How long a prompt may wait, from the start of this process on, and the variable that says otherwise.
-MILLISECONDS, MOST_MILLISECONDS, VARIABLE = 150, 60_000, "SMART_FORK_RECALL_MS"
-#: Where the time is over before anything is asked, so many seconds are left to note that.
+#: How long a prompt may wait, from the start of this process, and the variable that changes it.
+MILLISECONDS, MAX_MILLISECONDS, VARIABLE = 150, 60_000, "SMART_FORK_RECALL_MS"
+#: The seconds left to write a note if the time is over before the question.
 NOTING = 0.02
-#: Of a prompt, what is asked; of a log, what is looked at; of an answer, what is read.
+#: The limits of a prompt that is sent, of a log that is read, of an answer, and of its line.
 PROMPT_CHARACTERS, HEAD_BYTES, ANSWER_BYTES, LINE_CHARACTERS = 4_000, 1 << 20, 1 << 14, 1_000
 ERROR_CHARACTERS = 20_000
 _NOTE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-#: As `indexer.settings` has it, which imports more than all of this.
+#: The values as in `indexer.settings`, which imports more than this whole module.
 _OFF = ("0", "false", "no", "off", "never")
-#: What the log of a session has that is no new one of a person's: an answer, a source, somebody above it.
+#: Content of a log that is not a person's new session: an answer, a source session, or a parent agent.
 _BEGUN = (b'"role":"assistant"', b'"forked_from_id":"', b'"subagent"')
 
 
@@ -78,7 +78,7 @@ def limit() -> float:
     """Return how many seconds a prompt may wait."""
     said = os.environ.get(VARIABLE, "")
     wanted = int(said) if said.isascii() and said.isdigit() else MILLISECONDS
-    return min(wanted, MOST_MILLISECONDS) / 1000
+    return min(wanted, MAX_MILLISECONDS) / 1000
 
 
 def age() -> float:

@@ -13,9 +13,9 @@ from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.hooks import ASKED, EDITS, ERRORS, LATE, NO_PROMPTS, RECALL
 
-#: The folders with a note for each session, one a point of action; and how a line begins of what was followed.
+#: The folders with a note for each session, and the first byte of a line about a hint that was followed.
 NOTED, FOLLOWED = (ASKED, EDITS, ERRORS), b"+"
-#: So long it is known of a session that it was asked about.
+#: How long notes about a session are kept.
 KEPT_SECONDS = 30 * 24 * 3600.0
 
 

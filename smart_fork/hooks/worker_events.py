@@ -30,7 +30,7 @@ from smart_fork.workers.registry import Registry, Status, WorkerRecord
 from smart_fork.workers.registry_file import registry_file
 
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh", "mksh", "ash", "busybox"})
-#: A hook, a shell, the agent, and what started the agent.
+#: Enough ancestors for a hook's shell, the agent, and the process that started the agent.
 _FAR_ENOUGH = 6
 
 
@@ -99,9 +99,9 @@ def _command(value: object) -> str:
     return " ".join(map(_text, value)) if isinstance(value, list) else _text(value)
 
 
-#: Of Claude Code's notifications, those that stop it until somebody answers.
+#: Claude Code's notifications that wait for an answer.
 _QUESTIONS = ("permission_prompt", "elicitation_dialog")
-#: Ends of a session after which the same process goes on with another one.
+#: Reasons of a session's end after which the process continues with another session.
 _GOES_ON = ("clear", "resume")
 
 

@@ -14,13 +14,13 @@ from indexer.lazy import late
 from indexer.masking import mask, shorten
 from indexer.masking.view import BRACKETS
 from indexer.transcripts.texts import NEWS_TAG
-from smart_fork.repository.changes_since import MOST_COMMITS, ChangesSince, FileDifference, SessionKnowledge, news
+from smart_fork.repository.changes_since import MAX_COMMITS, ChangesSince, FileDifference, SessionKnowledge, news
 from smart_fork.snippets import printable
 from smart_fork.system.processes import Processes
 
-#: How long a note is at most.
-MOST_CHARACTERS = 1500
-#: Of a name, how much is repeated.
+#: The maximum length of a summary.
+MAX_CHARACTERS = 1500
+#: The characters of a name that are repeated.
 _NAME_CHARACTERS = 120
 _COMMIT_CHARACTERS = 10
 _PLAIN = late(r"[\w][\w./+@=-]*")
@@ -52,7 +52,7 @@ def _told(found: ChangesSince, *, worktree: bool) -> str:
     behind = "Uncommitted in the original directory, and missing in this worktree:"
     left = [behind, *(f"- {_name(one)}" for one in found.left_behind)] if found.left_behind else []
     files = ["These files that you read or edited have changed since:"] if rows else []
-    room = MOST_CHARACTERS - sum(len(line) + 1 for line in (*head, *tail, *files, behind)) - 2 * len("- and 1000 more")
+    room = MAX_CHARACTERS - sum(len(line) + 1 for line in (*head, *tail, *files, behind)) - 2 * len("- and 1000 more")
     said: list[str] = []
     for heading, lines in ((files, rows), (left[:1], left[1:])):
         kept: list[str] = []
@@ -87,7 +87,7 @@ def _present(found: ChangesSince, *, worktree: bool) -> str:
 
 
 def _behind(found: ChangesSince, *, worktree: bool) -> str:
-    most = "at least " if found.behind >= MOST_COMMITS else ""
+    most = "at least " if found.behind >= MAX_COMMITS else ""
     commits = f"{most}{found.behind:,} commit{'s' * (found.behind > 1)}"
     upstream = f" {_name(found.upstream)}" if found.upstream else ""
     where = "This worktree" if worktree else "The checkout"

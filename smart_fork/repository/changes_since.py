@@ -23,23 +23,22 @@ from smart_fork.repository.git import FOLDER, Repository
 from smart_fork.repository.history import branch_of, checked_out, dated, inside, is_commit, is_plain, moves, tops
 from smart_fork.system.processes import Completed, Processes
 
-#: For longer nobody waits, whatever is to be found: there is no news then.
+#: The time for all of git; if it takes longer, no changes are reported.
 SECONDS = 5.0
-#: More files of a session are not asked about; of a history, older commits are not looked at.
-MOST_FILES, MOST_COMMITS = 400, 2000
-#: So many commits before one are looked at to see whether the clocks went on.
+#: The number of a session's files that are compared, and of a history's commits that are examined.
+MAX_FILES, MAX_COMMITS = 400, 2000
+#: The number of commits before a commit that are examined for clock errors.
 _LOOKED_BACK = 100
-#: A clock that goes ahead by more is no clock.
+#: A clock that is further ahead, in seconds, is wrong.
 _SKEW = 60.0
-#: Renames are looked for among so many files, and have so much in common at least.
+#: Limits of the search for renames: the common share of two files, and the number of files.
 _RENAMES = ("-M60%", "-l400", "--no-rename-empty")
 _PLAINLY = ("--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=all", "--no-relative")
-#: For few files of many, looking at all of them beforehand is what takes the time.
+#: For few files of many, preloading the index would take most of the time.
 _FEW = ("-c", "core.preloadIndex=false")
 _GITLINK, _LINKED = "160000", "120000"
 
-#: How the commit is known: what was checked out at the end, what the log says that it was begun at, or what its branch
-#: was at by then.
+#: The source of the commit: the checkout at the session's end, the beginning in its log, or its branch at that time.
 Known = Literal["checked out", "begun at", "by then"]
 _BY_THEN: Known = "by then"
 Change = Literal["changed", "added", "deleted", "renamed", "mode", "kind"]
@@ -94,7 +93,7 @@ class ChangesSince:
     commit_now: str
     branch_now: str
     files: tuple[FileDifference, ...]
-    #: The session's files that are changed in the directory, which a worktree of its own will not have.
+    #: The session's uncommitted files in the directory, which a new worktree will not have.
     left_behind: tuple[str, ...] = ()
     behind: int = 0
     upstream: str = ""
@@ -175,17 +174,17 @@ class _Git:
 
     def history(self, ref: str) -> tuple[tuple[str, int], ...]:
         """Return the commits of a branch along its first parents, newest first: their names and times."""
-        how = ("rev-list", "--first-parent", "--timestamp", f"--max-count={MOST_COMMITS}")
+        how = ("rev-list", "--first-parent", "--timestamp", f"--max-count={MAX_COMMITS}")
         done = self(*how, "--end-of-options", ref, "--")
         return tuple(dated(done.stdout)) if done.ok else ()
 
     def behind(self) -> tuple[int, str]:
-        """Return how many commits the upstream has beyond HEAD, at most `MOST_COMMITS`, and its name.
+        """Return how many commits the upstream has beyond HEAD, at most `MAX_COMMITS`, and its name.
 
         Nothing is fetched. Without an upstream, or if git takes too long, return no commits.
         """
         with suppress(ProgramFailed):
-            count = self("rev-list", "--count", f"--max-count={MOST_COMMITS}", "HEAD..@{upstream}", "--")
+            count = self("rev-list", "--count", f"--max-count={MAX_COMMITS}", "HEAD..@{upstream}", "--")
             if count.ok and count.text != "0":
                 named = self("rev-parse", "--abbrev-ref", "@{upstream}")
                 return int(count.text), os.fsdecode(named.stdout).rstrip("\n") if named.ok else ""
@@ -231,10 +230,10 @@ class _Look:
     def __init__(self, git: _Git, then: SessionKnowledge, *, committed: bool) -> None:
         self.git, self.then, self.committed = git, then, committed
         self.top = git.there.top
-        #: The session's files in the repository, by their names there, and those of them that it has edited.
+        #: The session's files in the repository by their names there, and the files that it edited.
         self.files, self.edited = self._files()
         self.commit, self.branch = self._checked_out()
-        #: Of these, what is not committed.
+        #: The uncommitted ones of these files.
         self.dirty = self.git.between(self.commit, "", self.files) or {} if self.commit else {}
 
     def news(self) -> ChangesSince:
@@ -251,7 +250,7 @@ class _Look:
         found: dict[str, str] = {}
         edited: set[str] = set()
         for path, number in self.then.edits.items():
-            for name in inside((path,), within) if len(found) < MOST_FILES else ():
+            for name in inside((path,), within) if len(found) < MAX_FILES else ():
                 found.setdefault(name, path)
                 edited.update({name} if number else ())
         return found, frozenset(edited)

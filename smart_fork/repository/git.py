@@ -20,10 +20,10 @@ from smart_fork.snippets import printable
 from smart_fork.system.processes import Completed, Processes
 
 GIT_SECONDS = 120.0
-#: The directory, in a repository, of the worktrees that were made for workers: beside the files of the main working
-#: directory, so that agents which trust that directory trust its worktrees.
+#: The folder in a repository for workers' worktrees. It is inside the main working directory, so that agents which
+#: trust that directory also trust its worktrees.
 FOLDER = ".worktrees"
-#: Of what a person sets for git, what is let through: the rest could run programs, or name another repository.
+#: The variables for git that are passed on. Others could run programs, or name another repository.
 _LET_THROUGH = late(r"GIT_(?:CONFIG_(?:GLOBAL|SYSTEM|NOSYSTEM)|EXEC_PATH|(?:AUTHOR|COMMITTER)_\w+)")
 _ENVIRONMENT = {
     "GIT_TERMINAL_PROMPT": "0",
@@ -62,7 +62,7 @@ _SETTINGS = {
     "gc.auto": "0",
     "maintenance.auto": "false",
 }
-#: Programs that a repository's configuration names itself, and what git takes for none.
+#: Settings of a repository that name programs, and the value that switches each off.
 _NAMED = (
     (late(r"filter\..*\.(?:clean|smudge|process)", re.DOTALL), ""),
     (late(r"filter\..*\.required", re.DOTALL), "false"),
@@ -217,9 +217,9 @@ def configured(settings: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-# The contents of git's objects, in a store that nobody vouches for.
+# The contents of git objects in an untrusted store.
 
-#: About so much is read at a time; a larger object by itself.
+#: The bytes that are read at a time; a larger object is read alone.
 _BATCH_BYTES = 1 << 24
 
 

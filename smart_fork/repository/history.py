@@ -30,13 +30,13 @@ from smart_fork.errors import SmartForkError
 from smart_fork.repository.git import Repository
 from smart_fork.system.processes import Processes
 
-#: How much is read of the end of a record, and how much where that is not enough.
+#: The bytes that are read from a reflog's end, and the bytes if those are not enough.
 _LOG_BYTES = (1 << 16, 1 << 22)
 _LINE = late(r"([0-9a-f]{40,64}) ([0-9a-f]{40,64}) [^\n]*> (\d{1,15}) [+-]\d{4}(?:\t([^\n]*))?")
 _MOVED = late(r"checkout: moving from (\S+) to (\S+)")
 _NAME = late(r"[0-9a-f]{40,64}")
 _REF = "ref: refs/heads/"
-#: A branch whose name is also that of a file and of nothing else that git understands.
+#: A valid branch name that has no other meaning to git.
 _PLAIN = late(r"(?!.*\.\.)(?!.*//)[\w][\w./+=-]{0,199}")
 
 
@@ -149,9 +149,9 @@ def dated(said: bytes) -> Iterator[tuple[str, int]]:
         yield name, int(made)
 
 
-#: For longer nobody waits: what has changed is then not known.
+#: The time for git; if it takes longer, the changes are unknown.
 SECONDS = 3.0
-#: Git reads a smaller number of seconds as something else than a time.
+#: Git does not read a smaller number as seconds since 1970.
 _FIRST = 100_000_000
 _LOG = (
     "--literal-pathspecs", "log", "--stdin", "--first-parent", "--diff-merges=first-parent", "--no-renames",
@@ -289,7 +289,7 @@ class AboutProject(Value):
     maybe: tuple[str, ...] = ()
 
 
-#: How long git may take to find the first commits; the largest repositories have a million after them.
+#: The time for git to find the root commits; the largest repositories have a million commits after them.
 ROOTS_SECONDS = 20.0
 
 

@@ -18,7 +18,7 @@ from smart_fork.errors import ForkRefused, ProgramFailed, advice
 from smart_fork.repository.git import Repository, paths
 from smart_fork.system.processes import Processes
 
-#: Keeps what was carried into a worktree from being collected as garbage. Git forgets those of the worktree's own.
+#: References that keep git from deleting the changes copied to a worktree. Git forgets a worktree's own references.
 BASES = "refs/smart-fork-base/"
 _US = {
     f"GIT_{who}_{what}": value
@@ -206,7 +206,7 @@ def _number(text: bytes) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-#: How git lists a submodule that is checked out, or could be.
+#: The beginning of a submodule's entry in git's list, unless a sparse checkout leaves it out.
 _SHOWN = "H 160000 "
 
 
@@ -257,7 +257,7 @@ def _looked_at(there: Repository, name: str, commit: str) -> Submodule:
     return Submodule(name, head or commit, folder=True, changed=changed)
 
 
-# A change of a file.
+# A file that differs.
 
 
 @value

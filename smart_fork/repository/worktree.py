@@ -23,9 +23,9 @@ from smart_fork.system.processes import Completed, Processes
 
 BRANCHES = "smart-fork/"
 MAX_NAME_CHARACTERS = 30
-_MOST = 99
-#: git fails while another one makes a worktree in the same repository: what that has half written cannot be read.
-_TRIES = 5
+_MAX_WORKTREES = 99
+#: git fails while another process makes a worktree in this repository: half-written data cannot be read.
+_MAX_TRIES = 5
 
 
 def _without() -> str:
@@ -129,7 +129,7 @@ class Worktree:
             uncommitted.check(repository, processes)
         # Of two branches, one of which is named as the other and then a slash, git keeps one only.
         taken = there.git("show-ref", "--verify", "--quiet", f"refs/heads/{BRANCHES[:-1]}").ok
-        for number in range(_MOST + 1):
+        for number in range(_MAX_WORKTREES + 1):
             free = _numbered(plain_name(name), number)
             branch = f"{BRANCHES[:-1]}-{free}" if taken else BRANCHES + free
             if os.path.lexists(folder / free):
@@ -137,7 +137,7 @@ class Worktree:
             if not there.git("for-each-ref", "--count=1", f"refs/heads/{branch}").text:
                 return Worktree(folder / free, branch, repository, head.text)
         raise ForkRefused(
-            f"{_MOST} worktrees are named {plain_name(name)}",
+            f"{_MAX_WORKTREES} worktrees are named {plain_name(name)}",
             advice("Remove some: smart-fork worktrees --prune", tool="Choose another worktree name."),
         )
 
@@ -282,7 +282,7 @@ def _add(planned: Worktree, name: str | None, processes: Processes, note: Callab
     while not (done := _made(planned, processes)).ok:
         again = replace(Worktree.plan(planned.repository, name, processes), base=planned.base)
         failed += again == planned  # else somebody else took the name meanwhile
-        if failed == _TRIES:
+        if failed == _MAX_TRIES:
             raise ProgramFailed(f"git worktree add failed: {done.complaint}", _without().capitalize())
         note(planned := again)
     return planned

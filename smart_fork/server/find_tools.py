@@ -315,7 +315,7 @@ def after_search(answer: Answer) -> str:
     if answer.forked_session is not None or answer.search_mode == "recent" or not answer.query:
         return ""
     from smart_fork.finding.query import unnamed
-    from smart_fork.finding.ranking import FITS, LIKELY
+    from smart_fork.finding.ranking import FIT_THRESHOLD, LIKELY_SCORE
     from smart_fork.finding.request import OWN
     from smart_fork.finding.session_view import score_in_words
 
@@ -327,17 +327,17 @@ def after_search(answer: Answer) -> str:
     shown = score_in_words(best)
     if not answer.index.sessions and not answer.results:
         return f"This project has no past session.{again or other or ' Work without one.'}"
-    if best >= LIKELY or answer.engine != OWN:
+    if best >= LIKELY_SCORE or answer.engine != OWN:
         early = " ".join(filter(None, (answer.unread_notice, answer.early_notice)))
         return f"{early} {_cheaper(answer.results[0])}".strip() if answer.results else ""
     if not answer.also:
         again = f"Call this tool again with the same intent and `also`: {FURTHER}"
         return f"{unnamed(answer.query)}The best score is {shown}. {again}"
-    if answer.unread_notice or (answer.early_notice and best < FITS):
+    if answer.unread_notice or (answer.early_notice and best < FIT_THRESHOLD):
         return f"{early} Ask again then, or read the best one before you rely on it."
-    if answer.language_notice and best < FITS:
+    if answer.language_notice and best < FIT_THRESHOLD:
         return f"{answer.language_notice} No chance is known. Read the best one so far before you rely on it."
-    if best < FITS:
+    if best < FIT_THRESHOLD:
         return f"None fits: the best score is {shown}. Fork none of them; work without one.{again or other}"
     return f"The best score is {shown}: read it before you rely on it, or work without.{again}"
 

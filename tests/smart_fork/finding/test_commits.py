@@ -211,8 +211,8 @@ def test_what_was_not_looked_at_is_said(world, shop, monkeypatch):
     name = commit(shop, "upload.py", BODY)
     commit(shop, "upload.py", BODY + "print(1)\n", at=LATER + 10)
     commit(shop, "upload.py", BODY + "print(2)\n", at=LATER + 20)
-    monkeypatch.setattr(commits, "MOST_COMMITS", 1)
-    monkeypatch.setattr(commits, "MOST_FILES", 0)
+    monkeypatch.setattr(commits, "MAX_COMMITS", 1)
+    monkeypatch.setattr(commits, "MAX_FILES", 0)
 
     told = made(world, shop, session)
 

@@ -113,7 +113,7 @@ def test_without_an_answer_of_git_the_search_is_as_before(world, shop, edited, m
 
 def test_many_changed_files_are_none_in_play(world, shop, edited, monkeypatch):
     (shop / "src/a.py").write_text("new\n")
-    monkeypatch.setattr(project_index, "MOST_CHANGED", 0)
+    monkeypatch.setattr(project_index, "MAX_CHANGED", 0)
 
     assert {0} == set(points(world.find(INTENT, shop, explain=True)).values())
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from indexer.default_embedder import LightEmbedder
 from smart_fork.finding.instructions import without_instructions
 from smart_fork.finding.query import doubt_of, is_prompt, unnamed
-from smart_fork.finding.ranking import POSSIBLE
+from smart_fork.finding.ranking import MAX_UNNAMED_CHANCE
 
 QUESTION = "the sitemap lists pages of drafts that nobody has published"
 #: None of them is one of those that the numbers were made of.
@@ -116,5 +116,5 @@ def test_a_prompt_that_names_no_work_is_no_more_than_possible(world, shop):
         world.find(f"fix my failing {what}tests", shop)["results"][0]["score"] for what in ("sitemap ", "")
     )
 
-    assert nothing <= POSSIBLE
+    assert nothing <= MAX_UNNAMED_CHANCE
     assert named != nothing

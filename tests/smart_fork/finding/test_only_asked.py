@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.finding.ranking import FITS
+from smart_fork.finding.ranking import FIT_THRESHOLD
 from tests.cases import first
 from tests.smart_fork.world import Did, World
 
@@ -79,7 +79,7 @@ def test_a_session_that_was_only_asked_is_behind_the_one_that_did_it(world, shop
     scores = {hit["session_id"]: hit["score"] for hit in world.find(ASKED, shop)["results"]}
 
     assert knows == next(iter(scores))
-    assert scores[knows] > FITS > scores.get(asked, 0.0)
+    assert scores[knows] > FIT_THRESHOLD > scores.get(asked, 0.0)
 
 
 def ends(how: dict) -> dict:
@@ -91,7 +91,7 @@ def test_where_nobody_did_it_the_one_that_was_asked_is_found_and_does_not_fit(wo
     asked = world.worked(agent, shop, f"> {ASKED}")
 
     (hit,) = world.find(ASKED, shop)["results"]
-    assert (asked, True) == (hit["session_id"], hit["score"] < FITS)
+    assert (asked, True) == (hit["session_id"], hit["score"] < FIT_THRESHOLD)
 
 
 def test_a_prompt_of_which_nothing_came_does_not_speak_for_a_session_that_did_something_else(world, shop):
@@ -106,7 +106,7 @@ def test_an_answer_in_words_is_knowledge(world, shop):
     told = world.claude(shop, "How does the uploader retry?", "Five times, with exponential backoff, in upload.py.")
 
     (hit,) = world.find("How does the uploader retry?", shop)["results"]
-    assert (told, True) == (hit["session_id"], hit["score"] > FITS)
+    assert (told, True) == (hit["session_id"], hit["score"] > FIT_THRESHOLD)
 
 
 @pytest.mark.parametrize("said", [
@@ -117,7 +117,7 @@ def test_who_does_not_know_all_and_names_something_has_answered(world, shop, sai
     told = world.claude(shop, ASKED, said)
 
     (hit,) = world.find(ASKED, shop)["results"]
-    assert (told, True) == (hit["session_id"], hit["score"] > FITS)
+    assert (told, True) == (hit["session_id"], hit["score"] > FIT_THRESHOLD)
 
 
 def test_a_question_after_work_is_no_answer_that_is_missing(world, shop):
@@ -136,7 +136,7 @@ def test_a_command_that_failed_was_run(world, shop):
     )  # fmt: skip
 
     (hit,) = world.find(ASKED, shop)["results"]
-    assert (ran, True) == (hit["session_id"], hit["score"] > FITS)
+    assert (ran, True) == (hit["session_id"], hit["score"] > FIT_THRESHOLD)
 
 
 def test_one_that_talked_about_more_than_what_another_one_did_is_found(world, shop):

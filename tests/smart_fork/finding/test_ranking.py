@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from smart_fork.finding.ranking import (
     FAR,
     KNOWN,
-    ONLY_ASKED,
+    MAX_ASKED_CHANCE,
     RIVALS,
     Coverage,
     Evidence,
@@ -65,7 +65,7 @@ def test_sessions_that_were_only_asked_are_equally_likely_to_the_last_bit():
 
     chances = chance_of(found, families=dict.fromkeys(found, "one family")).values()
 
-    assert [ONLY_ASKED] == sorted({chance for chance in chances if chance > ONLY_ASKED - 1e-9})
+    assert [MAX_ASKED_CHANCE] == sorted({chance for chance in chances if chance > MAX_ASKED_CHANCE - 1e-9})
 
 
 def test_a_session_with_the_words_and_the_meaning_wins():

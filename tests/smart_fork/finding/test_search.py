@@ -15,7 +15,7 @@ from indexer.project import project_of
 from smart_fork.finding.evidence import admitted, without_askers
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.query import MAX_WORDS, STRANGE_DOUBT, Query, doubt_of
-from smart_fork.finding.ranking import FITS
+from smart_fork.finding.ranking import FIT_THRESHOLD
 from smart_fork.finding.search import Meaning, embedded, search
 from tests.cases import first
 from tests.smart_fork.world import Did, WordsModel, git
@@ -95,7 +95,7 @@ def test_all_passages_of_a_session_count_not_only_those_among_the_nearest(store,
 
 
 def test_members_of_one_family_take_no_other_session_s_place_among_those_looked_at(world, shop, monkeypatch):
-    for name in ("NEAREST_CHUNKS", "WORD_CHUNKS", "WORD_SESSIONS", "COVERED", "COMPARED"):
+    for name in ("NEAREST_CHUNKS", "WORD_CHUNKS", "WORD_SESSIONS", "MAX_COVERED", "FULLY_COMPARED"):
         monkeypatch.setattr(f"smart_fork.finding.evidence.{name}", 2)
     best = world.claude(shop, RETRY, f"{RETRY}, done")
     other = world.claude(shop, "what of the uploader", "it has a retry")
@@ -249,7 +249,7 @@ def test_a_code_that_only_an_output_has_is_found_by_it_and_likely(world, shop):
     best = world.find("ERR_TILL_LOCKED", shop)["results"][0]
 
     assert knows == best["session_id"]
-    assert best["score"] > FITS
+    assert best["score"] > FIT_THRESHOLD
 
 
 def test_a_question_that_points_at_the_branch_asks_for_the_words_of_its_name(world, shop):

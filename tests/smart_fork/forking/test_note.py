@@ -18,7 +18,7 @@ from smart_fork.forking.results import SpawnedWorker
 from smart_fork.forking.session_copy import Point
 from smart_fork.forking.start import start
 from smart_fork.forking.worker import Content, WorkerSpec, preceded
-from smart_fork.repository.change_summary import MOST_CHARACTERS, _told
+from smart_fork.repository.change_summary import MAX_CHARACTERS, _told
 from smart_fork.repository.changes_since import ChangesSince, FileDifference
 from smart_fork.snippets import printable
 from smart_fork.system.processes import Machine
@@ -111,7 +111,7 @@ def test_a_note_is_never_longer_than_it_may_be(length):
     behind = tuple(one.path for one in files)
 
     for note in (told(*files), told(*files, left_behind=behind), told(left_behind=behind)):
-        assert MOST_CHARACTERS * 0.8 < len(note) <= MOST_CHARACTERS
+        assert MAX_CHARACTERS * 0.8 < len(note) <= MAX_CHARACTERS
         assert " more\n" in note
         assert note.endswith("</smart-fork-news>")
 
