@@ -144,7 +144,7 @@ def _paragraphs(text: str) -> Iterator[str]:
 def _row(parameter: Any) -> tuple[str, str] | None:
     """Return the names of a parameter and its meaning."""
     if _is_argument(parameter):
-        return f"`{parameter.human_readable_name}`", " ".join((parameter.help or "").split())
+        return f"`{parameter.metavar or parameter.name.upper()}`", " ".join((parameter.help or "").split())
     if parameter.hidden or parameter.name in {"help", "as_json"}:
         return None
     names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))

@@ -28,7 +28,7 @@ def commands() -> list[list[str]]:
 def test_it_runs_for_each_change():
     triggers = WORKFLOW[True]  # YAML takes `on` for a boolean
 
-    assert {"push", "pull_request"} == set(triggers)
+    assert {"push", "pull_request", "schedule"} == set(triggers)
     assert {"contents": "read"} == WORKFLOW["permissions"]
 
 

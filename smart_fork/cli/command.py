@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-import click
 import typer
 from typer.core import TyperCommand, TyperGroup
 
@@ -59,6 +58,11 @@ def _refuse_repeated(given: Sequence[Any]) -> None:
             raise Usage(f"{one.opts[0]} is given {number} times", "It takes one value: give it once.")
 
 
+def _names(parameter: Any) -> list[str]:
+    """Return how a person sees a parameter: an option's names, or the word for an argument."""
+    return parameter.opts if parameter.param_type_name == "option" else [parameter.metavar or parameter.name.upper()]
+
+
 def meant(given: Any) -> Any:
     """References in the place of numbers and names, where a session is expected."""
     if not isinstance(given, str):
@@ -80,7 +84,7 @@ class _OurWay:
         """See click. Empty, repeated and contradictory values are refused."""
         values, _, order = self.make_parser(ctx).parse_args(args=list(args))
         _refuse_repeated(order)
-        named = {one: one.opts if one.param_type_name == "option" else [one.human_readable_name] for one in self.params}
+        named = {one: _names(one) for one in self.params}
         Usage.refuse_empty({names[0]: values.get(one.name) for one, names in named.items()})
         given = {name: values.get(one.name) for one, names in named.items() for name in names}
         Usage.refuse_both(given, _CONTRADICTORY)
@@ -121,7 +125,7 @@ class Command(_OurWay, TyperCommand):
 class Group(_OurWay, TyperGroup):
     """A group, which does the same with what it is given itself."""
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """See click. A command that does not exist is refused with the one that may be meant."""
         args = [ALIASES.get(args[0], args[0]) if ctx.parent is None else args[0], *args[1:]]
         if self.get_command(ctx, args[0]) is None and args[0][:1] != "-":

@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, replace
 from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
-from typer.models import TyperPath
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import FieldInput, Options, inputs
@@ -27,8 +26,7 @@ _WORKTREE_NAME = Annotated[
     str | None, typer.Option("--worktree-name", help="Name of the worktree. Implies --worktree.")
 ]
 ProjectOption = Annotated[
-    str | None,
-    typer.Option("--project", "-p", click_type=TyperPath(), help="Directory of the project. All its worktrees count."),
+    str | None, typer.Option("--project", "-p", help="Directory of the project. All its worktrees count.")
 ]
 EverywhereOption = Annotated[bool, typer.Option("--all-projects", "-A", help="Search the sessions of all projects.")]
 SessionArgument = Annotated[str, typer.Argument(help="Session id, 8 characters or more.")]
@@ -48,6 +46,8 @@ def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def run(*, as_json: bool, **given: Any) -> Any:
         answer_in_json(as_json)
+        if isinstance(project := given.get("project"), Path):
+            given["project"] = str(project)
         if either and given["worktree"] is False and (given.get(_NAMED) or given.get("with_changes")):
             raise Usage("--no-worktree goes with neither --worktree-name nor --with-changes")
         for name, (request, named) in requests.items():
@@ -66,7 +66,9 @@ def with_signature(run: Callable[..., Any], shown: list[Parameter]) -> None:
 
 
 def _own(one: Parameter) -> Parameter:
-    """A command's own parameter: a flag of its name, if its description is a text."""
+    """A command's own parameter: a flag of its name, if its description is a text. Shells complete a project's path."""
+    if one.annotation == ProjectOption:
+        return one.replace(annotation=Annotated[Path | None, get_args(ProjectOption)[1]])
     kind, described = getattr(one.annotation, "__origin__", None), getattr(one.annotation, "__metadata__", ("",))[0]
     if kind is None or not isinstance(described, str):
         return one

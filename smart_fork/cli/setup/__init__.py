@@ -15,7 +15,6 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
-import click
 import typer
 
 from indexer.files import index_db, private_dir, state_home
@@ -181,9 +180,11 @@ def _agreed(*, offers: bool) -> str:
     """Ask once, also about the copies where the plan `offers` them; return what to do, empty for nothing."""
     if not offers:
         return "y" if typer.confirm("\nGo ahead?", default=True) else ""
-    choice = click.Choice(["y", "w", "n"], case_sensitive=False)
-    asked = "\nGo ahead? y: all of it, w: without the copies of logs, n: nothing"
-    return str(typer.prompt(asked, default="y", type=choice, show_choices=False)).replace("n", "")
+    answer = ""
+    while answer not in ("y", "w", "n"):
+        question = "\nGo ahead? y: all of it, w: without the copies of logs, n: nothing"
+        answer = str(typer.prompt(question, default="y")).lower()
+    return answer.replace("n", "")
 
 
 def compile_ahead() -> None:

@@ -61,7 +61,7 @@ def test_an_empty_argument_is_refused_by_every_command():
 
     said = [given(*path, "--", "") for path in first]
 
-    assert [f"{one.human_readable_name} is empty" for one in first.values()] == said
+    assert [f"{one.metavar or one.name.upper()} is empty" for one in first.values()] == said
     assert given("excise", "cut", "1", "") == "SESSION is empty"
 
 
