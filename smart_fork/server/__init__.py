@@ -64,9 +64,9 @@ INSTRUCTIONS = (
 )
 
 
-#: A server lists the same until it ends. Other versions are installed, so no answer is kept for longer than an hour.
+#: A server's lists never change, but another version may be installed: clients keep an answer for an hour.
 _FRESH = CacheHint(ttl_ms=3_600_000)
-#: The tools that are listed where nothing else is said. The others can be called all the same.
+#: The tools that are listed by default. The other tools can be called too.
 FEW = ("smart_fork", "find_sessions", "list_sessions", "read_session", "list_workers", "wait_workers", "message_worker")
 
 
@@ -100,9 +100,9 @@ class Server(MCPServer[Any]):
         return await super().call_tool(name, arguments, context)
 
 
-#: What the library says to a client that has not introduced itself.
+#: The SDK's error for a client without a handshake.
 _NOT_BEGUN = "Invalid request parameters"
-#: What the protocol asks of the parts of a request.
+#: The forms that the protocol requires for parts of a request.
 _FORM = {"name": "text", "uri": "text", "arguments": "an object"}
 
 
@@ -134,7 +134,7 @@ async def refuse_malformed(ctx: ServerRequestContext[Any, Any], call_next: CallN
 
 
 _INTRODUCTIONS = ("initialize", "server/discover")
-#: The SDK serves these whether there are any or not; and for them Claude Code adds three tools of its own.
+#: The SDK announces these even if there are none. Claude Code adds three tools of its own for them.
 _ABSENT = ("resources",)
 
 
@@ -199,7 +199,7 @@ def run_stdio(begun: str = "", embedder: Embedder | None = None, *, everything: 
         server = create_server(embedder, everything=everything)
         server.begun = Begun.of(begun)
         server.run("stdio")
-    # A model that is just being loaded, or a log being read, must not keep a server without a client alive.
+    # Loading a model or reading a log must not keep a server without a client alive.
     Processes.leave(0)
 
 

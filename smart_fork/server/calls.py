@@ -27,7 +27,7 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp_types import InputRequests, ListRootsRequest, ListRootsResult
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from indexer.errors import joined
+from indexer.errors import joined, next_step, what_failed
 from indexer.lazy import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork import config
@@ -102,7 +102,7 @@ def _project(
         *(path_of(root) for root in roots),
         # One agent may have inherited variables from another agent that started it.
         *(environment.get(name) for one in ([agent] if agent else AGENTS) for name in one.project_variables),
-        # Daemons are started in "/", below which are the sessions of all projects: that says nothing.
+        # Daemons are started in "/", which is above all projects and tells nothing.
         str(directory) if directory != Path(directory.anchor) else None,
     ]
     return next((path for path in candidates if isinstance(path, str) and _is_directory(path)), None)
@@ -125,9 +125,9 @@ def path_of(uri: str) -> str | None:
     return unquote(parts.path) if ours else None
 
 
-#: How long a client may take to say which folders it works in, and the name of that question.
+#: The time limit for a client to name its roots, and the name of that question.
 ROOTS_SECONDS, ROOTS = 10.0, "roots"
-#: Each is looked at on the disk.
+#: The limit for roots, since each is looked up on the disk.
 MAX_ROOTS = 64
 T = TypeVar("T")
 
@@ -212,7 +212,7 @@ def roots_question(ctx: Context[Any, Any]) -> InputRequests:
 async def _ask_for_roots(ctx: Context[Any, Any]) -> list[str]:
     given: object = (ctx.input_responses or {}).get(ROOTS)
     if given is None and _knows_roots(ctx):
-        # With the answer to this very request: not every client listens to anything else.
+        # The question belongs to this request, since some clients read nothing else.
         belongs, session = ServerMessageMetadata(related_request_id=ctx.request_id), ctx.request_context.session
         with anyio.move_on_after(ROOTS_SECONDS), suppress(Exception):  # a client may announce roots and refuse them
             given = await session.send_request(ListRootsRequest(), ListRootsResult, metadata=belongs)
@@ -236,7 +236,7 @@ def project_for(path: str | None, caller: ToolCaller) -> str:
     return str(Path(caller.project, path or "."))
 
 
-#: What is done with the answer of a call that nobody waits for any more.
+#: The function that gets the answer of a cancelled call.
 unawaited_answer: ContextVar[Callable[[object], None]] = ContextVar("unawaited_answer", default=lambda _answer: None)
 
 
@@ -261,16 +261,14 @@ async def in_thread(work: Callable[[], T]) -> T:
     except OSError as error:
         if call_context.limited():
             raise  # it may name a file of another project
-        from indexer.errors import next_step, what_failed  # with the database
-
         raise ToolError(joined(what_failed(error), next_step(error))) from error
     finally:
         given_up.set()  # nobody waits any more: the thread goes on up to what cannot be taken back
 
 
-#: Seconds between two notifications, and how long one is silent at most: clients end calls that say nothing.
+#: The least and the most seconds between two notifications. Clients end silent calls.
 PROGRESS_SECONDS, BEAT_SECONDS = 0.25, 5.0
-#: By how much a number grows where nothing more is done than time has passed.
+#: The growth of a notification's number when only time has passed.
 STEP = 0.001
 Progress = Callable[[str, int, int], None]
 Send = Callable[[float, float, str], Awaitable[None]]
@@ -329,7 +327,7 @@ class Reporter:
 
 
 _reporter = ContextVar[Reporter]("reporter")
-#: That of the call which this is part of. It is an error where no call is answered.
+#: Returns the reporter of the current call. Raises `LookupError` outside of a call.
 reporter = _reporter.get
 
 

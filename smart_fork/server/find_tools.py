@@ -44,20 +44,20 @@ if TYPE_CHECKING:
     from indexer.shared_embedder import SharedEmbedder
     from smart_fork.finding.session_library import Library
 
-#: Of a title, how much stands in a list to choose from.
+#: The length of titles in a list of choices.
 TITLE_CHARACTERS = 60
-#: What a renderer of Markdown or HTML might act upon, and what stands between the parts of a label.
+#: Replacements of characters with a meaning in Markdown, HTML or a label.
 _MARKUP = str.maketrans(f"{BRACKETS}[]`|\\·", f"{'()' * (len(BRACKETS) // 2)}()'//-", "*")
 _ENTITY = late(r"&(?=#?\w+;)")
-#: Marks that begin or end a word, and headings: inside words they belong to names of code.
+#: Marks of emphasis at the ends of words, and of headings. Inside words they belong to names in code.
 _EMPHASIS = late(r"(?<!\w)[_~]+|[_~]+(?!\w)|^\s*#+\s*")
-#: What is asked for, and what stands for none of them.
+#: The field of the form, and its value for no session.
 FIELD, NONE = "session", "none"
 QUESTION = "Several past sessions fit about equally well. Fork which one?"
 EXPENSIVE = "A fork of this session loads much of the model's context. Fork it?"
 NONE_LABEL, NOT_LABEL = "None of these", "Do not fork"
 _LESS = f"Ask the user, or give budget {BUDGET!r}: a fork within it is not asked about."
-#: The first version in which a choice with titles is a `oneOf`; the others know `enumNames`.
+#: The first protocol version with `oneOf` for titled choices. Earlier versions have `enumNames`.
 _ONE_OF = "2025-11-25"
 
 
@@ -107,7 +107,7 @@ def _chosen(ctx: Context[Any, Any], hits: Sequence[Hit]) -> str:
 def _form(hits: Sequence[Hit], version: str) -> ElicitRequest:
     told = labels(hits)
     question, none = (QUESTION, NONE_LABEL) if len(hits) > 1 else (EXPENSIVE, NOT_LABEL)
-    # Numbered in the question, too: a client may show the choices only when they are opened.
+    # The question has the numbered choices too, since some clients hide a form's choices at first.
     message = "\n".join([question, *(f"{number}. {label}" for number, label in enumerate(told.values(), start=1))])
     choices = told | {NONE: none}
     offered: dict[str, Any] = (
@@ -122,7 +122,7 @@ def _form(hits: Sequence[Hit], version: str) -> ElicitRequest:
 
 
 def _asked(ctx: Context[Any, Any], request: ElicitRequest) -> ElicitResult:
-    # With the answer to this very call: not every client listens to anything else.
+    # The question belongs to this call, since some clients read nothing else.
     belongs = ServerMessageMetadata(related_request_id=ctx.request_id)
     send = partial(ctx.session.send_request, request, ElicitResult, metadata=belongs)
     answer: ElicitResult = anyio.from_thread.run(send)
@@ -174,16 +174,16 @@ def _tokens(hit: Hit) -> str:
     return f"{round(hit.token_estimate / 1000)}k tokens" if hit.token_estimate >= 1000 else ""
 
 
-#: How long a question waits for the first index where it may become a task.
+#: The seconds that a task waits for the first index.
 INDEX_SECONDS = 600.0
-#: A model's context is expensive: conversations are read in pieces of at most this size, lists cut.
+#: Limits that save the model's context: characters of a read, and entries of lists.
 READ_CHARACTERS, MAX_RECENT, MAX_BROKEN = 24_000, 100, 10
 
 
-#: What the first tool says of it, the others need not repeat: each agent more makes it longer.
+#: Only the first tool lists the agents, since each further agent makes the text longer.
 AS_THERE = "As for find_sessions."
 ProjectPath = Annotated[str | None, Field(description="Another project's.")]
-#: Which texts `also` is to be: said in the tools' parameters, and again where they were missing.
+#: The description of `also`, in the tools' parameters and in answers to calls without it.
 FURTHER = (
     "four further phrasings: as a developer types it; reworded; a short title; identifiers, files, error "
     'texts. One says what "this branch", "the PR" or "it" is (git status, git log -5, the issue). '
@@ -292,7 +292,7 @@ class SearchTools:
             asked,
             agent_type=(caller.agent or agent) if given.get("agent_type") is None else agent,
         )
-        # Nobody has said whose sessions are meant: the other agents' may do as well.
+        # Without these arguments, sessions of other agents are suitable too.
         anybody = all(given.get(name) is None for name in ("agent_type", "collection"))
         choice = replace(choice or SessionChoice(), or_all=anybody, call=given)
         path = project_for(project_path, caller)
@@ -382,7 +382,7 @@ def list_sessions(
     if not 1 <= limit <= MAX_RECENT:
         what = "at least 1" if limit < 1 else f"at most {MAX_RECENT}"
         raise Usage(f"limit must be {what}, not {limit}", "The default is 20.")
-    # The caller's own is taken out again.
+    # One more than asked for, because the caller's own session is removed.
     recent = list_recent(asked.agent_type, project, limit + 1, automated=asked.include_automated)
     found = tuple(one for one in recent.sessions if one.session_id != caller.session_id)[:limit]
     hidden = (recent.hidden_automated or None) if len(found) < limit else None
@@ -411,7 +411,7 @@ def read_session(
     if context < 0:
         raise Usage(f"context must be at least 0, not {context}", "It is the number of messages before at.")
     reading = ReadRange(at, context, characters=READ_CHARACTERS)
-    # Without a project no session of a team can be meant.
+    # Without a project, sessions of a team are not searched.
     return conversation(session_id, reading, Path(caller.project) if caller.project else None, notice=UNTRUSTED)
 
 

@@ -181,7 +181,7 @@ def _after_cut(found: Excised) -> str:
     return "Tell the user which turns were cut, and name the snapshot. Only the user may undo or discard it."
 
 
-#: How long a call waits for workers where it is not told, and at most.
+#: The default and the longest wait for workers.
 WAIT_SECONDS, MAX_WAIT_SECONDS = 300.0, 3600.0
 Told = Callable[[int, int, float], None]
 
@@ -295,7 +295,7 @@ def _wait(workers: list[str], seconds: float, told: Told, *, any_of: bool) -> Wo
     return replace(found, notice=UNTRUSTED, next=step)
 
 
-#: A model's context is expensive: of each worker so much of its answer and of its diff is shown.
+#: Limits for each worker's answer and diff, which save the model's context.
 ANSWER_CHARACTERS, DIFF_CHARACTERS = 4_000, 12_000
 
 

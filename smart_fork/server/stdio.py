@@ -19,7 +19,7 @@ from mcp.shared.message import SessionMessage
 
 from smart_fork.system.rpc import Id, RpcMessage
 
-#: How long a client that has closed our input is still answered: a script writes all that it asks and waits.
+#: The time for open answers after stdin was closed: a script writes all requests at first, and waits.
 LAST_SECONDS = 0.5
 _INITIALIZE, _CANCELLED = "initialize", "notifications/cancelled"
 _INITIALIZED = RpcMessage.of({"jsonrpc": "2.0", "method": "notifications/initialized"})
@@ -50,7 +50,7 @@ class Stdio:
     def __init__(self, begun: Begun) -> None:
         self._hello = begun.hello
         self._lines = anyio.wrap_file(BufferedReader(_Continued(begun.rest, _own_stdin())))
-        #: The handshake of a client that had begun without it.
+        #: The handshake of a client that sent another request first.
         self._again = b""
         self._open: set[Id] = set()
         self._closed_one = anyio.Event()

@@ -22,7 +22,7 @@ from mcp_types import InputResponseRequestParams as InputParams
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel
 
-#: How long a call may take that is answered directly, how long a task is kept, and how often it is asked for.
+#: The longest direct call, the time for which a task is kept, and the pause between requests for its state.
 DIRECT_SECONDS, KEPT_SECONDS, POLL_SECONDS = 5.0, 3600.0, 1.0
 
 
@@ -77,7 +77,7 @@ class McpTask:
             self._response.set_result(given[0])
 
 
-#: The call that is being answered, where it may become a task.
+#: The current call, if it may become a task.
 current: ContextVar[McpTask | None] = ContextVar("current", default=None)
 
 

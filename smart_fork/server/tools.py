@@ -39,20 +39,20 @@ from smart_fork.server.calls import (
 from smart_fork.snippets import shown
 from smart_fork.system import call_context
 
-#: Bytes of an answer with five results; what is left of them by all else, the snippets share.
+#: The bytes of an answer with five results. The snippets share what the other fields leave.
 ANSWER, RESULTS = 4_000, 5
 SNIPPET_LEAST, TITLE = 80, 80
-#: Of a result, what decides about it. The rest is for who asks to have the scores explained.
+#: The fields of a result by which a model decides. `explain` adds the other fields.
 _RESULT = (
     "rank", "score", "session_id", "agent_type", "title", "working_directory", "project_inferred_from", "began_in",
     "date", "snippet", "said_by", "match", "token_estimate", "outcome", "drift", "can_fork", "warning", "fork_note",
     "resumed", "origin", "also_remote", "wrote", "noted",
 )  # fmt: skip
-#: Where it can be opened: said by the tool that may hand it on to others.
+#: The fields with which a result can be opened. Only smart_fork has them.
 _PLACES = ("source_path", "lines", "jsonl_path", "fork_command")
 _MATCH = ("turn_index", "words", "token_estimate")
 _INDEX = ("sessions", "complete", "problem")
-#: What is said of a question by itself, and what the model has said itself.
+#: Fields that a model does not need, or has sent itself.
 _LEFT_OUT = ("query", "also", "collections", "count", "engine", "fallback_used")
 
 
@@ -137,11 +137,11 @@ def _without_nulls(value: Any) -> Any:
     return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value
 
 
-#: Parameters that contradict each other, in whichever tool both are.
+#: Pairs of parameters that contradict each other in any tool.
 _CONTRADICTORY = (("project_path", "all_projects"),)
-#: It may be blank or missing beside other questions: the request itself checks that.
+#: The parameter that may be blank or missing beside other questions, which the request checks.
 _MAY_BE_BLANK = "intent"
-#: Of parameters that are not known, how many are named.
+#: The number of unknown parameters that an error names.
 MAX_NAMED = 5
 _KINDS = {
     "string": "text",
@@ -178,7 +178,7 @@ def checked_arguments(given: Mapping[str, Any], model: type[BaseModel], schema: 
     if wrong and (still := _wrong(mended, model)):
         name = still[0]
         raise ToolError(f"{name} must be {_allowed(known[name])}, not {shown(given[name])}")
-    # A blank element of a list says nothing: models fill lists up.
+    # Blank elements of lists are ignored, since models fill lists up.
     said = {name: one for name, one in mended.items() if name != _MAY_BE_BLANK and not isinstance(one, list)}
     if (empty := Usage.first_empty(said)) is not None:
         raise ToolError(f"{empty} is empty: give {_allowed(known[empty])}, or drop it")
@@ -288,7 +288,7 @@ def _optional(one: Parameter) -> Parameter:
     return one.replace(kind=Parameter.KEYWORD_ONLY, annotation=kind)
 
 
-#: What the calls did that each client had cancelled too late, for its next answer.
+#: Notes about calls that were cancelled too late, for each client's next answer.
 _late: defaultdict[str, list[str]] = defaultdict(list)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from smart_fork.agents.agent import Agent, Home, ProgramSpec, Sign, usual_facets
 
 HOME = Home("COPILOT_HOME", ".copilot", ("session-state",))
-#: The variable in which it tells its session to what it starts.
+#: The variable with the session's id for programs that Copilot CLI starts.
 SESSION = "COPILOT_AGENT_SESSION_ID"
 
 

@@ -29,7 +29,7 @@ from smart_fork.agents.tree import rooted
 from smart_fork.errors import ForkRefused
 from smart_fork.json_text import respelled
 
-#: The folders beside a log with what its model was told that it may read again: files, and summaries of compactions.
+#: The folders beside a log that the model may read again: files, and summaries of compactions.
 _BESIDE = ("files", "checkpoints")
 _BEGUN = "tool.execution_start"
 
@@ -175,8 +175,8 @@ def events(log: Path) -> Iterator[Entry]:
 
 _ASKED, _ANSWER = "user.message", "assistant.message"
 _USED = "session.usage_record"
-#: What of each kind of event is shared. Not among them are the model's instructions, permissions, hooks, attachments,
-#: what was said of the machine beside a prompt, and what sub-agents did.
+#: The shared fields of each kind of event. Instructions, permissions, hooks, attachments, descriptions of the machine
+#: beside a prompt, and sub-agents' events are not shared.
 _EVENTS = {
     _ASKED: frozenset({"content", "messageId", "source"}),
     _ANSWER: frozenset({"content", "messageId", "model", "toolRequests", "reasoningText", "reasoningOpaque"}),
@@ -195,9 +195,9 @@ _OF_USAGE = frozenset({"model", "inputTokens", "outputTokens", "cacheReadTokens"
 _OF_RESULT = frozenset({"content", "detailedContent", "contents"})
 _OF_ERROR = frozenset({"message", "code"})
 _OF_SHELL = frozenset({"exitCode"})
-#: The parts of an event of which less than all is shared.
+#: The shared fields in parts of an event.
 _PARTS = {"usage": _OF_USAGE, "result": _OF_RESULT, "error": _OF_ERROR, "shellExecution": _OF_SHELL}
-#: The events that nobody else has made are named in this space.
+#: The namespace for the ids of events that smart-fork writes.
 _MADE = UUID("3c8f1d52-0a4e-5b67-8d29-636f70696c6f")
 
 

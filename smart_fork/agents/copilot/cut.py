@@ -25,13 +25,13 @@ from smart_fork.agents.foreign_database import erase
 from smart_fork.agents.tree_cut import COMPACTS, NOTHING, RecordFacts, TreeCutter
 
 _ROLES: Mapping[str, Role] = {"user.message": "user", "assistant.message": "assistant", ANSWERED: "tool"}
-#: Without the first record it does not find the session.
+#: Copilot CLI does not find a session without the first event.
 _NEEDED = {"needed": "Copilot CLI"}
-#: Events that say how the session is kept. All others without a call of their own repeat something of their exchange.
+#: Events about the session itself. All other events without a call repeat something of their exchange.
 _KEEPING = ("session.", "system.message", "assistant.turn_", "subagent.", "abort", *_ROLES)
-#: The title of a session, where it or its fork says that it was forked.
+#: The title of a session in the event that notes a fork.
 _FORKED = re.compile(r'Forked (?:from|this session into) "(.*)" \([0-9a-f-]{36}\)', re.DOTALL)
-#: Events of a compaction, with the whole conversation in them.
+#: The prefix of a compaction's events, which contain the whole conversation.
 _ALL = "model."
 
 

@@ -31,12 +31,12 @@ from smart_fork.agents.headless_origin import origin_of
 from smart_fork.agents.log_tail import AnswerTokens, RecordSign, Tail, answer_tokens, no_steps
 from smart_fork.agents.tree import ID_CHARACTERS, ROOT, FolderlessTree
 
-#: The event that has a result, and the fields of what was thought, as text and as it is signed or encrypted.
+#: The event with a result, and the fields with a thought: as text, and signed or encrypted.
 ANSWERED, THOUGHTS = "tool.execution_complete", ("reasoningText", "reasoningOpaque")
 COMPACTED = "session.compaction_complete"
-#: The events that a model is sent something of.
+#: The events of which the model is sent something.
 SAID = frozenset({"user.message", "assistant.message", ANSWERED, COMPACTED})
-#: What a shell's output ends with.
+#: The end of a shell's output.
 _ENDED = re.compile(
     r"\n?<(?:shellId: \S{1,100} completed with exit code -?\d{1,9}|exited with exit code -?\d{1,9})>\s*\Z"
 )
@@ -143,14 +143,14 @@ def output_of(data: Mapping[str, Any]) -> tuple[str, bool]:
 
 
 CODEC = CopilotCodec()
-#: How it says of whom it is a fork, which has a name of any length, but is not looked at beyond this.
+#: The message that names the parent of a fork, and the limit up to which a message is searched.
 _LONGEST = 4000
 _FORKED = re.compile(r'\AForked from ".*" \(([0-9a-f-]{36})\) as ".*" \([0-9a-f-]{36}\)\.\Z', re.DOTALL)
-#: No description of a session is longer.
+#: The limit for the file that describes a session.
 _MOST = 64 * 1024
 
 
-#: The events that say nothing of the conversation.
+#: The events outside the conversation.
 _ASIDE = (
     "session.resume", "session.shutdown", "session.error", "session.idle", "session.warning", "session.handoff",
     "session.usage_info", "session.usage_checkpoint", "session.compaction_start", "session.model_change",
@@ -272,7 +272,7 @@ def forked_from(record: Mapping[str, Any]) -> str:
     return told[1] if told else ""
 
 
-#: The tool that sets one to work, and the event with which that begins.
+#: The tool that starts a sub-agent, and the event that notes the start.
 _TOOL, _STARTED = "task", "subagent.started"
 
 
@@ -370,5 +370,5 @@ def _answers(records: Iterable[Mapping[str, Any]]) -> AnswerTokens:
             yield answer_tokens(number, dict_in(data_of(record).get("usage")), _USAGE)
 
 
-#: Logs of Copilot CLI.
+#: The live status of Copilot CLI's sessions.
 TAIL = Tail("copilot", _sign, no_steps, _answers)

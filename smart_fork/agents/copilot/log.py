@@ -15,9 +15,9 @@ from smart_fork.agents.agent import Storage
 from smart_fork.agents.copilot import HOME
 from smart_fork.agents.log_adapters import TreeAdapter, newest_first
 
-#: What a session's log is called, in the folder that is named after the session.
+#: The name of a log, in a folder named after the session.
 EVENTS = "events.jsonl"
-#: And what says beside it where it works, and what it is called.
+#: The file beside it with the session's directory and title.
 WORKSPACE = "workspace.yaml"
 _NAME, _NAMED = re.compile(r"^name: (.*)$", re.MULTILINE), re.compile(r"^user_named: true$", re.MULTILINE)
 

@@ -18,11 +18,11 @@ from indexer.values import dict_in
 from smart_fork.agents.codec import Header, ReadCodec, Record, item_of, text_of
 from smart_fork.agents.log_adapters import ReadAdapter
 
-#: What the person typed, and where the directory is in what Cursor adds to it.
+#: The text that a person typed, and the directory in the text that Cursor adds.
 _TYPED = re.compile(r"<user_query>\s*(.*?)\s*</user_query>", re.DOTALL)
 _ADDED = "<user_info>"
 _PLACE = re.compile(r"^Workspace Path: (/[^\n]{0,4000})$", re.MULTILINE)
-#: What stands for a text that Cursor does not keep.
+#: The replacement of a text that Cursor does not keep.
 _NOT_KEPT = "[REDACTED]"
 _OTHERS = re.compile(r"[^a-zA-Z0-9]+")
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from smart_fork.agents.agent import Agent, Home, ProgramSpec, Sign, usual_facets
 
 HOME = Home("GEMINI_CLI_HOME", ".gemini", ("tmp",), inside=".gemini")
-#: The variable in which it tells its session to what it starts.
+#: The variable with the session's id for programs that Gemini CLI starts.
 SESSION = "GEMINI_SESSION_ID"
 
 

@@ -131,7 +131,7 @@ class GeminiCopier(Copier):
                 yield self.sized(places[identity], (b"", record), sums_up=kept.sums_up)
 
 
-#: What of a message is shared, and of its calls.
+#: The shared fields of a message, of its calls and of its thoughts.
 _FIELDS = frozenset(
     {"id", "timestamp", "type", "content", "displayContent", "thoughts", "tokens", "model", "toolCalls"}
 )
@@ -141,7 +141,7 @@ _OF_CALL = frozenset({
 })  # fmt: skip
 _OF_THOUGHT = frozenset({"subject", "description", "timestamp"})
 _KINDS = ("user", "gemini")
-#: The messages of a session that another agent began are named in this space.
+#: The namespace for the ids of messages in handed-over sessions.
 _MADE = UUID("5b0d6a3e-8f0c-5a41-9c57-67656d696e69")
 
 

@@ -29,10 +29,10 @@ from smart_fork.agents.gemini.home import id_of
 from smart_fork.agents.gemini.records import CODEC, Memory, answers_in, is_context, typed_in
 from smart_fork.agents.tree_cut import COMPACTS, PLAIN, TreeCutter
 
-#: What it notes about the whole conversation, in the first record or in changes.
+#: The fields about the whole conversation, in the first record or in changes.
 ABOUT = ("summary", "memoryScratchpad")
 _NEEDED, LISTS = {"needed": "Gemini CLI"}, {"lists": True}
-#: The characters that it replaces in the names of files.
+#: The characters that Gemini CLI replaces in the names of files.
 _OTHER = re.compile(r"[^A-Za-z0-9_-]")
 
 

@@ -54,9 +54,9 @@ from smart_fork.agents.log_tail import AnswerTokens, RecordSign, Tail, answer_to
 
 #: The tool that runs command lines.
 _SHELL = "run_shell_command"
-#: How it writes down that the person has stopped it.
+#: The content of the record that notes an interruption by the person.
 CANCELLED = "Request cancelled."
-#: The directories of its workspace, as its model is told.
+#: The first directory in Gemini CLI's description of the workspace.
 _WORKSPACE = re.compile(r"^- \*\*Workspace Directories:\*\*\n  - (/[^\n]*)$", re.MULTILINE)
 _WHOLE = ".json"
 
@@ -319,7 +319,7 @@ def _feed_whole(found: GeminiFold, path: Path) -> int:
     return size
 
 
-#: What the record of a call has in it that names a sub-agent; and what a session is called that has such a folder.
+#: A record with this text may name a sub-agent. The pattern is the form of ids that can name a folder.
 _NAMES, _ID = b'"agentId"', re.compile(r"[0-9A-Za-z-]{1,100}")
 
 
@@ -416,5 +416,5 @@ def _answers(records: Iterable[Mapping[str, Any]]) -> AnswerTokens:
             yield answer_tokens(record.get("id"), tokens | {"output": output}, ("input", "output", "cached", ""))
 
 
-#: Logs of Gemini CLI.
+#: The live status of Gemini CLI's sessions.
 TAIL = Tail("gemini", _sign, no_steps, _answers)

@@ -18,14 +18,14 @@ from indexer.files import open_regular, private_dir
 from indexer.transcripts.state import is_path
 from smart_fork.agents.gemini import HOME
 
-#: The folder of a project's sessions, the file beside it that names the project, and how logs begin.
+#: The folder of a project's sessions, the file that names the project's directory, and the prefix of logs.
 CHATS, ROOT, BEGINS = "chats", ".project_root", "session-"
-#: No directory has a longer path.
+#: The limit for a directory's path.
 _MOST = 4096
-#: What the short name of a directory is made of, as Gemini CLI makes it.
+#: The characters that Gemini CLI replaces in the short name of a directory.
 _OTHER, _DASHES = re.compile(r"[^a-z0-9]"), re.compile(r"-+")
 _UUID = re.compile(r"-([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})\Z")
-#: A log begins with whose it is: so much of it is looked at, and in that the first id.
+#: The part of a log that is searched for the session's id, and the pattern of the id.
 _HEAD_BYTES = 4096
 _ID = re.compile(rb'"sessionId"\s*:\s*("(?:[^"\\]|\\.)*")')
 

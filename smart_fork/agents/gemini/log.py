@@ -20,9 +20,9 @@ from smart_fork.agents.gemini.home import BEGINS, CHATS, claim, id_of, is_named_
 from smart_fork.agents.log_adapters import OwnLogs, newest_first
 
 _ENDINGS = (".jsonl", ".json")
-#: How it is said for how long logs are kept, and for how long where nothing is said.
+#: The setting for how long logs are kept, the days of its units, and the default in days.
 _AGE, _DAYS, _USUAL_DAYS = re.compile(r"(\d{1,9})([hdwm])"), {"h": 1 / 24, "d": 1.0, "w": 7.0, "m": 30.0}, 30.0
-#: How much of an id stands in the names of logs.
+#: The number of an id's characters in the names of logs.
 SHORT = 8
 _DATED = re.compile(rf"{BEGINS}[\d-]{{10}}T[\d-]{{5}}-")
 _NAMED = re.compile(rf"{_DATED.pattern}(?:\w{{{SHORT}}}|\w{{{SHORT}}}(?:-\w{{4}}){{3}}-\w{{12}})\.")

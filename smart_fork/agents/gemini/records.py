@@ -35,11 +35,11 @@ from smart_fork.agents.codec import (
     shortened,
 )
 
-#: How its own words begin that it puts into the place of a person's.
+#: The beginnings of user messages that Gemini CLI itself writes.
 _CONTEXT = ("<session_context>", "<hook_context>")
-#: What a tool gave back stands in an element that says that it is not to be believed.
+#: The element around a result that marks it as untrusted.
 _UNTRUSTED = re.compile(r"\A<untrusted_context>\n(?P<inside>.*?)\n?</untrusted_context>\s*\Z", re.DOTALL)
-#: What a shell command gave back, and what stands below its output.
+#: The output of a shell command, up to the lines below it.
 _RAN = re.compile(
     r"\A(?:Command: .*?^)?Output: (?P<output>.*?)"
     r"(?=^(?:Error|Exit Code|Signal|Background PIDs|Process Group PGID): |\Z)",
@@ -142,7 +142,7 @@ class GeminiCodec(CopyCodec):
     """Decodes Gemini CLI's messages. Results are in their calls, or in messages of their own."""
 
     answers = GeminiAnswers()
-    #: What a call gave back is in its own record: the line of a shell's command is noted with the result.
+    #: Empty, because a call's record has its result: a shell's command is noted with the result.
     shell = ""
     not_run = ("[Operation Cancelled]", "Tool execution denied", "User denied")
     tools = MappingProxyType({
@@ -180,11 +180,11 @@ class GeminiCodec(CopyCodec):
 CODEC = GeminiCodec()
 
 
-#: The kinds of records that the model is sent.
+#: The types of records that the model is sent.
 _SAID = ("user", "gemini")
-#: What stands for what others say again by: notes, which the model is never sent.
+#: The signature of notes, which the model is never sent.
 _NOTE = "-"
-#: The ids of what is remembered, with what they say again by, and the ids of what was compressed.
+#: The ids of remembered messages, their signatures, and the ids of compressed messages.
 MemoryState = tuple[list[str], list[str], list[str]]
 
 
@@ -210,7 +210,7 @@ class Memory:
         self._signs = dict(zip(before, signs, strict=True))
         self._past = dict.fromkeys(past)
         self.compactions = 0
-        #: Whether a record did something else than to say something at the end, or the same thing otherwise.
+        #: Whether the last record did more than add a message, or replace one in its place.
         self.reordered = False
 
     def kept(self) -> MemoryState:

@@ -29,7 +29,7 @@ from smart_fork.agents.starter import CommandLine, Delivery, LaunchRequest, Stag
 from smart_fork.snippets import printable
 from smart_fork.system.processes import Running
 
-#: The border of a box at the left, and the lower end of the one to type in.
+#: The left border of a box, and the lower end of the input box.
 _BORDER, _END = "┃", re.compile(r"^\s*╹▀{10,}")
 _ASKS = re.compile(r"^\W*△\s*(\S.*)$")
 _WORKS = re.compile(r"\besc (?:again to )?interrupt\b")
@@ -68,7 +68,7 @@ class OpenCodeScreen(Screen):
         return "Pasted" in held or words(text)[:20] in held
 
 
-#: Of those that OpenCode makes itself as many characters stand behind ``ses_``.
+#: The number of characters after ``ses_`` in OpenCode's own ids.
 _ID_CHARACTERS = 26
 
 
@@ -125,7 +125,7 @@ class OpenCodePresence(Presence):
         return "" if process is None else f"process {process} has OpenCode's database open"
 
 
-#: The bytes on which each connection to an SQLite database has a lock for as long as it is open.
+#: The bytes that each open connection to an SQLite database locks.
 _LOCKED = 0x40000002, 510
 _NEWEST = """SELECT id, directory, time_updated / 1000.0 FROM session WHERE parent_id IS NULL
     AND directory = (SELECT directory FROM session WHERE id = ?) ORDER BY time_updated DESC LIMIT 1"""

@@ -72,9 +72,9 @@ def _asked() -> Iterator[Mapping[str, str] | None]:
         yield _model((message or {}).get("model"))
 
 
-#: How long the program may take to start and to take a session; it is slow on a busy machine.
+#: The time limit for the program to start and import a session, which is slow on a busy machine.
 SECONDS = 120.0
-#: What speaks of a session's own past, or of where it was.
+#: Fields about a session's own past or place.
 _NOT_COPIED = ("revert", "parentID", "workspaceID", "share", "summary", "projectID", "path", "directory")
 
 
@@ -211,7 +211,7 @@ class _NewIds:
         self._session, self._directory = new.id, new.cwd
         self._messages: dict[str, str] = {}
         self._count = self._moment = 0
-        #: The last message, and the last that a person has said.
+        #: The new ids of the last message and of the last prompt.
         self.last = self._asked = ""
 
     def message(self, info: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

@@ -203,7 +203,7 @@ def _without_repetitions(record: dict[str, Any], next_of: Mapping[str, str], *, 
     return (row, record["events"]) != before
 
 
-#: A table, and a row of it by its columns.
+#: A table's name, and a row of the table by its columns.
 Row = tuple[str, dict[str, Any]]
 _DEPTH = 16
 
@@ -311,7 +311,7 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-# From rows to lines, and back
+# Conversion of rows to lines, and back
 
 
 def _lines(db: apsw.Connection, path: Path) -> list[bytes]:

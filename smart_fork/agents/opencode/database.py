@@ -21,9 +21,9 @@ from smart_fork.agents.codec import Record
 from smart_fork.agents.foreign_database import columns, with_tables
 from smart_fork.agents.log_adapters import SessionStamp
 
-#: A session's id is the last part of its log's place: nothing else may be one.
+#: The ids of sessions. An id is the last part of a log's place.
 KEY = re.compile(r"[A-Za-z0-9_-]{1,128}")
-#: Of a larger part of a message the long texts are not read.
+#: The long texts of a larger part of a message are shortened.
 MAX_BYTES = 16 << 20
 #: The estimated size of a message.
 _MESSAGE_BYTES = 4096
@@ -32,7 +32,7 @@ _NEEDED = {
     "message": ("id", "session_id", "time_created", "time_updated", "data"),
     "part": ("id", "message_id", "session_id", "data"),
 }
-#: The columns of a session as they are called in its document; those in `_JSON` are spelled as JSON.
+#: The names of a session's columns in its document. The columns in `_JSON` hold JSON.
 _TEXTS = {
     "id": "id", "slug": "slug", "project_id": "projectID", "workspace_id": "workspaceID", "parent_id": "parentID",
     "directory": "directory", "path": "path", "title": "title", "version": "version", "agent": "agent",
@@ -45,7 +45,7 @@ _STAMPS = """
     FROM session WHERE parent_id IS NULL
 """
 
-#: Larger ones are fetched in pieces, from their rows.
+#: Larger values are read in pieces, by their rows.
 _DATA = f"CASE WHEN octet_length(data) <= {MAX_BYTES} THEN CAST(data AS BLOB) END, rowid"
 _PIECE = 1 << 20
 _MESSAGES = f"""

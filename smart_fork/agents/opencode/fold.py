@@ -96,7 +96,7 @@ class OpenCodeCodec(CopyCodec):
         return record | {"parts": parts}
 
 
-#: What a model is sent of a result that OpenCode itself has taken away since.
+#: The text that the model is sent instead of a result that OpenCode has pruned.
 _CLEARED = "[Old tool result content cleared]"
 
 
@@ -148,16 +148,16 @@ def text_of(parts: Sequence[Record]) -> str:
     return "\n\n".join(text for text in said if isinstance(text, str) and text).strip()
 
 
-#: A file of one session is read as a whole, and one that is larger is none.
+#: The limit for a file with one session, which is read completely.
 MAX_FILE_BYTES = 1 << 30
-#: So many messages are looked at for a list.
+#: The number of messages that are read for a list.
 _GLANCE_MESSAGES = 20
 CODEC = OpenCodeCodec()
-#: How a session is called before it has a name.
+#: The title of a session without a name.
 _NAMELESS = re.compile(r"(?:New|Child) session - \d{4}-\d\d-\d\dT[\d:.]+Z")
-#: The name of the error that is noted if a person stops an answer.
+#: The error that OpenCode notes when a person stops an answer.
 ABORTED = "MessageAbortedError"
-#: Beside a line on what a copy leaves out: of which session it is, and of whose family.
+#: The key under which a line about omitted messages has the copied session and its family.
 LEFT_OUT = "smart-fork"
 
 
@@ -258,7 +258,7 @@ def _size_of(said: _TimedMessage) -> RecordSize:
 class OpenCodeFold(Fold):
     """The state after reading one document, message by message."""
 
-    #: Parts of messages.
+    #: The types of messages' parts.
     known = frozenset({
         "text", "tool", "reasoning", "file", "step-start", "step-finish", "snapshot", "patch", "agent", "subtask",
         "retry", "compaction",
@@ -383,7 +383,7 @@ def loaded_after(info: Record) -> int:
     return sum(map(count, named))
 
 
-#: What the record of an answer has in it that names a sub-agent.
+#: A record with this text may name a sub-agent.
 _NAMES = b'"sessionId"'
 
 
@@ -451,7 +451,7 @@ class OpenCodeHeads(Heads):
         return end
 
 
-#: After these the same answer goes on: with the results of its calls, or because they were none.
+#: After these reasons the answer continues, with the results of its calls or without any.
 _GOES_ON = ("tool-calls", "unknown")
 
 
@@ -474,7 +474,7 @@ def _sign(record: Mapping[str, Any]) -> RecordSign:
         return RecordSign("idle", tokens, str(said or ""))
     if not dict_in(info.get("time")).get("completed") or info.get("finish") in _GOES_ON:
         return RecordSign("working", tokens)
-    # A summary is written when it cannot go on without one, and it goes on then.
+    # OpenCode compacts only to continue, so it continues after a summary.
     return RecordSign("idle", tokens, settling=info.get("summary") is True)
 
 
@@ -488,5 +488,5 @@ def _answers(records: Iterable[Mapping[str, Any]]) -> AnswerTokens:
             yield answer_tokens(number, used, ("input", "output", "read", "write"), whole=False)
 
 
-#: Sessions of OpenCode.
+#: The live status of OpenCode's sessions.
 TAIL = Tail("opencode", _sign, no_steps, _answers, _records, lambda path: iter([*_records(path)][::-1]))

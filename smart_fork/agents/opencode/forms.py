@@ -43,9 +43,9 @@ _PARTS: Mapping[str, Collection[str]] = MappingProxyType({
 })  # fmt: skip
 _STATE = ("status", "input", "output", "title", "error", "raw", "time", "metadata", "attachments")
 _OF_ERROR = ("message", "statusCode", "isRetryable", "providerID")
-#: The shared fields of what a tool tells the screen. Whole files, and the session of a sub-agent, are not.
+#: The shared fields of a tool's output for the screen. Whole files and a sub-agent's session are not shared.
 _SHOWN = ("exit", "diff", "truncated", "description")
-#: What a provider signs a part with.
+#: The fields with which a provider signs a part.
 _SIGNED = ("itemId", "signature", "thoughtSignature", "reasoningEncryptedContent", "encrypted_content", "redactedData")
 
 

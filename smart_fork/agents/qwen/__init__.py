@@ -6,7 +6,7 @@ from smart_fork.agents.agent import Agent, Home, ProgramSpec, Sign, usual_facets
 
 _RUNTIME = "QWEN_RUNTIME_DIR"
 HOME = Home("QWEN_HOME", ".qwen", beside=(_RUNTIME,), runtime=_RUNTIME)
-#: The variable in which it tells its session to what it starts.
+#: The variable with the session's id for programs that Qwen Code starts.
 SESSION = "QWEN_CODE_SESSION_ID"
 
 

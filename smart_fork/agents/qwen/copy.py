@@ -87,12 +87,12 @@ class QwenCopier(TreeCopier):
         return folder / f"{new.id}.jsonl"
 
 
-#: What of a record is shared. Not among it are telemetry, snapshots of files and of edits, and commands of its own.
+#: The shared fields of a record. Telemetry, snapshots of files and edits, and Qwen Code's commands are not shared.
 _FIELDS = frozenset({
     "uuid", "timestamp", "type", "subtype", "provenance", "cwd", "version", "gitBranch", "message", "model",
     "usageMetadata", "toolCallResult", "systemPayload",
 })  # fmt: skip
-#: The records of a session that another agent began are named in this space.
+#: The namespace for the ids of records in handed-over sessions.
 _MADE = UUID("0f2d3c4b-6b7c-5d0e-9a36-71776e636f64")
 
 
@@ -117,7 +117,7 @@ class QwenForms(QwenCodec, PartForms):
         parent: str | None = None
         before: bool | None = None
         for number, one in enumerate(said):
-            # It sends what one side said in a row as one message, with nothing between.
+            # Qwen Code joins consecutive messages of one side without a separator.
             text = f"\n\n{one.text}" if one.user == before else one.text
             before = one.user
             identity = str(uuid5(_MADE, f"{becomes.session_id} {number}"))

@@ -46,7 +46,7 @@ from smart_fork.agents.log_tail import (
 from smart_fork.agents.qwen.log import agents_of, project_of, slug
 from smart_fork.agents.tree import Tree
 
-#: The header of what a shell command gave back, and what stands below its output.
+#: The output of a shell command, between its header and the lines below.
 _RAN = re.compile(r"\ACommand: .*?^Output: (?P<output>.*)^Error: ", re.DOTALL | re.MULTILINE)
 _EXIT = re.compile(r"^Exit Code: (-?\d{1,9})$", re.MULTILINE)
 
@@ -134,7 +134,7 @@ def output_of(answer: Record) -> tuple[str, bool]:
 
 
 CODEC = QwenCodec()
-#: The kinds of a person's messages; the others were sent by schedules, goals and background tasks.
+#: The subtypes of a person's messages. Other messages come from schedules, goals and background tasks.
 _TYPED = (None, "mid_turn_user_message")
 
 
@@ -282,7 +282,7 @@ class QwenHeads(TreeHeads):
 
 
 _USAGE = ("promptTokenCount", "candidatesTokenCount", "cachedContentTokenCount", "")
-#: How a tool says that it goes on in the background.
+#: The text with which a tool names its task in the background.
 _BEGUN = re.compile(r"^(?:task_id|Task ID|Background shell started\. id): ([\w-]{1,100})", re.MULTILINE)
 
 
@@ -330,5 +330,5 @@ def _answers(records: Iterable[Mapping[str, Any]]) -> AnswerTokens:
             yield answer_tokens(number, dict_in(record.get("usageMetadata")), _USAGE)
 
 
-#: Logs of Qwen Code.
+#: The live status of Qwen Code's sessions.
 TAIL = Tail("qwen", _sign, _steps, _answers)

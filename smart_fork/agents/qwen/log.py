@@ -14,7 +14,7 @@ from smart_fork.agents.agent import Storage
 from smart_fork.agents.log_adapters import TreeAdapter
 from smart_fork.agents.qwen import HOME
 
-#: The folder of a project's sessions, and in that the folder of those that were put away.
+#: The folder of a project's sessions, and the folder for archived sessions in it.
 CHATS, ARCHIVE = "chats", "archive"
 
 
