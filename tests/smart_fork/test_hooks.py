@@ -1,4 +1,4 @@
-"""What the agents' hooks say of workers, and of whom they say it."""
+"""Tests of the agents' hooks: which worker an event is about, and how it changes the worker."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def event(name: str, session_id: str = NEW, **more) -> dict:
 
 
 def run_by(*pids: int, words: tuple[str, ...] = ("claude",)) -> tuple[Ancestor, ...]:
-    """A hook that an agent runs with a shell."""
+    """Return the ancestors of a hook that an agent runs with a shell."""
     return (Ancestor(1000, ("/bin/sh", "-c", "hook")), *(Ancestor(pid, words) for pid in pids))
 
 
@@ -136,7 +136,7 @@ def test_the_same_hook_twice_changes_only_the_time(registry):
 
 
 def test_after_clear_or_resume_old_and_new_session_name_the_worker(registry):
-    """R-007: and a session that ends only for another one ends nothing."""
+    """R-007: a session that only ends for another session does not end the worker."""
     worker = add(registry)
     hear(registry, worker, event("SessionEnd", reason="clear"))
     assert "running" == registry.get(worker.id).state
@@ -164,7 +164,7 @@ def test_claude_begins_a_fork_in_the_name_of_its_source_which_is_not_the_workers
 
 
 def test_a_hook_from_a_surviving_worker_brings_the_original_id_back(registry):
-    """R-040, R-041: also of one that was taken for dead, or whose start was not written down."""
+    """R-040, R-041: also for a worker that was believed to have ended, or with a start that was not stored."""
     worker = add(registry, None)
     registry.set_state(worker.id, "ended")
     hear(registry, worker, event("UserPromptSubmit"))
@@ -190,7 +190,7 @@ def test_a_hook_from_a_surviving_worker_brings_the_original_id_back(registry):
 )
 @pytest.mark.parametrize("name", ["SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"])
 def test_a_foreign_session_changes_nothing(registry, environment, chain, name):
-    """R-025, R-026: and never takes the place of a worker whose session is not known yet."""
+    """R-025, R-026: it never replaces a worker whose session is not known yet."""
     workers = [add(registry, None), add(registry)]
     if environment == "ours":
         environment = {WORKER_ID: workers[0].id}
@@ -210,7 +210,7 @@ def test_a_person_who_goes_on_with_a_workers_session_elsewhere_does_not_speak_fo
 
 
 def test_where_only_the_session_is_known_it_is_evidence_enough(registry):
-    """For whoever hands on an event without its process."""
+    """For callers that pass on an event without its process."""
     worker = add(registry)
     receive(registry, "claude", event("Stop"))
     assert "idle" == registry.get(worker.id).status
@@ -231,7 +231,7 @@ def written(home: Path, directory: Path, session_id: str = OTHER, prompt: str = 
 
 
 def test_codex_in_the_background_is_known_by_the_session_and_not_by_the_environment(registry, home):
-    """R-025, R-046: its server has the environment of whichever terminal came first."""
+    """R-025, R-046: its server has the environment of the first terminal."""
     first, second = codex_fork(registry, home, prompt="something else"), codex_fork(registry, home)
     written(home, home)
     environment = {WORKER_ID: first.id}
@@ -281,7 +281,7 @@ def test_a_codex_session_with_another_beginning_is_not_the_workers(registry, hom
 
 
 def test_codex_in_its_own_process_is_known_by_the_mark(registry):
-    """Npm's starter stands between us and the program."""
+    """Npm's starter is between smart-fork and the program."""
     worker = add(registry, None, agent="codex")
     hear(registry, worker, event("SessionStart", OTHER), run_by(77, PID, words=("codex",)))
     assert worker.id == registry.get(OTHER).id
@@ -363,7 +363,7 @@ ALL = [
 
 
 def differs_in_one(agent: str, body: bytes, state: str) -> bool:
-    """Whether no more than one of them is not in order. Of bodies that are none, one is tried always."""
+    """Return True if at most one of the values is not normal. Of invalid bodies, one is always tried."""
     in_order = ("claude", STOP, "missing")
     return body in (STOP, b"{") and in_order in (
         (agent, body, "missing"),
@@ -390,7 +390,7 @@ def test_the_command_is_silent_whatever_happens(home, agent, body, state):
 
 
 def test_the_command_takes_in_what_is_too_long_for_an_event(registry, home):
-    """R-027: who writes it must not be cut off."""
+    """R-027: the writer must not be cut off."""
     worker = add(registry)
     body = json.dumps(event("Stop", padding="x" * (20 << 20))).encode()
     environment = os.environ | {"PYTHONPATH": str(ROOT), WORKER_ID: worker.id}

@@ -1,4 +1,4 @@
-"""What the tests of search programs share."""
+"""Fixtures that the tests of search programs share."""
 
 from __future__ import annotations
 

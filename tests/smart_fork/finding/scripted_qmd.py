@@ -1,4 +1,4 @@
-"""A qmd whose answers a test decides: it knows collections, ranks by words, and does otherwise where it is told to."""
+"""A replacement for qmd with scripted answers. By default it knows collections and ranks documents by words."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ elif argv[0] not in ("update", "embed", "cleanup"):
 
 @dataclass(frozen=True)
 class ScriptedQmd:
-    """The program, and what it has been told and asked."""
+    """The replacement program, with the answers it was given and the questions it was asked."""
 
     home: Path
 
@@ -117,11 +117,11 @@ class ScriptedQmd:
 
     @property
     def searched(self) -> list[str]:
-        """The ways of searching that were tried, in order."""
+        """Return the ways of searching that were tried, in order."""
         return [call["argv"][0] for call in self.calls if call["argv"][0] in ("query", "vsearch", "search")]
 
     def answers(self, command: str, prints: str = "", **more: object) -> None:
-        """From now on `command` prints that: `stderr`, its `code`, or whether it `hangs` or `dies`, may be given."""
+        """Let `command` print this text from now on, with this `stderr` and exit `code`; or let it hang or die."""
         file = self.home / "qmd-orders.json"
         file.write_text(json.dumps(json.loads(file.read_text()) | {command: {"prints": prints, **more}}))
 
@@ -130,13 +130,13 @@ class ScriptedQmd:
             self.answers(command, stderr=f"boom {command}", code=1)
 
     def finds(self, *results: dict) -> None:
-        """From now on ``query`` answers that."""
+        """Let ``query`` return these results from now on."""
         self.answers("query", json.dumps(list(results)))
 
 
 @pytest.fixture
 def qmd(home: Path, monkeypatch: pytest.MonkeyPatch) -> ScriptedQmd:
-    """The engine is a qmd that does as it is told."""
+    """Configure a scripted qmd as the engine."""
     orders = home / "qmd-orders.json"
     orders.write_text("{}")
     (home / "bin").mkdir(exist_ok=True)
@@ -153,7 +153,7 @@ def qmd(home: Path, monkeypatch: pytest.MonkeyPatch) -> ScriptedQmd:
 
 @pytest.fixture(params=mostly_first(["builtin", "qmd"]))
 def any_engine(request: pytest.FixtureRequest) -> str:
-    """What holds whichever engine answers."""
+    """Run a test with each engine."""
     if request.param == "qmd":
         request.getfixturevalue("qmd")
     return request.param
@@ -161,7 +161,7 @@ def any_engine(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def knows(world, shop) -> str:
-    """A session that has been read, and the program asked nothing since."""
+    """Index a session, and forget the questions that the program was asked for it."""
     session_id = world.claude(shop, RETRY, DONE)
     world.find(RETRY, shop)
     (world.home / "qmd-calls.jsonl").unlink()

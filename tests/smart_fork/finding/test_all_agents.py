@@ -1,4 +1,4 @@
-"""A question of one agent, whose own sessions have nothing that fits."""
+"""Tests of questions by an agent without a fitting session of its own."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_where_nobody_elses_are_found_either_that_is_said(world: World, shop):
 
 @pytest.fixture
 def forked(monkeypatch) -> list[tuple[str, str | None]]:
-    """Stands in for launching: the session and to whom it is handed over."""
+    """Replace the start of a fork; record the session and the agent that it is handed over to."""
     asked: list[tuple[str, str | None]] = []
 
     def fork_session(request: ForkRequest, _engine: object = None) -> Forked:
@@ -97,7 +97,7 @@ def forked(monkeypatch) -> list[tuple[str, str | None]]:
 
 
 def made(step: str) -> dict:
-    """The arguments of a call that an answer names."""
+    """Return the arguments of a call that an answer suggests."""
     tool, _, arguments = step.partition(": ")[2].partition(" ")
     assert tool == "smart_fork"
     return json.loads(arguments)
@@ -175,7 +175,7 @@ def test_a_session_whose_log_is_deleted_is_no_step(world: World, shop, forked):
 
 
 def test_a_likelier_one_that_cannot_be_forked_is_named_beside_the_fork(world: World, shop, forked, monkeypatch):
-    """Here of the same agent as asks, and another one is forked in its place."""
+    """The likelier session is the asking agent's own; a session of another agent is forked instead."""
     knows, other = world.claude(shop, RETRY, DONE), world.codex(shop, RETRY, DONE)
     found = an_answer(
         a_hit(0.7, knows, can_fork=False, warning="claude is too old"), a_hit(0.6, other, agent_type="codex")

@@ -1,4 +1,4 @@
-"""A session that only asked smart-fork is never the answer; what it did besides is."""
+"""Tests that a session which only asked smart-fork is never the answer, unless it also did other work."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def shell(agent: str, command: str, result: str = ANSWER) -> Did:
 
 
 def words_for(intent: str, world: World, shop: Path) -> list[str]:
-    """What of `intent` is in the passages that are found: something is always nearest in meaning."""
+    """Return the words of `intent` in the found passages. By meaning alone, some passage is always nearest."""
     return [word for hit in world.find(intent, shop)["results"] for word in hit["match"]["words"]]
 
 
 def asking(agent: str) -> list[Did]:
-    """How agents ask us."""
+    """Return a question to smart-fork as agents write it."""
     commands = (
         "smart-fork find 'the uploader retries with exponential backoff'",
         ".venv/bin/smart-fork find 'exponential backoff' --json | jq '.results[0]'",

@@ -1,4 +1,4 @@
-"""From a line of code to the session that wrote it: with real git, and sessions as their agents write them."""
+"""Tests from a line of code to the session that wrote it: with real git, and sessions as their agents write them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def commit(folder: Path, name: str, text: str, message: str = "Work", **how) -> 
 
 
 def wrote(world, shop: Path, name: str = "upload.py", text: str = BODY, agent: str = "claude") -> str:
-    """A session that writes a file, after something else."""
+    """Write a session that does something else first and then writes a file."""
     done = Did("Write", {"file_path": str(shop / name), "content": text})
     if agent == "codex":
         added = "".join(f"+{line}\n" for line in text.splitlines())

@@ -1,4 +1,4 @@
-"""What is said of an index that is not complete while somebody completes it."""
+"""Tests of the notices about an incomplete index while another process completes it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RETRY = "add retry with backoff to the uploader"
 
 
 class Counted:
-    """An index of so many passages."""
+    """An index with this many passages."""
 
     def __init__(self, store: SqliteStore, chunks: int, embedded: int, last: str = "") -> None:
         self._counts, self._last = replace(store.counts(), chunks=chunks, embedded=embedded), last

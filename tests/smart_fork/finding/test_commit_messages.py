@@ -1,4 +1,4 @@
-"""The messages of a session's commits are searched as its own text: with real git, through real index runs."""
+"""Tests that a session is found by the messages of its commits: with real git and real index runs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ SECRET = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
 
 
 def found(world, shop, intent: str = "idempotent ledger duplicates") -> list[str]:
-    """The sessions that speak for themselves by their commits."""
+    """Return the sessions that are found by their own commits."""
     hits = world.find(intent, shop, explain=True)["results"]
     return [hit["session_id"] for hit in hits if hit["explain"]["points"]["commits"] > 0]
 
 
 def kept() -> bytes:
-    """All bytes of the index."""
+    """Return all bytes of the index."""
     return b"".join(path.read_bytes() for path in index_db().parent.glob(f"{index_db().name}*"))
 
 

@@ -1,4 +1,4 @@
-"""From a session to its commits: with real git, and sessions as their agents write them."""
+"""Tests from a session to its commits: with real git, and sessions as their agents write them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OTHER = BODY.replace("upload", "download").replace("path", "target").replace("at
 
 
 def made(world, shop, session: str):
-    """What came of a session, once the index knows it."""
+    """Index a session and return the commits that came of it."""
     if not (shop / "known.py").exists():
         (shop / "known.py").write_text("x = 1\n")
     git(shop, "add", "--intent-to-add", "known.py")

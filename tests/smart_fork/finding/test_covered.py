@@ -1,6 +1,4 @@
-"""Answers while the index is being made: what they say of it, and what speaks for a session of which little
-is embedded.
-"""
+"""Tests of answers while the index is being embedded: their notices, and the evidence for partly embedded sessions."""
 
 from __future__ import annotations
 
@@ -21,13 +19,13 @@ LONG = "It never tried again. " * 200
 
 
 def ask(folder):
-    """An answer that makes no vectors."""
+    """Ask a question without making embeddings."""
     return find(FindRequest(ASKED), Engine(WordsModel(), embed_seconds=0.0), folder).as_json()
 
 
 @pytest.fixture
 def partly(world, shop):
-    """A session of seven passages, and another of one; only what their exchanges begin with has vectors."""
+    """Index a session of seven passages and a session of one; embed only the first passages of exchanges."""
     world.claude(shop, ASKED, LONG)
     world.claude(shop, "paint the button", "done")
     with opened() as store:

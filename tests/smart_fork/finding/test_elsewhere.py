@@ -1,4 +1,4 @@
-"""What is found here and elsewhere shares one chance, and a family is shown once."""
+"""Tests that local and remote results share one chance, and that a family is shown once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def distant(speaking=STRONG, **facts):
 
 
 def merged(there, *, caller=None, min_score=None, limit=5):
-    """The sessions of both sides, with their scores."""
+    """Return the sessions of both sides with their scores."""
     with opened() as store:
         scope = store.scope(None, ("claude",), automated=False)
         row = next(iter(store.find_sessions(caller)), None) if caller else None
@@ -55,7 +55,7 @@ def merged(there, *, caller=None, min_score=None, limit=5):
 
 @pytest.fixture
 def known(world, shop):
-    """A session here that answers."""
+    """Write a local session that answers the question."""
     session = world.claude(shop, RETRY, DONE)
     world.claude(shop, "draw the map of the harbour", "drawn")
     world.find(RETRY, shop)

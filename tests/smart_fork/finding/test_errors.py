@@ -1,4 +1,4 @@
-"""What ended an error when a session met it: from real logs, in the scope of its repository."""
+"""Tests of fixes: the actions that ended an error in earlier sessions, from real logs, within the repository."""
 
 from __future__ import annotations
 

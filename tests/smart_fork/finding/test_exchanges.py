@@ -1,4 +1,4 @@
-"""What speaks for each exchange of a session, whoever makes it: this process, or one beside it."""
+"""Tests that the evidence for each exchange is equal whether this process or the embedding process computes it."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ ASKED = ("who may sign in when the password has expired", ("retry the upload wit
 
 @pytest.fixture(params=mostly_first(["claude", "codex"]))
 def session(request, world: World, shop: Path) -> str:
-    """A session of each agent, beside others, embedded by the packaged model: fewer passages than its
-    frameworks are for.
+    """Write a session of each agent beside others, embedded by the packaged model.
+
+    They have fewer passages than it takes to load the model's frameworks.
     """
     world.model = configured_embedder()  # type: ignore[assignment]
     world.claude(shop, "paint the logo", "It is blue")

@@ -1,4 +1,4 @@
-"""An intent in, the sessions that know how out: scope, fallbacks, and what is never found."""
+"""Tests of `find`: an intent and its best sessions, scopes, fallbacks, and sessions that are never found."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_snippets_are_left_out_on_request_and_nothing_else_is(world, shop):
 
 @pytest.mark.usefixtures("any_engine")
 def test_many_results_stay_small_enough_for_a_model(world, shop):
-    """Tools' answers are cut by the agents at about 10 k tokens."""
+    """Agents cut a tool's answer at about 10 k tokens."""
     for number in range(60):
         world.claude(shop, f"{RETRY} {number} " + "and everything around it " * 30, DONE)
 
@@ -243,7 +243,7 @@ class TestScope:
 
 @pytest.mark.usefixtures("any_engine")
 class TestTheCaller:
-    """What the one who asks must not be told again."""
+    """Content of the calling session that must not be found."""
 
     def test_its_own_session_is_never_found(self, world, shop):
         asking = world.claude(shop, RETRY, DONE)
@@ -460,7 +460,7 @@ class TestOtherScripts:
 
 
 def test_a_pointer_into_another_repository_finds_nothing_of_it_and_the_answer_says_why(world, shop):
-    """Neither from the index nor from the logs; and what was done there is not taken for work in that repository."""
+    """Neither the index nor the logs reveal that repository, and work in the directory does not count as work in it."""
     secret = world.claude(shop, RETRY, DONE)
     forged = world.home / "forged"
     forged.mkdir()

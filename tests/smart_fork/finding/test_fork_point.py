@@ -1,4 +1,4 @@
-"""Which exchange of a session is the one at whose end a fork knows all that is asked."""
+"""Tests of the exchange of a session after which a fork knows all that is asked."""
 
 from __future__ import annotations
 

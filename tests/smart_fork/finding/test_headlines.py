@@ -1,4 +1,4 @@
-"""What a session did is its headline in every list: with real git, and logs as the agents write them."""
+"""Tests of headlines, which say in every list what a session did: with real git, and logs as the agents write them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SUBJECT = "Publish the quokkacask from the release job"
 
 
 def committing(folder: Path, subject: str, *, named: bool = True) -> Did:
-    """A call that commits, with what git said; the subject is `named` in the call, or only in a file."""
+    """Return a call that commits, with git's output. The subject is `named` in the call, or only in a file."""
     words = ["git", "commit", "--allow-empty", "-F", "-"]
     said = subprocess.run(words, cwd=folder, check=True, capture_output=True, text=True, input=subject).stdout
     message = f"-m {json.dumps(subject)}" if named else "-F message.txt"
@@ -41,7 +41,7 @@ def committing(folder: Path, subject: str, *, named: bool = True) -> Did:
 
 @pytest.fixture(params=["claude"])
 def session(request, world: World, shop) -> str:
-    """A session that says nothing of what it is about until it commits."""
+    """Write a session that does not name its topic until it commits."""
     return world.worked(
         request.param, shop, "> 8", "What of it?", "> ship it", committing(shop, SUBJECT), "It is published.",
         "> thanks", "You are welcome.",

@@ -1,4 +1,6 @@
-"""Files in play: given by the caller or changed in the working tree, they speak for the sessions that edited them."""
+"""Tests of files in play (named by the caller, or changed in the working tree): sessions that edited them
+come first.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ def edit(path) -> Did:
 
 @pytest.fixture
 def edited(world, shop) -> dict[str, str]:
-    """Two sessions that say the same of other files, which are committed. By file."""
+    """Write two sessions with equal texts about different, committed files; return them by file."""
     (shop / "src").mkdir()
     for name in ("a.py", "b.py", "c.py"):
         (shop / "src" / name).write_text("old\n")
@@ -33,7 +35,7 @@ def edited(world, shop) -> dict[str, str]:
 
 @pytest.fixture
 def asked(monkeypatch) -> list:
-    """What git was asked."""
+    """Record the questions to git."""
     asked: list = []
     run = Processes.run
     monkeypatch.setattr(Processes, "run", lambda self, argv, **how: asked.append([*argv]) or run(self, argv, **how))
@@ -41,7 +43,7 @@ def asked(monkeypatch) -> list:
 
 
 def points(answer: dict) -> dict[str, float]:
-    """The points of the files, by session."""
+    """Return the points for the files in play, by session."""
     return {hit["session_id"]: hit["explain"]["points"]["files"] for hit in answer["results"]}
 
 
@@ -119,7 +121,7 @@ def test_many_changed_files_are_none_in_play(world, shop, edited, monkeypatch):
 
 
 def test_nothing_that_the_repository_configures_runs(world, shop, edited):
-    """A filter and a watcher of files are programs that a repository names."""
+    """A repository can name a filter and a file watcher, which are programs."""
     ran = shop.parent / "ran"
     git(shop, "config", "filter.trap.clean", f"touch {ran}; cat")
     git(shop, "config", "core.fsmonitor", f"touch {ran}")

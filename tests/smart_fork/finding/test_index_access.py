@@ -1,4 +1,4 @@
-"""The index is opened once in a thread, whoever asks for it meanwhile; and again after it was closed."""
+"""Tests that a thread opens the index once for all its users, and again after it was closed."""
 
 from __future__ import annotations
 

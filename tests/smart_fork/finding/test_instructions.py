@@ -1,4 +1,4 @@
-"""What only says how to work is not what is asked for."""
+"""Tests that instructions on how to work are left out of a question."""
 
 from __future__ import annotations
 

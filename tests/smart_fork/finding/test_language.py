@@ -1,4 +1,4 @@
-"""The language of a text, by its commonest words."""
+"""Tests of the language of a text by its commonest words."""
 
 from __future__ import annotations
 

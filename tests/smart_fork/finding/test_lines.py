@@ -1,4 +1,4 @@
-"""A result names the lines of its passage in the session's export: of the file that is there, or none."""
+"""Tests that a result names the lines of its passage in the session's present export, or no lines."""
 
 from __future__ import annotations
 

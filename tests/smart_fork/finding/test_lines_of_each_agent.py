@@ -1,4 +1,4 @@
-"""From a line of code to the session that wrote it, for each agent, with logs as the agents write them."""
+"""Tests from a line of code to the session that wrote it, for each agent, with logs as the agents write them."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_a_line_leads_to_the_session_of_an_agent_and_that_to_its_commit(world, s
 
 
 def read_only(shop: Path, agent: str) -> None:
-    """Put an agent's fixture there. It edits this file, by a longer line."""
+    """Copy an agent's fixture into its home. The session in it edits this file, by a longer line."""
     lay_out(agent, str(shop))
     log = Path.home() / below_home(agent)
     if agent == "goose":

@@ -1,4 +1,4 @@
-"""The real model: meaning finds what no word does, and where nothing fits it is right that nothing is found."""
+"""Tests with the real model: meaning finds sessions without a common word, and nothing is found if nothing fits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NOTHING = "which white wine goes well with grilled asparagus"
 
 @pytest.fixture
 def engine(world: World, shop) -> Engine:
-    """Searches with the packaged model."""
+    """Return an engine with the packaged model."""
     for said in (*OTHERS, KNOWS):
         world.claude(shop, *said)
     world.model = configured_embedder()  # type: ignore[assignment]

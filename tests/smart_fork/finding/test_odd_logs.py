@@ -1,4 +1,4 @@
-"""Files that are named like logs and are none: a look at one reads little of it, and each is named with what it is."""
+"""Tests of files that are named like logs and are none: little of them is read, and each is listed with its kind."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ odd = pytest.mark.parametrize("kind", ODD)
 
 
 def sparse(path: Path, size: int) -> Path:
-    """A file of so many NULs, which takes no room."""
+    """Create a file of this many NULs, which takes no space on disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
         file.truncate(size)
@@ -60,7 +60,7 @@ def sparse(path: Path, size: int) -> Path:
 
 @pytest.fixture
 def reads(monkeypatch) -> dict[str, int]:
-    """How many bytes were read of each log."""
+    """Count the bytes that are read of each log."""
     counted: dict[str, int] = {}
 
     def opened(path):

@@ -1,4 +1,4 @@
-"""Who was only asked does not know how: the session that did the work stands first."""
+"""Tests that the session that did the work comes before sessions that were only asked."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REJECTED = "The user doesn't want to proceed with this tool use. The tool use wa
 
 
 def said(world: World, shop: Path, *steps: str | Did, error: str = "", stopped: bool = False) -> str:
-    """A session of Claude Code that ends with an error of the program, or by being stopped."""
+    """Write a session of Claude Code that ends with an error of the program, or by an interruption."""
     session = world.worked("claude", shop, *steps)
     path = world.log_of(session)
     records = [json.loads(line) for line in path.read_text().splitlines()]

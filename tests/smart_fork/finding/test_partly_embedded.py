@@ -1,4 +1,6 @@
-"""While vectors are missing: what has none is not held against it, and what a question finds gets its own first."""
+"""Tests while embeddings are missing: sessions without them are not ranked lower, and a question's matches
+come first.
+"""
 
 from __future__ import annotations
 

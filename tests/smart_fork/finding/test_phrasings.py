@@ -1,4 +1,4 @@
-"""A question that is put in several ways: what may be given, what is asked, and what comes of it."""
+"""Tests of questions with several phrasings: which are valid, how they are asked, and what they find."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Results are read out of whatever a program prints; what cannot be read is never taken for no results."""
+"""Tests that results are parsed from any output of a program, and that unreadable output is not read as "no
+results".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commits of a pull request, with real git. Only gh is played: what it prints is text from elsewhere."""
+"""Tests of the commits of a pull request, with real git. Only gh is replaced: its output is text from elsewhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.smart_fork.finding.test_authorship import BODY, LATER, commit, git, w
 
 
 class WithGh(Processes):
-    """Runs all programs but gh, which gives this answer: what it prints, its exit status, or an error."""
+    """A runner of all programs except gh, for which it returns this output, exit status or error."""
 
     def __init__(self, answer: object, status: int = 0) -> None:
         self._answer, self._status = answer, status

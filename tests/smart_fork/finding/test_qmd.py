@@ -1,6 +1,4 @@
-"""qmd answers in the place of the own index: its ways of searching stand in for each other, and nothing it
-says is trusted.
-"""
+"""Tests of qmd in the place of the built-in index: a failed way of searching is replaced, and no output is trusted."""
 
 from __future__ import annotations
 

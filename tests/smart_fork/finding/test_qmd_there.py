@@ -1,4 +1,4 @@
-"""qmd that is not there, or is another program; what it reads, and where it keeps it."""
+"""Tests of a missing or foreign qmd, of the files that qmd reads, and of its index."""
 
 from __future__ import annotations
 

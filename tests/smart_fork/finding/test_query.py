@@ -1,4 +1,4 @@
-"""Nothing typed is an operator (F-035)."""
+"""Tests that nothing a person types is an operator (F-035)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is shown of a passage: the sentence that matched, and who said it."""
+"""Tests of quotations: the matching sentence of a passage, and its speaker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chance that a session is the one that is meant, from words and meaning."""
+"""Tests of the chance that a session is the one meant, from words and meaning."""
 
 from __future__ import annotations
 

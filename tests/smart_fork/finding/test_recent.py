@@ -1,4 +1,4 @@
-"""Recent sessions straight from the logs (F-132, F-136)."""
+"""Tests of recent sessions, read from the logs (F-132, F-136)."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def append(log, *records):
 @pytest.mark.parametrize("indexed", [False, True])
 @pytest.mark.parametrize("agent", ["claude", "codex"])
 def test_a_session_s_time_is_that_of_its_last_work_whatever_touches_its_file(world, shop, agent, indexed):
-    """A title that comes later, a backup that is restored, and a copy of the whole home say nothing of the work."""
+    """A later title, a restored backup and a copy of the home do not count as work."""
     old, new = (getattr(world, agent)(shop, words, "done", "and then", "done") for words in ("old", "new"))
     worked = json.loads(world.log_of(new).read_text().splitlines()[-1])["timestamp"]
     if agent == "claude":

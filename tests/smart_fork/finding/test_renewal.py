@@ -1,4 +1,4 @@
-"""The search program that is configured, behind index runs of a process that stays."""
+"""Tests of a search program that a service updates after index runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A second look at the best results, with a small real cross-encoder that is made here."""
+"""Tests of reranking the best results, with a small real cross-encoder that is made here."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FIRST, SECOND = f"{RETRY} now", "the uploader"
 
 
 def cross_encoder(folder: Path, labels: int = 1) -> Path:
-    """A tiny BERT with random weights, which are always the same."""
+    """Make a tiny BERT with random weights from a fixed seed."""
     import torch
     from sentence_transformers import CrossEncoder
     from tokenizers import Tokenizer
@@ -59,7 +59,7 @@ def cross_encoder(folder: Path, labels: int = 1) -> Path:
 
 
 def liking(folder: Path, better: str, worse: str) -> Path:
-    """A cross-encoder that is sure which of two texts answers better."""
+    """Return a cross-encoder that is sure which of two texts answers better."""
     import torch
     from transformers import BertForSequenceClassification
 
@@ -79,7 +79,7 @@ def logit(chance: float) -> float:
 
 @pytest.fixture
 def two(world, shop) -> list[str]:
-    """The session that is found first without a reranker, and the one after it."""
+    """Return the session that is found first without a reranker, and the next one."""
     world.claude(shop, FIRST, "done")
     world.claude(shop, SECOND, "done")
     return world.ids(RETRY, shop)

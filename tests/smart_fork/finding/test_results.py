@@ -1,4 +1,4 @@
-"""How sessions are shown."""
+"""Tests of sessions as results show them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_result_says_which_exchange_answers_and_what_a_fork_there_loads(world,
 
 
 def summed_up(world, shop, *said: str) -> str:
-    """A session that goes on after a compaction, whose summary alone names the narwhal cache."""
+    """Write a session that continues after a compaction; only the summary names the narwhal cache."""
     session = str(uuid.uuid4())
     summary = world.claude_records(session, shop, "The narwhal cache was chosen.", isCompactSummary=True)
     rest = world.claude_records(session, shop, *said)

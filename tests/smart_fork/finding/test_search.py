@@ -1,4 +1,4 @@
-"""What the search does that the answers of `find` do not show."""
+"""Tests of the search that the answers of `find` do not show."""
 
 from __future__ import annotations
 
@@ -296,7 +296,7 @@ def test_damage_of_the_index_is_not_searched_around(store, monkeypatch):
 
 
 def test_the_caller_is_never_found_by_its_row_or_by_its_id(store):
-    """Whatever found it: its words, its passages, the lines that it wrote, an error that it met."""
+    """Neither by its words, its passages, the lines that it wrote, nor an error that it met."""
     one, *others = store.sessions(range(1, 4)).values()
     scope = store.scope(None, ["claude"], automated=False)
 
@@ -327,7 +327,9 @@ def test_a_limit_is_of_families_not_of_sessions(world, shop):
 
 
 def test_a_fork_that_only_asked_gives_way_to_the_member_that_it_came_from_also_in_a_large_family(world, shop):
-    """Beside the first of its family it has more than a question; beside its parent nothing else."""
+    """Compared with the first session of its family the fork has more than a question; compared with its parent it
+    does not.
+    """
     first = world.claude(shop, "paint the header", "painted")
     middle = world.fork_claude(first, shop, RETRY, "The uploader retries now", "test the retry", "tested")
     asker = world.fork_claude(middle, shop, "how does the uploader retry with backoff")

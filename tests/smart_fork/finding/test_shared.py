@@ -1,4 +1,4 @@
-"""The model that the questions of one process share, which is loaded beside other work."""
+"""Tests of the model that all questions of a process share, and that is loaded beside other work."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_long_work_lets_others_in_between():
 
 
 def test_a_question_to_the_default_model_does_not_wait_for_what_is_being_indexed(monkeypatch):
-    """It has an engine of its own for single texts."""
+    """The default model has a separate engine for single texts."""
     indexing, done = threading.Event(), threading.Event()
 
     class Default(DefaultEmbedder):

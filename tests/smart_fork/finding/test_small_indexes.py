@@ -1,4 +1,4 @@
-"""The smallest index answers any question."""
+"""Tests that the smallest index answers any question."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_an_index_of_few_words_is_searched_by_words_and_meaning(world, shop, wor
 
 
 def test_rows_of_six_words_on_average_are_ranked_by_the_words_that_they_have(world, shop):
-    """FTS5 gives no rank at all there."""
+    """FTS5 gives no rank for such rows."""
     one = world.claude(shop, "retry alpha beta gamma")
     other = world.claude(shop, "retry delta beta kappa")
     world.find("anything", shop)

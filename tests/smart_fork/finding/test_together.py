@@ -1,4 +1,6 @@
-"""Many questions at once: one look at the logs, and nobody does what the indexer is doing."""
+"""Tests of many simultaneous questions: they share one look at the logs, and leave the indexer's work to
+the indexer.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ LEFT = LogFile("claude", "/home/logs/one.jsonl", 1, 1, 1)
 
 
 class Indexer:
-    """Stands for the indexer of a process."""
+    """A replacement for the indexer of a process."""
 
     def __init__(self, doing: str = "") -> None:
         self.doing = doing
@@ -79,7 +81,7 @@ def test_a_question_does_not_wait_long_for_the_look_of_another(monkeypatch):
 
 
 def test_a_question_does_nothing_that_the_indexer_is_doing(world, shop):
-    """F-180: while logs are read it is answered with what there is, and it makes no vectors at any time."""
+    """F-180: while logs are read, a question is answered from the present index. It never makes embeddings."""
     clock, indexer = Clock(), Indexer("reading 3/7")
     engine = Engine(SharedEmbedder(world.model, 60, indexer, clock))
     request = FindRequest("add retry to the uploader", agent_type="both")

@@ -1,4 +1,4 @@
-"""While logs are unread no chance is known: the session that is meant may be among them."""
+"""Tests that no chance is known while logs are unread: the session meant may be in one of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OTHERS = 19
 
 @pytest.fixture
 def partly(world, shop):
-    """One of many sessions is read, and it is not the newest."""
+    """Write many sessions and index one that is not the newest."""
     world.claude(shop, ASKED, "The uploader retries five times.")
     world.ids(ASKED, shop)
     for number in range(OTHERS):

@@ -1,4 +1,4 @@
-"""Of one session, also of the one that asks, the exchanges are found that answer a question."""
+"""Tests of the exchanges of one session that answer a question, also for the calling session."""
 
 from __future__ import annotations
 

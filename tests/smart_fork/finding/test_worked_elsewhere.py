@@ -1,4 +1,4 @@
-"""A session is found from every repository that it worked in: by what it did there, and by nothing else."""
+"""Tests that a session is found from every repository it worked in, only by its work there."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BEFORE = ("> Feed the llamas of the zoo", "The llamas have eaten.")
 
 
 def claude(world, began, *steps, moved=None, said=BEFORE):
-    """A session that was begun in one folder, and then did this; `moved` is where the agent stood from then on."""
+    """Write a session that begins in one folder and then does this; `moved` is the agent's directory afterwards."""
     session = world.worked("claude", began, *said, ASKED, *steps, DONE)
     records = [json.loads(line) for line in world.log_of(session).read_text().splitlines()]
     for record in records[len(said) :]:

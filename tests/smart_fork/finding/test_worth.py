@@ -1,4 +1,4 @@
-"""Which of the sessions that answer equally well stands first, and what is said of it."""
+"""Tests of the order of sessions that answer equally well, and of the words that describe it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a checkout is behind its upstream, by what was fetched, with real git."""
+"""Tests of the number of commits that a checkout is behind its upstream, as last fetched, with real git."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from tests.smart_fork.repository.test_news import PROCESSES, START, _home_of_mod
 
 @pytest.fixture
 def clone(home, shop):  # noqa: F811
-    """A clone whose branch has an upstream that has gone on, and was fetched; the session ended after its
-    own commit.
-    """
+    """Make a clone with newer, fetched commits in its upstream. The session ended after the clone's own commit."""
     sh(home, "git clone -q shop clone; cd clone; echo own >> x.py; git commit -qam Own", at=START)
     sh(shop, "for n in 1 2 3; do git commit -q --allow-empty -m $n; done")
     sh(home / "clone", "git fetch -q")

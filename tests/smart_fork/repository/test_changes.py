@@ -1,4 +1,4 @@
-"""Uncommitted changes that are carried into a worktree, and what is compared with a commit; with real git."""
+"""Tests of uncommitted changes that are copied to a worktree or compared with a commit, with real git."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def git(folder: Path, *words: str, check: bool = True) -> str:
 
 
 def filled(folder: Path) -> Path:
-    """A repository with a file of every kind."""
+    """Make a repository with a file of every kind."""
     (folder / "src").mkdir(parents=True)
     (folder / "a.txt").write_text("one\ntwo\nthree\n")
     (folder / "src/b.txt").write_text("b\n")
@@ -54,7 +54,7 @@ def status(folder: Path) -> str:
 
 
 def contents(folder: Path) -> dict[str, object]:
-    """Every file that git knows or would add: its kind, whether it can be run, and what is in it."""
+    """Return every file that git knows or would add: its kind, mode and content."""
     names = git(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
     return {name: seen for name in names if name and (seen := look(folder / name)) is not None}
 
@@ -69,7 +69,7 @@ def look(path: Path) -> object:
 
 
 def everything(folder: Path) -> dict[str, object]:
-    """The working files with their times, the index and the stashes."""
+    """Return the working files with their times, the index and the stashes."""
     found: dict[str, object] = {"stashes": git(folder, "stash", "list"), "head": git(folder, "rev-parse", "HEAD")}
     for path in sorted(folder.rglob("*")):
         where = path.relative_to(folder)
@@ -108,7 +108,7 @@ OPERATIONS = st.lists(
 
 
 def perform(repo: Path, what: str, name: str, more: object) -> None:
-    """One thing that a person does; nothing where it cannot be done."""
+    """Do one of a person's actions; do nothing if it is impossible."""
     path = repo / name
     try:
         if what == "write":
@@ -164,7 +164,7 @@ def test_what_is_staged_and_what_is_not_stay_apart(repo):
 
 @pytest.mark.thorough
 def test_a_change_that_git_cannot_see_by_time_and_size_is_carried_over(repo):
-    """As young as the index, and as long as before."""
+    """The file is as young as the index, and as long as before."""
     git(repo, "config", "core.trustctime", "false")
     moment = 1_700_000_000_000_000_000
     os.utime(repo / "a.txt", ns=(moment, moment))
@@ -311,12 +311,12 @@ def test_what_is_carried_over_is_not_garbage(repo):
 
 
 def kept_in(repo: Path) -> list[Path]:
-    """What git keeps there, without the lock of the maintenance that it does after a commit."""
+    """Return git's files there, without the lock of its maintenance after a commit."""
     return sorted(path for path in (repo / ".git").rglob("objects/*") if path.suffix != ".lock")
 
 
 def test_a_difference_is_what_was_committed_and_what_was_not(repo):
-    """Objects that a look needs are not left in the repository."""
+    """The objects that a comparison makes are not left in the repository."""
     (repo / "mine").write_text("mine\n")
     made = Worktree.create(repo, "x", PROCESSES, with_changes=True)
     (made.path / "a.txt").write_text("one\ntwo\nthree\nfour\n")

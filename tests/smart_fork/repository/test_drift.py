@@ -1,4 +1,4 @@
-"""How much of what was edited has changed in git since; with real git."""
+"""Tests of the share of edited files that have changed in git since, with real git."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that a repository or a worker has planted: real git, and a file that each of them would write."""
+"""Tests of programs planted in a repository: real git, and a file that each planted program would write."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def canary(home) -> Path:
 
 @pytest.fixture
 def quiet(home):
-    """Sees that nothing has run."""
+    """Check that no planted program has run."""
     yield
     assert not (home / "CANARY").exists(), (home / "CANARY").read_text()
 
 
 def everything(made: Worktree) -> None:
-    """All that is ever done with a worktree, whether it works or is refused."""
+    """Do everything that smart-fork does with a worktree, whether it works or is refused."""
     with Registry() as registry:
         worker = registry.add(
             "claude",
@@ -80,7 +80,7 @@ def everything(made: Worktree) -> None:
 
 
 def change(folder: Path) -> None:
-    """A change of each kind, also one that only the contents tell."""
+    """Make a change of each kind, also one that only the content shows."""
     (folder / "README.md").write_text("# SHOP\n")
     os.utime(folder / "README.md", (0, 0))
     (folder / "new.txt").write_text("new\n")
@@ -93,7 +93,7 @@ def made(repo) -> Worktree:
 
 
 def test_the_planted_programs_would_run(repo, canary, home):
-    """Or the other tests would prove nothing."""
+    """Without this, the other tests would prove nothing."""
     plant(repo / ".git", canary)
     change(repo)
     subprocess.run(["git", "add", "--all"], cwd=repo, check=False, capture_output=True)
@@ -214,7 +214,7 @@ def test_nothing_that_a_worker_puts_into_its_worktree_runs(repo, made, canary, h
 
 @pytest.mark.usefixtures("quiet")
 def test_a_worktree_that_now_leads_to_another_repository_is_not_compared(repo, made, canary, home):
-    """What is in that other one would be told as the worker's changes."""
+    """Otherwise content of that repository would be reported as the worker's changes."""
     other = forged_repository(home / "elsewhere", canary)
     (made.path / ".git").unlink()
     (made.path / ".git").symlink_to(other)

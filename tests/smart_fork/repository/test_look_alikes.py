@@ -1,4 +1,4 @@
-"""A directory that only looks like a project has none of its sessions."""
+"""Tests that a directory which only looks like a project has none of the project's sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A repository keeps its sessions where it moves to, and where it is cloned again."""
+"""Tests that a repository keeps its sessions when it is moved, and in a further clone."""
 
 from __future__ import annotations
 

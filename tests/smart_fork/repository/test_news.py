@@ -1,4 +1,4 @@
-"""What is new since a session knew a repository, of histories of every kind, with real git: right, or nothing."""
+"""Tests of the changes since a session, in histories of every kind, with real git: they are right or not reported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PROCESSES = Processes()
 
 
 def sh(folder: Path, script: str, at: int = LATER) -> str:
-    """Run lines of a shell, of which each must succeed, at that time as git takes it."""
+    """Run lines of a shell at a time that git uses for commits. Each line must succeed."""
     when = f"@{at} +0000"
     env = os.environ | {
         "GIT_AUTHOR_DATE": when, "GIT_COMMITTER_DATE": when, "GIT_TEMPLATE_DIR": "", "GIT_EDITOR": ":",
@@ -35,7 +35,7 @@ def sh(folder: Path, script: str, at: int = LATER) -> str:
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory, _home_of_module):
-    """A repository with one commit, made once."""
+    """Make a repository with one commit, once."""
     folder = tmp_path_factory.mktemp("template") / "shop"
     (folder / "sub").mkdir(parents=True)
     for name in ("a.py", "b.py", "sub/c.py", "x.py"):
@@ -47,7 +47,7 @@ def template(tmp_path_factory, _home_of_module):
 
 @pytest.fixture(scope="module")
 def _home_of_module():
-    """Who commits, for the repository that is made once."""
+    """Set the author of commits in the repository that is made once."""
     with pytest.MonkeyPatch.context() as patch:
         for who in ("AUTHOR", "COMMITTER"):
             patch.setenv(f"GIT_{who}_NAME", "Ada")
@@ -69,7 +69,7 @@ def then(shop: Path, *names: str, edited: tuple[str, ...] = (), **more: Any) -> 
 
 
 def told(found: ChangesSince | None) -> Mapping[str, str]:
-    """Each file with what is said of it."""
+    """Return each file with its difference."""
     if found is None:
         return {}
     return {
@@ -414,7 +414,7 @@ def test_where_in_it_a_session_worked_does_not_matter_and_what_lies_outside_is_n
 
 
 def test_what_was_collected_and_forgotten_is_not_made_up(shop):
-    """After ``git gc`` the history of the branch tells, and what was amended since is told nowhere."""
+    """After ``git gc`` only the branch's history is left; amended commits are lost."""
     commit = sh(shop, "git rev-parse HEAD").strip()
     forget = "git reflog expire --expire=now --all; git gc -q --prune=now"
     sh(shop, f"echo more >> a.py; {COMMIT}; {forget}")
@@ -440,7 +440,7 @@ def test_a_repository_that_was_moved_tells_nothing_of_where_it_was(home, shop):
 
 
 def test_commits_from_the_future_tell_no_time(home, shop):
-    """What is dated later than now may have been there when the session began."""
+    """A commit with a later date than now may have existed when the session began."""
     sh(shop, "echo ahead >> a.py; git commit -qam Ahead", at=4_000_000_000)
     sh(home, "git clone -q shop clone")
     clone = home / "clone"

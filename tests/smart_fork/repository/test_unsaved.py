@@ -1,4 +1,6 @@
-"""What would be lost with a worktree, and that nothing is: real git, real processes."""
+"""Tests that removing a worktree loses nothing, and of the words that say what would be lost: real git and
+processes.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ def remove(made: Worktree) -> str | None:
 
 
 def assert_kept(made: Worktree, reason: str) -> None:
-    """Nothing was touched, and the sentence says what is there and what to type."""
+    """Check that nothing was changed, and that the sentence names the content and the command to type."""
     before, refs = snapshot(made.path), git(made.repository, "for-each-ref")
 
     said = remove(made)
@@ -252,7 +254,7 @@ def test_a_branch_that_is_not_ours_is_never_deleted(made, repo, branch):
 
 
 def test_a_commit_that_is_made_meanwhile_is_kept(made, repo):
-    """The branch moves after it was looked at."""
+    """The branch moves after it was checked."""
 
     class Meanwhile(Processes):
         def run(self, argv, **more):

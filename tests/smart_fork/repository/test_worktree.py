@@ -1,4 +1,4 @@
-"""Worktrees, with real git (F-120)."""
+"""Tests of worktrees, with real git (F-120)."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_several_at_once_get_different_ones(repo):
 
 @pytest.mark.parametrize("lasting", [False, True])
 def test_what_another_git_has_half_made_is_waited_for_and_no_branch_is_left(repo, lasting):
-    """Git fails where it meets a worktree that another one is just making."""
+    """Git fails if it meets a worktree that another process is just making."""
     half = repo / ".git/worktrees/half"
     half.mkdir(parents=True)
     (half / "gitdir").write_text(f"{repo}/.worktrees/half/.git\n")
@@ -206,7 +206,7 @@ def test_a_plain_name_is_always_possible(name):
 
 
 def test_files_that_a_filter_makes_are_as_git_stores_them_and_named(repo):
-    """Large files, usually: their filter is a program, and which files it gets is anybody's to say."""
+    """These are usually large files: their filter is a program, and any repository may name its files."""
     (repo / "movie").write_text("where it is kept\n")
     (repo / ".gitattributes").write_text("movie filter=lfs\n")
     git(repo, "add", ".")

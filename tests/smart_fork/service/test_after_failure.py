@@ -1,4 +1,4 @@
-"""After a command failed, its model is told what ended the same error before, where that is likely."""
+"""Tests of the hint after a failed command: what ended the same error before, if that is likely to help."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def failure(cwd, output: str = f"Exit code 1\n{ERROR}", session_id: str = NEW, *
 
 @pytest.fixture
 def ended(world, shop) -> str:
-    """A session in which the error ended."""
+    """Write a session in which the error ended."""
     session = world.worked("claude", shop, "> test", broke(), bash("tool install backend"), bash("tool test"))
     world.find("anything", shop)
     return session

@@ -1,4 +1,4 @@
-"""Before an agent changes lines, its model is told which exchange of a past session wrote them, if that is known."""
+"""Tests of the hint before an edit: which exchange of a past session wrote the lines."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def edit(cwd: Path, tool: str = "Edit", session_id: str = NEW, **given: object) 
 
 @pytest.fixture
 def written(world, shop) -> str:
-    """A session that wrote `upload.py`, which is committed and indexed."""
+    """Write a session that wrote `upload.py`, commit the file, and index the session."""
     session = wrote(world, shop)
     commit(shop, "upload.py", BODY)
     world.find("anything", shop)
@@ -141,7 +141,7 @@ def not_there(shop: Path) -> dict:
 
 
 def only_another_line_is_its_own(shop: Path) -> dict:
-    """The text that is replaced has its lines, but the line that is changed in it was written by hand."""
+    """Return an edit of a line that was written by hand, inside a text with lines of the session."""
     (shop / "upload.py").write_text(BODY.replace("send(path", "send_slowly(path"))
     old = OLD.replace("send(path", "send_slowly(path")
     return edit(shop, file_path=f"{shop}/upload.py", old_string=old, new_string=OLD.replace("send(path", "put(path"))

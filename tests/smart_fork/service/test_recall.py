@@ -1,4 +1,4 @@
-"""The first prompt of a session is answered with one line about a past one, by a hook that asks the service."""
+"""Tests of the hint at the first prompt of a session, given by a hook that asks the service."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ agents = pytest.mark.parametrize("agent", ["claude", "codex"])
 
 
 def run(body: dict | bytes, agent: str = "claude", **env: str) -> str:
-    """What the hook prints for an event, given as much time as it takes. It never fails, and never complains."""
+    """Return the hook's output for an event, without a time limit. The hook never fails and never complains."""
     given = body if isinstance(body, bytes) else json.dumps(body).encode()
     environment = {name: os.environ[name] for name in ("HOME", "PATH")} | {"PYTHONPATH": str(ROOT)}
     environment |= {"SMART_FORK_RECALL_MS": "60000"} | env
@@ -46,7 +46,7 @@ def run(body: dict | bytes, agent: str = "claude", **env: str) -> str:
 
 
 def asked(body: dict, agent: str = "claude") -> str:
-    """What the hook would say: the same without a process."""
+    """Return the hook's text, without starting a process."""
     try:
         return recall.line_for(agent, body, str(state_home()), time.monotonic() + 60)
     except Exception:  # noqa: BLE001 - whatever it is
@@ -59,7 +59,7 @@ def prompt(cwd: object, text: str = PROMPT, session_id: str = NEW, **more: objec
 
 
 def line_in(printed: str) -> str:
-    """The only thing that is printed: what both agents take as context."""
+    """Return the only output: the context that both agents read."""
     said = json.loads(printed)
     assert {"hookSpecificOutput"} == set(said)
     assert {"hookEventName": "UserPromptSubmit"}.items() <= said["hookSpecificOutput"].items()
@@ -69,7 +69,7 @@ def line_in(printed: str) -> str:
 
 @pytest.fixture
 def knows(world, shop) -> str:
-    """A session that knows what is asked, beside one that does not; both are indexed."""
+    """Index a session that knows the answer, beside one that does not."""
     world.claude(shop, "mend the colours of the chart", "They are mended")
     known = world.claude(shop, PROMPT, "The uploader of parcels has a retry with backoff")
     world.find("anything", shop)
@@ -78,14 +78,14 @@ def knows(world, shop) -> str:
 
 @pytest.fixture
 def on(home) -> None:
-    """Both agents are to be told."""
+    """Switch hints on for both agents."""
     for agent in ("claude", "codex"):
         recall_switch.turn_on(agent)
 
 
 @pytest.fixture
 def announced(served, on):
-    """The service, where hooks look for it."""
+    """Run the service where hooks look for it."""
     served.announce()
     return served
 
@@ -109,7 +109,7 @@ def test_it_is_said_once_in_a_session(announced, knows, shop):
 
 
 def test_only_the_first_prompt_of_a_session_is_asked_about(announced, knows, shop):
-    """Nothing fits that one; the next one would have been answered."""
+    """Nothing fits the first prompt; the next one would have been answered."""
     assert "" == asked(prompt(shop, "what is the weather like"))
     assert "" == asked(prompt(shop))
     assert (1, 0, 0) == recall_switch.asked()
@@ -124,7 +124,7 @@ def test_only_the_first_prompt_of_a_session_is_asked_about(announced, knows, sho
     ],
 )
 def test_a_session_that_has_begun_otherwise_is_told_nothing(announced, knows, shop, written):
-    """It goes on, is a fork, or an agent has started it."""
+    """It was resumed, is a fork, or was started by an agent."""
     log = shop / "log.jsonl"
     log.write_text(json.dumps(written, separators=(",", ":")) + "\n")
 
@@ -204,7 +204,7 @@ def test_who_looks_for_no_service_is_told_nothing(announced, knows, shop):
 
 
 class Strange(http.server.BaseHTTPRequestHandler):
-    """A program at the socket that is not the service, and what it was asked."""
+    """A program at the socket that is not the service, and the questions it was asked."""
 
     protocol_version = "HTTP/1.1"
 
@@ -270,7 +270,7 @@ def test_an_answer_that_is_none_is_not_passed_on(on, shop, says):
 
 @first("milliseconds", ["0", "1500"])
 def test_a_service_that_takes_too_long_is_not_waited_for(on, shop, milliseconds):
-    """It would never answer. That it was late is counted."""
+    """It would never answer. The late answer is counted."""
     with strange(None):
         assert "" == run(prompt(shop), SMART_FORK_RECALL_MS=milliseconds)
     assert (1, 0, 1) == recall_switch.asked()
@@ -292,7 +292,7 @@ def test_what_is_quoted_of_a_session_cannot_leave_its_quotation(announced, world
 
 
 def test_it_imports_little(on, shop):
-    """Nobody waits for what is not needed to ask."""
+    """A session must not wait for modules that the question does not need."""
     body = json.dumps(prompt(shop)).encode()
     environment = {name: os.environ[name] for name in ("HOME", "PATH")} | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-X", "importtime", "-P", "-m", "smart_fork.hooks", "claude"]
