@@ -233,7 +233,9 @@ class GeminiFold(fold.LineFold):
             results = self.doings.results(one for one in answers if one.id not in known)
             return turn_of(identity, None, "tool" if results else "system", moment, tool_results=results, raw=raw)
         if is_context(record):
-            self._note_workspace(record)
+            found = _WORKSPACE.search(said_in(record))
+            if found and is_path(found[1]):
+                self.facts.setdefault("workspace", found[1])
             return turn_of(identity, None, "system", moment, raw=raw)
         text = strip_boilerplate(typed_in(record))
         if text:
@@ -244,11 +246,6 @@ class GeminiFold(fold.LineFold):
         """Return the ids of the calls since the last prompt with known results."""
         since = takewhile(lambda turn: not turn.prompt, reversed(self._turns.values()))
         return {result.tool_use_id for turn in since for result in turn.tool_results}
-
-    def _note_workspace(self, record: Record) -> None:
-        found = _WORKSPACE.search(said_in(record))
-        if found and is_path(found[1]):
-            self.facts.setdefault("workspace", found[1])
 
     def _calls(self, record: Record, before: Turn | None) -> tuple[tuple[ToolCall, ...], tuple[ToolResult, ...]]:
         known = {call.id: call for call in before.tool_calls} if before else {}

@@ -38,21 +38,17 @@ def usual_model(directory: Path | None) -> Mapping[str, str] | None:
     The sources are the settings, the models chosen last, and the newest messages, in this order.
     """
     places = [*([directory] if directory else []), settings_folder()]
-    said = (_named(dict_in(json_at(folder / name)).get("model")) for folder in places for name in _NAMES)
+    said = (_model(dict_in(json_at(folder / name)).get("model")) for folder in places for name in _NAMES)
     return next((one for one in (*said, *_chosen(), *_asked()) if one), None)
 
 
-def _named(model: object) -> Mapping[str, str] | None:
-    provider, slash, name = model.partition("/") if isinstance(model, str) else ("", "", "")
-    return _model({"providerID": provider, "modelID": name}) if slash else None
-
-
 def _model(value: object) -> Mapping[str, str] | None:
-    if not isinstance(value, Mapping):
-        return None
-    named = {name: value.get(name) for name in ("providerID", "modelID")}
-    found = {name: one for name, one in named.items() if isinstance(one, str) and one not in ("", "unknown")}
-    return found if len(found) == len(named) else None
+    """Return the provider and the model in settings (``provider/model``) or a message; `None` if one is missing."""
+    if isinstance(value, str):
+        value = dict(zip(UNKNOWN, value.split("/", 1), strict=False))
+    named = ((name, dict_in(value).get(name)) for name in UNKNOWN)
+    found = {name: one for name, one in named if isinstance(one, str) and one not in ("", "unknown")}
+    return found if found.keys() == UNKNOWN.keys() else None
 
 
 def _chosen() -> Iterator[Mapping[str, str] | None]:

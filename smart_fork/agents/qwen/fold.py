@@ -194,13 +194,14 @@ class QwenTree(Tree):
             self.facts["begun_by_another"] = True
         if subtype == "rewind":
             return self.make(record, identity, line, "system", "")
-        left = loaded_by_compaction(record)
-        if not left:
+        payload = dict_in(record.get("systemPayload"))
+        history = payload.get("compressedHistory")
+        if not CODEC.sums_up(record) or not isinstance(history, list):
             return None
         self.note_compaction()
-        history = list_in(dict_in(record.get("systemPayload")).get("compressedHistory"))
-        said = next((text for one in history if (text := parts_text(parts_of(one))).strip()), "")
-        return self.summary(record, identity, line, said, left)
+        said = [parts_text(parts_of(one)) for one in history]
+        left = count(dict_in(payload.get("info")).get("newTokenCount")) or max(1, sum(map(estimate_tokens, said)))
+        return self.summary(record, identity, line, next((text for text in said if text.strip()), ""), left)
 
     def _user(self, record: Record, said: str, identity: str, line: Line) -> Turn:
         if not is_typed(record):
@@ -240,16 +241,6 @@ def typed_in(record: Record, said: str) -> str:
 def loaded_after(record: Record) -> int:
     """Return the number of tokens in the model's context after this message."""
     return count(dict_in(record.get("usageMetadata")).get("totalTokenCount"))
-
-
-def loaded_by_compaction(record: Record) -> int:
-    """Return the number of tokens that a compaction left in the context; 0 for other records."""
-    given = dict_in(record.get("systemPayload"))
-    history = given.get("compressedHistory")
-    if not CODEC.sums_up(record) or not isinstance(history, list):
-        return 0
-    told = count(dict_in(given.get("info")).get("newTokenCount"))
-    return told or max(1, sum(estimate_tokens(parts_text(parts_of(message))) for message in history))
 
 
 class QwenSubAgents(LoggedSubAgents):
