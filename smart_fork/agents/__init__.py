@@ -39,9 +39,10 @@ _BOTH: tuple[AgentName, ...] = ("claude", "codex")
 
 
 class AllAgents:
-    """All agents by name, in their order: each one's facets, common facts, and the words that select some of them.
+    """All agents by name, in their order: each agent's facets (such as its copier), facts about all of them, and the
+    words that select some of them.
 
-    A method such as `starter_of` refuses an agent without that facet in a sentence.
+    A method such as `starter_of` raises `Usage`, with a sentence for people, if the agent does not have that facet.
     """
 
     #: Selects the first two agents, Claude Code and Codex.
@@ -62,77 +63,85 @@ class AllAgents:
         return name in self._by_name
 
     def __getitem__(self, name: str) -> Agent:
-        """Return the agent of that name.
+        """Return the agent called `name`.
 
         Raises:
-            Usage: There is no such agent.
+            Usage: No agent has this name.
         """
         if agent := self._by_name.get(name):
             return agent
         raise Usage(f"Unknown agent: {name}", f"Agents are: {', '.join(self._by_name)}.")
 
     def title_of(self, agent: str) -> str:
-        """Return an agent's name for people; an unknown name as it is."""
+        """Return the name of an agent for people, such as "Claude Code"; an unknown name is returned unchanged."""
         return self[agent].title if agent in self else agent
 
     def command_of(self, agent: str) -> ProgramSpec:
-        """Return the agent's program. Raise `Usage` if it has none."""
+        """Return the description of an agent's program. Raise `Usage` if smart-fork cannot start the agent."""
         return _needed(self[agent].command, f"smart-fork cannot start {self.title_of(agent)}", self._handed_over())
 
     def starter_of(self, agent: str) -> Starter:
-        """Return the agent's starter. Raise `Usage` if it has none."""
+        """Return the object that makes an agent's start commands. Raise `Usage` if smart-fork cannot start it."""
         return _needed(self[agent].starter, f"smart-fork cannot start {self.title_of(agent)}", self._handed_over())
 
     def screen_of(self, agent: str) -> Screen:
-        """Return the agent's screen. Raise `Usage` if it has none."""
+        """Return the object that reads an agent's screen. Raise `Usage` if smart-fork cannot read its screen."""
         return _needed(self[agent].screen, f"smart-fork cannot read the screen of {self.title_of(agent)}")
 
     def storage_of(self, agent: str) -> Storage:
-        """Return the agent's storage. Raise `Usage` if it has none."""
+        """Return the object that knows where an agent stores sessions. Raise `Usage` if smart-fork does not know it."""
         refusal = f"smart-fork does not know where {self.title_of(agent)} keeps its sessions"
         return _needed(self[agent].storage, refusal)
 
     def copier_of(self, agent: str) -> Copier:
-        """Return the agent's copier. Raise `Usage` if it has none."""
+        """Return the object that copies an agent's sessions. Raise `Usage` if smart-fork cannot branch its sessions."""
         refusal = f"smart-fork cannot branch {self.title_of(agent)} sessions"
         return _needed(self[agent].copier, refusal, self._handed_over())
 
     def forms_of(self, agent: str) -> Forms:
-        """Return the agent's forms. Raise `Usage` if it has none."""
+        """Return the object that converts an agent's records for sharing. Raise `Usage` if its sessions are not
+        shared.
+        """
         refusal = f"Sessions of {self.title_of(agent)} are not shared"
         return _needed(self[agent].forms, refusal, self.why_not(agent, "shared"))
 
     def teller_of(self, agent: str) -> Forms:
-        """Return the writer of sessions handed over to the agent. Raise `Usage` if it has none."""
+        """Return the object that writes a session handed over to an agent. Raise `Usage` if the agent cannot receive
+        one.
+        """
         return _needed(self[agent].forms, f"{self.title_of(agent)} cannot receive sessions of other agents")
 
     def heads_of(self, agent: str) -> Heads:
-        """Return the agent's heads. Raise `Usage` if it has none."""
+        """Return the object that finds the parents of an agent's sessions. Raise `Usage` if these are not known."""
         return _needed(self[agent].heads, f"The families of {self.title_of(agent)} sessions are not known")
 
     def tail_of(self, agent: str) -> Tail:
-        """Return the agent's tail. Raise `Usage` if it has none."""
+        """Return the object that reads a worker's state from its log. Raise `Usage` if smart-fork has none for the
+        agent.
+        """
         return _needed(self[agent].tail, f"smart-fork has no live status of {self.title_of(agent)} sessions")
 
     def login_of(self, agent: str) -> Login:
-        """Return the agent's login. Raise `Usage` if it has none."""
+        """Return the object that knows how an agent logs in. Raise `Usage` if smart-fork does not know it."""
         return _needed(self[agent].login, f"smart-fork does not know how {self.title_of(agent)} logs in")
 
     def hooks_of(self, agent: str) -> Hooks:
-        """Return the agent's hooks. Raise `Usage` if it has none."""
+        """Return the object that knows an agent's hooks. Raise `Usage` if the agent has none."""
         return _needed(self[agent].hooks, f"{self.title_of(agent)} does not report what its sessions do")
 
     def registration_of(self, agent: str) -> Registration:
-        """Return the agent's registration. Raise `Usage` if it has none."""
+        """Return the object that registers smart-fork's MCP server with an agent. Raise `Usage` if there is none."""
         refusal = f"smart-fork does not know how {self.title_of(agent)} registers servers"
         return _needed(self[agent].registration, refusal)
 
     def background_of(self, agent: str) -> Background:
-        """Return the agent's verbs for background sessions. Raise `Usage` if it has none."""
+        """Return the commands for an agent's own background sessions. Raise `Usage` if the agent has none."""
         return _needed(self[agent].background, f"{self.title_of(agent)} has no background sessions")
 
     def why_not(self, agent: str, ability: str) -> str:
-        """Return the reason why an agent lacks an ability, as a sentence; empty if none is given."""
+        """Return a sentence that says why an agent lacks an ability (see `Agent.ABILITIES`); empty if no reason is
+        known.
+        """
         why = self[agent].lacks.get(ability, "")
         return f"{why[:1].upper()}{why[1:]}." if why else ""
 
@@ -144,35 +153,39 @@ class AllAgents:
         )
 
     def cutters(self) -> tuple[Cutter, ...]:
-        """Return all cutters, in the order in which each is asked if a file is its own."""
+        """Return the cutters of all agents, in the order in which they are asked whether a file is a transcript of
+        theirs.
+        """
         return tuple(agent.cutter for agent in self._cut() if agent.cutter)
 
     def cuttable(self) -> tuple[str, ...]:
-        """Return the names of the agents whose transcripts can be cut, in that order."""
+        """Return the names of the agents whose transcripts can be cut, in the order of `cutters`."""
         return tuple(agent.name for agent in self._cut())
 
     def _cut(self) -> Iterable[Agent]:
         return sorted((agent for agent in self if agent.has("cutter")), key=lambda agent: agent.writes_on)
 
     def first_cut(self) -> AgentName:
-        """Return the default agent of cuts: the first whose transcripts can be cut."""
+        """Return the default agent of cuts: the first agent whose transcripts can be cut."""
         return next(agent.name for agent in self if agent.has("cutter"))
 
     def find_cutter(self, tool: str) -> Cutter | None:
-        """Return the cutter of that name; `None` for a transcript of an unknown agent."""
+        """Return the cutter of the agent called `tool`; `None` if the agent is unknown or has no cutter."""
         return self[tool].cutter if tool in self else None
 
     def files_of(self, tool: str) -> Files:
-        """Return how transcripts of that agent are stored; of an unknown agent, as files."""
+        """Return the object that stores the transcripts of the agent called `tool`: plain files if the agent is
+        unknown.
+        """
         from smart_fork.agents.cuts.cutter import Files
 
         return self.find_cutter(tool) or Files()
 
     def cutter_of(self, tool: str) -> Cutter:
-        """Return the cutter of that name.
+        """Return the cutter of the agent called `tool`.
 
         Raises:
-            Usage: There is none.
+            Usage: The agent is unknown, or its transcripts cannot be cut.
         """
         if found := self.find_cutter(tool):
             return found
@@ -180,13 +193,15 @@ class AllAgents:
 
     @cached_property
     def session_logs(self) -> re.Pattern[str]:
-        """Finds in the line of an action a log of any agent, or our export of one."""
+        """The pattern that finds, in the line of an action, the path of any agent's log or of smart-fork's export of a
+        log.
+        """
         from indexer.transcripts.commands import naming_sessions
 
         return naming_sessions(place for agent in self for place in agent.home.places)
 
     def around(self, env: Mapping[str, str]) -> AgentName | None:
-        """Return the agent that started a program with this environment; `None` for a person's own shell."""
+        """Return the agent that started a program with this environment; `None` if a person's own shell started it."""
         return next((agent.name for agent in self if any(env.get(mark) for mark in agent.marks)), None)
 
     def caller_session(self, env: Mapping[str, str], agents: Sequence[Agent] = ()) -> str | None:
@@ -199,15 +214,15 @@ class AllAgents:
         return next((env[name] for agent in asked for name in agent.session_variables if env.get(name)), None)
 
     def homes(self) -> Iterator[Home]:
-        """Yield the own folder of each agent that has one."""
+        """Yield the agents' own folders, of each agent that has one."""
         return (agent.home for agent in self if agent.home.variable)
 
     def home_variables(self) -> tuple[str, ...]:
-        """Return the variables that name the agents' folders and files."""
+        """Return the names of the environment variables that name the agents' folders and files."""
         return tuple(name for home in self.homes() for name in (home.variable, *home.beside))
 
     def overrides(self) -> tuple[str, ...]:
-        """Return the variables that name the agents' programs."""
+        """Return the names of the environment variables that name the agents' programs."""
         return tuple(agent.command.override for agent in self if agent.command)
 
     def logins(self) -> Iterator[Login]:
@@ -215,42 +230,42 @@ class AllAgents:
         return (agent.login for agent in self if agent.login)
 
     def login_variables(self) -> frozenset[str]:
-        """Return all agents' variables that can hold a secret, or name the server that gets it."""
+        """Return the names of all agents' variables that can hold a secret, or name the server that gets the secret."""
         return frozenset(name for login in self.logins() for name in login.variables())
 
     def registrations(self) -> tuple[Registration, ...]:
-        """Return the registration of each agent that has one."""
+        """Return the MCP registration of each agent that has one."""
         return tuple(agent.registration for agent in self if agent.registration)
 
     def readable(self) -> tuple[AgentName, ...]:
-        """Return the agents whose sessions smart-fork reads."""
+        """Return the names of the agents that have sessions smart-fork can read."""
         return tuple(agent.name for agent in self)
 
     def startable(self) -> tuple[AgentName, ...]:
-        """Return the agents that smart-fork starts."""
+        """Return the names of the agents that smart-fork can start."""
         return tuple(agent.name for agent in self if agent.has("starter"))
 
     def in_background(self) -> tuple[AgentName, ...]:
-        """Return the agents with verbs for background sessions."""
+        """Return the names of the agents that have background sessions of their own."""
         return tuple(agent.name for agent in self if agent.has("background"))
 
     def handed_to(self) -> tuple[AgentName, ...]:
-        """Return the agents that can receive a handed-over session."""
+        """Return the names of the agents that can receive a handed-over session."""
         return tuple(agent.name for agent in self if agent.has("forms"))
 
     def settable(self) -> tuple[AgentName, ...]:
-        """Return the agents in which smart-fork registers its server or hooks."""
+        """Return the names of the agents in which setup registers smart-fork's server or hooks."""
         return tuple(agent.name for agent in self if agent.has("registration") or agent.has("hooks"))
 
     def first(self) -> AgentName:
-        """Return the default agent, if neither a person nor an agent named one."""
+        """Return the default agent, for requests in which neither a person nor the caller names one."""
         return self.startable()[0]
 
     def check_id(self, agent: AgentName, session_id: str, which: str = "source") -> str:
-        """Return `session_id` if that agent can have it.
+        """Return `session_id` if it has the form of the agent's session ids.
 
         Raises:
-            Usage: It cannot.
+            Usage: The id has another form. `which` describes the id in the error.
         """
         if not self[agent].has("starter"):  # its sessions are only handed over
             return self.check_given(session_id)
@@ -261,10 +276,12 @@ class AllAgents:
         return session_id
 
     def check_given(self, session_id: str) -> str:
-        """Return `session_id` if it can be an argument. Agents that get it unchanged may know a session by a name.
+        """Return `session_id` if it is neither an option nor a path.
+
+        The agent gets the text unchanged, since some agents also know a session by a name.
 
         Raises:
-            Usage: It cannot.
+            Usage: The text cannot be passed as an argument.
         """
         if not _GIVEN.fullmatch(session_id):
             from smart_fork.snippets import plain_name
@@ -274,21 +291,21 @@ class AllAgents:
 
     @cached_property
     def callers_own(self) -> tuple[str, ...]:
-        """The variables that agents set for programs that they start.
+        """The variables that agents set for the programs they start.
 
-        A fork does not run inside its caller, and some of these variables keep Claude Code from saving the session.
+        A fork does not run inside its caller. Some of these variables keep Claude Code from saving the session.
         """
         return tuple(name for agent in self for name in agent.tells)
 
     def choices(self) -> tuple[str, ...]:
-        """Return the words that `selected` accepts."""
+        """Return the words that `selected` accepts: the agents' names, "both" and "all"."""
         return (*self.readable(), self.BOTH, self.ALL)
 
     def selected(self, value: object) -> tuple[AgentName, ...]:
-        """Return the selected agents in their order.
+        """Return the agents that a word selects, in their order: an agent's name, "both" or "all".
 
         Raises:
-            Usage: There is no agent of that name whose sessions smart-fork reads.
+            Usage: The word selects no agent.
         """
         word = str(value).lower()
         if word == self.ALL:
@@ -307,10 +324,10 @@ class AllAgents:
         return meant[0] if len(meant) == 1 else self.BOTH if meant == _BOTH else self.ALL
 
     def to_start(self, name: str) -> AgentName:
-        """Return the agent of that name, to start it.
+        """Return `name` if smart-fork can start the agent with this name.
 
         Raises:
-            SmartForkError: There is no such agent.
+            SmartForkError: No agent that can be started has this name.
         """
         if name in self.startable():
             return name
@@ -319,10 +336,10 @@ class AllAgents:
         raise SmartForkError(f"Unknown adapter: {plain_name(name)}", f"Adapters are: {', '.join(self.startable())}.")
 
     def to_set_up(self, words: Sequence[str]) -> tuple[AgentName, ...]:
-        """Return those that all ``--agent`` options name; all without any.
+        """Return the agents that the words of the option ``--agent`` name, in their order; all agents without words.
 
         Raises:
-            Usage: An option names none.
+            Usage: A word names no agent that can be set up.
         """
         known = {self.ALL: self.settable(), self.BOTH: _BOTH} | {name: (name,) for name in self.settable()}
         if unknown := [word for word in words if word not in known]:
@@ -333,7 +350,7 @@ class AllAgents:
         return tuple(name for name in self.settable() if name in meant)
 
     def titles(self, names: Iterable[AgentName], last: str = "and") -> str:
-        """Return the names of these agents for people, in a sentence."""
+        """Return the names of these agents for people, as a list in a sentence: "A, B and C"."""
         *others, end = (self[name].title for name in names)
         return f"{', '.join(others)} {last} {end}" if others else end
 

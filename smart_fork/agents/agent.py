@@ -1,5 +1,5 @@
-"""The description of an agent: its names, its own folder, its program, and one facet for each thing that smart-fork
-does with it (a facet is an object such as the agent's copier).
+"""The description of an agent: its names, its own folder, its program, and its facets (one object for each thing that
+smart-fork does with the agent, such as its copier).
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from smart_fork import config
 
 if TYPE_CHECKING:
     from indexer.transcripts.base import AgentAdapter
-    from smart_fork.agents.agent_processes import Presence
     from smart_fork.agents.ancestry import Births, Heads, SubAgents
     from smart_fork.agents.codec import Codec
     from smart_fork.agents.copier import Copier
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from smart_fork.agents.hooks import Hooks
     from smart_fork.agents.log_tail import Tail
     from smart_fork.agents.login import Login
+    from smart_fork.agents.programs import Presence
     from smart_fork.agents.record_conversion import Forms
     from smart_fork.agents.registration import Registration
     from smart_fork.agents.screen import Screen
@@ -38,11 +38,12 @@ _DATA = ".local/share/"
 
 
 class Home(NamedTuple):
-    """An agent's own folder: the `variable` that names it, and the default below a person's home.
+    """An agent's own folder: the environment variable that names it, and its default below a person's home.
 
-    `logs` are the folders of its logs in it, `beside` variables that name other places of its files; one of them,
-    `runtime`, names the folder that `logs` are in instead. The variable may name another folder, which its own is
-    `inside`.
+    * `logs` are the folders of logs inside it.
+    * `beside` are variables that name other places of its files.
+    * `runtime` is a variable of `beside` that names the folder with `logs`, if it is set.
+    * `inside` is the path from the folder in the variable to the agent's own folder.
     """
 
     variable: str
@@ -54,40 +55,44 @@ class Home(NamedTuple):
 
     @property
     def places(self) -> tuple[str, ...]:
-        """The folders of its logs below a home where no variable says otherwise, such as ``.agent/sessions``."""
+        """The agent's log folders below a person's home if no variable is set, such as ``.agent/sessions``."""
         return tuple(f"{self.default}/{one}".rstrip("/") for one in self.logs)
 
     def folder(self) -> Path:
-        """Return the folder, which need not exist: that of the session being started, else the first one."""
+        """Return the agent's folder, which need not exist: the folder of the session that is being started, else the
+        first.
+        """
         return _USED.get().get(self) or self._first()
 
     def folders(self) -> tuple[Path, ...]:
-        """Return the folder and further ones: a variable may list several, and a person names those of other accounts
-        in config.toml.
+        """Return all folders of the agent: a variable may list several, and config.toml may name those of other
+        accounts.
         """
         more = (self._named_so(one) for one in (*self._named()[1:], *_further(self.variable)))
         return tuple(dict.fromkeys((self.folder(), self._first(), *more)))
 
     def of_logs(self) -> tuple[Path, ...]:
-        """Return the folders that its logs are in, of which each has `logs`.
+        """Return the folders that contain the log folders `logs`.
 
-        One that is relative would be below wherever the agent is started, and does not count.
+        A relative path in the variable is ignored: it would be relative to the directory in which the agent starts.
         """
         named = os.environ.get(self.runtime, "")
         return (Path(named).expanduser(),) if named.startswith(("/", "~/")) else self.folders()
 
     def of(self, log: Path | str) -> Path:
-        """Return the folder that a log is in; the first one if it is in none."""
+        """Return the agent's folder that contains `log`; the first folder if none contains it."""
         around = (one for one in self.folders() if str(log).startswith(f"{one}/"))
         return max(around, key=lambda one: len(one.parts), default=self._first())
 
     def is_further(self, *logs: Path | str) -> bool:
-        """Return whether these logs are in a folder that their agent finds only if its variable names it."""
+        """Return True if one of these logs is in a folder that the agent finds only with its variable set."""
         return len(self.folders()) > 1 and any(self.of(log) != self._first() for log in logs)
 
     @contextmanager
     def used(self, log: Path | None) -> Iterator[None]:
-        """Take the folder that a log is in for the agent's own, while its session is started."""
+        """Within this context, use the folder that contains `log` as the agent's own, so that its session can be
+        started.
+        """
         several = len(self.folders()) > 1
         own = {self: self.of(log) if log else self._first()} if several else {}
         token = _USED.set({**_USED.get(), **own})
@@ -97,14 +102,18 @@ class Home(NamedTuple):
             _USED.reset(token)
 
     def environment(self) -> dict[str, str]:
-        """Return the variable with which a program uses the folder of the session being started."""
+        """Return the variable with which a program finds the folder of the session being started; empty if it needs
+        none.
+        """
         used = _USED.get().get(self)
         if used is None or (used == self._first() and len(self._named()) < 2):
             return {}
         return {self.variable: str(used).removesuffix(f"/{self.inside}")}
 
     def _named(self) -> list[str]:
-        """Return the folders that the variable names. It is no list if such a folder exists."""
+        """Return the folders that the variable names. Commas do not separate folders if a folder with that whole name
+        exists.
+        """
         named = os.environ.get(self.variable, "")
         if self.default.startswith(_DATA):  # a path that is not absolute does not count, as XDG wants it
             return [named] if named.startswith("/") else []
@@ -120,11 +129,11 @@ class Home(NamedTuple):
         return Path.home() / self.default
 
     def _named_so(self, value: str) -> Path:
-        """Return the folder if the variable has this value."""
+        """Return the agent's folder if its variable has this value."""
         return Path(value).expanduser() / self.inside
 
     def usual(self) -> str:
-        """Return the value of the variable that stands for the folder used without it; empty if none does."""
+        """Return the value of the variable that means the default folder; empty if no value does."""
         outside = self.default.removesuffix(self.inside)
         return f"~/{outside}".rstrip("/") if self.default.endswith(self.inside) else ""
 
@@ -134,7 +143,7 @@ _USED: ContextVar[Mapping[Home, Path]] = ContextVar("used homes", default={})  #
 
 
 def _further(variable: str) -> tuple[str, ...]:
-    """The further folders in config.toml of the agent whose folder this variable names."""
+    """Return the further folders that config.toml lists for this variable."""
     file = str(config.file())
     if not os.path.exists(file):  # noqa: PTH110 - as text
         return ()
@@ -149,16 +158,17 @@ def _in_config(*_state: object) -> dict[str, tuple[str, ...]]:
 
 
 class AgentFacet:
-    """A facet that is made with its agent."""
+    """A facet that keeps its agent as `of`: an object for one thing that smart-fork does with an agent."""
 
     def __init__(self, of: Agent) -> None:
         self.of, self.agent, self.title = of, of.name, of.title
 
 
 class Sign(NamedTuple):
-    """A regular expression that a program's help matches if the program can do what smart-fork needs.
+    """A regular expression that matches a program's help if the program has an option or command that smart-fork
+    needs.
 
-    `headless` means that only a fork without a terminal needs it.
+    `headless` is True if only forks without a terminal need it.
     """
 
     listed: str
@@ -167,7 +177,7 @@ class Sign(NamedTuple):
 
 
 class ProgramSpec(NamedTuple):
-    """An agent's program: its name, npm's package with what that needs, and the required options."""
+    """An agent's program: its name, its npm package, and the patterns that its help must match."""
 
     name: str
     package: str
@@ -175,7 +185,7 @@ class ProgramSpec(NamedTuple):
 
     @property
     def override(self) -> str:
-        """The variable that names its path."""
+        """The environment variable that names the program's path."""
         return f"SMART_FORK_{self.name.upper()}"
 
 
@@ -185,9 +195,9 @@ USUAL: Mapping[str, str] = MappingProxyType({
     "reader": "log:{}Adapter",
     "codec": "fold:{}Codec",
     "heads": "fold:{}Heads",
-    "tail": "tail:TAIL",
+    "tail": "fold:TAIL",
     "starter": "command:{}Starter",
-    "births": "head:{}Births",
+    "births": "command:{}Births",
     "storage": "log:{}Storage",
     "screen": "command:{}Screen",
     "copier": "copy:{}Copier",
@@ -205,23 +215,25 @@ USUAL: Mapping[str, str] = MappingProxyType({
 
 
 def usual_facets(*without: str, **elsewhere: str) -> Mapping[str, str]:
-    """Return all facets but those `without`, each in its usual place or `elsewhere`."""
+    """Return the places of all facets except those named in `without`. `elsewhere` overrides the usual place of a
+    facet.
+    """
     return MappingProxyType(
         {name: place for name, place in {**USUAL, **elsewhere}.items() if place and name not in without}
     )
 
 
 class Ability(NamedTuple):
-    """An ability in words for people, and the facet of an agent that has it; all agents have one without a facet."""
+    """An ability in words for people, and the facet that an agent needs for it; all agents have one without a facet."""
 
     words: str
     facet: str = ""
 
 
 class Agent:
-    """One agent. A missing facet is `None`.
+    """The description of one agent, with its facets as attributes. A missing facet is `None`.
 
-    Facets are imported at their first use: a hook runs with each prompt, and needs hardly any.
+    A facet is imported when it is first used: a hook runs with each prompt, and needs hardly any.
     """
 
     #: What smart-fork can do with agents, by JSON keys.
@@ -303,7 +315,7 @@ class Agent:
     if not TYPE_CHECKING:  # else any name would pass for a facet
 
         def __getattr__(self, name: str) -> object:
-            """Import a facet at its first use. Return `None` if the agent does not have it."""
+            """Import a facet when it is first used. Return `None` if the agent does not have it."""
             if name not in USUAL:
                 raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
             if row := self.facets.get(name):
@@ -320,7 +332,11 @@ class Agent:
             return found
 
     def compared(self, version: str, parts: int = 2) -> str:
-        """Return "newer" or "older" than what was seen, by so many parts of a version; empty if neither, or unknown."""
+        """Return "newer" or "older" than the versions that the tests ran; empty if the version is among them, or
+        unknown.
+
+        The first `parts` parts of the version are compared.
+        """
         own, oldest, newest = (_numbers(one)[:parts] for one in (version, self.seen, self.newest or self.seen))
         if not own or not oldest or oldest <= own <= newest:
             return ""
@@ -328,15 +344,15 @@ class Agent:
 
     @classmethod
     def has(cls, facet: str) -> bool:
-        """Return whether it has that facet, without importing it."""
+        """Return True if the agent has this facet. The facet is not imported."""
         return bool(getattr(cls, facet, facet in cls.facets))
 
     def abilities(self) -> dict[str, bool]:
-        """Return the abilities of the agent, derived from its facets."""
+        """Return each ability by its JSON key, with True if the agent has the facet for it."""
         return {name: not ability.facet or self.has(ability.facet) for name, ability in self.ABILITIES.items()}
 
     def model_window(self) -> int:
-        """Return its model's context window in tokens, from its newest log, or the estimate."""
+        """Return the context window of the agent's model in tokens: from its newest log, else an estimate."""
         return (self.tail.window() if self.tail else None) or self.window
 
 
@@ -346,7 +362,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 class ReadOnlyAgent(Agent):
-    """An agent whose sessions are found, shown and handed over, and whose program smart-fork does not start.
+    """An agent that smart-fork only reads: its sessions are found, shown and handed over, but it is not started.
 
     Its adapter and its codec are in ``smart_fork/agents/<name>.py``.
     """
@@ -366,31 +382,36 @@ class ReadOnlyAgent(Agent):
 
 
 class Storage:
-    """The storage of an agent that finds its sessions from every directory. Others override it."""
+    """Where an agent stores sessions, and from which directories it finds them. This one finds them from everywhere."""
 
     def folder(self, directory: Path) -> Path | None:
-        """Return the only folder in which it looks for sessions from `directory`; `None` if it looks everywhere."""
+        """Return the only folder in which the agent, started in `directory`, looks for sessions; `None` for all
+        folders.
+        """
         return None
 
     def finds(self, log: Path, cwd: str, directory: Path) -> bool:
-        """Return whether it can resume, from `directory`, the session of this log, which worked in `cwd`."""
+        """Return True if the agent, started in `directory`, can resume the session in `log`, which worked in `cwd`."""
         return self.folder(directory) in (None, log.parent)
 
     def restored(self, place: str, session_id: str) -> str:
-        """Return where a restored log belongs below its own folder. `place` is where it was."""
+        """Return the path below the agent's folder at which a restored log belongs; `place` is its path before it was
+        lost.
+        """
         return place
 
     def resumed(self, log: Path, session_id: str, directory: Path) -> Path | None:
-        """Return a second name under which the log is found from `directory`, and remains when its agent resumes it;
-        `None` if it needs none.
+        """Return a second path for `log` that the agent, started in `directory`, needs to resume the session.
+
+        `None` if it finds the log without.
         """
         return None
 
 
 class ClientCall(NamedTuple):
-    """One tool call from an agent: `environment` of the server's process, `project` its directory.
+    """A tool call that an agent sent to smart-fork's server. All of it is untrusted text.
 
-    All of it is untrusted text.
+    `environment` is the environment of the server's process, `project` its directory.
     """
 
     meta: Mapping[str, Any]
@@ -400,17 +421,19 @@ class ClientCall(NamedTuple):
 
 
 class CallerIdentity:
-    """Identifies the session and the directories in one agent's calls."""
+    """The facet that finds out which session, in which directories, made a tool call."""
 
     #: An argument with the session's id, added to each call by our code inside the agent. Tools never see it.
     argument: str | None = None
 
     def session_id(self, call: ClientCall) -> str | None:
-        """Return the session that a call names; `None` if only the environment can tell."""
+        """Return the id of the session that made a call; `None` if the call does not tell it."""
         return None
 
     def workspaces(self, meta: Mapping[str, Any]) -> list[str]:
-        """Return the directories in which the agent works, by the request's data; none if it names roots instead."""
+        """Return the directories in which the agent works, from a request's metadata; empty if the request does not
+        tell.
+        """
         return []
 
 
@@ -419,7 +442,7 @@ MAX_LOGS = 8
 
 
 def newest_logs(folder: Path, pattern: str) -> list[Path]:
-    """Return the logs of that name in a folder that were written last, the newest first; none if it cannot be read."""
+    """Return the newest logs in `folder` with a name like `pattern`, newest first; empty if that cannot be read."""
     try:
         logs = [path for path in folder.glob(pattern) if path.is_file()]
         return sorted(logs, key=lambda path: path.stat().st_mtime_ns, reverse=True)[:MAX_LOGS]
@@ -428,7 +451,9 @@ def newest_logs(folder: Path, pattern: str) -> list[Path]:
 
 
 class KeptPrompt(NamedTuple):
-    """One prompt, as its agent keeps it: not masked. `moment` is in UTC, `directory` as the agent names it."""
+    """A prompt that an agent keeps outside its logs, not masked. `moment` is in UTC, `directory` as the agent writes
+    it.
+    """
 
     session_id: str
     moment: str

@@ -1,6 +1,6 @@
-"""Amp: ``~/.local/share/amp/threads/T-<id>.json``, one JSON document a thread, messages close to Anthropic's form.
+"""Amp: ``~/.local/share/amp/threads/T-<id>.json``, one JSON document for each thread.
 
-Its form is known from public sources only: ``tests/fixtures/amp/README.md`` names them.
+Messages are close to Anthropic's format. It is known from public sources only, see ``tests/fixtures/amp/README.md``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import unquote
 
-from indexer.transcripts.model import GivenBack, Item
+from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile, ReadResult
+from indexer.transcripts.model import GivenBack, Item, Session
 from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents.codec import Header, ReadCodec, Record, item_of, text_of
 from smart_fork.agents.log_adapters import ReadAdapter
@@ -24,25 +25,14 @@ _FAILED = ("error", "cancelled", "rejected-by-user")
 
 
 class AmpCodec(ReadCodec):
-    """See `ReadCodec`. The first record is the thread without its messages."""
+    """The decoder of Amp's records: the first is the thread without its messages, the others are its messages."""
 
     tools = MappingProxyType({"edit_file": "Edit", "create_file": "Write", "glob": "Glob"})
     starting = ("Task",)
     shell = "Bash"
 
-    def records(self, document: object) -> Iterator[object]:
-        """See `ReadCodec.records`. Each message is let go of when it was read."""
-        if not isinstance(document, dict):
-            return
-        messages = document.pop("messages", None)
-        yield document
-        if isinstance(messages, list):
-            messages.reverse()
-            while messages:
-                yield messages.pop()
-
     def decode(self, record: Record) -> Item:
-        """See `Codec.decode`. Amp adds hidden texts to prompts."""
+        """Return the item in a record, without the hidden texts that Amp adds to prompts."""
         content = record.get("content")
         parts = [one for one in dicts_in(content) if one.get("hidden") is not True]
         results = tuple(_result(one) for one in parts if one.get("type") == "tool_result")
@@ -66,16 +56,47 @@ class AmpCodec(ReadCodec):
 
 
 class AmpAdapter(ReadAdapter):
-    """Finds Amp's threads."""
+    """The adapter that finds and reads Amp's threads."""
 
     name = "amp"
     resumes = ("amp", "threads", "continue")
     codec = AmpCodec()
     endings = (".json",)
-    depth, document = 0, True
+    depth = 0
 
     def is_session(self, location: str, projects: str) -> bool:
         return Path(location).name.startswith(_THREAD)
+
+    def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
+        """Read a thread. Amp overwrites the whole document, so every change means a complete reading."""
+        from indexer.transcripts.lines import decode_document, probe
+        from smart_fork.agents.read_only_fold import read_records
+
+        value, size = decode_document(path)
+        after = Checkpoint(size, 0, probe(path, size), b"")
+        return read_records(self, path, _records(value), after, keep_raw=keep_raw)
+
+    def glance(self, path: Path) -> Session | None:
+        return self.read(path).session
+
+    def time_of(self, file: LogFile) -> str:
+        return AgentAdapter.time_of(self, file)
+
+    def is_copy(self, path: Path) -> bool:
+        session = self.read(path).session
+        return session is not None and session.copied
+
+
+def _records(document: object) -> Iterator[object]:
+    """Yield the thread without its messages, then each message. Release a message from memory after it was read."""
+    if not isinstance(document, dict):
+        return
+    messages = document.pop("messages", None)
+    yield document
+    if isinstance(messages, list):
+        messages.reverse()
+        while messages:
+            yield messages.pop()
 
 
 def _thread(record: Record) -> Header:

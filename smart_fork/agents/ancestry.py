@@ -1,4 +1,4 @@
-"""Families of sessions, found by the first records of their logs, for all agents."""
+"""Families of sessions: parents and forks, found from the first records of logs, and sub-agents, for all agents."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ from typing import Any, ClassVar, NamedTuple
 from indexer.lazy import dataclass
 from indexer.transcripts.base import LogFile, regular_files
 from indexer.transcripts.lines import LineReader
-from indexer.transcripts.model import AgentName, Session, Turn
+from indexer.transcripts.model import AgentName, Origin, Session, Turn
 from indexer.transcripts.state import utc
 from indexer.transcripts.texts import LEFT_OUT_TAG
 from indexer.values import dict_in, text_in
 from smart_fork.agents.agent import AgentFacet
 from smart_fork.agents.fold import read
 from smart_fork.agents.tree import Chain, Tree, parent_of
+from smart_fork.errors import RegistryUnavailable
+from smart_fork.workers.registry_file import has_registry, registry_file
 
 #: The first message of a log is among this many records.
 HEAD_RECORDS = 500
 
 
 class CopiedMessage(NamedTuple):
-    """A message's id, and the session and message that it is a copy of."""
+    """The id of a message, and the session and message that it was copied from, if any."""
 
     id: str
     session_id: str = ""
@@ -37,12 +39,15 @@ class CopiedMessage(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class FamilyLog:
-    """A log in a family. `recorded` is the parent that the log names, and `begun` the time when it was made, if known.
+    """A log in a family of sessions, with the facts that show its place there.
 
-    `first` is its first message. `asked` are the prompts before its first answer, which a fork may join to one.
-    `messages` are all of them, each after its parent; only Claude Code needs them. `base` is the number of the parent's
-    first record that a fork of Codex does not have. `native` means that Claude Code itself began the file: then the
-    recorded parent was copied from its parent with the other records.
+    * `recorded`: the id of the parent that the log names.
+    * `begun`: the time when the log was made, if known.
+    * `first`: its first message.
+    * `asked`: the ids of prompts before its first answer; a fork may join them to one.
+    * `messages`: all messages, each after its parent. Only Claude Code needs them.
+    * `base`: the number of the parent's first record that a fork of Codex does not have.
+    * `native`: Claude Code itself began the file. Then `recorded` was copied from the parent with the other records.
     """
 
     agent: AgentName
@@ -63,13 +68,13 @@ Tie = tuple[str, str]
 
 
 def message_tie(message_id: str) -> str:
-    """Return a message as one end of a tie."""
+    """Return a message id in the form that ties between sessions use for messages."""
     return f"message {message_id}"
 
 
 @dataclass(frozen=True, slots=True)
 class Birth:
-    """A session's beginning: its id, its parent's id, its directory, and its time in seconds since the epoch."""
+    """The beginning of a session: its id, its parent's id, its directory, and its time in seconds since the epoch."""
 
     session_id: str
     parent_id: str | None
@@ -78,15 +83,15 @@ class Birth:
 
 
 class Births(ABC):
-    """Reads the beginnings of one agent's sessions."""
+    """The reader of new sessions' beginnings for one agent, to recognize which session a started worker got."""
 
     @abstractmethod
     def birth(self, log: Path) -> Birth | None:
-        """Return the session's beginning; `None` if the log does not tell it (yet), or cannot be read."""
+        """Return the beginning of the session in `log`; `None` if the log does not tell it yet, or cannot be read."""
 
     @abstractmethod
     def was_asked(self, log: Path, prompt: str) -> bool:
-        """Return whether the log has exactly this prompt, apart from surrounding blanks.
+        """Return True if `log` has exactly this prompt, apart from surrounding whitespace.
 
         Raises:
             OSError: The log cannot be read.
@@ -94,13 +99,13 @@ class Births(ABC):
 
 
 class Heads(AgentFacet, ABC):
-    """Reads the beginnings of one agent's logs."""
+    """The reader of the first records of one agent's logs, which finds families of sessions."""
 
     #: `True` if a fork's log can continue another log, with only its own records.
     goes_on = False
 
     def base(self, path: Path) -> str:
-        """Return the id of the session whose log this one continues; empty if it has all records itself.
+        """Return the id of the session that the log at `path` continues; empty if the log has all records itself.
 
         Raises:
             OSError: The log cannot be read.
@@ -110,23 +115,25 @@ class Heads(AgentFacet, ABC):
     def family(
         self, session_id: str, root: str, forks: Mapping[str, str], shared: Collection[Tie] = ()
     ) -> list[FamilyLog]:  # fmt: skip
-        """Return the logs of a session's family in the project at `root`, in no order; in all projects without a
+        """Return the logs of a session's family, unordered: in the project at `root`, or in all projects without a
         `root`.
 
-        `forks` are other known forks, each with its parent, and `shared` what else ties sessions. If an agent's folders
-        do not tell the project, the beginnings of all logs are read, and then the rest of the family's.
+        `forks` maps known forks to their parents; `shared` are other ties between sessions. If an agent's folders do
+        not tell the project, the beginnings of all logs are read.
         """
         return self.read_all(connected(session_id, self.kin(self.of.reader.discover()), forks, shared))
 
     def kin(self, files: Iterable[LogFile]) -> Iterator[FamilyLog]:
-        """Yield the facts from the beginnings of these logs, without those that cannot be read or tell nothing."""
+        """Yield the facts from the beginnings of these logs. Skip logs that cannot be read or have no such facts."""
         for file in files:
             with suppress(OSError):
                 if (kin := _kin_of(self, file)) is not None:
                     yield kin
 
     def read_all(self, family: Iterable[FamilyLog]) -> list[FamilyLog]:
-        """Return those with the messages of the logs that still exist. A lone one shares none with another."""
+        """Return copies of these logs of a family with their messages read. A single log shares no message, so it is
+        not read.
+        """
         known = [replace(kin) for kin in family]
         for kin in known:
             if len(known) > 1 or kin.recorded or not kin.begun:
@@ -134,13 +141,13 @@ class Heads(AgentFacet, ABC):
         return known
 
     def read(self, kin: FamilyLog) -> None:
-        """Read the messages of a log that still exists."""
+        """Read the messages of a log, if it still exists."""
         with suppress(OSError):
             kin.messages = [*self.messages(kin)]
 
     @abstractmethod
     def begins(self, kin: FamilyLog) -> bool:
-        """Note the facts from a log's beginning; return whether there are any.
+        """Note the facts from the beginning of a log. Return True if it has any.
 
         Raises:
             OSError: The log cannot be read.
@@ -155,9 +162,9 @@ class Heads(AgentFacet, ABC):
         return ()
 
     def shared(self, kin: FamilyLog, parent: FamilyLog, above: Session, fork: Callable[[], Session | None]) -> int:
-        """Return how many turns of its parent, read as `above`, a fork has: up to the last one whose id it has.
+        """Return how many turns of its parent a fork has: all up to the last one with an id that the fork's log has.
 
-        `fork` reads the fork.
+        `above` is the parent's session. `fork` reads the fork's session.
         """
         there = {message.id for message in kin.messages}
         return max((number + 1 for number, turn in enumerate(above.turns) if turn.id in there), default=0)
@@ -165,7 +172,9 @@ class Heads(AgentFacet, ABC):
 
 @lru_cache(maxsize=1 << 17)
 def _kin_of(heads: Heads, file: LogFile) -> FamilyLog | None:
-    """Read the beginning of a log; `None` if it tells nothing. A command asks several times, of very many logs."""
+    """Read the beginning of a log; return `None` if it has no facts. Cached: one command asks repeatedly for many
+    logs.
+    """
     path = file.path
     kin = FamilyLog(file.agent, heads.of.reader.id_of(path), path, file.mtime_ns)
     return kin if heads.begins(kin) else None
@@ -174,8 +183,8 @@ def _kin_of(heads: Heads, file: LogFile) -> FamilyLog | None:
 def connected(
     session_id: str, heads: Iterable[FamilyLog], forks: Mapping[str, str], shared: Collection[Tie] = ()
 ) -> list[FamilyLog]:  # fmt: skip
-    """Return the logs connected with a session, by a common message at their beginnings, by forks, or by what else is
-    `shared`.
+    """Return the logs that are connected with a session: by forks, by a common message at the beginning, or by
+    `shared` ties.
     """
     sessions: dict[str, list[FamilyLog]] = defaultdict(list)
     ties: dict[str, set[str]] = defaultdict(set)
@@ -198,7 +207,7 @@ def connected(
 
 
 class TreeHeads(Heads):
-    """Reads the beginnings of logs whose records name their parents."""
+    """The reader of first records for agents with records that name their parent record."""
 
     #: The types of records that are messages.
     said: tuple[str, ...] = ("user", "assistant")
@@ -207,16 +216,18 @@ class TreeHeads(Heads):
 
     @abstractmethod
     def names_a_copy(self, record: dict[str, Any]) -> bool:
-        """Return whether a record names a copy, and is as old as the copy."""
+        """Return True if a record is a copy's own note that it is a copy, and has the time of the copying."""
 
     def project(self, log: Path) -> Path:
-        """Return the project folder of a log."""
+        """Return the project folder that contains a log."""
         return log.parent
 
     def family(
         self, session_id: str, root: str, forks: Mapping[str, str], shared: Collection[Tie] = ()
     ) -> list[FamilyLog]:  # fmt: skip
-        """Look into the project's folder and those of the family's other sessions; without a `root` into all."""
+        """Return a session's family from the project's folder and the folders of its known members; without `root`
+        from all.
+        """
         in_folder: dict[Path, list[LogFile]] = defaultdict(list)
         folders_of: dict[str, set[Path]] = defaultdict(set)
         projects: dict[str, Path] = {}
@@ -262,9 +273,7 @@ class TreeHeads(Heads):
         return kin.first is not None
 
     def messages(self, kin: FamilyLog) -> Iterable[CopiedMessage]:
-        """See `Heads.messages`. A copy's time comes from its own note, since its first records are as old as its
-        parent's.
-        """
+        """Return all messages of a log. Note when a copy was made: its first records are as old as its parent's."""
         made = ""
         messages = _Messages(self.said)
         for line in LineReader(kin.path):
@@ -278,7 +287,7 @@ class TreeHeads(Heads):
 
 
 def _left_after(kin: FamilyLog, parent: FamilyLog) -> list[str]:
-    """Return the ids of the messages that `kin` has from `parent`, in order."""
+    """Return the ids of the messages at the beginning of `kin` that also are in `parent`, in order."""
     there = {message.id for message in parent.messages}
     found = []
     for message in kin.messages:
@@ -292,7 +301,7 @@ def _left_after(kin: FamilyLog, parent: FamilyLog) -> list[str]:
 
 
 class _Messages:
-    """A log's messages in the indexer's order, which can differ from the file's."""
+    """The messages of a log in the order of the index, which can differ from the order in the file."""
 
     def __init__(self, said: Collection[str]) -> None:
         self._said = said
@@ -300,7 +309,7 @@ class _Messages:
         self._copied: dict[str, CopiedMessage] = {}
 
     def add(self, record: dict[str, Any]) -> CopiedMessage | None:
-        """Add the next record of the file; return it if it is a message."""
+        """Add the next record of the file. Return it if it is a message, else `None`."""
         identity = record.get("uuid")
         if not isinstance(identity, str) or not identity or record.get("isSidechain") is True:
             return None
@@ -313,7 +322,7 @@ class _Messages:
 
     @property
     def begin(self) -> bool:
-        """Return whether the first message is known."""
+        """Return True if the first message of the log is known."""
         return self._chain.beginning() is not None
 
     def __len__(self) -> int:
@@ -329,7 +338,9 @@ def _copied(identity: str, origin: object) -> CopiedMessage:
 
 
 def _is_aside(record: dict[str, Any]) -> bool:
-    """Return whether a record is a text of our own (`copied_texts.aside`): no copy, and as old as the one beside it."""
+    """Return True if a record is a note of smart-fork in a copy (see `codec.aside`), with the time of the record
+    beside it.
+    """
     message = dict_in(record.get("message"))
     said = message.get("content") or message.get("parts")
     if isinstance(said, list):
@@ -338,7 +349,7 @@ def _is_aside(record: dict[str, Any]) -> bool:
 
 
 def _time(record: dict[str, Any]) -> str:
-    """Return a record's time; for a snapshot before a prompt, the snapshot's."""
+    """Return a record's time; for a snapshot of files before a prompt, the snapshot's time."""
     return utc(record.get("timestamp")) or utc(dict_in(record.get("snapshot")).get("timestamp"))
 
 
@@ -347,21 +358,21 @@ _PREFIX = "agent-"
 
 
 class SubAgents(ABC):
-    """Finds and reads the sub-agents of one agent.
+    """The finder and reader of sub-agents' conversations for one agent.
 
     A sub-agent's name comes from a log. It is looked up among existing files, and never becomes a path.
     """
 
     @abstractmethod
     def begun(self, session: Session) -> Mapping[str, str]:
-        """Return the names of readable sub-agents, by the ids of the calls that started them.
+        """Return the names of a session's readable sub-agents, by the id of the tool call that started each.
 
-        The turns of `session` have their records.
+        The turns of `session` must have their raw records.
         """
 
     @abstractmethod
     def read(self, session: Session, name: str) -> Session | None:
-        """Return a sub-agent's conversation, whose turns have their records; `None` if there is none.
+        """Return the conversation of the sub-agent called `name`, with raw records; `None` if there is none.
 
         Raises:
             OSError: The log cannot be read.
@@ -369,7 +380,7 @@ class SubAgents(ABC):
 
 
 class LoggedSubAgents(SubAgents):
-    """Sub-agents with log files of their own."""
+    """The sub-agents of agents that write a log file for each sub-agent."""
 
     agent: AgentName
     #: The class that reads such a log.
@@ -377,10 +388,10 @@ class LoggedSubAgents(SubAgents):
 
     @abstractmethod
     def folders(self, session: Session) -> Iterable[tuple[Path, int]]:
-        """Return the folders that may have logs of a session's sub-agents, at any level, with their depth."""
+        """Return the folders, each with its depth, that may contain logs of a session's sub-agents."""
 
     def logs(self, session: Session) -> Mapping[str, Path]:
-        """Return the existing logs by sub-agent name."""
+        """Return the existing logs of a session's sub-agents, by sub-agent name."""
         files = (file for folder, depth in self.folders(session) for file in self._files(folder, depth))
         return {file.stem.removeprefix(_PREFIX): file for file in files}
 
@@ -392,3 +403,49 @@ class LoggedSubAgents(SubAgents):
         if folder.is_symlink():
             return ()
         return (file.path for file in regular_files(folder, self.agent, depth=depth, prefix=_PREFIX))
+
+
+#: The registry's name of the place without a terminal.
+_NO_TERMINAL = "process"
+
+
+def origin_by_workers(session_id: str, *, named: bool = False) -> Origin:
+    """Return "automated" if a worker without a terminal began the session, else "person".
+
+    Forks of automated sessions are automated too. A session that a person `named` is a person's.
+    """
+    if named or not has_registry():
+        return "person"
+    path = registry_file()
+    begun = _begun_without_terminal(path, (_file_stamp(path), _file_stamp(path.with_name(f"{path.name}-wal"))))
+    return "automated" if session_id in begun else "person"
+
+
+@lru_cache(maxsize=1)
+def _begun_without_terminal(path: Path, stamp: tuple[tuple[int, int], ...]) -> frozenset[str]:
+    """Return the ids of sessions in the registry that a worker without a terminal began. `stamp` is the registry's
+    version.
+    """
+    from smart_fork.workers.registry import Registry
+
+    del stamp
+    try:
+        with Registry(path) as registry:
+            workers = registry.workers()
+    except RegistryUnavailable:
+        return frozenset()
+    begun: set[str] = set()
+    for worker in reversed(workers):  # parents before their forks
+        source = worker.source_session_id
+        began = worker.kind == "new" or (worker.kind == "fork" and source in begun)
+        if began and worker.place == _NO_TERMINAL and worker.session_id:
+            begun.add(worker.session_id)
+    return frozenset(begun)
+
+
+def _file_stamp(path: Path) -> tuple[int, int]:
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_size

@@ -1,7 +1,7 @@
-"""Reads sessions that repositories keep (`smart_fork.agents.checkpoints`) as logs of their agent.
+"""Sessions that repositories keep (see `checkpoints`), read as if they were logs of their agent.
 
-What is read is what a teammate's shared session becomes here: only fields that may be shared, without thoughts bound to
-an account, under this clone's paths. Nothing of it names a file that is opened.
+They are read like a teammate's shared session: only fields that may be shared, without thoughts bound to an account,
+and with this clone's paths. No file that they name is opened.
 """
 
 from __future__ import annotations
@@ -37,17 +37,21 @@ _ODD = (SmartForkError, ValueError, TypeError, KeyError, IndexError, AttributeEr
 
 
 def with_checkpoints(own: AgentAdapter) -> AgentAdapter:
-    """Return a reader that reads an agent's sessions in repositories as well, if these can be converted."""
+    """Return an adapter that also reads the agent's sessions in repositories; `own` itself if these cannot be
+    converted.
+    """
     converts = AGENTS[own.name].has("forms") or own.name in _PLAIN
     return WithCheckpoints(own) if converts else own  # type: ignore[abstract]
 
 
 class _Odd(OSError):
-    """A transcript that cannot be read."""
+    """The error for a transcript in a repository that is no readable conversation."""
 
 
 class WithCheckpoints(AgentAdapter):
-    """An agent's adapter that finds and reads its sessions in repositories as well. The rest is the agent's own."""
+    """An agent's adapter that also finds and reads the agent's sessions in repositories. All else is delegated to
+    `own`.
+    """
 
     def __init__(self, own: AgentAdapter) -> None:
         self.own = own
@@ -56,16 +60,11 @@ class WithCheckpoints(AgentAdapter):
                 setattr(self, name, getattr(own, name))
 
     def discover(self) -> Iterator[LogFile]:
-        """Yield the agent's own logs, then those in repositories that are no session of this machine."""
-        theirs = checkpoints.logs(self.own.name)
-        if not theirs:
-            return self.own.discover()
-        return self._both(theirs)
-
-    def _both(self, theirs: list[LogFile]) -> Iterator[LogFile]:
-        ids = set[str]()
+        """Yield the agent's own logs, then its sessions in repositories that have no log on this machine."""
+        theirs, ids = checkpoints.logs(self.own.name), set[str]()
         for file in self.own.discover():
-            ids.add(self.own.id_of(file.path))
+            if theirs:
+                ids.add(self.own.id_of(file.path))
             yield file
         yield from (one for one in theirs if one.path.name not in ids)
 
@@ -79,7 +78,7 @@ class WithCheckpoints(AgentAdapter):
         return () if found is None or found.agent != self.own.name else (found,)
 
     def has_lost(self, location: str) -> bool:
-        """Tell if the repository has it no more, or the same session is among the agent's own."""
+        """Return True if the repository no longer has the session, or if the agent has its own log of it."""
         if not checkpoints.is_within(location):
             return self.own.has_lost(location)
         found = checkpoints.find(location)
@@ -120,7 +119,7 @@ class WithCheckpoints(AgentAdapter):
         return replace(result, session=session, checkpoint=UNREAD)
 
     def glance(self, path: Path) -> Session | None:
-        """Return what the list says of it: nothing of the transcript is read, unless only that tells a sub-agent's."""
+        """Return a summary of a session from the checkpoint list. Read the transcript only to recognize sub-agents."""
         if not checkpoints.is_within(str(path)):
             return self.own.glance(path)
         found = checkpoints.find(str(path))
@@ -144,10 +143,10 @@ class WithCheckpoints(AgentAdapter):
 
     @contextmanager
     def _file(self, path: Path) -> Iterator[Path]:
-        """The session as a log of this machine, in a private file that is gone afterwards.
+        """Yield a session of a repository as a log in a temporary private file.
 
         Raises:
-            OSError: the repository does not have it any more, or it is no conversation of its agent.
+            OSError: The repository no longer has the session, or it is no conversation of its agent.
         """
         found = checkpoints.find(str(path))
         if found is None:
@@ -178,7 +177,7 @@ class WithCheckpoints(AgentAdapter):
         return here
 
     def _placed(self, folder: Path, one: StoredSession) -> Path:
-        """Return the path of this agent's log in a new folder, named as the agent requires."""
+        """Return a path in the new folder `folder` with the file name that the agent requires for this session."""
         folder.mkdir()
         if one.agent in _PLAIN:
             return folder / f"{one.session_id}.jsonl"
@@ -189,7 +188,7 @@ class WithCheckpoints(AgentAdapter):
 
 
 def _records(known: CheckpointList, one: StoredSession) -> Iterator[Record]:
-    """A history in records of its agent."""
+    """Yield the records of a Markdown history in the format of its agent."""
     said = said_in(f"{known.top}/{checkpoints.HISTORIES}", one)
     if one.agent not in _PLAIN:
         place = HomePlace(known.top, str(Path.home()).rstrip("/"))
@@ -204,7 +203,7 @@ def _records(known: CheckpointList, one: StoredSession) -> Iterator[Record]:
 def _converted(
     session: Session, known: CheckpointList, one: StoredSession, touched: frozenset[str]
 ) -> Iterator[Record]:
-    """The records of somebody else's session as they are written here."""
+    """Yield the records of another person's session with this machine's paths, and only with shareable fields."""
     forms = AGENTS.forms_of(one.agent)
     theirs, ours = _place_there(session, touched), HomePlace(known.top, str(Path.home()).rstrip("/"))
     sent = (forms.arrived(forms.outgoing(record, theirs), others=True) for record in forms.records_of(session))
@@ -212,8 +211,8 @@ def _converted(
 
 
 def _place_there(session: Session, touched: frozenset[str]) -> HomePlace:
-    """Return the author's project directory, from the session's edits or its own directory. Used only to find that text
-    in it.
+    """Return the author's project directory and home, guessed from the paths of edits. They are used to replace text
+    only.
     """
     cwd = session.cwd.rstrip("/")
     if not cwd.startswith("/"):

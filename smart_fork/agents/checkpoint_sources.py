@@ -1,6 +1,8 @@
-"""Reads a repository's checkpoints with git: the refs that have some, and their sessions.
+"""Sessions in repositories: Entire's checkpoints, read from git objects, and SpecStory's histories in Markdown.
 
-Git is only asked for objects, by their ids. Whatever is in a checkpoint is somebody else's text.
+All of it is other people's text. Git is only asked for objects by id. A Markdown history
+(``.specstory/history/<time>-<words>.md``) has no log that an agent could load. Only regular files are read, and a
+heading counts only outside of code blocks.
 """
 
 from __future__ import annotations
@@ -52,9 +54,10 @@ _ENVIRONMENT = {
 
 
 class StoredSession(NamedTuple):
-    """The newest form of a session in a repository: its transcript in `parts`, and the `facts` about it, by their ids.
+    """The newest state of a session in a repository: its transcript in `parts`, and `facts` about it, both as object
+    ids.
 
-    `at` is the time of its checkpoint in nanoseconds. The author and the title are text of whoever wrote it.
+    `at` is the time of its checkpoint in nanoseconds. The author and the title are untrusted text.
     """
 
     agent: AgentName
@@ -72,10 +75,10 @@ class StoredSession(NamedTuple):
 
 
 def _git(common: str, *words: str, given: bytes = b"") -> bytes:
-    """Return git's answer.
+    """Run git with these words in the repository `common`, with `given` on stdin, and return its output.
 
     Raises:
-        OSError: it refuses, is not installed, or is late.
+        OSError: Git fails, is not installed, or takes too long.
     """
     clean = {name: said for name, said in os.environ.items() if not name.startswith("GIT_")}
     argv = ("git", "-c", "core.hooksPath=/dev/null", "-c", "protocol.allow=never", f"--git-dir={common}", *words)
@@ -89,7 +92,7 @@ def _git(common: str, *words: str, given: bytes = b"") -> bytes:
 
 
 def refs_of(common: str) -> list[tuple[str, str]]:
-    """The commit and the name of each ref that has checkpoints."""
+    """Return the commit and the name of each ref that has checkpoints."""
     said = _git(common, "for-each-ref", "--format=%(objectname) %(refname)", *_PATTERNS)
     refs = (line.partition(" ") for line in said.decode("utf-8", "replace").splitlines())
     return [(commit, name) for commit, _, name in refs if _is_ours(name)][:_MOST_CHECKPOINTS]
@@ -101,7 +104,7 @@ def _is_ours(name: str) -> bool:
 
 
 def _authors(common: str, commit: str) -> Iterator[tuple[str, str, str]]:
-    """The checkpoint, the session and the author that each commit of a branch names, the newest first."""
+    """Yield checkpoint, session and author from the commits of a branch, newest first."""
     form = "%an%x00%s%x00%(trailers:key=Entire-Session,valueonly,separator=%x20)%x00"
     try:
         said = _git(common, "rev-list", f"--max-count={_MOST_CHECKPOINTS}", f"--format={form}", commit)
@@ -113,8 +116,9 @@ def _authors(common: str, commit: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _read(common: str, ids: Sequence[str], most: int) -> Iterator[tuple[str, bytes]]:
-    """The kind and the content of each of these objects, in their order; empty for one that is missing or too large,
-    and when all together are.
+    """Yield the type and content of each git object, in the order of `ids`; empty for missing or too large objects.
+
+    All objects together are limited as well.
     """
     read, size_of, waiting = 0, 0, list[str]()
     for one, (kind, size) in zip(ids, _sizes(common, ids), strict=True):
@@ -128,7 +132,7 @@ def _read(common: str, ids: Sequence[str], most: int) -> Iterator[tuple[str, byt
 
 
 def _content(common: str, ids: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-    """The same of objects that fit; of an empty id nothing is asked."""
+    """Yield the type and content of each git object, in the order of `ids`; empty for an empty id."""
     asked = [one for one in ids if one]
     said, at = _git(common, "cat-file", "--batch", given=_lines(asked)) if asked else b"", 0
     for one in ids:
@@ -143,10 +147,10 @@ def _content(common: str, ids: Sequence[str]) -> Iterator[tuple[str, bytes]]:
 
 
 def transcript(common: str, one: StoredSession) -> tuple[bytes, frozenset[str]]:
-    """The transcript of a session, its parts joined, and the files that it changed below the project's root.
+    """Return the joined transcript of a stored session, and the project's files that the session changed.
 
     Raises:
-        OSError: git cannot be asked, or the repository does not have all of it any more.
+        OSError: Git fails, or the repository no longer has all parts.
     """
     (_, facts), *parts = _content(common, (one.facts, *one.parts))
     if any(kind != "blob" for kind, _ in parts):
@@ -156,7 +160,7 @@ def transcript(common: str, one: StoredSession) -> tuple[bytes, frozenset[str]]:
 
 
 def _sizes(common: str, ids: Sequence[str]) -> list[tuple[str, int]]:
-    """The kind and the size of each of these objects; an empty kind for one that is missing."""
+    """Return the type and size of each git object; an empty type for a missing object."""
     said = _git(common, "cat-file", "--batch-check", given=_lines(ids)).decode().splitlines() if ids else []
     told = [line.split(" ") for line in said]
     return [(one[1], int(one[2])) if len(one) == 3 else ("", 0) for one in told]
@@ -176,7 +180,7 @@ class _Entry(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """A checkpoint: its id, the tree that has its sessions, and its author where its ref says that."""
+    """A checkpoint: its id, the git tree with its sessions, and its author if the ref tells it."""
 
     id: str
     tree: str
@@ -184,7 +188,7 @@ class _Place(NamedTuple):
 
 
 def sessions_in(common: str, refs: Sequence[tuple[str, str]]) -> dict[str, StoredSession]:
-    """The newest form of each session in these refs, the newest sessions first."""
+    """Return the newest state of each session in these refs by session id, newest sessions first."""
     places, authors = [], dict[tuple[str, str], str]()
     commits = _read(common, [commit for commit, _ in refs], _MOST_FACTS)
     for (commit, name), (kind, data) in zip(refs, commits, strict=True):
@@ -209,7 +213,7 @@ def sessions_in(common: str, refs: Sequence[tuple[str, str]]) -> dict[str, Store
 
 
 def _of_branch(common: str, tree: str) -> list[_Place]:
-    """The checkpoints of a branch: ``<2 characters>/<the rest of the id>``."""
+    """Return the checkpoints in a branch's tree, where each has the path ``<2 characters>/<rest of the id>``."""
     folders = [one for one in _trees(common, [tree])[0] if one.mode == b"40000" and len(one.name) == 2]
     below = _trees(common, [one.id for one in folders])
     return [
@@ -221,7 +225,7 @@ def _of_branch(common: str, tree: str) -> list[_Place]:
 
 
 def _told(common: str, places: Sequence[_Place], authors: dict[tuple[str, str], str]) -> Iterator[StoredSession]:
-    """Each session of these checkpoints that has a transcript and says whose it is."""
+    """Yield each session in these checkpoints that has a transcript and names its agent and id."""
     numbered = [
         (place, one.id)
         for place, entries in zip(places, _trees(common, [place.tree for place in places]), strict=True)
@@ -257,7 +261,7 @@ def _told(common: str, places: Sequence[_Place], authors: dict[tuple[str, str], 
 
 
 def _trees(common: str, ids: Sequence[str]) -> list[list[_Entry]]:
-    """The entries of each of these trees; none of what is no tree."""
+    """Return the entries of each git tree, in the order of `ids`; empty for an object that is no tree."""
     return [_listed(data) if kind == "tree" else [] for kind, data in _read(common, ids, _MOST_TREE)]
 
 
@@ -279,7 +283,7 @@ def _entries(data: bytes) -> Iterator[_Entry]:
 
 
 def _width(data: bytes, end: int) -> int:
-    """Return the length of ids in a tree: the one that leads to another entry or to the end."""
+    """Return the length of object ids in a git tree: 20 or 32 bytes, whichever leads to the next entry or the end."""
     for width in (20, 32):
         if end + 1 + width == len(data) or re.match(rb"\d{5,6} ", data[end + 1 + width :][:7]):
             return width
@@ -287,7 +291,7 @@ def _width(data: bytes, end: int) -> int:
 
 
 def agent_named(said: object) -> AgentName | None:
-    """Return the agent that is called so there; `None` if it is none that is read."""
+    """Return the agent with this name in a checkpoint or history; `None` for an agent that smart-fork does not read."""
     if not isinstance(said, str):
         return None
     name = re.sub(r"[^a-z]", "", said.lower())
@@ -295,17 +299,17 @@ def agent_named(said: object) -> AgentName | None:
 
 
 def is_session_id(text: str) -> bool:
-    """Return True if the text can be a session id of any agent, and is no path and no option."""
+    """Return True if the text can be a session id of some agent, and neither a path nor an option."""
     return re.fullmatch(r"[0-9A-Za-z][0-9A-Za-z_-]{7,99}", text) is not None
 
 
 def plain_text(text: str, most: int) -> str:
-    """Return a text in one line, masked, of at most so many characters."""
+    """Return a text on one line, masked, with at most `most` characters."""
     return printable(mask(" ".join(text[: most * 4].split())))[:most].strip()
 
 
 def time_of(said: object) -> int:
-    """A time in nanoseconds; 0 for what is none, and never later than now: the newest form of a session counts."""
+    """Return a time in nanoseconds: 0 if the text is no time, and never the future, since the newest state counts."""
     at = seconds_in(text_in(said)) or 0
     return max(0, min(int(at * 1e9), int(datetime.now().timestamp() * 1e9)))  # noqa: DTZ005 - a number of seconds
 
@@ -344,12 +348,12 @@ class _Message(NamedTuple):
 
 
 def is_history(one: StoredSession) -> bool:
-    """Return whether a stored session is Markdown."""
+    """Return True if a stored session is a Markdown history."""
     return one.facts.startswith(_FACTS)
 
 
 def stamps(folder: str) -> Iterator[tuple[str, int, int, int]]:
-    """Yield the name, the time, the size and the inode of each history in a folder, of many the newest."""
+    """Yield name, time, size and inode of the Markdown histories in a folder: the newest, if there are very many."""
     try:
         if os.path.realpath(folder) != folder:  # what a link leads to is not the repository's
             return
@@ -363,7 +367,7 @@ def stamps(folder: str) -> Iterator[tuple[str, int, int, int]]:
 
 
 def listed(folder: str, before: Mapping[str, StoredSession]) -> dict[str, StoredSession]:
-    """List the histories in a folder; what has not changed is as it was `before`."""
+    """Return the sessions in a folder's Markdown histories by session id. Unchanged files are taken from `before`."""
     known = {(one.parts[0], one.facts): one for one in before.values() if is_history(one)}
     found: dict[str, StoredSession] = {}
     for name, *stamp in stamps(folder):
@@ -375,10 +379,10 @@ def listed(folder: str, before: Mapping[str, StoredSession]) -> dict[str, Stored
 
 
 def said_in(folder: str, one: StoredSession) -> list[Utterance]:
-    """Return what was said in a history.
+    """Return the messages in a Markdown history.
 
     Raises:
-        OSError: it is there no more, or cannot be read.
+        OSError: The file no longer exists, or cannot be read.
     """
     return _utterances(_text(folder, one.parts[0]))
 
@@ -408,7 +412,7 @@ def _stored(folder: str, name: str, facts: str, size: int) -> StoredSession | No
 
 
 def _agent(said: str) -> AgentName:
-    """The agent of a session; the first versions named none, and knew Cursor."""
+    """Return the agent that a history names; Cursor if it names none, since the first versions knew only Cursor."""
     return agent_named(said) or "cursor" if said else "cursor"
 
 
@@ -422,7 +426,11 @@ def _utterances(text: str) -> list[Utterance]:
 
 
 def _messages(text: str) -> Iterator[_Message]:
-    """The messages. A heading in a block of code is none, unless a separator and a time say that the block was open."""
+    """Yield the messages in a Markdown history.
+
+    A heading inside a code block is ignored, unless a separator before it and a time show that the block was left
+    open.
+    """
     message, fence, before = None, "", ""
     for line in text.split("\n"):
         found = _SPEAKS.fullmatch(line)
@@ -451,7 +459,7 @@ def _typed(text: str) -> tuple[str, ...]:
 
 
 def _done(text: str) -> tuple[str, ...]:
-    """Return an agent's actions, as lines of a handed-over session, and its text."""
+    """Return an agent's actions, as lines in the form of a handed-over session, and its text."""
     actions: list[Action] = []
 
     def note(found: re.Match[str]) -> str:

@@ -1,9 +1,8 @@
-"""Sessions that a repository keeps itself: the checkpoints that Entire writes, listed once for each state of its refs,
-and the histories of SpecStory, once for each state of its files.
+"""The list of sessions that a repository keeps: Entire's checkpoints and SpecStory's histories.
 
-``<SMART_FORK_HOME>/checkpoints/<digest>.json`` lists the sessions of one clone, and each is a log within that file.
-Git is only asked for objects, by their ids; nothing is written into the repository, and nothing is fetched. All that
-is in a checkpoint is somebody else's text.
+The file ``<SMART_FORK_HOME>/checkpoints/<digest>.json`` lists the sessions of one clone, and each counts as a log
+within that file. The list is made again when a ref or a history file changes. Git is only asked for objects by id;
+nothing is fetched, or written into the repository. All text in it is untrusted.
 """
 
 from __future__ import annotations
@@ -37,7 +36,10 @@ HISTORIES, _MARKDOWN = ".specstory/history", ".md"
 
 
 class CheckpointList(NamedTuple):
-    """The sessions of the repository `common`, for the clone in `top`. `stamp` and `refs` tell whether refs moved."""
+    """The listed sessions of one clone: `common` is its git directory, `top` its root.
+
+    `stamp` (of files) and `refs` (a digest) show whether a ref or a history has changed.
+    """
 
     common: str
     top: str
@@ -47,19 +49,19 @@ class CheckpointList(NamedTuple):
 
 
 def is_within(location: str) -> bool:
-    """Return True if the location is a session in a repository."""
+    """Return True if `location` is a session in a repository."""
     return "/checkpoints/" in location and location.startswith(f"{checkpoints_dir()}/")
 
 
 def are_listed() -> bool:
-    """Return whether sessions of any repository are listed on this machine."""
+    """Return True if sessions of any repository are listed on this machine."""
     return os.path.isdir(checkpoints_dir())  # noqa: PTH112 - as text
 
 
 def note(directory: Path) -> bool:
-    """List the checkpoints of the clone at `directory` unless they are listed already; return whether that was done.
+    """List the sessions in the repository of `directory`, unless they are listed. Return True if a new list was made.
 
-    For nearly all clones it is a few looks at files.
+    For nearly all clones this only looks at a few files.
     """
     if Setting.CHECKPOINTS.is_off() or (top := top_of(directory)) is None:
         return False
@@ -71,7 +73,9 @@ def note(directory: Path) -> bool:
 
 
 def unfetched(directory: Path) -> str:
-    """The command that fetches the sessions of a clone whose repository seems to keep some and has none; else empty."""
+    """Return the command that fetches a clone's checkpoints, if the repository seems to have some that are not here;
+    else "".
+    """
     top = None if Setting.CHECKPOINTS.is_off() else top_of(directory)
     with suppress(Unproven, OSError, ValueError):
         if top and (top / ".entire/settings.json").is_file() and _load(_file(str(Checkout.at(top).common))) is None:
@@ -80,18 +84,18 @@ def unfetched(directory: Path) -> str:
 
 
 def logs(agent: AgentName) -> list[LogFile]:
-    """The sessions of an agent in all repositories that are known to have some."""
+    """Return the sessions of an agent in all listed repositories."""
     return [_log(file, known, one) for file, known in _all() for one in known.sessions.values() if one.agent == agent]
 
 
 def log_at(location: str) -> LogFile | None:
-    """The session at this place; `None` where no repository has it any more."""
+    """Return the session at `location` as a log; `None` if its repository no longer has it."""
     found = find(location)
     return _log(Path(location).parent, *found) if found else None
 
 
 def find(location: str) -> tuple[CheckpointList, StoredSession] | None:
-    """The session at this place as its repository has it."""
+    """Return the session at `location`, with the list that it is in; `None` if its repository no longer has it."""
     file, _, session_id = location.rpartition("/")
     known = _load(Path(file)) if is_within(location) and not Setting.CHECKPOINTS.is_off() else None
     one = known.sessions.get(session_id) if known else None
@@ -99,19 +103,19 @@ def find(location: str) -> tuple[CheckpointList, StoredSession] | None:
 
 
 def author_of(location: str) -> str:
-    """Return the author of the session at this place; empty for a log of this machine."""
+    """Return the author of the session at `location`; empty for a log of this machine."""
     found = find(location)
     return found[1].author if found else ""
 
 
 def is_history(location: str) -> bool:
-    """Return whether the session at this place is Markdown, and has no log that its agent could load."""
+    """Return True if the session at `location` is a Markdown history, which its agent cannot load."""
     found = find(location)
     return found is not None and found[1].parts[0].endswith(_MARKDOWN)
 
 
 def in_clone(session: Session, location: str) -> Session:
-    """The session, which is at this place, as one that worked in the clone: not every log says where it did."""
+    """Return the session with the clone's root as its directory, unless it worked in the clone."""
     found = find(location)
     if found is None or f"{session.cwd}/".startswith(f"{found[0].top}/"):
         return session
@@ -128,7 +132,7 @@ def _log(file: Path, known: CheckpointList, one: StoredSession) -> LogFile:
 
 
 def _all() -> Iterator[tuple[Path, CheckpointList]]:
-    """All lists, each as its repository is now."""
+    """Yield the lists of all repositories, each brought up to date."""
     if Setting.CHECKPOINTS.is_off():
         return
     try:
@@ -142,7 +146,7 @@ def _all() -> Iterator[tuple[Path, CheckpointList]]:
 
 
 def _now(file: Path, known: CheckpointList) -> CheckpointList | None:
-    """The list brought up to date where a ref has moved; nothing where the clone is gone."""
+    """Return a list brought up to date after a ref or history changed; `None` if the clone is gone."""
     if not (os.path.isdir(known.common) and os.path.isdir(known.top)):  # noqa: PTH112 - as text
         with suppress(OSError):
             file.unlink(missing_ok=True)
@@ -183,10 +187,10 @@ def _save(known: CheckpointList) -> None:
 
 
 def _list(common: str, top: str, before: CheckpointList | None) -> CheckpointList | None:
-    """List a repository's sessions, and keep the list.
+    """List a repository's sessions and save the list; return `None` if it has no sessions.
 
     Raises:
-        OSError: git, or the list, cannot be read or written.
+        OSError: Git fails, or the list cannot be written.
     """
     from smart_fork.agents.checkpoint_sources import is_history, listed, refs_of, sessions_in
 
@@ -209,7 +213,7 @@ def _list(common: str, top: str, before: CheckpointList | None) -> CheckpointLis
 
 
 def _stamp(common: str, top: str) -> list[list[Any]]:
-    """Return values that change when a ref moves, for loose refs, their folders and packed refs; or with a history."""
+    """Return file stamps that change when a ref or a history changes: of loose refs, their folders and packed refs."""
     found = [_seen(f"{common}/{name}") for name in ("packed-refs", "reftable/tables.list")]
     found += [_seen(path) for path in _loose(common)]
     if os.path.isdir(folder := f"{top}/{HISTORIES}"):  # noqa: PTH112 - as text

@@ -1,4 +1,4 @@
-"""Decodes an agent's records into items. Each agent says once where its records have texts, calls and results."""
+"""Decoders of agents' records: each says where its agent's records have texts, tool calls, results and thoughts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from indexer.lazy import late
+from indexer.masking.blocks import asks_for_one
+from indexer.masking.secrets import answered, key_lines
+from indexer.transcripts.actions import status_and_body
 from indexer.transcripts.base import AgentAdapter
+from indexer.transcripts.commands import command_of
 from indexer.transcripts.lines import Line, is_long
 from indexer.transcripts.model import GivenBack, Item, Origin, RecordSize, Session, UsedTool
 from indexer.transcripts.texts import LEFT_OUT_TAG, Answers, Questions, Said
@@ -20,7 +24,7 @@ Record = dict[str, Any]
 
 
 class Codec(ABC):
-    """Decodes one agent's records. Unexpected parts of a record are skipped."""
+    """A decoder of one agent's records. Unexpected parts of a record are skipped."""
 
     #: See `Tools`.
     tools: ClassVar[Mapping[str, str]] = MappingProxyType({})
@@ -33,33 +37,35 @@ class Codec(ABC):
     thoughts: ClassVar[tuple[str, ...]] = ()
 
     def measured(self, line: Line) -> RecordSize | None:
-        """Return the size of a record; `None` for one outside the conversation, or if the agent's are not measured."""
+        """Return the size of a line's record; `None` if it is outside the conversation, or the agent's records are not
+        measured.
+        """
         return None
 
     @abstractmethod
     def decode(self, record: Record) -> Item:
-        """Return the item in a record."""
+        """Return the item in a record: its text, tool calls, tool results, thoughts and number of images."""
 
     def used(self, record: Record) -> Iterator[UsedTool]:
-        """Yield the calls of a record, with the names of tools in descriptions."""
+        """Yield the tool calls in a record, with the names of tools that descriptions use."""
         for call in self.decode(record).calls:
             if isinstance(call.given, dict | str):
                 yield call._replace(name=self.tools.get(call.name, call.name))
 
     def gave(self, record: Record) -> Iterator[GivenBack]:
-        """Yield the results in a record."""
+        """Yield the tool results in a record."""
         yield from self.decode(record).results
 
     def calls(self, record: Record) -> Iterator[UsedTool]:
-        """Yield the calls of a record with the agent's own names of tools."""
+        """Yield the tool calls in a record, with the agent's own names of tools."""
         yield from self.decode(record).calls
 
     def thought(self, record: Record) -> str:
-        """Return the thoughts in a record; empty if there are none."""
+        """Return the thoughts in a record as text; empty if it has none."""
         return in_paragraphs(self.decode(record).thoughts)
 
     def thoughts_between(self, session: Session) -> Mapping[int, str]:
-        """Return thoughts that have records of their own, by the numbers of the turns after them."""
+        """Return thoughts that have records of their own, by the number of the turn that follows each."""
         return {}
 
     def _is_thought(self, value: Mapping[str, Any]) -> bool:
@@ -67,12 +73,14 @@ class Codec(ABC):
 
 
 class Header(NamedTuple):
-    """A record's position in its session, and the facts that it states, with unchecked values.
+    """The place of a record in its session, and the facts that it states. The values are not checked.
 
-    Without a `role` it says nothing, and only states facts. Without an `id` its number is its id. The `parent` of most
-    records is the one before, which is said with an empty text; `None` is a beginning. A user's record is a prompt if a
-    person has `asked` it. `loaded` is the number of tokens in the context after it. `named` says that a person chose
-    the `title`.
+    * `role`: who speaks; empty for a record that only states facts.
+    * `id`: without one, the record's number is its id.
+    * `parent`: the id of the record before; an empty text means the preceding record, `None` a beginning.
+    * `asked`: True if a person wrote a user's record.
+    * `loaded`: the number of tokens in the context after the record.
+    * `named`: True if a person chose the `title`.
     """
 
     role: Literal["user", "assistant", "system", ""] = ""
@@ -96,15 +104,11 @@ class Header(NamedTuple):
 
 
 class ReadCodec(Codec):
-    """Records of an agent that is only read: each is a message, or states facts about the session."""
+    """A decoder for an agent that is only read: each record is a message, or states facts about the session."""
 
     @abstractmethod
     def header(self, record: Record) -> Header | None:
-        """Return what a record is; `None` if this codec does not know such records."""
-
-    def records(self, document: object) -> Iterable[object]:
-        """Return the records in a log that is one JSON document."""
-        return document if isinstance(document, list) else (document,)
+        """Return the place and facts of a record; `None` for a record of an unknown kind."""
 
 
 #: A file beside a log is not larger.
@@ -112,12 +116,12 @@ _MOST = 1 << 20
 
 
 class ReadSource(AgentAdapter):
-    """Finds the sessions that a `ReadCodec` reads, and what other files say of them."""
+    """An adapter that finds the sessions of a `ReadCodec`, and reads facts about them from files beside the logs."""
 
     codec: ClassVar[ReadCodec]
 
     def beside(self, path: Path) -> Header:
-        """Return the facts that other files state about the session in `path`."""
+        """Return the facts about the session in `path` that other files state."""
         return Header()
 
     def stated(self, path: Path) -> Record:
@@ -131,43 +135,45 @@ class ReadSource(AgentAdapter):
             return {}
 
     def guessed(self, path: Path) -> str:
-        """Return the directory that the log's folder is named after, if the records state none; empty if unknown."""
+        """Return the directory that the log's folder is named after, for logs that state none; empty if unknown."""
         return ""
 
 
 class CopyCodec(Codec):
-    """Decodes records that copies within a budget are made of."""
+    """A decoder that can also measure and shorten records, for copies within a budget."""
 
     @abstractmethod
     def size(self, record: Record) -> int:
-        """Return how many characters of a record the model is sent."""
+        """Return how many characters of a record are sent to the model."""
 
     @abstractmethod
     def short(self, record: Record) -> Record:
-        """Return a record with its results shortened."""
+        """Return a record with its tool results shortened."""
 
 
 class SizedCodec(CopyCodec):
-    """Decodes records that can be measured while they are read."""
+    """A decoder that measures records while a log is read."""
 
     def has_place(self, record: Record) -> bool:
-        """Return whether a record belongs to the conversation itself, not to a sub-agent."""
+        """Return True if a record belongs to the conversation itself, not to a sub-agent."""
         return record.get("isSidechain") is not True
 
     def as_said(self, record: Record) -> Record:
-        """Return a record in the form that the model is sent."""
+        """Return a record in the form in which it is sent to the model."""
         return record
 
     @abstractmethod
     def is_sent(self, record: Record) -> bool:
-        """Return whether the model is sent a record."""
+        """Return True if a record is sent to the model."""
 
     @abstractmethod
     def sums_up(self, record: Record) -> bool:
-        """Return whether a record is a compaction's summary."""
+        """Return True if a record is the summary that a compaction wrote."""
 
     def measured(self, line: Line) -> RecordSize | None:
-        """Return the size of a record; `None` without a place in the conversation. A long one takes all its bytes."""
+        """Return the size of a record; `None` if it is outside the conversation. A very long record counts with all
+        its bytes.
+        """
         if not self.has_place(line.record):
             return None
         said = self.as_said(line.record)
@@ -181,20 +187,23 @@ class SizedCodec(CopyCodec):
 
 
 class MessageCodec(SizedCodec):
-    """Records whose message has a list of parts, each a text, a call, a result or a thought.
+    """A decoder of records with a message that is a list of parts: texts, tool calls, tool results and thoughts.
 
-    It tells as well what of a record the model is sent.
+    It also says which parts of a record are sent to the model.
     """
 
     #: The field of a message with its parts.
     field: ClassVar[str]
 
     def parts(self, record: Record) -> list[Record]:
-        """Return the parts of a record's message."""
+        """Return the parts of the message in a record."""
         return dicts_in(dict_in(record.get("message")).get(self.field))
 
     def changed(self, record: Record, change: Callable[[Record], Record | None]) -> Record | None:
-        """Apply `change` to each part. Return the record itself if nothing changed, and `None` if no part is left."""
+        """Apply `change` to each part of a record.
+
+        Return the record itself if nothing changed, and `None` if no part is left.
+        """
         old = self.parts(record)
         new = [one for part in old if (one := change(part)) is not None]
         if new == old:
@@ -203,19 +212,19 @@ class MessageCodec(SizedCodec):
 
     @abstractmethod
     def short_part(self, part: Record) -> Record:
-        """Return a part of a message, shortened if it is a result."""
+        """Return a part of a message, shortened if it is a tool result."""
 
     def short(self, record: Record) -> Record:
         return self.changed(record, self.short_part) or record
 
 
 def only(record: Record, names: Collection[str]) -> Record:
-    """Return the fields of a record with these names."""
+    """Return only the fields of a record with these names."""
     return {name: value for name, value in record.items() if name in names}
 
 
 def text_of(content: object, joint: str = "\n\n") -> str:
-    """Return a text, or the texts of the parts in a list that have type ``text``."""
+    """Return `content` if it is a text, else the joined texts of its parts with type ``text``."""
     if isinstance(content, str):
         return content
     texts = (part.get("text") for part in dicts_in(content) if part.get("type") == "text")
@@ -223,20 +232,20 @@ def text_of(content: object, joint: str = "\n\n") -> str:
 
 
 def texts_of(content: object, joint: str = "\n") -> str:
-    """Return a text, or the texts of all parts in a list."""
+    """Return `content` if it is a text, else the joined texts of all its parts."""
     if isinstance(content, str):
         return content
     return joint.join(text for part in dicts_in(content) if isinstance(text := part.get("text"), str))
 
 
 def status_first(output: str, ended: re.Pattern[str]) -> str:
-    """Return a command's output with the exit status first that `ended` finds at its end."""
+    """Return a command's output with its exit status moved to the front, if the pattern `ended` finds it at the end."""
     found = ended.search(output)
     return f"Exit code: {found[1]}\n{output[: found.start()]}" if found else output
 
 
 def item_of(content: object) -> Item:
-    """Return what a message's content says in Anthropic's form: texts, calls, results, thoughts and images."""
+    """Return the item in a message's content in Anthropic's format: texts, tool calls, results, thoughts and images."""
     parts = dicts_in(content)
     calls = [
         UsedTool(str(one.get("id") or ""), str(one.get("name") or ""), one.get("input"))
@@ -256,25 +265,25 @@ def item_of(content: object) -> Item:
 
 
 def parts_text(parts: Iterable[Record]) -> str:
-    """Return the text of a message's parts in Gemini's form, without thoughts."""
+    """Return the text of a message's parts in Gemini's format, without thoughts."""
     texts = (part.get("text") for part in parts if not part.get("thought"))
     return "\n\n".join(text for text in texts if isinstance(text, str) and text)
 
 
 def parts_answer(answer: Mapping[str, Any]) -> tuple[str, bool]:
-    """Return the text of a ``functionResponse`` in Gemini's form, and whether it is an error."""
+    """Return the text of a ``functionResponse`` in Gemini's format, and True if it is an error."""
     given = dict_in(answer.get("response"))
     failed = isinstance(given.get("error"), str)
     return text_in(given.get("error") if failed else given.get("output")), failed
 
 
 def patch_shown(display: object) -> str:
-    """Return the unified diff in an edit's display; empty if there is none."""
+    """Return the unified diff that an edit's display contains; empty if there is none."""
     return text_in(dict_in(display).get("fileDiff"))
 
 
 def in_paragraphs(texts: Iterable[object]) -> str:
-    """Join the texts as paragraphs, without surrounding blanks."""
+    """Return the texts joined as paragraphs, without surrounding whitespace."""
     return "\n\n".join(said for text in texts if isinstance(text, str) and (said := text.strip()))
 
 
@@ -289,7 +298,7 @@ _NOTE = "user_note: "
 
 
 class QuotedAnswers(Answers):
-    """Answers between quotation marks: ``"question"="answer"``, one behind the other."""
+    """A parser of a person's answers in the form ``"question"="answer"``, one after the other."""
 
     none = ("", "Unanswered", "(No answer provided)")
 
@@ -307,7 +316,7 @@ class QuotedAnswers(Answers):
 
 
 class JsonAnswers(Answers):
-    """Answers in a JSON object, by the ids of their questions, by their numbers or by their texts."""
+    """A parser of a person's answers in a JSON object. Its keys are question ids, numbers or texts."""
 
     def answered(self, output: str, questions: Questions) -> Said:
         if not output.lstrip().startswith("{"):
@@ -340,7 +349,7 @@ _RESULT_TEXTS = frozenset({"text", "output", "content", "error", "functionRespon
 
 
 def shortened(result: Any, kind: str = "text", end: int = END_CHARACTERS, depth: int = 0) -> Any:
-    """Return a tool result with both ends of each text, and a text of that `kind` for each image."""
+    """Return a tool result with both ends of each text, and a note of that `kind` instead of each image."""
     if isinstance(result, str):
         gone = len(result) - 2 * end
         if gone <= _LINE:
@@ -362,7 +371,7 @@ def shortened(result: Any, kind: str = "text", end: int = END_CHARACTERS, depth:
 
 
 def characters(value: Any, depth: int = 0) -> int:
-    """Return how many characters of a value a model reads."""
+    """Return how many characters of a value are read by a model."""
     if isinstance(value, str):
         return len(value)
     if depth >= _MAX_DEPTH:
@@ -377,5 +386,38 @@ def characters(value: Any, depth: int = 0) -> int:
 
 
 def aside(text: str) -> str:
-    """Return a text of our own in the place of a prompt. Readers do not take it for a person's."""
+    """Return a note of smart-fork that stands where a prompt would. Readers do not take it for a person's."""
     return f"<{LEFT_OUT_TAG}>\n{text}\n</{LEFT_OUT_TAG}>"
+
+
+def revealed_secrets(lines: Iterable[bytes], work: Codec | None) -> list[str]:
+    """Return the secrets that a session reveals, longest first: lines of private keys, and outputs of commands that
+    print one.
+
+    `lines` are the raw records. `work` decodes them; without it only private keys are found.
+    """
+    found, asked = set[str](), dict[str, str]()
+    for line in lines:
+        if b"PRIVATE KEY" in line:
+            found |= key_lines(line.decode("utf-8", "replace"))
+        record = _record(line)
+        if work is None or record is None:
+            continue
+        commands = {one.id: _command(one.given) for one in work.used(record)}
+        asked |= {call: command for call, command in commands.items() if asks_for_one(command)}
+        for back in work.gave(record) if asked else ():
+            if command := asked.get(back.id):
+                found |= answered(command, status_and_body(back.output)[1])
+    return sorted(found, key=len, reverse=True)
+
+
+def _command(given: Mapping[str, Any] | str) -> str:
+    """Return a call's command; for a call that reads a file, the command that would print the file."""
+    if isinstance(given, str):
+        return given
+    path = given.get("file_path") or given.get("path")
+    return command_of(given) or (f"cat {path}" if isinstance(path, str) else "")
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    return record if isinstance(record := json_in(line), dict) else None

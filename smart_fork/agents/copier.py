@@ -1,4 +1,4 @@
-"""Copies of one agent's sessions: where a copy is, its lines, and the choice of turns for a copy within a budget."""
+"""Copies of sessions: where an agent's copy is stored, which lines it has, and how it is written or removed."""
 
 from __future__ import annotations
 
@@ -25,9 +25,11 @@ from smart_fork.system.processes import Machine
 
 @dataclass(frozen=True, slots=True)
 class LiveRecord:
-    """A record that the agent remembers: its turn's number, and the characters of it that the model is sent. `short`
-    are the characters with its results shortened, if fewer. `sums_up` marks a compaction's summary, `is_link` what the
-    agent's program wrote before it: that holds only after all that comes before.
+    """A record of a session as its agent remembers it, with the number of its turn and its size.
+
+    `characters` is the size that is sent to the model, `short` the size with tool results shortened. `sums_up` marks
+    the summary of a compaction. `is_link` marks a note of the agent's program that is valid only after all records
+    before it.
     """
 
     number: int
@@ -40,10 +42,11 @@ class LiveRecord:
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """The turns `kept` in the copy, with a line before some of them about the dropped ones.
+    """The choice of turns for a copy within a budget.
 
-    The newest compaction's summary up to `end`, the last turn, is always copied. `tokens` are the sizes of all turns.
-    Long results of the turns in `shortened` are cut, with a note.
+    Turns in `kept` are copied. `told` has a note about dropped turns, by the number of the turn after it. The newest
+    summary of a compaction up to turn `end` is always copied. `tokens` are the sizes of all turns. Long tool results
+    of turns in `shortened` are cut, with a note.
     """
 
     kept: frozenset[int]
@@ -59,7 +62,7 @@ Entry = tuple[bytes, Record]
 
 @dataclass(frozen=True, slots=True)
 class NewSession:
-    """The new session of a copy. `cwd` is its directory, if it differs from the source's."""
+    """The new session that a copy becomes. `cwd` is its directory, if it differs from the source's."""
 
     id: str
     cwd: Path | None
@@ -68,15 +71,15 @@ class NewSession:
 
     @property
     def moment(self) -> str:
-        """The time in UTC, as most records have it."""
+        """The time of the copy in UTC, in the form that most records have."""
         return utc(self.now.astimezone().isoformat())
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenCopy:
-    """A written copy: its path, all files made for it (its own last), and warnings for people.
+    """A written copy: its path, all files made for it (its log last), and warnings for people.
 
-    `forget` removes the parts that are not files.
+    `forget` removes parts of the copy that are not files.
     """
 
     path: Path
@@ -86,10 +89,10 @@ class WrittenCopy:
 
 
 class Copy(ABC):
-    """The lines of one copy, made while they are read: `of` the turns up to a number, of those that an excerpt keeps,
-    or of records. After the last line, `copied` is the number of records.
+    """The lines of one copy, made while they are read. Each agent converts its records in a subclass.
 
-    An agent defines how its records become those of the copy.
+    `of` is the number of the last turn, an excerpt, or the records to copy. After the last line, `copied` is the
+    number of records.
     """
 
     copied: int = 0
@@ -101,18 +104,18 @@ class Copy(ABC):
         self._excerpt = of if isinstance(of, Excerpt) else None
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield the lines without newlines, the title last if there is one.
+        """Yield the lines of the copy without newlines. A title comes last.
 
         Raises:
-            NotFound: A session that this one was forked from is gone.
-            ForkRefused: The log was rewritten meanwhile.
+            NotFound: A session that the source was forked from is gone.
+            ForkRefused: The log was rewritten during reading.
         """
         yield from self.header()
         yield from self.said()
         yield from self.last()
 
     def said(self) -> Iterator[bytes]:
-        """Yield the copied records."""
+        """Yield the copied records as lines."""
         if isinstance(self._of, Excerpt):
             yield from self._kept(self._of)
             return
@@ -122,7 +125,7 @@ class Copy(ABC):
                 yield line
 
     def _kept(self, excerpt: Excerpt) -> Iterator[bytes]:
-        """Yield the records that an excerpt keeps, with lines for the dropped ones."""
+        """Yield the records that an excerpt keeps as lines, with notes about dropped turns between them."""
         live = self._copier.live
         sums = (place for place, one in enumerate(live(self._source)) if one.sums_up and one.number <= excerpt.end)
         newest = max(sums, default=-1)
@@ -144,7 +147,7 @@ class Copy(ABC):
                 self.copied, unbroken = self.copied + 1, False
             spelled, record = one.entry
             if one.number in excerpt.shortened:
-                entry = (b"" if is_long(spelled) else spelled, self._copier.short(record))
+                entry = (b"" if is_long(spelled) else spelled, self._copier.codec.short(record))
             else:
                 entry = one.entry
             for line in self.summary(one.entry) if summary else self.record(one.number, entry):
@@ -152,12 +155,12 @@ class Copy(ABC):
                 yield line
 
     def after(self, other: Copy) -> None:
-        """Continue after `other`, which is written into the same file before."""
+        """Continue after the copy `other` in the same file: take over the attributes in `carried`."""
         for name in self.carried:
             setattr(self, name, getattr(other, name))
 
     def header(self) -> Iterable[bytes]:
-        """Return the first lines of a file."""
+        """Return the first lines of a new file."""
         return ()
 
     def up_to(self, end: int) -> Iterator[Entry]:
@@ -169,23 +172,23 @@ class Copy(ABC):
         return ()
 
     def last(self) -> Iterable[bytes]:
-        """Return the last lines: the title, if there is one."""
+        """Return the last lines: the title, if the copy has one."""
         return ()
 
     @abstractmethod
     def record(self, number: int, entry: Entry) -> Iterable[bytes]:
-        """Return a record as lines of the copy; `number` is its turn's, in an excerpt."""
+        """Return a record as lines of the copy. `number` is its turn in an excerpt, else -1."""
 
     @abstractmethod
     def summary(self, entry: Entry) -> Iterable[bytes]:
-        """Return a compaction's summary as a message: the turns before it may be kept beside it."""
+        """Return a compaction's summary as an ordinary message, since the copy may also keep turns before it."""
 
     @abstractmethod
     def line(self, text: str, before: Entry) -> Iterable[bytes]:
-        """Return a line of our own before a record."""
+        """Return a note of smart-fork as lines, in the place before a record."""
 
     def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
-        """Copy the files beside the log, after its lines are written; return what is missing, in words.
+        """Copy the files beside the log, after its lines are written. Return sentences about what is missing.
 
         New files are added to `created`. The caller deletes these after a failure.
 
@@ -197,7 +200,7 @@ class Copy(ABC):
 
 
 class MergedCopy:
-    """Several copies as one. It begins like the first, with that one's side files."""
+    """Several copies in one file. It begins like the first copy, and has the files beside the first copy's log."""
 
     copied: int = 0
 
@@ -219,10 +222,10 @@ class MergedCopy:
 
 @contextlib.contextmanager
 def read_again(log: Path) -> Iterator[None]:
-    """Read a session's log once more.
+    """Within this context, turn an `OSError` into `NotFound`: the log of a known session is read again.
 
     Raises:
-        NotFound: It is gone.
+        NotFound: The log is gone.
     """
     try:
         yield
@@ -231,7 +234,7 @@ def read_again(log: Path) -> Iterator[None]:
 
 
 class Copier(AgentFacet, ABC):
-    """Copies one agent's sessions."""
+    """The facet that copies one agent's sessions."""
 
     #: Decodes its records.
     codec: ClassVar[CopyCodec]
@@ -240,26 +243,21 @@ class Copier(AgentFacet, ABC):
 
     @abstractmethod
     def place(self, source: Path, new: NewSession) -> Path:
-        """Return the path at which the agent finds the copy from its directory, or found the `source`."""
+        """Return the path at which the agent, in the directory of `new`, finds the copy of the log `source`."""
 
-    def up_to(self, session: Session, end: int, new: NewSession) -> Copy:
-        """Copy turns 0 to `end` of a session."""
-        return self.copies(self, session, new, end)
-
-    def size(self, record: Record) -> int:
-        """Return how many characters of a record the model is sent."""
-        return self.codec.size(record)
-
-    def short(self, record: Record) -> Record:
-        """Return a record with its results shortened."""
-        return self.codec.short(record)
+    def copy(self, session: Session, of: int | Excerpt, new: NewSession) -> Copy:
+        """Return a copy of a session: of turns 0 to `of` if that is a number, else of an excerpt's turns."""
+        return self.copies(self, session, new, of)
 
     def sized(self, number: int, entry: Entry, *, sums_up: bool = False) -> LiveRecord:
-        """Return a record of turn `number` with its sizes."""
-        return LiveRecord(number, entry, self.size(entry[1]), sums_up, self.size(self.short(entry[1])))
+        """Return a record of turn `number` with its sizes. `sums_up` marks the summary of a compaction."""
+        record, codec = entry[1], self.codec
+        return LiveRecord(number, entry, codec.size(record), sums_up, codec.size(codec.short(record)))
 
     def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy | None:
-        """Copy these records of a session, in file order. Return `None` if they cannot be dropped from its sessions."""
+        """Return a copy of these records, in file order; `None` if records cannot be dropped from this agent's
+        sessions.
+        """
         return None
 
     @abstractmethod
@@ -268,29 +266,26 @@ class Copier(AgentFacet, ABC):
 
         Raises:
             NotFound: A session that this one was forked from is gone.
-            ForkRefused: The log was rewritten meanwhile.
+            ForkRefused: The log was rewritten during reading.
         """
 
     def sizes(self, session: Session) -> Iterator[tuple[int, RecordSize]]:
-        """Yield the sizes of these records, each with the number of its turn. A long one takes all its bytes.
+        """Yield the sizes of the records of `live`, each with the number of its turn. A very long record counts all
+        its bytes.
 
         Raises:
-            NotFound, ForkRefused: see `live`.
+            NotFound, ForkRefused: See `live`.
         """
         for one in self.live(session):
             long = 0 if one.sums_up or not is_long(one.entry[0]) else len(one.entry[0])
             short = one.characters if one.short is None else one.short
             yield one.number, RecordSize(max(one.characters, long), short, one.sums_up)
 
-    def distilled(self, session: Session, excerpt: Excerpt, new: NewSession) -> Copy:
-        """Copy the turns of a session that an `excerpt` keeps."""
-        return self.copies(self, session, new, excerpt)
-
     def begin(self, target: Path) -> list[Path]:
-        """Make the folder for a copy. Return what no other session is in.
+        """Make the folder for a copy. Return the folders that belong to the copy alone.
 
         Raises:
-            ForkRefused: A session of that id exists.
+            ForkRefused: A session with this id exists.
         """
         private_dir(target.parent)
         return []
@@ -298,12 +293,12 @@ class Copier(AgentFacet, ABC):
     def write(
         self, copy: Copy | MergedCopy, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]
     ) -> WrittenCopy:
-        """Write a copy to `target`, and call `last` before it appears there.
+        """Write a copy to `target`, and call `last` before the file appears there.
 
-        The file appears when it is complete; an error leaves nothing behind.
+        The file appears when it is complete. An error leaves nothing behind.
 
         Raises:
-            ForkRefused: A session of that id exists, or the source was rewritten meanwhile.
+            ForkRefused: A session with this id exists, or the source was rewritten during reading.
             ProgramFailed: The agent's own program, run on `machine`, refuses the copy.
             OSError: The copy cannot be written.
         """
@@ -317,10 +312,10 @@ class Copier(AgentFacet, ABC):
 
 @contextlib.contextmanager
 def _undone_on_failure(created: list[Path]) -> Iterator[None]:
-    """Delete the `created` files after a failure.
+    """Within this context, delete the `created` files after a failure.
 
     Raises:
-        ForkRefused: Instead of `FileExistsError`.
+        ForkRefused: A file exists already, instead of `FileExistsError`.
     """
     try:
         yield
@@ -338,19 +333,19 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class StagedTranscript:
-    """A transcript's place for a fork, and the files created for it; none if it was there already."""
+    """The transcript that a fork needs in its folder, and the files created for it; none if it was there already."""
 
     path: Path
     created: tuple[Path, ...] = ()
 
     def undo(self) -> None:
-        """Delete the created files, for a fork that was not started."""
+        """Delete the created files, because the fork was not started."""
         for path in self.created:
             remove(path)
 
 
 def stage_transcript(source: Path, session_id: str, folder: Path) -> StagedTranscript:
-    """Put a session's transcript `source`, and the folder of its name beside it, into `folder`.
+    """Copy a session's log `source`, and the folder beside it with the same name, into `folder`.
 
     Raises:
         NotFound: The source is gone.
@@ -371,9 +366,9 @@ def stage_transcript(source: Path, session_id: str, folder: Path) -> StagedTrans
 
 
 def remove_copy(path: Path, session_id: str) -> None:
-    """Delete a copy of a session and what is beside it, the log first: it never stands without the rest.
+    """Delete a copy of a session and the files beside it. The log goes first, so that it never exists without them.
 
-    Folders are deleted where nothing else is in them.
+    The copy's folder is deleted if it is empty.
     """
     sweep_beside(path)
     remove(path)
@@ -385,7 +380,7 @@ def remove_copy(path: Path, session_id: str) -> None:
 
 
 def copy_file(source: Path, target: Path) -> bool:
-    """Copy to a new private file. Return `False` if the same content is there already.
+    """Copy a file to a new private file. Return False if the target exists with the same content.
 
     Raises:
         ForkRefused: Another file exists there.
@@ -405,7 +400,7 @@ def copy_file(source: Path, target: Path) -> bool:
 
 
 def second_name(log: Path, target: Path) -> None:
-    """Give the log a second name `target`, as a hard link if possible, else as a copy.
+    """Give a log the second path `target`: as a hard link if possible, else as a copy.
 
     Raises:
         ForkRefused: Another file exists there.
@@ -417,10 +412,10 @@ def second_name(log: Path, target: Path) -> None:
 
 
 def copy_folder(source: Path, target: Path, created: list[Path]) -> None:
-    """Copy a folder that may be there, and is not a link. If it was copied, it is added to `created`.
+    """Copy a folder if it exists and is not a link. Add it to `created` if it was copied.
 
     Raises:
-        OSError: It cannot be copied.
+        OSError: The folder cannot be copied.
         ForkRefused: Another folder of that name exists.
     """
     if source.is_dir() and not source.is_symlink():
@@ -430,7 +425,7 @@ def copy_folder(source: Path, target: Path, created: list[Path]) -> None:
 
 
 def copy_tree(source: Path, target: Path) -> bool:
-    """Copy a folder's regular files, without symbolic links. Return `False` if the same files are there."""
+    """Copy the regular files of a folder, without symbolic links. Return False if the target has the same files."""
     if os.path.lexists(target):
         if target.is_symlink() or not target.is_dir() or not _same_tree(source, target):
             raise ForkRefused(f"Another version of this is already there: {target}", "Fork into another directory.")
@@ -453,7 +448,7 @@ def copy_tree(source: Path, target: Path) -> bool:
 
 
 def is_part_of(one: Path, other: Path) -> bool:
-    """Return whether the folder `other` has every regular file of `one`, with the same content."""
+    """Return True if the folder `other` has every regular file of the folder `one`, with the same content."""
     return all(_same_file(path, other / path.relative_to(one)) for path in _regular_files(one))
 
 
@@ -464,7 +459,7 @@ def _pieces(file: IO[bytes], size: int) -> Iterator[bytes]:
 
 
 def _regular_files(folder: Path) -> list[Path]:
-    """Return all files below `folder`, without following symbolic links."""
+    """Return all regular files below `folder`, without following symbolic links."""
     paths = (Path(root, name) for root, _, names in os.walk(folder, followlinks=False) for name in sorted(names))
     return [path for path in paths if not path.is_symlink() and path.is_file()]
 

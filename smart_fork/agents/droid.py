@@ -1,6 +1,7 @@
-"""Droid, Factory's agent: sessions in ``~/.factory/sessions/<slug>/<session-id>.jsonl``, messages in Anthropic's form.
+"""Droid, Factory's agent: sessions in ``~/.factory/sessions/<slug>/<session-id>.jsonl``, in Anthropic's message
+format.
 
-Its form is known from public sources only: ``tests/fixtures/droid/README.md`` names them.
+The format is known from public sources only, see ``tests/fixtures/droid/README.md``.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _ROLES, _ASIDE = ("user", "assistant"), ("todo_state", "agent_turn_outcome", "se
 
 
 class DroidCodec(ReadCodec):
-    """See `ReadCodec`."""
+    """The decoder of Droid's records."""
 
     tools = MappingProxyType({"Execute": "Bash", "Create": "Write", "ApplyPatch": "apply_patch"})
     starting = ("Task",)
@@ -30,7 +31,7 @@ class DroidCodec(ReadCodec):
         return item_of(dict_in(record.get("message")).get("content"))
 
     def header(self, record: Record) -> Header | None:
-        """See `ReadCodec.header`. The first message's parent may be the session."""
+        """Return the place and facts of a record. The parent of the first message may be the session's id."""
         kind, message = record.get("type"), record.get("message")
         if kind == "session_start":
             title = record.get("sessionTitle") or record.get("title")
@@ -52,7 +53,7 @@ class DroidCodec(ReadCodec):
 
 
 class DroidAdapter(ReadAdapter):
-    """Finds Droid's sessions; beside each stand its settings, with the model."""
+    """The adapter that finds and reads Droid's sessions. A settings file beside each log names the model."""
 
     name = "droid"
     codec = DroidCodec()

@@ -1,4 +1,4 @@
-"""Folds the records of any agent's log, and builds the session from them."""
+"""Folding: the records of any agent's log are fed one by one, and the session is built from the collected facts."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _NO_MODELS = ("<synthetic>", "unknown")
 
 
 class Fold(ABC):
-    """Collects what records say of one session. Most `facts` are the agent's own. These have one meaning for all.
+    """The collected state of one session's records. Most `facts` belong to the agent; these have one meaning for all.
 
-    `started` and `last` are the first and last time, `parent` is the session that it was forked from, `root` is its
-    family, `compactions`, `models`, `names`, `version`, `gitBranch` and `head` (a commit) are as in `Session`,
-    `interrupted` is true if the person stopped the agent last.
+    `started` and `last` are the first and last time, `parent` is the id of the session it was forked from, `root`
+    names its family. `compactions`, `models`, `names`, `version`, `gitBranch` and `head` (a commit) are as in
+    `Session`. `interrupted` is true if the person stopped the agent last.
     """
 
     agent: AgentName
@@ -70,11 +70,11 @@ class Fold(ABC):
 
     @abstractmethod
     def begin(self, turns: list[Turn]) -> None:
-        """Continue from the turns of an earlier reading."""
+        """Continue from the turns of an earlier reading of the log."""
 
     @abstractmethod
     def active(self) -> tuple[Turn, ...]:
-        """Return the turns of the conversation."""
+        """Return the turns of the conversation, without abandoned ones."""
 
     @abstractmethod
     def own_id(self) -> str:
@@ -82,14 +82,16 @@ class Fold(ABC):
 
     @abstractmethod
     def directory(self) -> tuple[str, Inferred]:
-        """Return the session's directory, and what it was taken from if the log does not state it."""
+        """Return the session's directory, and the source that it was inferred from; an empty source if the log states
+        it.
+        """
 
     @abstractmethod
     def is_copy(self) -> bool:
-        """Tell if the file is elsewhere than where the session was begun."""
+        """Return True if the log is a copy, elsewhere than where the session was begun."""
 
     def excluded(self) -> str:
-        """Return why these records are no session, whatever their turns are; empty if nothing is against it."""
+        """Return the reason why these records are no session, whatever their turns are; empty if they can be one."""
         return ""
 
     def given_name(self) -> str:
@@ -97,16 +99,16 @@ class Fold(ABC):
         return ""
 
     def own_name(self, turns: tuple[Turn, ...]) -> str:
-        """Return the name that the agent made up; empty without one."""
+        """Return the name that the agent made up for the session; empty without one."""
         return ""
 
     def names(self, turns: tuple[Turn, ...]) -> Iterable[str]:
-        """Return all present and former names."""
+        """Return all present and former names of the session."""
         names: list[str] = self.facts.get("names", [])
         return names
 
     def title(self, turns: tuple[Turn, ...]) -> Masked:
-        """Return the session's title: of a fork what it was asked itself, not what its parent was."""
+        """Return the session's title. A fork is named after its own prompts, not after those of its parent."""
         own = turns[self.own(turns) :]
         said = title_of(
             self.given_name(), (turn.text for turn in own or turns if turn.prompt), by_agent=self.own_name(turns)
@@ -119,7 +121,7 @@ class Fold(ABC):
         return 0
 
     def origin(self) -> Origin:
-        """Return who started the session."""
+        """Return the starter of the session: "person", "automated" or "subagent"."""
         return "person"
 
     def family(self, turns: tuple[Turn, ...]) -> str:
@@ -128,27 +130,27 @@ class Fold(ABC):
         return root
 
     def last_activity(self) -> str:
-        """Return the last time at which anything was said or done. A log without such times has its file's."""
+        """Return the time of the last message or action; the log file's time if no record has one."""
         facts = self.facts
         return facts.get("last") or facts.get("started") or _changed_at(self.path)
 
     def is_interrupted(self, turns: tuple[Turn, ...]) -> bool:
-        """Tell if the person has stopped the agent in what it did last."""
+        """Return True if the person interrupted the agent's last answer."""
         return bool(self.facts.get("interrupted"))
 
     def resumed(self, turns: tuple[Turn, ...]) -> Resumed:
-        """Return which of these turns the agent loads."""
+        """Return which of these turns the agent loads when it resumes the session."""
         start = max((at for at, turn in enumerate(turns) if turn.sums_up), default=None)
         return Resumed() if start is None else Resumed(start, "compaction")
 
     def is_circular(self) -> bool:
-        """Tell if records name each other as parents."""
+        """Return True if records name each other as parents, in a circle."""
         return False
 
     def note_moment(self, moment: str, *, done: bool = True) -> None:
-        """Note the time of a record, empty if it has none; `done` if anything was said or done then.
+        """Note the time of a record; empty if it has none. `done` is True if the record is a message or an action.
 
-        A time that has not come yet is none: the clock was wrong, or the record is damaged.
+        A time in the future is ignored: the clock was wrong, or the record is damaged.
         """
         if moment and moment < self._ahead:
             facts = self.facts
@@ -158,19 +160,19 @@ class Fold(ABC):
                 facts["last"] = moment
 
     def said(self, turn: Turn) -> Turn:
-        """Return the turn, masked if the index reads it: what is compared with it later is masked as well."""
+        """Return a turn with its text masked if the index reads it, because later comparisons use masked text too."""
         masked = mask_once(turn.text) if self.masks and turn.text else turn.text
         cwd = self.facts.get("stands", "")
         return turn if masked == turn.text and not cwd else replace(turn, text=masked, cwd=cwd)
 
     def stands_in(self, cwd: object) -> None:
-        """Note the directory in which the agent is from now on."""
+        """Note the directory in which the agent works from this record on."""
         if is_path(cwd):
             began = self.facts.setdefault("began_in", cwd)
             self.facts["stands"] = cwd if cwd != began else ""
 
     def note_model(self, name: object) -> None:
-        """Note which model has answered."""
+        """Note the name of the model that answered."""
         if name != self._model:  # nearly all answers are of the same again
             self._model = name
             self.facts["models"] = _with_model(self.facts.get("models", ()), name)
@@ -180,18 +182,18 @@ class Fold(ABC):
         self.facts["compactions"] = self.facts.get("compactions", 0) + 1
 
     def is_known(self, record: Record) -> bool:
-        """Tell if the type of a record is a known one, whether or not it says anything."""
+        """Return True if the type of a record is known, even if the record is not used."""
         return isinstance(kind := record.get("type"), str) and kind in self.known
 
     def count(self, record: Record) -> None:
-        """Count a record, and whether it is an unknown one."""
+        """Count a record, and count it as unknown if its type is not known."""
         facts = self.facts
         facts["records"] = facts.get("records", 0) + 1
         if not self.is_known(record):
             facts["unknown"] = facts.get("unknown", 0) + 1
 
     def counts(self) -> tuple[int, int]:
-        """Return the numbers of records and of unknown records, for agents that count them."""
+        """Return the number of records and the number of unknown records; zeros for agents that do not count them."""
         return self.facts.get("records", 0), self.facts.get("unknown", 0)
 
     def session(self) -> tuple[Session | None, str]:
@@ -240,27 +242,27 @@ class Fold(ABC):
         ), ""
 
     def sizes_of(self, turns: tuple[Turn, ...]) -> tuple[tuple[int, RecordSize], ...]:
-        """Return the sizes of records, each with the number of its turn, if all were measured."""
+        """Return the sizes of the records, each with the number of its turn; empty unless all were measured."""
         known = self.sizes or {}
         return tuple(enumerate(known[turn.id] for turn in turns)) if all(turn.id in known for turn in turns) else ()
 
 
 class LineFold(Fold):
-    """A fold of a log of lines."""
+    """A fold of a log that has one record on each line."""
 
     #: Words of which a record that names the session has one.
     naming: ClassVar[tuple[bytes, ...]] = ()
 
     @abstractmethod
     def feed(self, line: Line) -> None:
-        """Take the next line."""
+        """Add the record on the next line."""
 
     @abstractmethod
     def pack(self) -> bytes:
-        """Return what a later reading continues from."""
+        """Return the state, as bytes, from which a later reading of the grown log continues."""
 
     def take(self, lines: Iterable[Line]) -> Self:
-        """Take these lines, and return the fold."""
+        """Add these lines, and return the fold itself."""
         for line in lines:
             if self.known:
                 self.count(line.record)
@@ -269,21 +271,21 @@ class LineFold(Fold):
 
     @abstractmethod
     def moment_of(self, record: Record) -> tuple[str, bool]:
-        """Return a record's time, empty without one, and whether anything was said or done then."""
+        """Return a record's time (empty without one), and True if it is a message or an action."""
 
     def note_title(self, record: Record) -> None:
-        """Note what the session is called, if a record says it."""
+        """Note the session's title, if a record states it."""
 
     def lacks(self) -> str:
-        """Say what a list needs that was not read yet; empty if nothing."""
+        """Return what a list of sessions still needs to read from this log; empty if nothing."""
         if self.excluded():
             return ""
         return "" if any(turn.prompt for turn in self.active()) else "no prompt"
 
     def note_end(self) -> str:
-        """Note when the last records of the log were written, and return the newest of these times; empty without one.
+        """Read the last records of the log, note the newest time among them and return it; empty without one.
 
-        Records that are written at the same time are not in its order.
+        Records written at the same time need not be in the order of their times.
         """
         found = list[str]()
         for number, line in enumerate(islice(last_lines(self.path), _MOST_LINES)):
@@ -297,12 +299,15 @@ class LineFold(Fold):
         return max(found, default="")
 
     def finish(self, *, turns: bool) -> bool:
-        """Add what other logs say, with their `turns` if those are asked for. Return True if it must be kept."""
+        """Add facts from other logs, and their turns if `turns` is True. Return True if the state must be saved."""
         return False
 
 
 def read(begun: Callable[..., LineFold], path: Path, checkpoint: Checkpoint | None, *, keep_raw: bool) -> ReadResult:
-    """See `AgentAdapter.read`."""
+    """Read a log from the last checkpoint on (a saved position with the state there), and return the session.
+
+    `begun` makes the fold. With `keep_raw` the whole log is read, and turns keep their records.
+    """
     reader, kept = resume(path, None if keep_raw else checkpoint)
     fold = begun(path, kept, keep_raw=keep_raw)
     fold.masks = checkpoint is not None and not keep_raw
@@ -323,7 +328,7 @@ def read(begun: Callable[..., LineFold], path: Path, checkpoint: Checkpoint | No
 
 
 def glance(begun: Callable[..., LineFold], path: Path) -> Session | None:
-    """See `AgentAdapter.glance`."""
+    """Read only the beginning and the end of a log, and return the session for a list; `None` if it is no session."""
     fold = begun(path, None, keep_raw=False)
     fold.doings.names_code = False
     fold.take(first_lines(path, fold.lacks))
@@ -335,7 +340,7 @@ def glance(begun: Callable[..., LineFold], path: Path) -> Session | None:
 
 
 def _with_model(known: Iterable[str], name: object) -> list[str]:
-    """`known` with that one, where it names a model that is not among them, in the order of their first answers."""
+    """Return the known models with `name` added, if it names a new model, in the order of first answers."""
     names = list(known)
     if isinstance(name, str) and (said := name.strip()[:_MODEL_CHARACTERS]) and said not in _NO_MODELS:
         said = mask(said)

@@ -1,4 +1,4 @@
-"""Reads another program's SQLite database, without writing in or beside it, or deletes rows of it."""
+"""Reading another program's SQLite database without writing in or beside it, and deleting rows of it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ _WAL, _AT = b"\2\2", 18
 
 @contextmanager
 def read_only(path: Path, *, locked: bool = False) -> Iterator[apsw.Connection]:
-    """Yield the database as of one moment, including its ``-wal``; also if it is `locked`, on request.
+    """Yield a connection to the database as of one moment, including its ``-wal`` file.
+
+    With `locked`, a database that another program has locked is read from a copy.
 
     Raises:
         OSError: The file is not a regular file, or cannot be copied.
@@ -51,10 +53,10 @@ def read_only(path: Path, *, locked: bool = False) -> Iterator[apsw.Connection]:
 
 @contextmanager
 def with_tables(path: Path, needed: Mapping[str, Collection[str]], what: str) -> Iterator[apsw.Connection]:
-    """Yield the database if it has these tables with these columns. A view could be anything.
+    """Yield a connection to the database if it has the tables and columns in `needed`. Views do not count.
 
     Raises:
-        OSError: It cannot be opened or read, or is not `what` it should be.
+        OSError: The database cannot be opened or read, or is not `what` it should be.
     """
     try:
         with read_only(path) as db:
@@ -74,11 +76,13 @@ def columns(db: apsw.Connection, table: str) -> list[str]:
 
 @contextmanager
 def rewriting(path: Path, *, alone: bool = False) -> Iterator[apsw.Connection]:
-    """Yield a database in a transaction. Behind it none of the bytes that it deleted is left: not in free pages, word
-    indexes or the ``-wal``. If `alone`, nobody else may have it open.
+    """Yield a connection in a transaction, and commit it so that no byte of deleted rows remains.
+
+    Free pages, word indexes and the ``-wal`` file are cleaned as well. With `alone`, no other program may have the
+    database open.
 
     Raises:
-        apsw.Error: It cannot be written, or a program still reads the deleted bytes in the ``-wal``.
+        apsw.Error: The database cannot be written, or a program still reads deleted bytes in the ``-wal``.
     """
     locking, begin = ("EXCLUSIVE", "EXCLUSIVE") if alone else ("NORMAL", "IMMEDIATE")
     with closing(apsw.Connection(str(path.resolve()), flags=apsw.SQLITE_OPEN_READWRITE)) as db:
@@ -96,10 +100,10 @@ def rewriting(path: Path, *, alone: bool = False) -> Iterator[apsw.Connection]:
 
 
 def erase(path: Path, owner: str, change: Callable[[apsw.Connection], object]) -> None:
-    """Delete rows so that none of their bytes is left (see `rewriting`).
+    """Delete rows so that no byte of them remains (see `rewriting`). `owner` is the program's name for the error.
 
     Raises:
-        ForkRefused: the database cannot be changed, or a program still reads the deleted bytes in the ``-wal``.
+        ForkRefused: The database cannot be changed, or a program still reads deleted bytes in the ``-wal``.
     """
     if not path.is_file():
         return

@@ -1,7 +1,7 @@
-"""Goose: all sessions in one SQLite database, ``~/.local/share/goose/sessions/sessions.db``, each a log within it.
+"""Goose: all sessions in one SQLite database, ``~/.local/share/goose/sessions/sessions.db``; each counts as a log.
 
-Its form is known from its sources: ``tests/fixtures/goose/README.md`` names them. A session becomes a record of its row
-and one for each message. A copy of a session has a line for each.
+The format is known from Goose's sources, see ``tests/fixtures/goose/README.md``. A session is read as a record of its
+row, then a record for each message. A copy of a session in a file has one such record on each line.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _NAMELESS = re.compile(r"(?:New|CLI|ACP) (?:Session|session|Chat|chat)(?: \d+)?"
 
 
 class GooseCodec(ReadCodec):
-    """See `ReadCodec`."""
+    """The decoder of Goose's records."""
 
     tools = MappingProxyType({"shell": "Bash", "text_editor": "str_replace_editor", "write": "Write", "edit": "Edit"})
     starting = ("subagent", "subagent__execute_task", "delegate")
@@ -80,7 +80,7 @@ class GooseCodec(ReadCodec):
         return Item(text_of(content), tuple(calls), tuple(results), tuple(thoughts), images)
 
     def header(self, record: Record) -> Header | None:
-        """See `ReadCodec.header`. Messages that a person does not see are Goose's own."""
+        """Return the place and facts of a record. Messages that are hidden from the person are Goose's own."""
         if record.get("type") == "session":
             title = record.get("name") or record.get("description")
             given = isinstance(title, str) and not _NAMELESS.fullmatch(title)
@@ -100,7 +100,7 @@ class GooseCodec(ReadCodec):
 
 
 class GooseAdapter(DatabaseAdapter, ReadAdapter):
-    """Finds Goose's sessions."""
+    """The adapter that finds and reads Goose's sessions."""
 
     name = "goose"
     resumes = ("goose", "session", "--resume", "--session-id")
@@ -116,7 +116,7 @@ class GooseAdapter(DatabaseAdapter, ReadAdapter):
         return with_tables(path, _NEEDED, "a Goose database")
 
     def stamps(self, db: apsw.Connection, key: str) -> Iterator[SessionStamp]:
-        """See `DatabaseAdapter.stamps`. Times are whole seconds: the last row tells apart what one of them has."""
+        """Yield the stamps of sessions. Times are whole seconds, so the last row's id is added to detect changes."""
         for identity, changed, messages, last in db.execute(_STAMPS, (key,)):
             name = identity.decode("utf-8", "replace") if isinstance(identity, bytes) else ""
             if self.keys.fullmatch(name):
@@ -130,7 +130,7 @@ class GooseAdapter(DatabaseAdapter, ReadAdapter):
         return b"".join(orjson.dumps(one, option=orjson.OPT_APPEND_NEWLINE) for one in self.records(path))
 
     def records(self, path: Path, most: int = -1) -> Iterator[Record]:
-        """Yield the records of a session with at most so many messages. Parts of an answer can share an id.
+        """Yield the records of a session, with at most `most` messages. Parts of one answer can share an id.
 
         Raises:
             OSError: The database cannot be read, or does not have the session.
@@ -169,7 +169,7 @@ class GooseAdapter(DatabaseAdapter, ReadAdapter):
 def _rows(
     db: apsw.Connection, table: str, names: tuple[str, ...], of: str, key: str
 ) -> Iterator[dict[str, str | None]]:
-    """Yield rows as texts. Of a too large value there is nothing."""
+    """Yield rows of a table as texts by column. A too large value is `None`."""
     from smart_fork.agents.foreign_database import columns
 
     there = columns(db, table)
@@ -182,7 +182,7 @@ def _rows(
 
 
 def _decoded(text: str | None) -> object:
-    """Return a value that can be written again: that needs less depth."""
+    """Return the value of a JSON text; `None` if it is too deep to be written again."""
     try:
         orjson.dumps(value := orjson.loads(text or "null"))
     except (orjson.JSONDecodeError, orjson.JSONEncodeError):
@@ -191,7 +191,9 @@ def _decoded(text: str | None) -> object:
 
 
 def _output(result: object) -> tuple[str, bool, int]:
-    """Return a result's text, if it failed, and its number of images. What only a person is shown is a repetition."""
+    """Return a tool result's text, True if it failed, and its number of images. Parts for the person only are left
+    out.
+    """
     value = dict_in(result).get("value")
     if value is None:
         return str(dict_in(result).get("error") or ""), True, 0

@@ -1,4 +1,4 @@
-"""An agent's hooks: its settings, its events, and the commands that it runs at them.
+"""An agent's hooks: the settings file, the events, and the commands that the agent runs at events.
 
 smart-fork installs either a handler for each event in a JSON settings file, beside other handlers, or a file of its
 own.
@@ -17,7 +17,7 @@ TIMEOUT = 3
 
 
 class Hooks(AgentFacet):
-    """The hooks of one agent. Defaults are for agents without the feature."""
+    """The facet that knows one agent's hooks. The defaults are for agents without the feature."""
 
     #: The events at which it runs our command; none for a file of our own.
     events: tuple[str, ...] = ()
@@ -36,20 +36,22 @@ class Hooks(AgentFacet):
     file: str = "settings.json"
 
     def path(self) -> Path:
-        """The file with its hooks."""
+        """Return the path of the file with the agent's hooks."""
         return self.of.home.folder() / self.file
 
     def content(self, command: Sequence[str]) -> str | None:
-        """Return a file of our own, which passes each event on stdin to `command`; `None` for settings.
+        """Return the text of a hook file of smart-fork's own, which passes each event on stdin to `command`.
 
-        It does nothing if `command` is gone. Its first line identifies it, and never changes.
+        `None` if the agent has hooks in its settings. The file does nothing if `command` is gone. Its first line
+        identifies it, and never changes.
         """
         return None
 
     def distrusting(self, left: str) -> tuple[Path, str, str] | None:
-        """Return settings that note which hooks a person trusts, and their text before and without ours.
+        """Return the settings that note which hooks a person trusts, with their text before and without smart-fork's
+        hooks.
 
-        `left` is the text of the file with hooks that ours were taken out of. `None` if nothing is noted.
+        `left` is the text of the hooks file without smart-fork's hooks. `None` if nothing is noted.
 
         Raises:
             OSError, ValueError: The settings cannot be read or are not understood.
@@ -61,9 +63,10 @@ class Hooks(AgentFacet):
         return {"type": "command", "command": command, "timeout": TIMEOUT}
 
     def notes(self, text: str) -> Iterator[str]:
-        """Yield the reasons why the agent does not run hooks installed as `text`. smart-fork does not change them.
+        """Yield the reasons why the agent does not run hooks with the settings in `text`. smart-fork does not change
+        these.
 
-        Most settings are in Claude Code's form.
+        Most settings have Claude Code's format.
         """
         import json  # an event is told without
 
@@ -75,9 +78,10 @@ class Hooks(AgentFacet):
         return said
 
     def in_background(self, runner: Sequence[str] | None) -> bool:
-        """Return whether a process with these words runs the hooks of several terminals. Unknown words are `None`.
+        """Return True if a process with these words runs the hooks of several terminals. `None` stands for unknown
+        words.
 
-        The environment of such a process does not tell the session. An agent with one has a module `daemon`, which
-        `smart_fork.hooks` checks without any import.
+        The environment of such a process does not tell the session. An agent with one has a module `daemon`;
+        `smart_fork.hooks` looks for this file without importing anything.
         """
         return False

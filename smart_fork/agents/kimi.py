@@ -1,6 +1,6 @@
 """Kimi Code: ``~/.kimi-code/sessions/<project>/session_<id>/agents/main/wire.jsonl``.
 
-Its form is known from public sources only: ``tests/fixtures/kimi/README.md`` names them.
+The format is known from public sources only, see ``tests/fixtures/kimi/README.md``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ENDED = re.compile(r"\n?Command failed with exit code: (\d{1,9})\.?\s*\Z")
 
 
 class KimiCodec(ReadCodec):
-    """See `ReadCodec`. The parts of an answer are records of their own, and share the step's id."""
+    """The decoder of Kimi Code's records. Each part of an answer is a record, and all share the step's id."""
 
     starting = ("Agent", "AgentSwarm")
     answers = JsonAnswers()
@@ -50,7 +50,7 @@ class KimiCodec(ReadCodec):
         return Item(text_of([event.get("part")]), thoughts=(thought,) if isinstance(thought, str) else ())
 
     def header(self, record: Record) -> Header | None:
-        """See `ReadCodec.header`. Every prompt is in a ``context.append_message``, also one of a machine."""
+        """Return the place and facts of a record. Every prompt is a ``context.append_message``, even a program's."""
         kind, moment = record.get("type"), record.get("time")
         if kind == "metadata":
             return Header(moment=record.get("created_at"))
@@ -88,7 +88,7 @@ class KimiCodec(ReadCodec):
 
 
 class KimiAdapter(ReadAdapter):
-    """Finds Kimi Code's sessions. Sub-agents have logs beside the main agent's."""
+    """The adapter that finds and reads Kimi Code's sessions. Sub-agents have logs beside the main agent's log."""
 
     name = "kimi"
     codec = KimiCodec()
@@ -101,7 +101,7 @@ class KimiAdapter(ReadAdapter):
         return path.parents[2].name.removeprefix(_SESSION) if str(path).endswith(_LOG) else path.stem
 
     def beside(self, path: Path) -> Header:
-        """See `ReadAdapter.beside`. A title that no person chose is the first prompt."""
+        """Return the facts in ``state.json``. A title that no person chose is left out: it is the first prompt."""
         state = self.stated(path.parent.parent.parent / "state.json")
         named = state.get("isCustomTitle") is True
         cwd = state.get("workDir") or state.get("cwd")

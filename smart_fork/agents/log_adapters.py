@@ -1,4 +1,4 @@
-"""Readers of logs in an agent's own folder."""
+"""Adapters that find and read logs in an agent's own folder: files with a record on each line, and SQLite databases."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 def newest_first(files: Iterable[LogFile]) -> tuple[Path, ...]:
-    """Return the places of these logs, the one first that was written last."""
+    """Return the paths of these logs, the most recently written log first."""
     return tuple(file.path for file in sorted(files, key=lambda file: file.mtime_ns, reverse=True))
 
 
 class OwnLogs(AgentAdapter):
-    """Reads logs in the folder that its agent's description names."""
+    """The base of adapters that read logs in the folder of their agent's description."""
 
     def __init__(self) -> None:
         self.own = AGENTS[self.name].home
@@ -42,24 +42,26 @@ class OwnLogs(AgentAdapter):
 
 
 class LogAdapter(OwnLogs):
-    """Reads logs with one record a line. Modules that only reading needs are imported there."""
+    """An adapter for logs with one record on each line. Modules needed only for reading are imported when a log is
+    read.
+    """
 
     #: The class that reads a log, as "module:name" below this package.
     fold: ClassVar[str]
 
     @property
     def tree(self) -> Callable[..., Any]:
-        """The class that reads a log."""
+        """The class of the fold that reads a log."""
         module, _, name = self.fold.partition(":")
         return cast("Callable[..., Any]", getattr(import_module(f"smart_fork.agents.{module}"), name))
 
     def has_lost(self, location: str) -> bool:
-        """See `AgentAdapter.has_lost`. Older versions took what a sync program leaves for a log."""
+        """Return True if the file at `location` is no log. Older versions indexed conflict copies of sync programs."""
         name = location.rpartition("/")[2].removesuffix(".zst").rpartition(".")[0]
         return not is_name(name) and any(location.startswith(f"{folder}/") for folder, _ in self.folders())
 
     def begun(self, path: Path) -> LineFold:
-        """Return what a session is collected in, for whoever reads the lines of its log."""
+        """Return an empty fold for the log at `path`, to be fed with the lines of the log."""
         from indexer.transcripts.lines import current_bound
 
         fold: LineFold = self.tree(path, None, keep_raw=False)
@@ -82,7 +84,7 @@ class LogAdapter(OwnLogs):
 
 
 class TreeAdapter(LogAdapter):
-    """Reads ``<home>/projects/<slug>/…/<session-id>.jsonl``."""
+    """An adapter for logs at ``<home>/projects/<slug>/…/<session-id>.jsonl``."""
 
     #: The depth of logs below ``projects``.
     depth: ClassVar[int]
@@ -92,16 +94,16 @@ class TreeAdapter(LogAdapter):
         return partial(super().tree, twins=self.twins)
 
     def slug(self, directory: str) -> str:
-        """Return the folder name of a directory's sessions; empty if folders do not tell the directory."""
+        """Return the name of the folder with a directory's sessions; empty if folders do not tell the directory."""
         return ""
 
     @abstractmethod
     def is_session(self, location: str, projects: str) -> bool:
-        """Return whether a file's location is a session's, not a sub-agent's."""
+        """Return True if the file at `location`, below the folder `projects`, is a session, not a sub-agent's log."""
 
     @property
     def projects(self) -> Path:
-        """The folder of all projects."""
+        """The folder with the folders of all projects."""
         return self.home() / self.own.logs[0]
 
     def folders(self) -> tuple[tuple[Path, int], ...]:
@@ -127,7 +129,9 @@ class TreeAdapter(LogAdapter):
         return tree.is_copy(self.tree, path)
 
     def twins(self, path: Path) -> tuple[Path, ...]:
-        """See `AgentAdapter.twins`: of the same name in other folders. A second name of the same file is none."""
+        """Return other logs of the session at `path`: files of the same name in other folders. Hard links do not
+        count.
+        """
         folders, own = [str(folder) for folder, _ in self.folders()], str(path)
         within = next((one for one in folders if own.startswith(f"{one}/")), "")
         project, _, rest = own.removeprefix(f"{within}/").partition("/")
@@ -140,7 +144,9 @@ class TreeAdapter(LogAdapter):
         return tuple(file.path for file in files if file.inode not in known and not known.add(file.inode))  # type: ignore[func-returns-value]
 
     def projects_in(self, folder: str, own: str) -> Iterable[str]:
-        """Return the names of the projects in a folder in which a log of the project `own` may have another end."""
+        """Return the names of the project folders in `folder` that may have another log of a session in the project
+        `own`.
+        """
         return sorted(os.listdir(folder)) if os.path.isdir(folder) else ()  # noqa: PTH112, PTH208 - as text
 
     def logs_of(self, changed: str) -> Iterable[LogFile]:
@@ -159,10 +165,7 @@ class TreeAdapter(LogAdapter):
 
 
 class ReadAdapter(TreeAdapter, ReadSource):
-    """Reads ``<home>/<logs>/…/<session-id>.jsonl``: a record a line, or one JSON document that is overwritten."""
-
-    #: Whether a log is one JSON document. `ReadCodec.records` says where its records are.
-    document: ClassVar[bool] = False
+    """An adapter for logs at ``<home>/<logs>/…/<session-id>.jsonl`` of an agent that smart-fork only reads."""
 
     @property
     def tree(self) -> Callable[..., Any]:
@@ -176,28 +179,9 @@ class ReadAdapter(TreeAdapter, ReadSource):
     def locate(self, session_id: str) -> tuple[Path, ...]:
         return newest_first(file for file in self.discover() if self.id_of(file.path) == session_id)
 
-    def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
-        if not self.document:
-            return super().read(path, checkpoint, keep_raw=keep_raw)
-        from smart_fork.agents.read_only_fold import read_document
-
-        return read_document(self, path, keep_raw=keep_raw)
-
-    def glance(self, path: Path) -> Session | None:
-        return self.read(path).session if self.document else super().glance(path)
-
-    def time_of(self, file: LogFile) -> str:
-        return AgentAdapter.time_of(self, file) if self.document else super().time_of(file)
-
-    def is_copy(self, path: Path) -> bool:
-        if not self.document:
-            return super().is_copy(path)
-        session = self.read(path).session
-        return session is not None and session.copied
-
 
 class SessionStamp(NamedTuple):
-    """A session's id, its estimated size, and its last change in nanoseconds."""
+    """A session in a database: its id, its estimated size, and its last change in nanoseconds."""
 
     key: str
     size: int
@@ -205,7 +189,7 @@ class SessionStamp(NamedTuple):
 
 
 class DatabaseAdapter(OwnLogs):
-    """Reads ``<database>/<session-id>``. Nothing is written in or beside the database."""
+    """An adapter for sessions in a SQLite database: ``<database>/<session-id>``. Nothing is written in or beside it."""
 
     #: Recent changes are in the second file.
     endings = (".db", ".db-wal")
@@ -218,31 +202,31 @@ class DatabaseAdapter(OwnLogs):
     database: ClassVar[str]
 
     def databases(self) -> Iterator[Path]:
-        """Yield the database of each home. It need not exist."""
+        """Yield the database of each home of the agent. It need not exist."""
         return (folder / self.database for folder, _ in self.folders())
 
     @abstractmethod
     def opened(self, path: Path) -> AbstractContextManager[apsw.Connection]:
-        """Open a database.
+        """Return a context with a connection to the database at `path`.
 
         Raises:
-            OSError: It cannot be opened or read, or is not this agent's.
+            OSError: The database cannot be opened or read, or is not this agent's.
         """
 
     @abstractmethod
     def stamps(self, db: apsw.Connection, key: str) -> Iterator[SessionStamp]:
-        """Yield the stamps of all sessions, or of the one with this id."""
+        """Yield the stamps of all sessions; with a `key`, only of the session with this id."""
 
     @abstractmethod
     def has(self, db: apsw.Connection, key: str) -> bool:
-        """Tell if the database has a session with this id."""
+        """Return True if the database has a session with this id."""
 
     @abstractmethod
     def exported(self, path: Path) -> bytes:
-        """Return a session as `read` takes it from a file.
+        """Return a session as the bytes of a file that `read` accepts.
 
         Raises:
-            OSError: It cannot be read, or does not exist.
+            OSError: The session cannot be read, or does not exist.
         """
 
     def discover(self) -> Iterator[LogFile]:
@@ -295,8 +279,9 @@ class DatabaseAdapter(OwnLogs):
         return path.is_file()
 
     def _found(self, key: str, within: str = "") -> list[LogFile]:
-        """Return all sessions, or those with this id, in all databases or in that one. One that cannot be read has
-        none.
+        """Return the sessions in all databases, or in the database `within`; with a `key`, only those with this id.
+
+        A database that cannot be read has no sessions.
         """
         found = list[LogFile]()
         for path in dict.fromkeys(self.databases()):

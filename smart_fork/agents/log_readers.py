@@ -1,4 +1,4 @@
-"""The readers of all agents' logs, and which of several logs of a session counts."""
+"""The adapters of all agents' logs, and the order of several logs of one session."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OWN = Agents(*(agent.reader for agent in AGENTS))
 
 
 class Readers(Agents):
-    """Readers that also read the sessions that repositories keep, on a machine that lists some."""
+    """The adapters of all agents. If repositories' sessions are listed on this machine, the adapters read these too."""
 
     def __init__(self, *own: AgentAdapter) -> None:
         super().__init__(*own)
@@ -28,7 +28,7 @@ class Readers(Agents):
         return super().__iter__()
 
     def note(self, directory: Path) -> bool:
-        """List the sessions that the repository of a directory keeps; return whether that was not done before."""
+        """List the sessions in the repository of a directory. Return True if a new list was made."""
         is_new = checkpoints.note(directory)
         self._look()
         return is_new
@@ -38,11 +38,13 @@ class Readers(Agents):
         return self.longest_first(self[agent], session_id, self[agent].locate(session_id))
 
     def original_of(self, agent: str, session_id: str) -> Path | None:
-        """Return the log with the longest history; `None` if there is none."""
+        """Return the log of a session with the longest history; `None` if there is none."""
         return next(iter(self.logs_of(agent, session_id)), None)
 
     def longest_first(self, reader: AgentAdapter, session_id: str, paths: Sequence[Path]) -> list[Path]:
-        """Sort a session's logs, given newest first: what goes furthest, of those where it began."""
+        """Return a session's logs, which are given newest first: sorted by their last message, originals before
+        copies.
+        """
         if len(paths) < 2:
             return list(paths)
         ours = self.staged_copies(session_id)
@@ -51,7 +53,7 @@ class Readers(Agents):
         return sorted(found, key=last.__getitem__, reverse=True)
 
     def staged_copies(self, session_id: str) -> Collection[str]:
-        """Return the copies of a session that were made for forks."""
+        """Return the paths of a session's copies that were made for forks."""
         if not has_registry():
             return ()
         from smart_fork.workers.registry import Registry
@@ -60,7 +62,9 @@ class Readers(Agents):
             return {copy.path for copy in registry.staged_copies(session_id)}
 
     def unread(self, adapters: Iterable[AgentAdapter] | None = None) -> tuple[str, ...]:
-        """Return a sentence for each agent, of all or of these, whose sessions cannot be read."""
+        """Return a sentence for each agent in `adapters` with sessions that cannot be read; without `adapters`, for
+        all agents.
+        """
         return tuple(
             f"No session of {AGENTS.title_of(agent.name)} can be read: {why}"
             for agent in (self if adapters is None else adapters)
@@ -68,7 +72,7 @@ class Readers(Agents):
         )
 
     def _look(self) -> None:
-        """Look whether any are listed: another process may do that."""
+        """Check again whether repositories' sessions are listed, since another process may have listed some."""
         if checkpoints.are_listed() != self._have_checkpoints:
             from smart_fork.agents.checkpoint_log import with_checkpoints
 

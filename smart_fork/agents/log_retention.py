@@ -1,4 +1,4 @@
-"""Counts the logs that agents delete at their next start, and estimates what copies of them take."""
+"""Logs that agents delete when they next start, and the estimated size of copies of these logs."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ _LATEST = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 
 @value
 class Deletion(Value):
-    """An agent that deletes logs at its next start, after `days` without a new record.
+    """The logs that one agent deletes at its next start, after `days` without a new record.
 
-    It has `logs` of `bytes`: `due` of them go at its next start, `soon` more within a week, the next one on `next`.
-    `kept` tells if smart-fork keeps copies. If not, copies would take about `copy_bytes`.
+    The agent has `logs` of `bytes`: it deletes `due` of them at its next start, and `soon` more within a week, the
+    next one on the date `next`. `kept` is True if smart-fork keeps copies; if not, copies would take about
+    `copy_bytes`.
     """
 
     agent: str
@@ -44,12 +45,14 @@ class Deletion(Value):
 
     @classmethod
     def expected(cls, now: float, agents: Collection[AgentName] | None = None) -> tuple[Deletion, ...]:
-        """Return one for each of these agents, or of all, that deletes logs by age and has some."""
+        """Return the coming deletions of these agents, or of all: one for each agent that deletes logs by age and has
+        some.
+        """
         readers = [reader for reader in OWN if agents is None or reader.name in agents]
         return tuple(found for reader in readers if (found := _of(reader, now)) is not None)
 
     def in_words(self) -> str:
-        """Describe it in a sentence without a full stop."""
+        """Return the deletion as a sentence without a full stop."""
         goes = f"{self.due:,} of {self.logs:,} at its next start" if self.due else f"none of {self.logs:,} today"
         more = f", {self.soon:,} more within a week" if self.soon else ""
         first = f", the next by {self.next}" if self.next else ""
@@ -58,7 +61,7 @@ class Deletion(Value):
         )
 
     def room(self) -> str:
-        """Describe the space that copies would take."""
+        """Return the estimated space for copies in words."""
         return f"about {max(1, round(self.copy_bytes / 1e6)):,} MB"
 
 
@@ -89,7 +92,7 @@ def _date(moment: float) -> str | None:
 
 
 def _copies(files: Sequence[LogFile]) -> int:
-    """Estimate the bytes of copies, from the beginnings of the largest logs."""
+    """Estimate the bytes that copies would take, by compressing the beginnings of the largest logs."""
     read = made = 0
     for file in sorted(files, key=lambda file: -file.size)[:_SAMPLES]:
         try:

@@ -1,4 +1,4 @@
-"""Signs of a worker's state in the records at the end of its log, for all agents."""
+"""The state of a worker, read from the records at the end of its log, for all agents."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class TokenUse(Value):
         return self.input + (self.read_from_cache or 0) + (self.written_to_cache or 0)
 
     def __str__(self) -> str:
-        """Return it in words: "read 142k from the cache, wrote 1.1k"."""
+        """Return the use in words: "read 142k from the cache, wrote 1.1k"."""
         if self.read_from_cache is None:
             return f"{tokens_about(self.input)} input tokens"
         wrote = self.written_to_cache
@@ -57,7 +57,7 @@ class TokenUse(Value):
 
 @dataclass(frozen=True, slots=True)
 class RecordSign:
-    """The sign in one record. Most records have none."""
+    """The sign of a worker's state in one record. Most records have none."""
 
     status: Status = ""
     tokens: int = 0
@@ -67,7 +67,7 @@ class RecordSign:
 
 @dataclass(frozen=True, slots=True)
 class OpenCall:
-    """A tool call without its result so far."""
+    """A tool call that has no result so far."""
 
     tool: str
     given: Mapping[str, Any]
@@ -83,9 +83,9 @@ Steps = Iterator[tuple[str, str | None]]
 
 
 class AnswerUse(NamedTuple):
-    """A record's token counts for one answer. Several records of one answer have the same `key`.
+    """The token counts of one answer in one record. Several records of one answer have the same `key`.
 
-    `of` is the session that the record says it is of; empty where it does not.
+    `of` is the session that the record names; empty if it names none.
     """
 
     key: str
@@ -99,10 +99,10 @@ AnswerTokens = Iterator[AnswerUse]
 def answer_tokens(
     key: object, usage: Mapping[str, Any], names: Sequence[str], *, whole: bool = True, of: str = ""
 ) -> AnswerUse:
-    """Return the numbers of a log as `AnswerUse`. What is no number is not known.
+    """Return the token counts in a log's `usage`. A count that is no number is unknown.
 
-    `names` are its words for tokens that were sent, written, read from the cache and written to it. `whole` says that
-    it counts what the cache had among those that were sent.
+    `names` are the log's fields for tokens sent, written, read from the cache and written to the cache. With `whole`,
+    the count of tokens sent includes the cached ones.
     """
     sent, output, *cached = map(usage.get, names)
     had, got = (count(one) or (0 if one == 0 and type(one) is int else None) for one in cached)
@@ -111,7 +111,7 @@ def answer_tokens(
 
 
 def records(path: Path) -> Iterator[Mapping[str, Any]]:
-    """Yield the records of a log with one record a line.
+    """Yield the records of a log with one record on each line.
 
     Raises:
         OSError: The log cannot be read.
@@ -120,7 +120,7 @@ def records(path: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def backwards(path: Path) -> Iterator[Mapping[str, Any]]:
-    """Yield the records at the end of such a log, the last one first, without broken ones.
+    """Yield the records at the end of a log, last record first, without damaged ones.
 
     Raises:
         OSError: The log cannot be read.
@@ -132,7 +132,7 @@ def backwards(path: Path) -> Iterator[Mapping[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class BackgroundTask:
-    """A background task. `what` is its name, or its command line."""
+    """A background task of an agent. `what` is its name, or its command line."""
 
     id: str
     what: Masked
@@ -140,10 +140,11 @@ class BackgroundTask:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """A worker's state. `status` is empty if the log does not tell; `problem` is the reason why the agent stopped.
+    """The state of a worker. `status` is empty if the log does not tell it; `problem` is the reason why the agent
+    stopped.
 
-    With `settling` it is idle only if no record follows soon. `at` is the time of the last record, `tokens` the size of
-    the context then.
+    With `settling` the worker is idle only if no record follows soon. `at` is the time of the last record, `tokens`
+    the size of the context then.
     """
 
     status: Status = ""
@@ -155,12 +156,14 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Reads new records of one agent's logs. Each has its time as ``timestamp``.
+    """The functions that read a worker's state from one agent's logs. Each record has its time as ``timestamp``.
 
-    `records` are all records of a log, `backwards` those at its end, the last one first. `sign` is a record's sign.
-    `steps` are the background tasks that start or end with a record, given the open calls. `answers` are what records
-    say of the tokens of answers. `is_prompt` tells a record that fixes the system prompt of all forks, `window`
-    what the newest logs say of the context window.
+    * `records` reads all records of a log, `backwards` those at its end, last record first.
+    * `sign` returns the sign in a record.
+    * `steps` returns the background tasks that start or end with a record, given the open calls.
+    * `answers` returns the token counts in records.
+    * `is_prompt` recognizes a record that fixes the system prompt of all forks.
+    * `window` returns the context window that the newest logs state.
     """
 
     name: AgentName
@@ -173,18 +176,20 @@ class Tail:
     window: Callable[[], int | None] = lambda: None
 
     def written(self, records: Iterable[Mapping[str, Any]], log: str = "") -> int:
-        """Return the tokens that the model wrote in these records; of a named `log`, in those of its own session."""
+        """Return the tokens that the model wrote in these records. With a session id `log`, other sessions' records
+        are left out.
+        """
         written: dict[str, int] = {}
         for one in self.answers(records):
             written[one.key] = max(written.get(one.key, 0), one.use.output if one.of in (log or one.of) else 0)
         return sum(written.values())
 
     def since(self, log: Path, since: str) -> Iterator[Mapping[str, Any]]:
-        """Yield the records of a log since then. Those that a fork copied are mostly older."""
+        """Yield the records of a log since the time `since`. Records that a fork copied are mostly older."""
         return (one for one in self.records(log) if utc(one.get("timestamp")) >= since)
 
     def running_tasks(self, records: Iterable[Mapping[str, Any]], since: str = "") -> tuple[BackgroundTask, ...]:
-        """Return the tasks started since `since` without a logged end, oldest first."""
+        """Return the background tasks started since `since` that have no logged end, oldest first."""
         calls: Calls = {}
         running: dict[str, str] = {}
         for record in records:
@@ -198,7 +203,7 @@ class Tail:
         )
 
     def keeps_prompt(self, log: Path) -> bool:
-        """Return whether a fork of a session has its system prompt in another directory, too."""
+        """Return True if a fork of the session keeps its system prompt in another directory too."""
         try:
             return any(map(self.is_prompt, self.records(log)))
         except OSError:
@@ -213,7 +218,8 @@ class Tail:
         return self.written(self.since(log, since), log.stem)
 
     def first_answer(self, log: Path, since: str) -> TokenUse | None:
-        """Return what the first answer since the time `since` took; `None` if there is none, or the log does not tell.
+        """Return the token use of the first answer since the time `since`; `None` without one, or if the log does not
+        tell.
 
         Raises:
             OSError: The log cannot be read.
@@ -224,7 +230,7 @@ class Tail:
         return max((first, *same), key=lambda one: one.use.output).use if first else None
 
     def activity(self, path: Path, since: str) -> Activity:
-        """Return the state at the end of the log at `path`, from records since `since`.
+        """Return the worker's state at the end of the log at `path`, from records since the time `since`.
 
         Raises:
             OSError: The log cannot be read.
@@ -249,13 +255,13 @@ class Tail:
 
 
 def no_steps(record: Mapping[str, Any], calls: Calls) -> Steps:
-    """Return nothing, for logs that do not tell of background tasks."""
+    """Yield nothing, for logs that do not tell about background tasks."""
     del record, calls
     yield from ()
 
 
 def notified(text: str) -> Steps:
-    """Yield the tasks whose end a message reports in tags. What a monitor reports has no status: its task goes on."""
+    """Yield the tasks that a message in tags reports as ended. A monitor's report has no status: its task continues."""
     for told in _NOTIFICATION.finditer(text):
         task, status = _TASK.search(told[1]), _STATUS.search(told[1])
         if task and status and status[1] not in GOING_ON:
@@ -263,5 +269,5 @@ def notified(text: str) -> Steps:
 
 
 def object_in(text: object) -> dict[str, Any]:
-    """Return the object in a JSON text; empty if it is none."""
+    """Return the object in a JSON text; empty if the text is none."""
     return dict_in(json_in(text) if isinstance(text, str) else text)

@@ -1,4 +1,6 @@
-"""The common part of all agents' logins. Only names of variables are stored and shown, never their values."""
+"""An agent's login, and the names of login variables that a person's environment has. Values are never stored or
+shown.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,14 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class LoginState:
-    """Login state of an agent (`None` if unknown), and the missing variables."""
+    """The login state of an agent (`None` if unknown), and the variables that are missing."""
 
     logged_in: bool | None
     lacks: tuple[str, ...] = ()
 
 
 class Login(AgentFacet):
-    """The login of one agent."""
+    """The facet that knows how one agent logs in."""
 
     #: The command with which a person logs in permanently.
     command: str
@@ -46,49 +48,51 @@ class Login(AgentFacet):
 
     @property
     def folder(self) -> str:
-        """The variable that names its home. A worker always has the home of its session."""
+        """The variable that names the agent's folder. A worker always has the folder of its session."""
         return self.of.home.variable
 
     def has_stored(self, name: str) -> bool:
-        """Return whether this file is in its own folder."""
+        """Return True if the agent's own folder has a file with this name."""
         return bool(name) and (self.of.home.folder() / name).is_file()
 
     def settings(self) -> dict[str, Any]:
-        """Return its own settings in JSON; empty if there are none."""
+        """Return the agent's own settings in JSON; empty if there are none."""
         return dict_in(json_at(self.of.home.folder() / "settings.json"))
 
     def auth(self) -> dict[str, Any]:
-        """Return the login method in the settings of Gemini CLI and of its fork Qwen Code."""
+        """Return the login method in the settings of Gemini CLI or of its fork Qwen Code."""
         return table(table(self.settings(), "security"), "auth")
 
     def variables(self) -> tuple[str, ...]:
-        """The variables that decide how it logs in and which server it uses, without its folder."""
+        """Return the variables that decide how the agent logs in and which server it uses, without the folder's
+        variable.
+        """
         return (*self.keys, *self.beside)
 
     def settled(self) -> frozenset[str]:
-        """Those that its own settings set, whatever the environment has."""
+        """Return the login variables that the agent's own settings set, whatever the environment has."""
         return frozenset()
 
     def required(self) -> tuple[str, ...]:
-        """Those that its own settings require; none if one of several is enough."""
+        """Return the login variables that the agent's own settings require; empty if one of several is enough."""
         return ()
 
     def is_plain(self, env: Mapping[str, str]) -> bool:
-        """Return whether `env`, or a file of the agent, shows that it is logged in."""
+        """Return True if `env`, or a file of the agent, shows that the agent is logged in."""
         return any(env.get(name) for name in self.keys) or self.has_stored(self.stored)
 
     def answered(self, said: Completed) -> bool | None:
-        """Return whether its command says that it is logged in; `None` if it does not tell."""
+        """Return True if the agent's status command says that it is logged in; `None` if the output does not tell."""
         return None
 
 
 def is_variable(value: object) -> bool:
-    """Return whether a value is the name of a variable."""
+    """Return True if a value can be the name of an environment variable."""
     return isinstance(value, str) and _NAME.fullmatch(value) is not None
 
 
 def table(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the object of that name in settings; empty if it is none."""
+    """Return the object with this name in settings; empty if there is none."""
     return dict_in(settings.get(name))
 
 
@@ -96,18 +100,22 @@ _MAX_NAMES = 100
 
 
 def noted_variables(agent: AgentName) -> tuple[str, ...]:
-    """Return the names that a person's environment last had for that agent."""
+    """Return the names of login variables for an agent that a person's environment had last."""
     return tuple(_noted().get(agent, ()))
 
 
 def note_variables_of_person(env: Mapping[str, str]) -> None:
-    """Note the names that `env` sets for each agent, if it is a person's own, not made by an agent or for a worker."""
+    """Note the names of login variables that `env` sets for each agent, if `env` is a person's own.
+
+    The environment of an agent, or of a worker, is not.
+    """
     if not any(name in env for name in (*AGENTS.callers_own, DEPTH, WORKER_ID)):
         note_variables(env)
 
 
 def note_variables(env: Mapping[str, str], agents: Iterable[str] | None = None, *, also: bool = False) -> None:
-    """Note the names that `env` sets for `agents`, by default all. With `also`, keep those already known.
+    """Note the names of login variables that `env` sets for `agents`, by default for all. With `also`, keep noted
+    ones.
 
     Errors are ignored: the caller has another task.
     """

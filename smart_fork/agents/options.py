@@ -1,9 +1,8 @@
-"""The fields of requests, each described once for people and models, and the options of a worker.
+"""The fields of requests, each described once for people and for models, and the options of a worker.
 
-A command or a tool that takes a request has an option or an argument for each of its fields; see `inputs`.
-
-A new option here is available in every command that starts workers, in a JSON list of workers, and in the tool. Agents
-that know it use it in their commands.
+A command or a tool that takes a request has an option or an argument for each field; see `inputs`. A new option here
+is available in every command that starts workers, in a JSON list of workers, and in the tool. Agents that know the
+option use it in their commands.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from indexer.lazy import dataclass
 
 @dataclass(frozen=True, slots=True)
 class FieldInput:
-    """A field's input: `help` for people, `described` for models, `types` the accepted types.
+    """How a request's field is entered: `help` is for people, `described` for models, `types` are the accepted types.
 
-    A field that is not `described` is not accepted in JSON, and one without `help` not on the command line. The field's
-    name gives `key` and `flags`, unless they are set; with the flag ``--no-…`` alone, a true field becomes false.
-    `choices` are all accepted values; `read` is what the command line reads instead of `types`. An `argument` needs no
-    flag. A tool needs what is `required`, whatever the field's default.
+    A field without `described` is not accepted in JSON, and one without `help` not on the command line. `key` and
+    `flags` come from the field's name, unless they are set; with the flag ``--no-…`` alone, a true field becomes
+    false. `choices` are all accepted values; `read` is the type that the command line reads instead of `types`. An
+    `argument` needs no flag. A tool needs a `required` field, whatever the field's default.
     """
 
     key: str = ""
@@ -43,12 +42,12 @@ class FieldInput:
 
     @classmethod
     def of(cls, one: Field[Any]) -> FieldInput | None:
-        """Return a field's input, if it has one."""
+        """Return the input of a dataclass field; `None` if the field has none."""
         given: FieldInput | None = one.metadata.get("said")
         return given if given is None or given.key or not given.described else replace(given, key=one.name)
 
     def schema(self) -> dict[str, Any]:
-        """Return the JSON schema of its values."""
+        """Return the JSON schema of the field's values."""
         if self.choices:
             return {"enum": [*self.choices], "description": self.described}
         names = [_JSON[one] for one in self.types]
@@ -62,16 +61,16 @@ AnyPlace = Literal["tmux", "process", "iterm2", "claude", "here"]
 
 
 def said(*types: Any, default: Any = None, **how: Any) -> Any:
-    """Return a field with this input. It is required if its default is `MISSING`."""
+    """Return a dataclass field that can be entered (see `FieldInput`). It is required if its default is `MISSING`."""
     return field(default=default, metadata={"said": FieldInput(types=types or (str,), **how)})
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of any worker. `worktree` is a name, or true; `None` means not given.
+    """The options of any worker. `worktree` is a name or True; `None` means not given.
 
-    With `with_changes` its worktree contains the directory's uncommitted changes. With `brief` a fork's prompt follows
-    a note about changes. With `unmasked` a hand-over keeps its secrets.
+    With `with_changes`, its worktree contains the directory's uncommitted changes. With `brief`, a fork's prompt
+    follows a summary of changes. With `unmasked`, a handed-over session keeps its secrets.
     """
 
     prompt: str | None = said(
@@ -120,7 +119,7 @@ class Options:
 
     @property
     def in_worktree(self) -> bool:
-        """`True` if it works in a worktree of its own."""
+        """True if the worker gets a worktree of its own."""
         return bool(self.worktree or self.with_changes)
 
     @classmethod
@@ -137,10 +136,10 @@ _TAKES = "takes"
 def takes(
     *, without: Sequence[str] = (), only: Sequence[str] = (), order: str = "", **other: Any
 ) -> Callable[[_Handler], _Handler]:
-    """Describe how the requests of a command or a tool are shown: `without` these parameters, in that `order`.
+    """Return a decorator for a command or a tool: which fields of its requests are shown, and in which `order`.
 
-    With `only`, no others of the requests are shown. `other` has descriptions or annotations of this command for some
-    fields.
+    `without` names fields to leave out; `only` names the only fields to show. `other` has descriptions or annotations
+    of this command for some fields.
     """
 
     def decorate(handler: _Handler) -> _Handler:
@@ -156,10 +155,11 @@ Made = Callable[[Field[Any], FieldInput, Mapping[str, Any]], Iterable[Parameter]
 
 
 def inputs(handler: Callable[..., Any], made: Made) -> tuple[list[Parameter], dict[str, Request]]:
-    """Return a handler's parameters, each request replaced by those `made` of its fields; and these requests.
+    """Return a handler's parameters, with each request replaced by parameters for its fields; and the replaced
+    requests.
 
-    `made` is called with a field, its input, and what the handler says instead of some. If requests share a field, the
-    first gets it.
+    `made` makes the parameters of a field, from the field, its input, and the handler's own descriptions. If requests
+    share a field, the first gets it.
     """
     without, only, order, other = getattr(handler, _TAKES, ((), (), "", {}))
     shown: dict[str, Parameter] = {}
@@ -184,7 +184,7 @@ def inputs(handler: Callable[..., Any], made: Made) -> tuple[list[Parameter], di
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The session of a worker that is started by `spawn`, and where it works."""
+    """The session that a worker started by `spawn` forks or resumes, and the directory in which it works."""
 
     project_path: str | None = said(described="The directory it works in.")
     agent_type: str | None = said(
@@ -222,7 +222,7 @@ class Subject:
     )
 
     def as_json(self, options: Options) -> dict[str, Any]:
-        """Return a worker as a JSON object, without what is not given."""
+        """Return a worker as a JSON object, with only the fields that were given."""
         given = (
             (FieldInput.of(one), getattr(of, one.name), one.default) for of in (self, options) for one in fields(of)
         )

@@ -1,6 +1,6 @@
 """Pi: ``~/.pi/agent/sessions/--<directory>--/<time>_<session-id>.jsonl``, a tree of records with ``parentId``.
 
-Its form is known from its sources: ``tests/fixtures/pi/README.md`` names them.
+The format is known from Pi's sources, see ``tests/fixtures/pi/README.md``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ENDED = re.compile(r"\n*Command exited with code (\d{1,9})\s*\Z")
 
 
 class PiCodec(ReadCodec):
-    """See `ReadCodec`."""
+    """The decoder of Pi's records."""
 
     tools = MappingProxyType({
         "bash": "Bash", "read": "Read", "edit": "Edit", "write": "Write", "grep": "Grep", "find": "Glob",
@@ -46,7 +46,7 @@ class PiCodec(ReadCodec):
         return Item(text, tuple(calls), (), tuple(thoughts), images)
 
     def header(self, record: Record) -> Header | None:
-        """See `ReadCodec.header`. Logs of the first version have no ids."""
+        """Return the place and facts of a record. Records of the first version have no ids."""
         kind, moment = record.get("type"), record.get("timestamp")
         if kind == "session":
             above = record.get("parentSession") or record.get("branchedFrom")
@@ -76,7 +76,7 @@ class PiCodec(ReadCodec):
 
 
 class PiAdapter(ReadAdapter):
-    """Finds Pi's sessions."""
+    """The adapter that finds and reads Pi's sessions."""
 
     name = "pi"
     resumes = ("pi", "--session")

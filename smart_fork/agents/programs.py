@@ -1,4 +1,4 @@
-"""Finds the agents' programs, and checks if they can fork."""
+"""The agents' programs: where they are installed, whether they can fork, and which processes run them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ import glob
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import ClassVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from math import inf
+from pathlib import Path, PurePath
+from typing import ClassVar, NamedTuple
 
 from indexer import state
 from indexer.lazy import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
+from smart_fork.agents.agent import AgentFacet
 from smart_fork.agents.login import Login, LoginState
 from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError
 from smart_fork.system.login_shell import login_path
-from smart_fork.system.processes import Processes
+from smart_fork.system.processes import Processes, Running
 
 #: A checked program: its file and version, the arguments of its help, and the expression searched for.
 Sign = tuple[str, int, int, int, tuple[str, ...], str]
@@ -35,7 +38,7 @@ _KEPT, _MOST_KEPT = "programs", 100
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The facts about an agent's program. `problem` and `hint` are empty if it can fork."""
+    """The facts about an agent's program. `problem` and `hint` are empty if the program can fork."""
 
     agent: AgentName
     path: str = ""
@@ -51,7 +54,7 @@ class Program:
     )
 
     def version(self, processes: Processes, env: Mapping[str, str] | None = None) -> str:
-        """Return the program's version; empty if it is missing or prints none."""
+        """Return the version that a program prints; empty if it is missing or prints none."""
         try:
             done = self.path and processes.run(
                 [self.path, "--version"], cwd=Path(os.sep), env=env, timeout=STATUS_SECONDS
@@ -63,10 +66,11 @@ class Program:
 
     @classmethod
     def find(cls, agent: AgentName, env: Mapping[str, str] | None = None) -> str:
-        """Return the program's absolute path: from its variable, else from PATH, else from the usual folders.
+        """Return the absolute path of an agent's program: from its variable, else from PATH, else from the usual
+        folders.
 
         Raises:
-            ProgramMissing: It was not found.
+            ProgramMissing: The program was not found.
         """
         env = os.environ if env is None else env
         command = AGENTS.command_of(agent)
@@ -83,7 +87,7 @@ class Program:
 
     @classmethod
     def usual_folders(cls, home: str) -> list[str]:
-        """Return the folders of programs of a person with this home; of a Node.js of several, the newest first."""
+        """Return the usual folders of a person's programs. For several versions of Node.js the newest comes first."""
         found: list[str] = []
         for folder in cls.USUAL_FOLDERS:
             plain, pattern = folder.replace("~", home, 1), folder.replace("~", glob.escape(home), 1)
@@ -92,7 +96,7 @@ class Program:
 
     @staticmethod
     def path_for(program: str, env: Mapping[str, str]) -> dict[str, str]:
-        """Return the PATH for a program that was not found on the one in `env`: the script needs its interpreter."""
+        """Return a PATH with the program's folder, if `env` does not have it: a script there needs its interpreter."""
         path, folder = env.get("PATH", os.defpath), os.path.dirname(program)  # noqa: PTH120 - a string
         if not folder or folder in path.split(os.pathsep):
             return {}
@@ -100,7 +104,7 @@ class Program:
 
     @classmethod
     def is_found(cls, agent: AgentName, env: Mapping[str, str] | None = None) -> bool:
-        """Return whether the agent's program is installed."""
+        """Return True if the agent's program is installed."""
         try:
             cls.find(agent, env)
         except SmartForkError:
@@ -109,7 +113,7 @@ class Program:
 
     @classmethod
     def of(cls, agent: AgentName, processes: Processes, env: Mapping[str, str] | None = None) -> Program:
-        """Return the facts about the agent's program. Never raises; runs the program once for each version."""
+        """Return the facts about an agent's program, without raising. The program is run once for each version."""
         try:
             path, signs = cls.find(agent, env), AGENTS.command_of(agent).signs
             can, can_headless = (
@@ -130,7 +134,7 @@ class Program:
     def problems_of(
         cls, agents: Iterable[AgentName], env: Mapping[str, str], processes: Processes | None = None
     ) -> dict[AgentName, str]:
-        """Return the reason why each of `agents` cannot fork; empty if it can."""
+        """Return the reason why each agent cannot fork; empty if it can."""
         before = len(_seen)
         found = [cls.of(agent, processes or Processes(), env) for agent in agents]
         if len(_seen) > before:
@@ -141,10 +145,10 @@ class Program:
     def require(
         cls, agent: AgentName, processes: Processes, env: Mapping[str, str] | None = None, *, headless: bool = False
     ) -> str:
-        """Return the path of a program that can fork.
+        """Return the path of an agent's program that can fork.
 
         Raises:
-            ProgramMissing: It is not installed, or too old.
+            ProgramMissing: The program is not installed, or too old.
         """
         program = cls.of(agent, processes, env)
         if not (program.can_fork_headless if headless else program.can_fork):
@@ -153,8 +157,9 @@ class Program:
 
     @staticmethod
     def lists(path: str, args: tuple[str, ...], sign: str, processes: Processes, env: Mapping[str, str] | None) -> bool:
-        """Return whether the program's help matches `sign`; runs it once for each version, or uses an earlier process's
-        result (see `Program.keep`).
+        """Return True if the program's help matches the pattern `sign`.
+
+        The program is run once for each version; results are kept for later processes (see `Program.keep`).
 
         Raises:
             ProgramFailed: The program does not answer.
@@ -174,7 +179,7 @@ class Program:
 
     @staticmethod
     def keep() -> None:
-        """Save the results for later processes, since a program takes a second. Errors are ignored."""
+        """Save the results of `lists` for later processes, since a program takes a second. Errors are ignored."""
         found, kept = [key for key, listed in _seen.items() if listed], _kept()
         if new := [key for key in found if key not in kept]:
             with contextlib.suppress(OSError):
@@ -182,10 +187,10 @@ class Program:
 
     @staticmethod
     def standing(login: Login, env: Mapping[str, str], program: str, processes: Processes) -> LoginState:
-        """Return whether an agent would be logged in with `env`, asking its own `program` if necessary.
+        """Return whether an agent would be logged in with `env`. Ask its `program` if the variables do not decide it.
 
-        Without such a command, other ways to log in may exist, so that a missing variable does not mean no. Versions
-        that do not know the command would take it for a prompt.
+        Without a status command, the agent may log in otherwise, so that a missing variable does not mean no. Versions
+        without the command would take it for a prompt.
         """
         if login.is_plain(env):
             return LoginState(logged_in=True)
@@ -203,7 +208,7 @@ class Program:
 
 
 def _absolute(path: str) -> str:
-    """Return a PATH without its relative entries: the forked directory could choose the program."""
+    """Return a PATH without its relative entries: with these, the forked directory could choose the program."""
     return os.pathsep.join(folder for folder in path.split(os.pathsep) if os.path.isabs(folder))  # noqa: PTH117 - a string
 
 
@@ -217,9 +222,117 @@ def _install(agent: AgentName) -> str:
 
 
 def _kept() -> tuple[Sign, ...]:
-    """Return the saved results: positive ones, of files unchanged since."""
+    """Return the saved results: only positive ones count, and only for unchanged files."""
     try:
         rows = state.fact(_KEPT) or ()
     except OSError:
         return ()
     return tuple((path, node, time, size, tuple(args), sign) for path, node, time, size, args, sign in rows)
+
+
+#: Programs that run scripts.
+_INTERPRETERS = {"node", "bun"}
+#: A process that began later after a note was made has only got the number of the one that made it.
+START_SECONDS = 60.0
+
+
+class ProcessNote(NamedTuple):
+    """A process and the session that it has open, as its agent notes it, with the note's time in seconds since the
+    epoch.
+
+    `sure` is False if the session is only inferred: the process may have changed to another session.
+    """
+
+    pid: int
+    session_id: str
+    since: float = inf
+    sure: bool = True
+
+
+def noted_at(path: Path, said: object = None, parts: int = 1) -> float:
+    """Return the time of a note: the time it states (`said`, in `parts` of a second), else its file's time."""
+    if isinstance(said, int | float):
+        return said / parts
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+@lru_cache(maxsize=1024)  # a list of processes names few, and each agent asks for all of them
+def _program(word: str) -> str:
+    path = PurePath(word)
+    return path.parent.parent.name if path.parent.name == "versions" else path.stem
+
+
+class Presence(AgentFacet):
+    """The facet that recognizes the processes of one agent."""
+
+    #: The words that begin a fork.
+    forks: tuple[str, ...] = ()
+
+    def runs(self, words: Sequence[str]) -> bool:
+        """Return True if a process with these words is the agent."""
+        return bool(words) and _program(_script_of(words)) == self.agent
+
+    def goes_on_in(self, session_id: str, words: Sequence[str]) -> bool:
+        """Return True if an agent's process with these words resumes the session."""
+        options = words[: words.index("--")] if "--" in words else words  # behind that is what it was asked
+        return session_id in options and set(options).isdisjoint(self.forks)
+
+    def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[ProcessNote]:
+        """Yield the agent's own notes about processes that have, or had, this session open. Some processes may have
+        ended.
+        """
+        return iter(())
+
+    def near(self, log: Path, processes: Mapping[int, Running]) -> str:
+        """Return a sentence about a process that may write to `log` without having its session open; empty if none
+        may.
+        """
+        return ""
+
+    def hold(self, session_id: str) -> int | None:
+        """Take the agent's own lock of a session. Return its descriptor, which the caller closes, or `None` without a
+        lock.
+
+        Raises:
+            ForkRefused: Another process holds the lock.
+        """
+        return None
+
+    def queue(self, session_id: str, text: str, running: Callable[[], Mapping[int, Running]]) -> tuple[str, ...]:
+        """Return the subcommand and words with which the agent's program delivers a message to a running session.
+
+        Empty if the message would not be delivered now.
+        """
+        return ()
+
+    def inside(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> dict[int, bool]:
+        """Return the living processes that have a session open, with True for each if that is sure.
+
+        A process's note counts more than its command line, since ``/clear`` begins another session in the process. The
+        parent of a process with a note is not asked.
+        """
+        noted: dict[int, ProcessNote] = {}
+        for note in sorted(self.notes(session_id, log, processes), key=lambda one: one.since):
+            one = processes.get(note.pid)
+            if one and one.born <= note.since + START_SECONDS and self._may_be(one.words):
+                noted[note.pid] = note
+        spoken_for = {*noted, *(processes[pid].parent for pid in noted)}
+        found = {pid: note.sure for pid, note in noted.items() if note.session_id == session_id}
+        for pid, one in processes.items():
+            if pid not in spoken_for and self.runs(one.words) and self.goes_on_in(session_id, one.words):
+                found[pid] = True
+        return found
+
+    def _may_be(self, words: Sequence[str]) -> bool:
+        """Return True if a note's process may still be the agent. Its command can differ from the program's name."""
+        return bool(words) and self.agent in _script_of(words)
+
+
+def _script_of(words: Sequence[str]) -> str:
+    """Return the program of a process; for an interpreter, the script that it runs."""
+    if _program(words[0]) not in _INTERPRETERS:
+        return words[0]
+    return next((word for word in words[1:] if not word.startswith("-")), words[0])

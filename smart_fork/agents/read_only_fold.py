@@ -1,4 +1,4 @@
-"""The sessions of agents that smart-fork only reads, made of the headers and items of their records."""
+"""The fold for agents that smart-fork only reads: it makes a session of the headers and items of their records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 
 from indexer.transcripts.base import Checkpoint, ReadResult
-from indexer.transcripts.lines import Line, decode_document, probe
+from indexer.transcripts.lines import Line
 from indexer.transcripts.model import Origin, Role, Session, Turn
 from indexer.transcripts.state import count, is_path, utc
 from indexer.transcripts.texts import masked_name, strip_boilerplate, strip_recall, with_name
@@ -24,7 +24,7 @@ _NUMBERED = "record-"
 
 
 class ReadTree(FolderlessTree):
-    """See `Tree`. Records without a parent follow the one before them."""
+    """A fold of records with headers from a `ReadCodec`. A record without a parent follows the record before it."""
 
     codec: ReadCodec
     session_logs = AGENTS.session_logs
@@ -34,7 +34,7 @@ class ReadTree(FolderlessTree):
         super().__init__(path, kept, keep_raw=keep_raw)
 
     def feed(self, line: Line) -> None:
-        """See `Tree.feed`: a record in the words of a chain. Unknown records are counted."""
+        """Add the record on a line, converted to a record of a chain. Unknown records are counted."""
         header, facts = self.codec.header(line.record), self.facts
         facts["records"] = number = facts.get("records", 0) + 1
         if header is None:
@@ -52,12 +52,12 @@ class ReadTree(FolderlessTree):
         super().feed(line._replace(record=said))
 
     def moment_of(self, record: Record) -> tuple[str, bool]:
-        """See `LineFold.moment_of`. A record that only states facts does nothing."""
+        """Return a record's time, and True if it is a message. A record that only states facts is no activity."""
         header = record.get(_HEADER) or self.codec.header(record)
         return (utc(header.moment), bool(header.role)) if header else ("", False)
 
     def note_title(self, record: Record) -> None:
-        """See `Tree.note_title`. Other facts that are stated once are noted as well."""
+        """Note the title in a record, and the other facts that are stated only once."""
         self._note(_header(record))
 
     def _note(self, header: Header) -> None:
@@ -94,7 +94,7 @@ class ReadTree(FolderlessTree):
         )  # fmt: skip
 
     def session(self) -> tuple[Session | None, str]:
-        """See `Fold.session`. The facts in other files are read each time."""
+        """Return (session, "") or (None, reason). Facts in other files are read each time."""
         beside = self.adapter.beside(self.path)
         self._note(beside)
         if is_path(beside.cwd):
@@ -104,7 +104,7 @@ class ReadTree(FolderlessTree):
         return super().session()
 
     def twins(self) -> Iterable[Path]:
-        """See `Tree.twins`. Records that are only numbered cannot be told apart."""
+        """Return other logs of the session; none if records only have numbers, since these cannot be told apart."""
         numbered = any(turn.id.startswith(_NUMBERED) for turn in self.chain.turns)
         return () if numbered else self.adapter.twins(self.path)
 
@@ -135,17 +135,10 @@ class ReadTree(FolderlessTree):
         return str(self.facts.get("title", ""))
 
 
-def read_document(adapter: ReadSource, path: Path, *, keep_raw: bool) -> ReadResult:
-    """Read a log that is one JSON document. It is read again when it has changed."""
-    value, size = decode_document(path)
-    after = Checkpoint(size, 0, probe(path, size), b"")
-    return read_records(adapter, path, adapter.codec.records(value), after, keep_raw=keep_raw)
-
-
 def read_records(
     adapter: ReadSource, path: Path, records: Iterable[object], after: Checkpoint, *, keep_raw: bool = False
 ) -> ReadResult:
-    """Read a log that is not a file of lines."""
+    """Read a session from `records` that are not lines of a file. `after` is the checkpoint after reading."""
     fold = ReadTree(adapter, path, None, keep_raw=keep_raw)
     for number, record in enumerate(records, 1):
         if isinstance(record, dict):

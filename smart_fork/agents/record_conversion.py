@@ -1,4 +1,4 @@
-"""Converts records to a form that is the same on every machine, and back.
+"""Conversion of records to a form that is the same on every machine, and back.
 
 The session's id and the record's place in the log are removed, and added again where the record is written. Two
 private-use characters replace the project's root and the owner's home.
@@ -40,19 +40,19 @@ class HomePlace(NamedTuple):
 
     @classmethod
     def of(cls, root: Path) -> HomePlace:
-        """Return the place of a project in the home of whoever runs this."""
+        """Return the place of a project in the home of the current user."""
         return cls(str(root).rstrip("/"), str(Path.home()).rstrip("/"))
 
 
 class Identity(NamedTuple):
-    """A record's identity on this machine: its place, and its removed fields."""
+    """The identity of a record on this machine: its place, and the fields that are removed for sharing."""
 
     place: HomePlace
     fields: Mapping[str, Any]
 
 
 class TargetSession(NamedTuple):
-    """The session as which records are written. `forked_from` is the id of the session that they come from."""
+    """The session that converted records become. `forked_from` is the id of the session that the records come from."""
 
     session_id: str
     place: HomePlace
@@ -60,7 +60,7 @@ class TargetSession(NamedTuple):
 
 
 class Utterance(NamedTuple):
-    """A message for a log of any agent. `moment` is ISO 8601, or empty."""
+    """A message for the log of any agent. `moment` is an ISO 8601 time, or empty."""
 
     user: bool
     text: str
@@ -68,8 +68,9 @@ class Utterance(NamedTuple):
 
 
 class Image(NamedTuple):
-    """An image, or another document that is not text: its kind, its size in bytes, and how a text in its place is
-    written.
+    """An image, or another document that is no text: its kind, its size in bytes, and a function `instead`.
+
+    `instead` returns a note in the form that can replace the image.
     """
 
     kind: str
@@ -78,7 +79,7 @@ class Image(NamedTuple):
 
 
 class Forms(Codec):
-    """Converts one agent's records for sharing, and writes sessions that are handed over to it."""
+    """The facet that converts one agent's records for sharing, and writes sessions handed over to the agent."""
 
     #: The fields of a record that identify its session and place.
     taken: ClassVar[frozenset[str]]
@@ -89,23 +90,25 @@ class Forms(Codec):
 
     @abstractmethod
     def records_of(self, session: Session, end: int | None = None) -> Iterator[Record]:
-        """Yield the conversation's records in order, up to turn `end`, as they are in the log.
+        """Yield the records of the conversation up to turn `end`, as they are in the log.
 
         Sub-agents, rewound turns, and records about the session itself are left out.
 
         Raises:
             NotFound: A session that this one was forked from is gone.
-            ForkRefused: The log was rewritten meanwhile.
+            ForkRefused: The log was rewritten during reading.
         """
 
     def names_another(self, log: bytes) -> bool:
-        """Return whether a log from elsewhere says that it continues another one, which its reader would open here."""
+        """Return True if a received log says that it continues another log, which its reader would then open here."""
         return False
 
     def in_line(
         self, records: Iterable[Record], becomes: TargetSession, is_root: Callable[[Record], bool] = lambda _: False
     ) -> Iterator[Record]:
-        """Write records as a chain of parents. A root has no parent, but names the record before it."""
+        """Yield the records as a chain of parents. A record with `is_root` has no parent, but names the record before
+        it.
+        """
         parent: str | None = None
         for record in records:
             fields: dict[str, Any] = {"parentUuid": parent, "sessionId": becomes.session_id}
@@ -123,33 +126,36 @@ class Forms(Codec):
 
     @abstractmethod
     def log_of(self, said: Iterable[Utterance], becomes: TargetSession) -> Iterator[Record]:
-        """Yield the log of a new session with these messages, without any actions."""
+        """Yield the log of a new session with these messages, without any tool calls."""
 
     def ids(self, record: Record) -> Iterator[str]:
-        """Yield the ids in a record; none if only its place identifies it."""
+        """Yield the ids in a record; none if only its place identifies the record."""
         if isinstance(identity := record.get(self.identity), str):
             yield identity
 
     @abstractmethod
     def sent(self, record: Record) -> Record | None:
-        """Return the fields of a record that may be shared; `None` if there are none. The result is a fixed point."""
+        """Return a record with only the fields that may be shared; `None` if nothing may be. Applying it twice changes
+        nothing.
+        """
 
     @abstractmethod
     def withheld(self, record: Record, ids: Collection[str], mark: str) -> Record:
-        """Return the record with `mark` in the place of these calls' inputs and outputs."""
+        """Return the record with `mark` instead of the inputs and outputs of the tool calls in `ids`."""
 
     @abstractmethod
     def image(self, value: Record) -> Image | None:
-        """Return the image that an object in a record is, if it is one."""
+        """Return the image that an object in a record holds; `None` if it holds none."""
 
     def changed(self, record: Record, change: Callable[[Record], Record | None]) -> Record | None:
-        """Apply `change` to each part of a record. Return the record itself if nothing changed, and `None` if no part
-        is left.
+        """Apply `change` to each part of a record.
+
+        Return the record itself if nothing changed, and `None` if no part is left.
         """
         return record
 
     def without_thoughts(self, record: Record, of: Callable[[Record], bool]) -> Record | None:
-        """Return the record without those thoughts for which `of` is true; `None` if nothing is left."""
+        """Return the record without the thoughts for which `of` returns True; `None` if nothing is left."""
         return self.changed(record, lambda part: None if self._is_thought(part) and of(part) else part)
 
     def untied(self, record: Record) -> Record | None:
@@ -157,9 +163,9 @@ class Forms(Codec):
         return record
 
     def arrived(self, record: Record, *, others: bool) -> Record | None:
-        """Return the fields of a record from elsewhere that may be written here: those that may be shared.
+        """Return a received record with only the fields that may be shared; `None` if nothing is left.
 
-        Signed or encrypted data of `others` is left out, since it is bound to their account.
+        With `others`, signed or encrypted data is left out, since it is bound to another person's account.
         """
         kept = self.sent(record)
         if kept is None or not others:
@@ -172,15 +178,17 @@ class Forms(Codec):
         return Identity(place, {name: record[name] for name in self.taken if name in record})
 
     def outgoing(self, record: Record, place: HomePlace) -> Record:
-        """Convert a record for sharing."""
+        """Return a record of this machine in the form for sharing."""
         return self._changed(record, _to_marks(place), _signs(place))
 
     def incoming(self, record: Record, identity: Identity) -> Record:
-        """Convert a shared record for this machine."""
+        """Return a shared record in the form of this machine, with this identity."""
         return self._changed(record, _from_marks(identity.place), _signs(None)) | dict(identity.fields)
 
     def _changed(self, record: Record, change: Callable[[str], str], signs: Collection[bytes] | None) -> Record:
-        """Return a record without its identity, with changed paths. Most records have a path in ``cwd`` only."""
+        """Return a record without its identity fields and with changed paths. Most records only have a path in
+        ``cwd``.
+        """
         kept = {name: value for name, value in record.items() if name not in self.taken}
         where = {"cwd": change(kept["cwd"])} if isinstance(kept.get("cwd"), str) else {}
         if _names(kept | dict.fromkeys(where, ""), signs):
@@ -188,7 +196,7 @@ class Forms(Codec):
         return kept | where
 
     def _mapped(self, name: str, value: Any, change: Callable[[str], str], depth: int = 0) -> Any:
-        """Return a field with changed paths, also in names of fields."""
+        """Return the value of the field `name` with changed paths, also in names of inner fields."""
         if name in PATH_FIELDS and isinstance(value, str):
             return change(value)
         if is_fixed_field(name, value) or depth >= _DEPTH:
@@ -204,9 +212,9 @@ class Forms(Codec):
 
 @lru_cache(8)
 def _signs(place: HomePlace | None) -> Collection[bytes] | None:
-    """Return bytes that a record contains, as JSON, if it has something to change; `None` if that is unknown.
+    """Return the bytes of which a JSON record contains one if it needs changes; `None` if these bytes are unknown.
 
-    These are a place's paths, or the marks.
+    They are the paths of the place, or the replacement characters.
     """
     try:
         return tuple(orjson.dumps(sign)[1:-1] for sign in (*filter(None, place or ()), ROOT, HOME, LITERAL))
@@ -215,7 +223,7 @@ def _signs(place: HomePlace | None) -> Collection[bytes] | None:
 
 
 def _names(record: Record, signs: Collection[bytes] | None) -> bool:
-    """Return whether a record may have something to change."""
+    """Return True if a record may need changes: if it contains one of `signs`."""
     if signs is None:
         return True
     try:
@@ -226,7 +234,7 @@ def _names(record: Record, signs: Collection[bytes] | None) -> bool:
 
 
 def all_texts(value: Any, mark: str, depth: int = 0) -> Any:
-    """Return a value with `mark` in the place of every text."""
+    """Return a value with each text in it replaced by `mark`."""
     if isinstance(value, str) or depth >= _DEPTH:
         return mark
     if isinstance(value, list):
@@ -266,7 +274,7 @@ SHARED = frozenset({"text", "thought", "thoughtSignature", "functionCall", "func
 
 
 class PartForms(Forms):
-    """Records whose messages have Gemini's parts."""
+    """The conversion of records that have Gemini's message parts."""
 
     thoughts = ()
 
@@ -281,12 +289,12 @@ class PartForms(Forms):
 
 
 def unsigned(part: Record) -> Record:
-    """Return the part without its signature, which is bound to an account."""
+    """Return a message part without its signature, which is bound to an account."""
     return {name: value for name, value in part.items() if name != "thoughtSignature"}
 
 
 def withheld(part: Record, ids: Collection[str], mark: str) -> Record:
-    """Return the part with `mark` in the place of these calls' inputs and outputs."""
+    """Return a message part with `mark` instead of the inputs and outputs of the tool calls in `ids`."""
     call, answer = part.get("functionCall"), part.get("functionResponse")
     if isinstance(call, dict) and str(call.get("id")) in ids:
         return part | {"functionCall": call | {"args": all_texts(call.get("args"), mark)}}

@@ -1,4 +1,4 @@
-"""A person's references to sessions: an id, its beginning, or smart-fork's id of a worker."""
+"""References to sessions that people type: an id, the beginning of an id, or smart-fork's id of a worker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RANK, _SHORT_ID = re.compile(r"[1-9]\d?", re.ASCII), re.compile(r"(?=.*\d)[0-9a
 class Resolved(NamedTuple):
     """A resolved reference: the session's id on this machine, and the kind of reference.
 
-    `warnings` tell what is not in a copy of a team's session.
+    `warnings` say which parts a copy of a team's session lacks.
     """
 
     session_id: str
@@ -26,13 +26,15 @@ class Resolved(NamedTuple):
 
     @classmethod
     def here(cls, reference: str) -> Resolved:
-        """Resolve a reference to a session or a worker of this machine."""
+        """Return a reference as a resolved one, for a session or a worker of this machine."""
         one = Reference.parsed(reference)
         return cls(reference, "worker" if one._replace(name=one.name.lower()).names_worker else "session")
 
 
 class Reference(NamedTuple):
-    """A reference: the session's name, and its agent if given. With it, its text is unique among all agents."""
+    """A reference to a session: its name, and its agent if given. A reference with an agent is unique among all
+    agents.
+    """
 
     agent: AgentName | None
     name: str
@@ -42,7 +44,7 @@ class Reference(NamedTuple):
 
     @classmethod
     def parsed(cls, text: str) -> Reference:
-        """Parse a reference: "codex:70f1a07f" names the agent, "70f1a07f" does not."""
+        """Return the parsed reference: "codex:70f1a07f" names the agent, "70f1a07f" does not."""
         text = storable(text).strip()
         agent, colon, name = text.partition(":")
         if colon and agent.lower() in AGENTS:
@@ -51,21 +53,21 @@ class Reference(NamedTuple):
 
     @property
     def names_worker(self) -> bool:
-        """Return True if the name can be a worker's id: an agent's name and a number."""
+        """True if the name can be a worker's id: an agent's name and a number."""
         return any(self.name.startswith(one.name) and _NUMBER.fullmatch(self.name, len(one.name)) for one in AGENTS)
 
     @property
     def is_number(self) -> bool:
-        """Return True if it is the number of a result."""
+        """True if the reference is the number of a search result."""
         return self.agent is None and _RANK.fullmatch(self.name) is not None
 
     @property
     def looks_like_one(self) -> bool:
-        """Return True if it looks like a session's reference, even a missing one's: a number, an id, or part of one."""
+        """True if the text looks like a reference: a number, an id, or part of an id. The session need not exist."""
         return self.is_number or self.names_session or _SHORT_ID.fullmatch(self.name) is not None
 
     @property
     def names_session(self) -> bool:
-        """Return True if the name can be a session's id, its beginning, or a worker's id."""
+        """True if the name can be a session's id, the beginning of an id, or a worker's id."""
         starters = (agent.starter for agent in AGENTS if agent.starter)
         return self.names_worker or any(starter.beginnings.fullmatch(self.name) for starter in starters)

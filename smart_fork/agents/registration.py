@@ -1,4 +1,4 @@
-"""The common part of all agents' registrations."""
+"""The registration of smart-fork's MCP server in an agent's settings."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ NAME = "smart-fork"
 
 
 class UnsuitableError(SmartForkError):
-    """Settings that cannot be edited safely, with the reason."""
+    """The error for settings that cannot be edited safely, with the reason."""
 
     code = "unsuitable_settings"
     usual_hint = "Correct the file by hand."
 
 
 class PermissionRules(NamedTuple):
-    """Rules that allow tools without asking, and the file with them."""
+    """The permission rules that allow tools without asking, and the settings file for them."""
 
     path: Path
     rules: tuple[str, ...]
 
 
 class Registration(AgentFacet, ABC):
-    """The entry of our server in an agent's settings. It converts texts; nothing here writes a file."""
+    """The entry of smart-fork's MCP server in one agent's settings. Texts are converted; nothing here writes a file."""
 
     #: The agent's name for itself in MCP, and its protocol version.
     client: tuple[str, str]
@@ -45,15 +45,15 @@ class Registration(AgentFacet, ABC):
 
     @staticmethod
     def is_ours(words: Sequence[str]) -> bool:
-        """Return whether these words start smart-fork, wherever it is installed."""
+        """Return True if these words start smart-fork, wherever it is installed."""
         return bool(words) and (PurePath(words[0]).name == NAME or NAME in words[1:] or "smart_fork" in words[1:])
 
     @staticmethod
     def settings_in(text: str) -> dict[str, Any]:
-        """Return the settings that `text` has.
+        """Return the settings in a JSON text.
 
         Raises:
-            UnsuitableError: They are not plain JSON.
+            UnsuitableError: The text is not plain JSON.
         """
         try:
             return json_text.read_object(text)
@@ -61,15 +61,15 @@ class Registration(AgentFacet, ABC):
             raise UnsuitableError(f"it is not plain JSON: {error}") from error
 
     def path(self) -> Path:
-        """The file with the entry."""
+        """Return the path of the settings file with the entry."""
         return self.home() / self.file
 
     def home(self) -> Path:
-        """The agent's own folder."""
+        """Return the agent's own folder."""
         return self.of.home.folder()
 
     def skills(self) -> Path | None:
-        """The folder of a person's skills that the agent reads, or `None`."""
+        """Return the folder of a person's skills that the agent reads; `None` if it reads none."""
         return self.home() / "skills"
 
     def allowing(self, tools: Sequence[str]) -> PermissionRules | None:
@@ -77,7 +77,7 @@ class Registration(AgentFacet, ABC):
         return None
 
     def argv(self, entry: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the command of an entry; empty for an address, or another form."""
+        """Return the command words of an entry; empty if the entry has an address or another form."""
         command, arguments = entry.get("command"), entry.get("args", [])
         if not isinstance(command, str) or not isinstance(arguments, list):
             return ()
@@ -85,14 +85,14 @@ class Registration(AgentFacet, ABC):
 
     @abstractmethod
     def value(self, text: str | None) -> dict[str, Any] | None:
-        """Return the entry of our name, whoever made it; `None` without one.
+        """Return the entry with smart-fork's name, even if a person made it; `None` without one.
 
         Raises:
             UnsuitableError: The settings are not understood.
         """
 
     def starts(self) -> bool:
-        """Return whether the agent starts our server, from a program that is there."""
+        """Return True if the agent's settings start smart-fork's server, from a program that exists."""
         try:
             entry = self.value(self.path().read_text("utf-8")) or {}
         except (OSError, ValueError, UnsuitableError):
@@ -102,11 +102,11 @@ class Registration(AgentFacet, ABC):
 
     @abstractmethod
     def raw(self, text: str | None) -> str | None:
-        """Return the entry as written."""
+        """Return the entry as it is written in the settings; `None` without one."""
 
     @abstractmethod
     def put(self, text: str | None, entry: Mapping[str, Any]) -> str:
-        """Return `text` with `entry` as ours. All other bytes stay, except for a line end before it.
+        """Return the settings `text` with smart-fork's `entry`. All other bytes stay, except for a line end before it.
 
         Raises:
             UnsuitableError: The entry cannot be put there safely.
@@ -114,11 +114,11 @@ class Registration(AgentFacet, ABC):
 
     @abstractmethod
     def has_servers(self, text: str | None) -> bool:
-        """Return whether the settings have a place for servers, even an empty one."""
+        """Return True if the settings have a place for servers, even an empty one."""
 
     @abstractmethod
     def restore(self, text: str, raw: str | None, *, had_servers: bool = True) -> str:
-        """Return `text` with `raw` instead of our entry; with `None`, without any entry.
+        """Return the settings `text` with `raw` instead of smart-fork's entry; with `None`, without any entry.
 
         Without `had_servers`, the place for servers is removed too if it is empty.
 
@@ -142,25 +142,25 @@ class Registration(AgentFacet, ABC):
         return self.passed_on(env) | more
 
     def holders(self) -> tuple[Path, ...]:
-        """Files that can have an entry with the service's address and token. They need not exist."""
+        """Return the files that can have an entry with the service's address and token. They need not exist."""
         return (self.path(),)
 
     def over_http(self, url: str, token: str) -> str:
-        """Return a shell command that registers the service at `url`, with the token in the file `token`; or an empty
-        text.
+        """Return a shell command that registers the service at `url`, with the token in the file `token`; empty if
+        there is none.
         """
         return ""
 
     def lock(self) -> AbstractContextManager[None]:
-        """Return the lock that keeps the agent from writing the file at the same time; none is known of most."""
+        """Return a context with the agent's own lock of the settings file. Most agents have none."""
         return nullcontext()
 
 
 def entry_in(settings: Mapping[str, Any], servers: str, kind: str) -> dict[str, Any] | None:
-    """Return the entry of our name among the `servers` in settings, which are of that `kind`; `None` without one.
+    """Return the entry with smart-fork's name among `servers` in settings; `None` without one.
 
     Raises:
-        UnsuitableError: They are not.
+        UnsuitableError: The servers, or the entry, are not of this `kind`.
     """
     listed = settings.get(servers, {})
     found = listed.get(NAME) if isinstance(listed, dict) else None
@@ -171,7 +171,7 @@ def entry_in(settings: Mapping[str, Any], servers: str, kind: str) -> dict[str, 
 
 
 class JsonRegistration(Registration):
-    """See `Registration`. An agent overrides its file, and what differs."""
+    """The registration in settings that are plain JSON. An agent overrides the file and its differences."""
 
     file = "settings.json"
     #: The key of the servers in the settings.
@@ -209,7 +209,7 @@ class JsonRegistration(Registration):
         return json_text.withdraw(text, way, there, {way: ""} if had_servers else {})
 
     def passed_on(self, env: Mapping[str, str]) -> dict[str, str]:
-        """See `Registration.passed_on`: the agent's whole environment, without what says of a session."""
+        """Return the agent's whole environment, without the variables that name a session."""
         of_a_session = (*self.of.tells, "SMART_FORK_WORKER_ID")
         return {name: value for name, value in env.items() if name not in of_a_session} | dict(self.said)
 

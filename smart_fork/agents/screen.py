@@ -1,8 +1,8 @@
-"""Finds a question on an agent's screen, with its options. Pure.
+"""Questions on an agent's screen, with their options. Pure.
 
-The real programs (Claude Code 2.1, Codex 0.169) show numbered options of which one is marked, a line about keys below,
-and no input line. The input line, and earlier prompts, begin with the same mark. Claude Code 2.1.332 also asks with
-options without numbers, where digits do nothing; they get their numbers here.
+The real programs (Claude Code 2.1, Codex 0.169) show numbered options with one of them marked, a line about keys
+below, and no input line. The input line, and earlier prompts, begin with the same mark. Claude Code 2.1.332 also asks
+with options without numbers, where digits do nothing; such options get numbers here.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _LOGIN = re.compile(r"(Not logged in\b[^·]*(· *(Please )?[Rr]un /login)?|Sign 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question with its options, and the number of each.
+    """A question on the screen, with the numbers of its options.
 
-    Enter chooses the `marked` one. If `by_arrows`, only arrow keys move the mark.
+    Enter chooses the `marked` option. With `by_arrows`, only arrow keys move the mark.
     """
 
     text: Masked
@@ -52,12 +52,12 @@ class Question:
     MAX_CHARACTERS: ClassVar = 2000
 
     def is_also(self, other: Question | None) -> bool:
-        """Return whether the other is the same question, whichever option is marked."""
+        """Return True if `other` is the same question, even with another option marked."""
         return other is not None and _LEADING_MARK.sub("", self.text) == _LEADING_MARK.sub("", other.text)
 
 
 class Screen:
-    """Reads the screen of an agent that puts `_MARK` before the selected option and the input line."""
+    """The facet that reads an agent's screen, on which `_MARK` precedes the selected option and the input line."""
 
     #: The input line, and earlier prompts that look the same.
     typed = _TYPED
@@ -72,7 +72,7 @@ class Screen:
     shows_rest = False
 
     def question(self, screen: Masked) -> Question | None:
-        """Return the question on the screen, or `None`."""
+        """Return the question on the screen; `None` without one."""
         lines = [printable(line).rstrip() for line in screen.splitlines()]
         while lines and not lines[-1].strip():
             lines.pop()
@@ -89,19 +89,19 @@ class Screen:
         return Question(beginning(mask(text), Question.MAX_CHARACTERS), options, chosen[1] if chosen else "")
 
     def works(self, screen: str) -> bool:
-        """Return whether the screen shows that the agent works. Agents do not show that while they ask."""
+        """Return True if the screen shows that the agent works. Agents do not show this while they ask."""
         return any(map(self.busy.search, screen.rstrip().splitlines()[-_MOST_ABOVE:]))
 
     def hears(self, screen: str) -> bool:
-        """Return whether the screen has an input line."""
+        """Return True if the screen has an input line."""
         return any(self.typed.match(line) and not _MARKED.match(line) for line in screen.splitlines())
 
     def rests(self, screen: str) -> bool:
-        """Return whether the screen shows an idle agent."""
+        """Return True if the screen shows an idle agent."""
         return self.shows_rest and self.hears(screen) and not self.works(screen)
 
     def holds(self, screen: str, text: str) -> bool:
-        """Return whether the input line has `text`, ready for Enter. A note may replace a long text."""
+        """Return True if the input line has `text`, ready for Enter. A long text may be replaced by a note."""
         asked = self.question(mask_screen(screen))
         if asked and asked.options:
             return False
@@ -112,20 +112,20 @@ class Screen:
         return _PASTED in held or (begins or text.strip()) in (words(held) if begins else held)
 
     def _asks(self, lines: list[str], marked: int) -> bool:
-        """Return whether no input line follows the marked option, but a line about keys does."""
+        """Return True if no input line follows the marked option, but a line about keys does."""
         below = lines[marked + 1 :]
         typing = any(self.typed.match(line) for line in below)
         return not typing and any(self.keys.search(line) for line in below)
 
     def _above(self, lines: list[str], first: int) -> int:
-        """Return the first line of the question."""
+        """Return the number of the first line that belongs to the question."""
         for i in range(first - 1, max(-1, first - 1 - _MOST_ABOVE), -1):
             if self.above.match(lines[i]):
                 return i + 1
         return max(0, first - _MOST_ABOVE)
 
     def _unnumbered(self, lines: list[str]) -> Question | None:
-        """Return the question above a last line about Enter and Esc. Number its options, if it has any."""
+        """Return the question above a last line about Enter and Esc, with numbers for its options."""
         end = len(lines) - 1
         if end < 0 or not _CONFIRM.match(lines[end]):
             return None
@@ -150,7 +150,7 @@ class Screen:
 
 
 def words(text: str) -> str:
-    """Return a text without blanks and signs, which programs lay out as they like."""
+    """Return a text without whitespace and punctuation, since programs lay these out as they like."""
     return re.sub(r"\W+", "", text)
 
 

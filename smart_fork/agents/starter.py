@@ -1,4 +1,7 @@
-"""Makes an agent's command for a request. Pure."""
+"""The command that starts a worker: the request, the agent's command line, and the plan with all checks. Pure.
+
+`Starter` makes the command line of one agent. `ForkPlan.of` checks a request for any agent and plans the worker.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +33,16 @@ LaunchKind = Literal["fork", "new", "resume"]
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """A worker to start. `at` is the id of the last message to keep.
+    """The request for a worker: which session it forks or resumes, in which directory and with which prompt.
 
-    `session_id` is the session to fork or resume, empty for a new one. `source_agent` is its agent, `None` if nobody
-    has read it, and the id goes to the agent as it is.
-    The new session may use `new_session_id`. `options`, the prompt and the name are as the caller gave them. With
-    `of_others` the session contains another person's text, which may be hostile: its agent asks before it acts. With
-    `has_tools` the agent starts our server too: its first request should wait for that. In the `background` it is one
-    of the agent's own sessions (see `Background`).
+    * `session_id`: the session to fork or resume; empty for a new session.
+    * `source_agent`: the agent of that session; `None` if the session was not read, and the id is passed on unchanged.
+    * `at`: the id of the last message to keep.
+    * `new_session_id`: an id that the new session may use.
+    * `options`, the prompt and the name: as the caller gave them.
+    * `of_others`: the session has another person's text, which may be hostile: the agent must ask before it acts.
+    * `has_tools`: the agent starts smart-fork's server, and its first request should wait for the server.
+    * `background`: the worker is one of the agent's own background sessions (see `Background`).
     """
 
     agent: AgentName
@@ -60,7 +65,7 @@ class LaunchRequest:
 
     @property
     def skip_permissions(self) -> bool:
-        """`True` if the agent never asks before it acts."""
+        """True if the agent never asks before it acts."""
         return self.options.skip_permissions
 
 
@@ -73,15 +78,15 @@ Delivery = Literal["argument", "input", "typed"]
 
 
 def ordinary(prompt: str, commands: tuple[str, ...]) -> str:
-    """Return a prompt that the agent does not take for a command, also if it begins like one of `commands`."""
+    """Return a prompt that the agent does not take for a command, even if it begins like one of `commands`."""
     return f"Prompt: {prompt}" if prompt.lstrip().startswith(commands) else prompt
 
 
 class CommandLine(NamedTuple):
-    """The command of one worker. `argv` has the prompt if it is an argument.
+    """The command of one worker. `argv` includes the prompt if the prompt is an argument.
 
-    `session_id` is the worker's session, `None` if `Births` finds it. `writes` means that the log exists before the
-    first prompt. `env` has variables that nobody has set otherwise.
+    `session_id` is the worker's session; `None` if it is found later (see `Births`). With `writes`, the log exists
+    before the first prompt. `env` has variables that apply only if they are not set otherwise.
     """
 
     argv: tuple[str, ...]
@@ -94,7 +99,7 @@ class CommandLine(NamedTuple):
 
 
 class Starter(ABC):
-    """Makes the commands of one agent."""
+    """The facet that makes the start commands of one agent."""
 
     #: The form of its session ids, and of their beginnings.
     ids: re.Pattern[str] = re.compile(r"(?=.*[^-])[0-9a-fA-F-]{32,36}")
@@ -111,10 +116,10 @@ class Starter(ABC):
 
     @abstractmethod
     def line(self, request: LaunchRequest) -> CommandLine:
-        """Return the command for `request`. Its ids are checked; its prompt and name are plain, and may be empty."""
+        """Return the command for a checked request. Its prompt and name are plain text, and may be empty."""
 
     def fork_words(self, session_id: str) -> tuple[str, ...]:
-        """Return the words of the command with which a person forks that session; for display."""
+        """Return the words of the command with which a person forks the session, for display."""
         return tuple(session_id if word == "ID" else word for word in self.forks)
 
     def new_id(self) -> str:
@@ -123,7 +128,9 @@ class Starter(ABC):
 
 
 class OptionStarter(Starter):
-    """Makes the commands of agents that take ids and prompts behind options, and whose forks are copies of ours."""
+    """The start commands of agents that take ids and prompts as options, and with forks that are copies made by
+    smart-fork.
+    """
 
     #: The options with which it never asks, and the one with the prompt of a worker with a screen.
     asking: tuple[str, ...] = ("--approval-mode", "default")
@@ -158,9 +165,10 @@ _BEGUN = late(r"(?m)^backgrounded · (\w+)")
 
 
 class BackgroundSession(NamedTuple):
-    """A session as its agent lists it. It has a process if it `runs`; one that begins has none yet, and is not `over`.
+    """A background session as its agent lists it. `runs` is True if it has a process; a session that begins has none
+    yet.
 
-    `asks` says what it waits for; empty if it does not.
+    `over` is True if it has ended. `asks` says which answer it waits for; empty if it does not wait.
     """
 
     session_id: str
@@ -170,24 +178,36 @@ class BackgroundSession(NamedTuple):
 
 
 class Background(AgentFacet):
-    """The verbs of one agent."""
+    """The commands for background sessions that an agent keeps itself. Claude Code shows them in its list and app.
+
+    Seen with 2.1.332:
+
+    * ``--bg`` prints ``backgrounded · ID`` and returns; a supervisor runs it, and ends 5 seconds after the last;
+    * it ignores ``--session-id``, and takes a prompt for a command even with a blank before it: ``/clear``, ``doctor``;
+    * a session gets the environment of the supervisor, thus of its starter. ``--settings`` reaches its hooks;
+    * ``--resume`` continues a stopped session under its id, with its options; with other options, or if it runs, a copy
+      starts;
+    * ``stop`` ends a session and keeps its conversation. There is no command for a message.
+
+    2.1.197 has these commands hidden: its sessions lose ``ANTHROPIC_BASE_URL``, and it only resumes copies.
+    """
 
     #: The help of a version that has them matches this.
     sign = r"(?m)^  stop\b.* <id>"
     listing = ("agents", "--json", "--all")
 
     def command(self, argv: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the command that starts `argv` in the background. Its hooks and servers get `env`, if any."""
+        """Return the command that starts `argv` in the background. Its hooks and servers get the variables in `env`."""
         settings = ("--settings", orjson.dumps({"env": dict(env)}).decode()) if env else ()
         return (argv[0], "--bg", *settings, *argv[1:])
 
     def begun(self, said: str) -> str:
-        """Return the id of a session from what its start printed; empty if it began none."""
+        """Return the id of the session that a start command printed; empty if it began none."""
         found = _BEGUN.search(said)
         return found[1] if found else ""
 
     def sessions(self, said: bytes) -> Mapping[str, BackgroundSession]:
-        """Return all sessions by id, from what `listing` printed."""
+        """Return all background sessions by id, from the output of the command `listing`."""
         return {
             text_in(row.get("id")): BackgroundSession(
                 text_in(row.get("sessionId")), "pid" in row, row.get("state") in ("done", "failed", "stopped"),
@@ -197,7 +217,7 @@ class Background(AgentFacet):
         }  # fmt: skip
 
     def last_words(self, one: str) -> str:
-        """Return why the session of that id has ended; empty if that is not known."""
+        """Return the reason why the session with the id `one` ended; empty if it is unknown."""
         return text_in(dict_in(json_at(self.of.home.folder() / "jobs" / one / "state.json")).get("detail"))
 
 
@@ -209,11 +229,11 @@ MAX_PROMPT_BYTES = 100_000
 
 @dataclass(frozen=True, slots=True)
 class ForkPlan:
-    """A command to run. `env` is added to its environment, and `defaults` where nothing else sets them. `staging` is
-    done first. See `Line`.
+    """The plan of a worker: a command to run, in which directory, with which environment and files.
 
-    `new_session_id` is the worker's session, `None` if only the agent knows it. `title` is the worker's name, if the
-    staged copy gives it to the session instead of the command.
+    `env` is added to the environment; `defaults` apply where nothing else sets them. `staging` says which files are
+    needed first. `new_session_id` is the worker's session, `None` if only the agent knows it. `title` is the worker's
+    name, if the copied log names the session instead of the command.
     """
 
     agent: AgentName
@@ -235,7 +255,7 @@ class ForkPlan:
 
     @property
     def said(self) -> str:
-        """The prompt, if it is not an argument: it goes to standard input, or is typed."""
+        """The prompt, if it is no argument: it goes to standard input, or is typed."""
         return "" if self.delivery == "argument" else self.plain_prompt(self.prompt)
 
     @staticmethod
@@ -243,7 +263,7 @@ class ForkPlan:
         """Return `prompt` as an argument that no agent takes for an option, a command or a shell command.
 
         Raises:
-            Usage: It is too long.
+            Usage: The prompt is too long.
         """
         text = ForkPlan.passable(prompt or "").strip()
         if not text:
@@ -258,17 +278,17 @@ class ForkPlan:
 
     @staticmethod
     def passable(text: str) -> str:
-        """Return `text` without NUL and half characters, so that it can be an argument."""
+        """Return `text` without NUL and lone surrogates, so that it can be an argument."""
         return text.replace("\0", "").encode("utf-8", "replace").decode()
 
     @classmethod
     def fits(cls, prompt: str) -> bool:
-        """Return whether a prompt is short enough for an argument."""
+        """Return True if a prompt is short enough for an argument."""
         return len(cls.passable(prompt).encode()) < MAX_PROMPT_BYTES
 
     @classmethod
     def of(cls, request: LaunchRequest) -> ForkPlan:
-        """Plan one worker.
+        """Return the plan for a worker.
 
         Raises:
             Usage: An id, the prompt or the depth is not valid.
@@ -306,16 +326,17 @@ class ForkPlan:
         )  # fmt: skip
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
-        """Return the worker's environment: `base` without the caller's marks, with the plan's additions.
+        """Return the worker's environment: `base` without the variables that identify the caller, with the plan's
+        additions.
 
-        A program may trust ``PWD`` more than its working directory.
+        ``PWD`` is set too, since a program may trust it more than its working directory.
         """
         here = {"PWD": str(self.cwd)} if "PWD" in base else {}
         given = {key: value for key, value in base.items() if key not in AGENTS.callers_own}
         return {**self.defaults, **given, **here, **self.env}
 
     def shell_command(self) -> str:
-        """Return the plan as one line for a person to paste into a shell. smart-fork itself never runs it."""
+        """Return the plan as one line that a person can paste into a shell. smart-fork itself never runs it."""
         given = f"printf %s {shlex.quote(self.said)} | " if self.delivery == "input" and self.said else ""
         home = AGENTS[self.agent].home.variable
         words = (*(("env", f"{home}={self.env[home]}") if home in self.env else ()), *self.argv)

@@ -1,4 +1,4 @@
-"""Folds logs whose records name the one before them in ``parentUuid``, whichever agent wrote them."""
+"""The fold for logs with records that name the record before them in ``parentUuid``, for all such agents."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ CLOSE_SECONDS = 5
 
 
 class Chain:
-    """Records linked by parent ids, in file order. A `Turn` is conversation; a mere link keeps the chain walkable.
+    """Records linked by parent ids, in file order. A `Turn` is part of the conversation; a link only connects two
+    records.
 
-    The first record of an id counts. A prompt may be written after its answer. Where a parent is missing,
-    what stands before goes on the chain if it is `bridged`; there are agents that forget it.
+    The first record of an id counts. A prompt may be written after its answer. If a parent is missing and `bridged` is
+    True, the chain continues with the records before the gap; some agents forget these.
     """
 
     def __init__(
@@ -49,31 +50,31 @@ class Chain:
 
     @property
     def turns(self) -> Iterable[Turn]:
-        """All turns, abandoned ones too."""
+        """All turns, also abandoned ones."""
         return self._turns.values()
 
     @property
     def links(self) -> dict[str, list[str]]:
-        """The records that are no conversation, by where they lead to; empty for nowhere."""
+        """The records that are no turns, by the record that each leads to; an empty key for those that lead nowhere."""
         ends: dict[str, list[str]] = {}
         for identity, end in self._links.items():
             ends.setdefault(end or "", []).append(identity)
         return ends
 
     def link(self, identity: str, parent: str | None, moment: str = "") -> None:
-        """A record that is no conversation but stands between two that are. Rows of them lead straight to their end."""
+        """Add a record that is no turn but connects two. A row of such records leads straight to its end."""
         self.leaf = ""
         end = self._links.get(parent, parent) if parent is not None else None
         if self._links.setdefault(identity, end) and end not in self._turns:
             self.moments[identity] = moment
 
     def add(self, turn: Turn) -> None:
-        """A turn of the conversation."""
+        """Add a turn of the conversation."""
         self.leaf = ""
         self._turns.setdefault(turn.id, turn)
 
     def active(self) -> tuple[Turn, ...]:
-        """The turns on the way from the first to the last, in file order, but none before its parent."""
+        """Return the turns on the way from the first to the last, in file order, but none before its parent."""
         if not self._turns:
             return ()
         self._mend()
@@ -82,7 +83,7 @@ class Chain:
         return tuple(self.in_order(alive))
 
     def in_order(self, alive: Collection[str] | None = None) -> Iterator[Turn]:
-        """All turns, or those of `alive`, in file order, but none before its parent."""
+        """Yield all turns, or those of `alive`, in file order, but none before its parent."""
         chosen = self._turns if alive is None else alive
         done: set[str] = set()
         for identity in self._turns:
@@ -95,17 +96,17 @@ class Chain:
             yield from reversed(waiting.values())
 
     def beginning(self) -> Turn | None:
-        """The first of all turns; `None` as long as the record before it is not known."""
+        """Return the first of all turns; `None` while the record before it is unknown."""
         first = next(self.in_order(), None)
         return first if first and self._parent(first) is None else None
 
     @property
     def circular(self) -> bool:
-        """Return True if turns named each other as parents, so that only the file tells their order."""
+        """True if turns name each other as parents in a circle, so that only the file tells their order."""
         return bool(self._mended)
 
     def _mend(self) -> None:
-        """Put the turns of each circle one after the other, as they stand in the file."""
+        """Break each circle of parents: put its turns one after the other, in file order."""
         self._mended = {}
         done: set[str] = set()
         for identity in self._turns:
@@ -122,13 +123,13 @@ class Chain:
             done.update(way)
 
     def _parent(self, turn: Turn) -> str | None:
-        """The record before `turn`, past one link."""
+        """Return the record before `turn`, past one link."""
         if turn.id in self._mended:
             return self._mended[turn.id]
         return self._links.get(turn.parent_id, turn.parent_id) if turn.parent_id else None
 
     def _leaf(self) -> str:
-        """The last turn of the file; where it was written after its answer, that answer."""
+        """Return the last turn of the file; if the turn was written after its answer, that answer."""
         if (back := self._links.get(self.leaf, self.leaf)) in self._turns:
             return str(back)
         leaf = next(reversed(self._turns))
@@ -140,7 +141,7 @@ class Chain:
         return leaf
 
     def _walk(self) -> set[str]:
-        """Ids from the last turn back to the start. Cycles end; a gap is bridged to what stands before it."""
+        """Return the ids on the way from the last turn back to the start. A circle ends the way; a gap is bridged."""
         names = list(self._turns)
         order = {identity: position for position, identity in enumerate(names)}
         linked = any(self._links.values()) or any(turn.parent_id for turn in self._turns.values())
@@ -168,13 +169,15 @@ class Chain:
         return alive
 
     def _is_close(self, before: str, current: str) -> bool:
-        """Return True if an agent that misses a record's parent continues from the record before, as of that moment."""
+        """Return True if an agent bridges a missing parent to `before`, because both records are at most seconds
+        apart.
+        """
         moment = self._turns[current].timestamp if current in self._turns else self.moments.get(current, "")
         then, now = seconds_in(self._turns[before].timestamp), seconds_in(moment)
         return then is not None and now is not None and 0 <= now - then <= CLOSE_SECONDS
 
     def _leads(self, identity: str | None, beginning: str) -> bool:
-        """Return True if a turn leads back to that link, which has nothing before it."""
+        """Return True if a turn leads back to the link `beginning`, which has nothing before it."""
         seen: set[str] = set()
         while identity in self._turns and identity not in seen:
             seen.add(identity)
@@ -184,7 +187,9 @@ class Chain:
         return False
 
     def _add_parallel(self, alive: set[str]) -> None:
-        """Parallel calls branch the tree within the conversation: blocks of one message, results of live calls."""
+        """Add turns of parallel calls, which branch the tree: other blocks of the same answer, and results of its
+        calls.
+        """
         groups = {turn.group for identity, turn in self._turns.items() if identity in alive and turn.group}
         calls: set[str] = set()
         for identity, turn in self._turns.items():
@@ -207,12 +212,12 @@ ROOT = "smartForkRoot"
 
 
 def rooted(record: Record, root: str) -> Record:
-    """The first record of a copy, which says of whose family it is where it is not that one's first itself."""
+    """Return the first record of a copy with the id of its family's first record, unless both are the same record."""
     return record if root in ("", record.get("uuid"), record.get("id")) else record | {ROOT: root}
 
 
 class Tree(LineFold):
-    """The state after the records of one file."""
+    """A fold of a log that is a tree of records: the state after the records of one file."""
 
     #: Whether the agent goes on with what stands before a record whose parent is missing.
     bridged: ClassVar[bool] = True
@@ -236,21 +241,21 @@ class Tree(LineFold):
 
     @abstractmethod
     def turn(self, record: Record, identity: str, line: Line) -> Turn | None:
-        """A record as a turn of the conversation; `None` where it is none, but only stands between two."""
+        """Return a record as a turn of the conversation; `None` if it only connects two turns."""
 
     @abstractmethod
     def folder(self) -> str:
-        """The name of the project's folder that the file is in."""
+        """Return the name of the project folder that contains the log."""
 
     @abstractmethod
     def folder_for(self, directory: str) -> str:
-        """The name of the project's folder of a working directory."""
+        """Return the name that the project folder of a working directory has."""
 
     def moment_of(self, record: Record) -> tuple[str, bool]:
         return utc(record.get("timestamp")), not self.is_name(record)
 
     def is_name(self, record: Record) -> bool:
-        """Return True if a record only gives the session's name or original, so that it is no activity."""
+        """Return True if a record only names the session or its original, so that it is no activity."""
         return False
 
     def is_aside(self, record: Record) -> bool:
@@ -258,7 +263,7 @@ class Tree(LineFold):
         return record.get("isSidechain") is True and not self._of_subagent
 
     def is_copied(self, record: Record) -> bool:
-        """Return True if a fork copied a record from its parent, as far as known."""
+        """Return True if a fork copied the record from its parent, as far as the record tells."""
         return isinstance(record.get("forkedFrom"), dict)
 
     def own(self, turns: tuple[Turn, ...]) -> int:
@@ -270,19 +275,19 @@ class Tree(LineFold):
         return next(there, next(later, len(turns)))
 
     def guessed(self) -> str:
-        """The directory that the project's folder is named after, for a log that states none; empty where unknown."""
+        """Return the directory that the project folder is named after, for a log that states none; empty if unknown."""
         return ""
 
     def twins(self) -> Iterable[Path]:
-        """Other logs of the session: it was moved or copied, and perhaps went on there."""
+        """Return other logs of the session: it was moved or copied, and may have continued there."""
         return self._twins(self.path)
 
     def of_twin(self, path: Path) -> Tree:
-        """Return what reads such a log."""
+        """Return an empty fold for another log of the session."""
         return type(self)(path, None, keep_raw=self.keep_raw)
 
     def finish(self, *, turns: bool) -> bool:
-        """See `LineFold.finish`. Of a session that was moved or copied, and went on there as well, both ends count."""
+        """Add the turns of other logs of the session, if `turns` is True: a copied session may go on in both."""
         for path in self.twins() if turns and not self._of_subagent else ():
             other = self.of_twin(path)
             other.masks, other.sizes, other.doings.names_code = self.masks, self.sizes, self.doings.names_code
@@ -295,7 +300,7 @@ class Tree(LineFold):
         return False
 
     def pack(self) -> bytes:
-        """See `LineFold.pack`. What is in several logs is read again."""
+        """Return the state for a later reading; empty if the session has several logs, which are read again."""
         if self.elsewhere:
             return b""
         chain = {"links": self.chain.links, "moments": self.chain.moments, "leaf": self.chain.leaf}
@@ -326,7 +331,7 @@ class Tree(LineFold):
             self.chain.add(self.said(turn))
 
     def _note_beginning(self, record: Record, turn: Turn, line: Line) -> None:
-        """Note what the first turn says of the family, where that is not its own beginning."""
+        """Note the family that the first turn names, if that turn is not the family's own beginning."""
         if isinstance(root := record.get(ROOT), str) and root:
             self.facts["root"] = [turn.id, root]
         elif not turn.text and _ASIDE in line.source:
@@ -364,7 +369,7 @@ class Tree(LineFold):
         calls: Sequence[UsedTool] = (), results: Sequence[GivenBack] = (), prompt: bool = False, group: str = "",
         loaded: int = 0, cached_for: int = 0,
     ) -> Turn:  # fmt: skip
-        """A turn that says, calls or answers this."""
+        """Return a turn with this role, text, tool calls and results."""
         return turn_of(
             identity, parent_of(record), role, self._moment, text,
             tool_calls=self.doings.calls(calls), tool_results=self.doings.results(results), prompt=prompt,
@@ -372,14 +377,16 @@ class Tree(LineFold):
         )  # fmt: skip
 
     def summary(self, record: Record, identity: str, line: Line, text: str, loaded: int) -> Turn:
-        """The summary that a compaction has left: `loaded` counts it, and nobody has said it."""
+        """Return the turn of a compaction's summary. `loaded` is its size in tokens; no one said it."""
         return replace(self.make(record, identity, line, "system", "", loaded=loaded), summary=mask_once(text))
 
     def excluded(self) -> str:
         return "only sub-agent records" if self.facts.get("sidechain") and not any(self.chain.turns) else ""
 
     def active(self) -> tuple[Turn, ...]:
-        """See `Fold.active`. The other ends stand before this log's own."""
+        """Return the turns of the conversation. Turns that only other logs of the session have come before this log's
+        own.
+        """
         turns, self._own = [*self.chain.active()], 0
         known = {turn.id for turn in self.chain.turns} if self.elsewhere else set()
         for other in self.elsewhere:
@@ -395,14 +402,18 @@ class Tree(LineFold):
         return max((super().last_activity(), *(one.last_activity() for one in self.elsewhere)))
 
     def resumed(self, turns: tuple[Turn, ...]) -> Resumed:
-        """See `Fold.resumed`. What stands before a gap is shown, but the agent does not find it."""
+        """Return which turns the agent loads. Turns before a gap in the chain are shown, but the agent does not find
+        them.
+        """
         compacted = super().resumed(turns)
         gap = next((at for at, turn in enumerate(turns) if turn.id == self.chain.after_gap), 0)
         found = Resumed(gap, "gap") if gap > compacted.start else compacted
         return Resumed(self._own, "elsewhere") if found.start < self._own else found
 
     def family(self, turns: tuple[Turn, ...]) -> str:
-        """See `Fold.family`. A beginning that says what is left out is no other session's."""
+        """Return the name of the family: its first turn's id. A note about dropped turns at the beginning does not
+        count.
+        """
         begun, root = self.facts.get("root") or ("", "")
         begins_aside = turns[0].id == self.facts.get("aside") and len(turns) > 1
         return root if turns[0].id == begun else turns[1 if begins_aside else 0].id
@@ -411,15 +422,16 @@ class Tree(LineFold):
         return self.chain.circular
 
     def is_interrupted(self, turns: tuple[Turn, ...]) -> bool:
-        """See `Fold.is_interrupted`: nothing was said or done after the record that says so."""
+        """Return True if nothing was said or done after the record of an interruption."""
         after = takewhile(lambda turn: not turn.speaks, reversed(turns))
         return any(turn.id == self.facts.get("interrupted") for turn in after)
 
     def is_copy(self) -> bool:
-        """Return True if its first record's directory has another folder, or its session another name than the file.
+        """Return True if the log's first directory belongs to another folder, or the session's id is not the file's
+        name.
 
-        Agents go on writing where a session began, however its directory drifts; their forks say of all that they copy
-        that it was in their own.
+        Agents keep writing where a session began, even if its directory changes. Forks state their own directory in
+        all copied records.
         """
         first: str = next(iter(self.facts.get("cwds", ())), "")
         return self.own_id() != self.path.stem or (first != "" and self.folder_for(first) != self.folder())
@@ -429,10 +441,10 @@ class Tree(LineFold):
         return stem if len(stem) >= ID_CHARACTERS else str(self.facts.get("first_session_id", stem))
 
     def directory(self) -> tuple[str, Inferred]:
-        """See `Fold.directory`.
+        """Return the directory of the session, and the source that it was inferred from.
 
-        The records' ``cwd`` drifts, and a fork's begin with its parent's: the folder's name, which cannot be decoded,
-        tells which of them it is; failing that the first. A log that states no path of a system is of no project.
+        The ``cwd`` of records changes, and a fork's records begin with its parent's. The directory that the project
+        folder is named after counts, else the first. A log that states no valid path belongs to no project.
         """
         if known := self.facts.get("cwds"):
             return next((cwd for cwd in known if self.folder_for(cwd) == self.folder()), known[0]), ""
@@ -441,7 +453,7 @@ class Tree(LineFold):
 
 
 class FolderlessTree(Tree):
-    """A tree whose log's folder does not tell the directory. A copy is named after another session than it states."""
+    """A tree in a folder that does not tell the directory. A log is a copy if its name is another session."""
 
     def folder(self) -> str:
         return ""
@@ -454,7 +466,7 @@ class FolderlessTree(Tree):
 
 
 def is_copy(tree: Callable[..., Tree], path: Path) -> bool:
-    """See `AgentAdapter.is_copy`."""
+    """Return True if the log at `path` is a copy, judged by its first records. `tree` makes the fold."""
     begun = tree(path, None, keep_raw=False)
     for line in first_lines(path):
         begun.feed(line)
@@ -464,6 +476,6 @@ def is_copy(tree: Callable[..., Tree], path: Path) -> bool:
 
 
 def parent_of(record: Record) -> str | None:
-    """The record before this one: after a compaction only the logical parent leads on to what was before."""
+    """Return the id of the record before this one. After a compaction, only the logical parent leads further back."""
     parent = record.get("parentUuid") or record.get("logicalParentUuid")
     return intern(parent) if isinstance(parent, str) else None

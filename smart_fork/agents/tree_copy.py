@@ -1,6 +1,6 @@
-"""Copies of sessions whose records name their parents. The copied records become one chain of parents.
+"""Copies of sessions with records that name their parents. The copied records become one chain of parents.
 
-An agent tells which records its model is sent, and how a record becomes one of a copy.
+An agent's subclass says which records are sent to the model, and how a record becomes one of a copy.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ def records_in_order(
     beside: Beside | None = None,
     is_link: Callable[[Record], bool] | None = None,
 ) -> Iterator[tuple[str, Entry]]:
-    """Yield the records of these ids in their order, each with its id. Records made by `beside` keep their places.
+    """Yield the records with the ids in `order`, in this order, each with its id.
 
-    The links between a record and the one before it come first, with its id. Agents sometimes write a record before
-    its parent.
+    Records made by `beside` keep their places. Links between a record and the one before it come first, with its id.
+    Agents sometimes write a record before its parent.
 
     Raises:
-        ForkRefused: A record is missing: the log was rewritten meanwhile.
+        ForkRefused: A record is missing: the log was rewritten during reading.
     """
     missing, following = set(order), iter(order)
     early, above = dict[str, Entry](), dict[str, tuple[object, Entry | None]]()
@@ -60,7 +60,7 @@ def records_in_order(
 
 
 def _links(record: Record, above: dict[str, tuple[object, Entry | None]]) -> list[Entry]:
-    """Take the links that lead to a record out of `above`, the first one first."""
+    """Take the links that lead to a record out of `above`, and return them, first link first."""
     found: list[Entry] = []
     while taken := above.pop(str(record.get("parentUuid")), None):
         parent, entry = taken
@@ -70,9 +70,9 @@ def _links(record: Record, above: dict[str, tuple[object, Entry | None]]) -> lis
 
 
 class TreeCopy(Copy):
-    """Records of a session in a new one, unchanged except for their identity, as one chain of parents.
+    """A copy of records as one chain of parents, unchanged except for their identity.
 
-    Single records, which were cut out, keep their parents, and those without an id their form.
+    Records that were chosen one by one keep their parents, and records without an id their form.
     """
 
     carried: ClassVar[tuple[str, ...]] = ("parent",)
@@ -80,7 +80,7 @@ class TreeCopy(Copy):
     parent: str | None = None
 
     def said(self) -> Iterator[bytes]:
-        """See `Copy.said`. Of turns up to an end, the records that make what the model is sent are copied."""
+        """Yield the copied records as lines. Up to a turn, these are the records that are sent to the model."""
         if not isinstance(self._of, int):
             yield from super().said()
             return
@@ -100,7 +100,7 @@ class TreeCopy(Copy):
         return self.titled()
 
     def first(self, excerpt: Excerpt) -> Iterator[bytes]:
-        """See `Copy.first`: what has no place in the chain, of turns whose results are kept in full."""
+        """Yield records without a place in the chain, for turns with results that are kept in full."""
         whole = sorted(excerpt.kept - excerpt.shortened)
         made = self.beside([self._source.turns[number] for number in whole])
         for line in LineReader(self._source.source_path) if made else ():
@@ -128,41 +128,43 @@ class TreeCopy(Copy):
         return respelled(spelled, record)
 
     def order(self, turns: Sequence[Turn]) -> list[str]:
-        """Return the ids of those of these turns that the agent remembers, as it sends them."""
+        """Return the ids of the turns that the agent remembers, in the order in which it sends them."""
         return [turn.id for turn in turns[self._source.compacted(len(turns) - 1) :]]
 
     @staticmethod
     def is_link(record: Record) -> bool:  # noqa: ARG004 - an agent's own looks at it
-        """Return whether a record between two messages makes what the model is sent."""
+        """Return True if a record between two messages changes what is sent to the model."""
         return False
 
     def beside(self, turns: Sequence[Turn]) -> Beside | None:
-        """Return the function that makes the copied form of records without a place, for these turns."""
+        """Return a function that converts records without a place in the chain for these turns; `None` if there are
+        none.
+        """
         return None
 
     @abstractmethod
     def own(self, record: Record) -> Record:
-        """Make a record the copy's own."""
+        """Return a record with the identity of the copy."""
 
     @abstractmethod
     def titled(self) -> Iterable[bytes]:
-        """Yield the title's lines, if there is a title."""
+        """Yield the lines with the copy's title; none without a title."""
 
     @abstractmethod
     def recounted(self, number: int, record: Record, tokens: Sequence[int]) -> Record:
-        """Return a record of turn `number` with the size of the copy's context. `tokens` are the sizes of all turns."""
+        """Return a record of turn `number` with the copy's context size. `tokens` are the sizes of all turns."""
 
     @abstractmethod
     def left(self, entry: Entry) -> Entry:
-        """Return a compaction's summary as a message."""
+        """Return a compaction's summary as an ordinary message."""
 
     @abstractmethod
     def added(self, text: str, near: Record) -> Record:
-        """Return a record of our own with that text, beside another record."""
+        """Return a record of smart-fork's own with this text, modelled on the record `near`."""
 
 
 class TreeCopier(Copier):
-    """Copies one agent's sessions."""
+    """The facet that copies one agent's sessions, which are trees of records."""
 
     codec: ClassVar[MessageCodec]
     copies: ClassVar[type[TreeCopy]]

@@ -1,4 +1,4 @@
-"""Cuts sessions of agents whose logs are trees: one record a line, each with an id and the id of its parent."""
+"""Cuts of sessions in logs that are trees: one record on each line, with its id and the id of its parent."""
 
 from __future__ import annotations
 
@@ -32,8 +32,10 @@ PLAIN = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
 class RecordFacts(NamedTuple):
-    """Facts that a cut needs beyond a record's item: the preview of a bookkeeping line, the keys of records that it
-    `repeats`, and other keys by which copies know the record.
+    """Facts about a record that a cut needs beyond its item.
+
+    `note` is the preview of a bookkeeping line, `repeats` are the keys of records that it repeats, `says` further keys
+    by which other lines refer to the record.
     """
 
     note: str = ""
@@ -43,7 +45,9 @@ class RecordFacts(NamedTuple):
 
 
 class TreeCutter(Cutter):
-    """Transcripts of one agent. Every line is kept, in order. A subclass knows its agent's records."""
+    """The facet that loads one agent's transcripts for cuts, with every line in order. A subclass knows its agent's
+    records.
+    """
 
     codec: ClassVar[Codec]
     #: The field with the id of a record, and those with the ids of others: a cut links these again.
@@ -53,15 +57,15 @@ class TreeCutter(Cutter):
     roles: ClassVar[Mapping[str, Role]] = {}
 
     def load(self, path: Path, composer: str = "") -> Transcript:
-        """See `Cutter.load`. What is noted of one log is in an object of its own."""
+        """Load the transcript at `path`. Notes about one log are kept in an object of its own."""
         return load_lines(self.tool, path, type(self)(self.of).seen)
 
     def others(self, path: Path) -> list[Path]:
-        """See `Cutter.others`: the same session in other folders."""
+        """Return logs of the same session in other folders."""
         return [*self.of.reader.twins(path)]
 
     def detect(self, path: Path) -> bool:
-        """See `Cutter.detect`: the first line that is not empty tells."""
+        """Return True if the first non-empty line of the file is a record of this agent."""
         return path.suffix.lower() == ".jsonl" and self.begins(first_record(path))
 
     def relinked(self, turns: Sequence[TranscriptTurn], gone: Collection[str]) -> Edits:
@@ -72,38 +76,38 @@ class TreeCutter(Cutter):
 
     @abstractmethod
     def begins(self, record: Record) -> bool:
-        """Return whether a log of this agent may begin with a record."""
+        """Return True if a log of this agent may begin with this record."""
 
     def role(self, record: Record, said: str, results: Sequence[GivenBack]) -> Role:
-        """Return the role of a record."""
+        """Return the role of a record: "user", "assistant", "tool" or "system"."""
         return self.roles.get(str(record.get("type")), "system")
 
     @abstractmethod
     def is_typed(self, record: Record) -> bool:
-        """Return whether a record of a user that says something is a prompt."""
+        """Return True if a user's record with a text is a prompt."""
 
     def said(self, record: Record, item: Item) -> str:
         """Return the text of a record."""
         return item.text
 
     def about(self, record: Record) -> RecordFacts:
-        """Return what else a cut must know of a record."""
+        """Return further facts about a record that a cut needs."""
         return RecordFacts()
 
     def copied(self, record: Record) -> str:
-        """Return the text of another record that a line of bookkeeping copies."""
+        """Return the text of another record that a bookkeeping record copies; empty for other records."""
         return ""
 
     def may_be_copied(self, turn: TranscriptTurn) -> bool:
-        """Return whether bookkeeping may copy the text of a turn."""
+        """Return True if bookkeeping may copy the text of this turn."""
         return turn.prompt or turn.role == "assistant"
 
     def session_id(self, line: RawLine) -> str:
-        """Return the session that a line names."""
+        """Return the id of the session that a line names; empty without one."""
         return next((str(one["sessionId"]) for one in line.objects if one.get("sessionId")), "")
 
     def seen(self, line: RawLine) -> SeenLine:
-        """Return what is on a line."""
+        """Return the turn on a line, with the texts by which repetitions are found."""
         objects = line.objects or ({},)
         at = next((at for at, record in enumerate(objects) if record.get(self.identity)), 0)
         items = [self.codec.decode(record) for record in objects]
@@ -115,7 +119,7 @@ class TreeCutter(Cutter):
         return SeenLine(turn, session_id, None, self.copied(record))
 
     def turn(self, line: RawLine, record: Record, said: str, items: Sequence[Item]) -> TranscriptTurn:
-        """Return a record on a line as a turn."""
+        """Return a record on a line as a turn of the transcript."""
         results = tuple(result for item in items for result in item.results)
         identity = record[self.identity] if isinstance(record.get(self.identity), str) else ""
         role = self.role(record, said, results)
@@ -140,9 +144,9 @@ class TreeCutter(Cutter):
 
 
 def relinked(turns: Sequence[TranscriptTurn], gone: Collection[str], links: Sequence[str]) -> dict[int, bytes]:
-    """Return new lines for records that link to a removed one in the fields `links`.
+    """Return new lines for records that link to a removed record in the fields `links`, by position.
 
-    Without that, an agent's walk from the leaf ends there, and loses everything before.
+    Otherwise an agent's walk from the last record would end there, and lose everything before.
     """
     tree = _Tree(turns, gone)
     edits = {}
@@ -155,7 +159,7 @@ def relinked(turns: Sequence[TranscriptTurn], gone: Collection[str], links: Sequ
 class _Tree:
     """The parents of all turns, and the parts of each answer: its calls and their results.
 
-    Parallel calls branch the tree, and the agent's walk passes one result only. If a cut removes that branch, the walk
+    Parallel calls branch the tree, and an agent's walk passes one result only. If a cut removes that branch, the walk
     is led to the kept part of the answer on another branch, which would be lost otherwise.
     """
 
@@ -182,7 +186,7 @@ class _Tree:
                 self._left[answer].append(position)
 
     def nearest(self, name: str, position: int) -> str | None:
-        """Return the kept record nearest before `name`, for the turn at `position`; `None` in a cycle."""
+        """Return the id of the kept record nearest before `name`, for the turn at `position`; `None` in a circle."""
         seen: set[str] = set()
         current: str | None = name
         while current is not None and current in self.cut and current not in seen:
@@ -194,7 +198,7 @@ class _Tree:
         return None if current in seen else current
 
     def _leads(self, start: int, end: int) -> bool:
-        """Return whether the walk from one turn reaches another."""
+        """Return True if the walk from the turn at `start` reaches the turn at `end`."""
         current: str | None = self.turns[start].id
         seen: set[str] = set()
         while current is not None and current not in seen:

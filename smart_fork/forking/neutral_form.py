@@ -23,9 +23,8 @@ from indexer.transcripts.symbols import Symbols
 from indexer.transcripts.texts import strip_reminders
 from indexer.values import dict_in, json_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.codec import Record
+from smart_fork.agents.codec import Record, revealed_secrets
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.revealed_secrets import revealed_secrets
 
 #: The most characters of a tool output.
 OUTPUT_CHARACTERS = 2_000

@@ -224,7 +224,7 @@ def write_copy(
     circular = ("Parent ids form a cycle: records are in the order of the file",) if session.circular else ()
     machine = machine or Machine()
     with ExitStack() as stack:
-        copy: Copy | MergedCopy = agent.up_to(session, end, becomes)
+        copy: Copy | MergedCopy = agent.copy(session, end, becomes)
         if excerpt:
             parts = [MergedPart(session, excerpt), *others]
             copy = MergedCopy(stack.enter_context(distilled(parts, session.agent, becomes)))
@@ -246,7 +246,7 @@ def distilled(parts: Sequence[MergedPart], agent: AgentName, new: NewSession) ->
     """
     with ExitStack() as stack:
         own = [part if part.session.agent == agent else stack.enter_context(_told(part, agent)) for part in parts]
-        yield [AGENTS.copier_of(agent).distilled(part.session, part.excerpt, new) for part in own]
+        yield [AGENTS.copier_of(agent).copy(part.session, part.excerpt, new) for part in own]
 
 
 @contextmanager

@@ -23,9 +23,8 @@ from indexer.masking import Masked, beginning, knowing, mask, shorten
 from indexer.store.base import Placement, Store
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import Exchange, Session, Turn
-from smart_fork.agents.codec import Codec
+from smart_fork.agents.codec import Codec, revealed_secrets
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.revealed_secrets import revealed_secrets
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartForkError, Usage
 from smart_fork.finding import sessions
 from smart_fork.finding.index_access import opened

@@ -20,8 +20,8 @@ from indexer.masking import Masked, knowing
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS
+from smart_fork.agents.codec import revealed_secrets
 from smart_fork.agents.references import Reference
-from smart_fork.agents.revealed_secrets import revealed_secrets
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.excise import erasure
 from smart_fork.excise.answer import CutRequest, Excised, RolledBack

@@ -1,4 +1,4 @@
-"""Claude Code, versions 1.0 to 2.1 seen."""
+"""Claude Code: its description. Versions 1.0 to 2.1 were seen."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SESSION = "CLAUDE_CODE_SESSION_ID"
 
 
 class Claude(Agent):
-    """See `Agent`."""
+    """The description of Claude Code."""
 
     name = "claude"
     window = 200_000

@@ -1,9 +1,9 @@
-"""Starts Claude Code.
+"""Start commands and processes of Claude Code.
 
 Seen with 2.1:
 
 * it ends its options at ``--``;
-* it goes on in the mode of permission that its log or its settings name, unless ``--permission-mode`` says another;
+* it resumes in the permission mode of its log or settings, unless ``--permission-mode`` names another;
 * ``claude -- doctor`` runs the command ``doctor``, ``/clear`` runs a slash command; one blank before them makes each an
   ordinary prompt;
 * ``-p`` waits 5 seconds for servers with ``alwaysLoad``, or as long as a variable says; in a terminal for none.
@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from indexer.values import dict_in, json_at, text_in
-from smart_fork.agents.agent_processes import Presence, ProcessNote, noted_at
 from smart_fork.agents.claude import HOME
+from smart_fork.agents.programs import Presence, ProcessNote, noted_at
 from smart_fork.agents.starter import CommandLine, LaunchKind, LaunchRequest, Staging, Starter
 from smart_fork.system.processes import Running
 
@@ -26,14 +26,14 @@ _STAGED: dict[LaunchKind, Staging] = {"new": "nothing", "resume": "name", "fork"
 
 
 class ClaudeStarter(Starter):
-    """The command lines of Claude Code."""
+    """The start commands of Claude Code."""
 
     forks = ("claude", "--resume", "ID", "--fork-session")
     forks_nothing = True
     asking = ("--permission-mode", "default")
 
     def line(self, request: LaunchRequest) -> CommandLine:
-        """See `Starter.line`. The id of a new session can be chosen, that of a fork as well."""
+        """Return the command for a request. The id of a new session, or of a fork, can be chosen."""
         # In the background only a copy of ours has an id that we know.
         new = None if request.background and not request.at else request.new_session_id
         resumes = request.form == "resume"
@@ -64,12 +64,12 @@ class ClaudeStarter(Starter):
 
 
 class ClaudePresence(Presence):
-    """See `Presence`."""
+    """The processes of Claude Code."""
 
     forks = ("--fork-session",)
 
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[ProcessNote]:
-        """See `Presence.notes`: ``sessions/<pid>.json`` in its home, which may be another one than ours."""
+        """Yield Claude Code's notes about processes: ``sessions/<pid>.json`` in its home, or in the home of `log`."""
         homes = {HOME.folder(), *((log.parents[2],) if log and len(log.parents) > 2 else ())}
         for path in (path for home in homes for path in (home / "sessions").glob("*.json")):
             note = dict_in(json_at(path))

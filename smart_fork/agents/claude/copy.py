@@ -1,6 +1,6 @@
-"""Copies of Claude Code's sessions, and its records as they are shared.
+"""Copies of Claude Code's sessions, and the conversion of its records for sharing.
 
-A copy has the active chain, record by record, as one line of parents.
+A copy has the records of the active chain as one line of parents.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _BOUNDARY = "compact_boundary"
 
 
 def of_conversation(session: Session, turns: Sequence[Turn]) -> Iterator[Record]:
-    """The records of these turns, and of where compactions were between them.
+    """Yield the records of these turns, and the records that mark compactions between them.
 
     Raises:
-        ForkRefused: the log was rewritten meanwhile.
+        ForkRefused: The log was rewritten during reading.
     """
     order = [turn.id for turn in turns]
     records = (
@@ -47,15 +47,15 @@ def is_boundary(record: Record) -> bool:
 
 
 def is_between(record: Record) -> bool:
-    """Return True if a conversation record is no message, but a note by the program or for its model."""
+    """Return True if a record of the conversation is no message but a note, by the program or for its model."""
     return record.get("type") in ("attachment", "system") and record.get("isSidechain") is not True
 
 
 def copy_backups(names: Iterable[str], old: str, new: str, created: list[Path]) -> list[str]:
-    """Copy the file versions that a copy's records refer to. Returns what is missing, in words.
+    """Copy the file versions that a copy's records refer to. Return sentences about missing versions.
 
     Raises:
-        OSError: one cannot be copied.
+        OSError: A version cannot be copied.
     """
     folder = file_history(new)
     missing = 0
@@ -72,12 +72,12 @@ def copy_backups(names: Iterable[str], old: str, new: str, created: list[Path]) 
 
 
 def file_history(session_id: str) -> Path:
-    """Return the folder in which Claude Code keeps file versions from before a session's edits."""
+    """Return the folder with the file versions from before a session's edits."""
     return HOME.folder() / "file-history" / session_id
 
 
 def _is_plain(name: str) -> bool:
-    """Names come from the log: only one that stays in the folder is followed."""
+    """Return True if a name from a log stays in its folder."""
     return bool(name) and name not in (".", "..") and "/" not in name and "\0" not in name
 
 
@@ -92,9 +92,9 @@ _OF_SESSION = frozenset({"atis-latch", "tools-used", "memory-mode", "repl-mode",
 
 
 class ClaudeCopy(TreeCopy):
-    """Records of Claude Code in a copy. `backups` are the names of the file versions that they refer to.
+    """The lines of a copy of a session of Claude Code. `backups` are the file versions that its records refer to.
 
-    What an answer says was in the context then is replaced by what is there now: the agent compacts by it.
+    The context size in each answer is replaced by the copy's size, because Claude Code compacts by it.
     """
 
     is_link = staticmethod(is_between)
@@ -112,7 +112,7 @@ class ClaudeCopy(TreeCopy):
         return copy_backups(self.backups, self._source.session_id, self._new.id, created)
 
     def titled(self) -> Iterator[bytes]:
-        """See `TreeCopy.titled`: as ``/rename`` writes it. No other record says when the copy was made."""
+        """Yield the title as ``/rename`` writes it. Only these records have the time of the copy."""
         if title := self._new.title:
             named = {"sessionId": self._new.id, "timestamp": self._new.moment}
             yield orjson.dumps({"type": "custom-title", "customTitle": title, **named})
@@ -135,7 +135,7 @@ class ClaudeCopy(TreeCopy):
         return record
 
     def order(self, turns: Sequence[Turn]) -> list[str]:
-        """See `TreeCopy.order`. Messages that a compaction has kept, from before it, come after its summary."""
+        """Return the ids of remembered turns. Messages that a compaction kept come after its summary."""
         order, known = super().order(turns), {turn.id for turn in turns}
         boundary = turns[-len(order)].parent_id
         for line in LineReader(self._source.source_path) if len(order) < len(turns) else ():
@@ -146,8 +146,10 @@ class ClaudeCopy(TreeCopy):
         return order
 
     def beside(self, turns: Sequence[Turn]) -> Beside:
-        """See `TreeCopy.beside`: versions of files before a message, what was shown instead of its results, and
-        what holds for the whole session.
+        """Return a function that converts records without a place in the chain, for these turns.
+
+        These are file versions before a message, shortened results that the model saw, and records about the whole
+        session.
         """
         messages = {turn.id for turn in turns[self._source.compacted(len(turns) - 1) :]}
         calls = {call.id for turn in turns for call in turn.tool_calls}
@@ -177,7 +179,9 @@ class ClaudeCopy(TreeCopy):
         return record
 
     def left(self, entry: Entry) -> Entry:
-        """See `TreeCopy.left`. By its mark the agent would forget what stands above."""
+        """Return a compaction's summary as an ordinary message: with its mark, Claude Code would forget the turns
+        before.
+        """
         marks = ("isCompactSummary", "isVisibleInTranscriptOnly", "logicalParentUuid")
         kept = {name: value for name, value in entry[1].items() if name not in marks}
         return entry[0], self.own(kept | {"isMeta": True})
@@ -195,12 +199,12 @@ class ClaudeCopy(TreeCopy):
 
 
 class ClaudeCopier(TreeCopier):
-    """Copies of sessions of Claude Code.
+    """The copier of Claude Code's sessions.
 
-    Not inherited is what a compaction has forgotten, sub-agents, and records about the session itself. All that makes
-    a request is, so that it begins like the last one of the session: Claude Code sends its model, system prompt
-    included, what the records between the messages say. Across a gap, where a record's parent is missing, a copy
-    carries what is before it; the program's own ``--resume`` and ``--fork-session`` load only what follows.
+    A copy has no sub-agents, no records about the session itself, and nothing that a compaction dropped. It has all
+    records that shape a request, system prompt included, so that its first request begins like the session's last one.
+    If a record's parent is missing, the copy keeps the turns before the gap; the program's own ``--resume`` and
+    ``--fork-session`` load only those after it.
     """
 
     codec = CODEC
@@ -214,14 +218,14 @@ class ClaudeCopier(TreeCopier):
 def replacements(record: Record, calls: Container[str], session_id: str) -> Record | None:
     """Return the record of shortened results that the model saw, limited to these calls.
 
-    Without it the real program sends the long ones.
+    Without it, Claude Code would send the long results.
     """
     own = [one for one in dicts_in(record.get("replacements")) if _in(one.get("toolUseId"), calls)]
     return record | {"sessionId": session_id, "replacements": own} if own and not record.get("agentId") else None
 
 
 def backups(record: Record) -> Iterator[str]:
-    """The names of the file versions that a record refers to."""
+    """Yield the names of the file versions that a record refers to."""
     for backup in dict_in(dict_in(record.get("snapshot")).get("trackedFileBackups")).values():
         if isinstance(backup, dict) and isinstance(backup.get("backupFileName"), str):
             yield backup["backupFileName"]
@@ -259,7 +263,9 @@ _BLOCKS = {
 
 
 class ClaudeForms(ClaudeCodec, Forms):
-    """Records of Claude Code: their place in the tree is taken away, since they stand in a line."""
+    """The conversion of Claude Code's records. Their places in the tree are removed, since shared records are in
+    order.
+    """
 
     taken = frozenset({"sessionId", "parentUuid", "logicalParentUuid", "forkedFrom"})
     free = frozenset({"input", "toolUseResult", "structuredContent"})
@@ -268,7 +274,7 @@ class ClaudeForms(ClaudeCodec, Forms):
         return of_conversation(session, session.turns[: None if end is None else end + 1])
 
     def anew(self, records: Iterable[Record], becomes: TargetSession) -> Iterator[Record]:
-        """See `Forms.anew`. What a compaction left is a root."""
+        """Yield the log of a new session with these records. A record that marks a compaction is a root."""
         return self.in_line(records, becomes, is_boundary)
 
     def log_of(self, said: Iterable[Utterance], becomes: TargetSession) -> Iterator[Record]:
@@ -298,7 +304,7 @@ class ClaudeForms(ClaudeCodec, Forms):
         return kept
 
     def withheld(self, record: Record, ids: Collection[str], mark: str) -> Record:
-        """See `Forms.withheld`. Beside a result stands what the program shows of it."""
+        """Return the record with `mark` instead of these calls' inputs and outputs, also in the result for display."""
 
         def change(block: Record) -> Record:
             if block.get("type") == "tool_use" and str(block.get("id")) in ids:

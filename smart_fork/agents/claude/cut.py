@@ -1,4 +1,4 @@
-"""Claude Code's sessions as they are cut: their chain, the files beside the log, and who has it open."""
+"""Claude Code's transcripts for cuts: their chain, and the files beside the log."""
 
 from __future__ import annotations
 
@@ -26,19 +26,21 @@ _TITLES = {"custom-title": "customTitle", "agent-name": "agentName", "ai-title":
 
 
 def _thought_for(message: dict[str, Any], blocks: list[dict[str, Any]]) -> tuple[str, ...]:
-    """A line of thinking alone belongs to the rest of its answer: without that no model takes it."""
+    """Return the key of the answer that a line of thinking belongs to: the line is useless without the rest."""
     return () if _part_of(message, blocks) or not message.get("id") else (f"part:{message['id']}",)
 
 
 def _part_of(message: object, blocks: list[dict[str, Any]]) -> tuple[str, ...]:
-    """The answer that a line says something of, and does not only think for."""
+    """Return the key of the answer that a line is part of, unless the line only has thoughts."""
     thinking = blocks and all(block.get("type") in CODEC.thoughts for block in blocks)
     known = isinstance(message, dict) and message.get("id")
     return (f"part:{known}",) if known and not thinking else ()
 
 
 def _keys_repeated(record: dict[str, Any]) -> tuple[str, ...]:
-    """Progress of a call, what hooks said of it, what was shown for its result; files before a message; a title."""
+    """Return the keys that a bookkeeping line repeats: of calls, of a message with file versions, or of a title's
+    prompt.
+    """
     places = [record, record.get("attachment")]
     named = [
         place.get(name) for place in places if isinstance(place, dict) for name in ("toolUseID", "parentToolUseID")
@@ -53,10 +55,10 @@ def _keys_repeated(record: dict[str, Any]) -> tuple[str, ...]:
 
 
 def discover_newest_claude() -> Path:
-    """The newest session of Claude Code over all projects.
+    """Return the newest session of Claude Code in all projects.
 
     Raises:
-        NotFound: there is none.
+        NotFound: There is none.
     """
     if log := AGENTS["claude"].reader.newest_log():
         return log
@@ -64,15 +66,15 @@ def discover_newest_claude() -> Path:
 
 
 class ClaudeCutter(TreeCutter):
-    """Transcripts of Claude Code: ``<session-id>.jsonl``."""
+    """The cutter of Claude Code's transcripts: ``<session-id>.jsonl``."""
 
     codec = CODEC
     links = ("parentUuid", "logicalParentUuid", "leafUuid")
 
     def begins(self, record: Record) -> bool:
-        """See `TreeCutter.begins`.
+        """Return True if a transcript of Claude Code may begin with this record.
 
-        An agent that has taken over its form has parts in its messages, or a payload.
+        Other agents with a similar format have parts in messages, or a payload.
         """
         of_another = "systemPayload" in record or "parts" in dict_in(record.get("message"))
         return "type" in record and any(key in record for key in _MARKS) and not of_another
@@ -106,7 +108,7 @@ class ClaudeCutter(TreeCutter):
         )
 
     def copied(self, record: Record) -> str:
-        """The prompt that a line of bookkeeping repeats."""
+        """Return the prompt that a bookkeeping line repeats."""
         queued = dict_in(record.get("attachment")).get("prompt")
         name = {"queue-operation": "content", "last-prompt": "lastPrompt"}.get(str(record.get("type")), "")
         return text_of(record.get(name, queued))
@@ -118,7 +120,9 @@ class ClaudeCutter(TreeCutter):
         return bool(turn.key)
 
     def pieces(self, line: bytes) -> list[bytes]:
-        """See `Cutter.pieces`. A request has texts of the program as well, which other lines also have."""
+        """Return the records on a line, without copies of requests: these also have the program's texts, as other
+        lines do.
+        """
         requests = b'"api-request' in line and any(is_request(record) for _, record in decode_line(line)[0])
         return [] if requests else [line]
 
@@ -127,16 +131,16 @@ class ClaudeCutter(TreeCutter):
         return [] if folder.is_symlink() else [one for one in folder.rglob("*") if one.is_file()]
 
     def stores(self, session_id: str) -> list[Path]:
-        """The versions of files from before its edits."""
+        """Return the folders with file versions from before the session's edits."""
         found = (home / "file-history" / session_id for home in HOME.folders())
         return [folder for folder in found if folder.is_dir()]
 
     def apart(self) -> list[Path]:
-        """Its settings: old versions kept a person's prompts there."""
+        """Return Claude Code's settings file, in which old versions kept a person's prompts."""
         return [Path.home() / ".claude.json"]
 
     def beside(self, path: Path, removed: Sequence[TranscriptTurn]) -> list[Path]:
-        """Long results, and the sub-agents of calls."""
+        """Return the files with long results, and the logs of sub-agents, of removed calls."""
         folder = path.with_suffix("")
         if not folder.is_dir():
             return []
@@ -149,7 +153,7 @@ class ClaudeCutter(TreeCutter):
 
 
 def _agents_of(turn: TranscriptTurn) -> Iterator[str]:
-    """The sub-agents whose answers these are."""
+    """Yield the names of the sub-agents that gave a turn's results."""
     for _, record in decode_line(turn.raw)[0]:
         name = dict_in(record.get("toolUseResult")).get("agentId")
         if isinstance(name, str) and PLAIN.fullmatch(name):

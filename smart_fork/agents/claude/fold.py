@@ -1,6 +1,6 @@
-"""Claude Code's records as items, and what those of one of its sessions add up to.
+"""Claude Code's records: decoding them, folding them into a session, and reading a worker's state from them.
 
-A message is a text, or a list of blocks that say, call, answer or think.
+A message is a text, or a list of blocks: texts, tool calls, tool results and thoughts.
 """
 
 from __future__ import annotations
@@ -26,15 +26,24 @@ from indexer.transcripts.texts import (
     with_name,
 )
 from indexer.values import dict_in, dicts_in, json_in, list_in, text_in
-from smart_fork.agents import AGENTS
+from smart_fork.agents import AGENTS, log_tail
 from smart_fork.agents.ancestry import LoggedSubAgents, TreeHeads
 from smart_fork.agents.claude.log import slug, unslugged
-from smart_fork.agents.codec import MessageCodec, QuotedAnswers, Record, characters, item_of, shortened, text_of
+from smart_fork.agents.codec import (
+    MessageCodec,
+    QuotedAnswers,
+    Record,
+    characters,
+    item_of,
+    shortened,
+    text_of,
+    texts_of,
+)
 from smart_fork.agents.tree import ID_CHARACTERS, Tree
 
 
 class ClaudeAnswers(QuotedAnswers):
-    """See `Answers`."""
+    """The parser of a person's answers to Claude Code's questions."""
 
     asking = late(r"(?i)ask_?user_?question")
     refused = late(
@@ -59,7 +68,7 @@ class ClaudeAnswers(QuotedAnswers):
 
 
 class ClaudeCodec(MessageCodec):
-    """See `Codec`. Beside the result of an edit stands what it has changed."""
+    """The decoder of Claude Code's records. The patch of an edit is beside its result."""
 
     field = "content"
     shell = "Bash"
@@ -82,7 +91,7 @@ class ClaudeCodec(MessageCodec):
         return (back._replace(patch=patch) for back in super().gave(record))
 
     def has_place(self, record: Record) -> bool:
-        """See `MessageCodec.has_place`: a message, or what was typed meanwhile."""
+        """Return True if a record is a message of the conversation, or a prompt typed while the agent worked."""
         kind = record.get("type")
         said = kind == "attachment" or (kind in ("user", "assistant") and isinstance(record.get("message"), dict))
         return said and super().has_place(record)
@@ -102,7 +111,9 @@ class ClaudeCodec(MessageCodec):
         return part | {"content": shortened(part.get("content"))}
 
     def as_said(self, record: Record) -> Record:
-        """See `MessageCodec.as_said`. What was typed while the agent worked is a prompt like others."""
+        """Return a record as it is sent to the model: a prompt typed while the agent worked becomes an ordinary
+        prompt.
+        """
         if record.get("type") != "attachment":
             return record
         said: Any = dict_in(record.get("attachment")).get("prompt")
@@ -112,7 +123,7 @@ class ClaudeCodec(MessageCodec):
 
 
 def is_request(record: Record) -> bool:
-    """Tell if a record repeats what the model was sent. Claude Code needs none of them, and writes new ones."""
+    """Return True if a record repeats a request to the model. Claude Code does not need it, and writes new ones."""
     return record.get("type") in ("api-request", "api-request-blob")
 
 
@@ -142,7 +153,7 @@ _NAMING = (*(f'"{kind}"'.encode() for kind in _TITLES), b'"summary"')
 
 
 class ClaudeTree(Tree):
-    """See `Tree`."""
+    """The fold of Claude Code's records."""
 
     agent = "claude"
     known = frozenset({"user", "assistant", "attachment", "system", "summary", *_TITLES, *_ASIDE})
@@ -168,17 +179,17 @@ class ClaudeTree(Tree):
             self.chain.leaf = text_in(record.get("leafUuid"))
 
     def _is_own(self, record: Record) -> bool:
-        """Return True if a title is the session's own: a copy also has those of its original."""
+        """Return True if a title is the session's own. A copy also has its original's titles."""
         named, stem = record.get("sessionId"), self.path.stem
         return not isinstance(named, str) or len(stem) < ID_CHARACTERS or named == stem
 
     @property
     def begun(self) -> bool:
-        """Return True if there was any message yet."""
+        """True if a message was read already."""
         return next(iter(self.chain.turns), None) is not None
 
     def is_copied(self, record: Record) -> bool:
-        """See `Tree.is_copied`. Its own forks begin with when they were made, and old versions left the parent's id."""
+        """Return True if the record was copied: it names its parent or another session, or is older than the fork."""
         begun, moment = self.facts.get("begun", ""), utc(record.get("timestamp"))
         return super().is_copied(record) or not self._is_own(record) or "" < moment < begun
 
@@ -213,7 +224,9 @@ class ClaudeTree(Tree):
         return None
 
     def _cached_for(self, message: Record) -> int:
-        """The lifetime of the cache that a request wrote, the shorter one of two. One that only reads prolongs it."""
+        """Return the lifetime in seconds of the cache that a request wrote, the shorter of two. A mere read prolongs
+        it.
+        """
         if not (usage := usage_of(message)):
             return 0
         written = dict_in(usage.get("cache_creation"))
@@ -240,7 +253,7 @@ class ClaudeTree(Tree):
         return self.make(record, identity, line, role, text, results=results, prompt=prompt)
 
     def resumed(self, turns: tuple[Turn, ...]) -> Resumed:
-        """See `Fold.resumed`. Since 2.1.3xx a compaction keeps the last messages beside its summary."""
+        """Return which turns Claude Code loads. Since 2.1.3xx a compaction keeps the last messages too."""
         found, preserved = super().resumed(turns), self.facts.get("preserved") or ()
         if found.reason != "compaction" or not preserved:
             return found
@@ -263,26 +276,24 @@ class ClaudeTree(Tree):
         return self._summary(turns) if not name or self._is_parents(name) else name
 
     def title(self, turns: tuple[Turn, ...]) -> Masked:
-        """See `Fold.title`. A name may be that of a fork or its parent's: what the fork was asked tells them apart."""
+        """Return the session's title. If a fork may only have its parent's name, its own first prompt is added."""
         said, own = super().title(turns), turns[self.own(turns) :]
         if not self._is_parents(self.given_name()) or not any(turn.prompt for turn in own):
             return said
         return shorten(joined(": ", (said, title_of("", (turn.text for turn in own if turn.prompt)))), TITLE_CHARACTERS)
 
     def _is_parents(self, name: str) -> bool:
-        """Return True if a name may be the parent's: Claude Code writes it at the start of its own fork's log, and
-        repeats it.
-        """
+        """Return True if a name may be the parent's: Claude Code's own forks begin with it, and repeat it."""
         return "own" in self.facts and "parent" not in self.facts and name in self.facts.get("named_before", ())
 
     def names(self, turns: tuple[Turn, ...]) -> Iterator[str]:
-        """See `Fold.names`. Summaries of what has been gone on from tell some as well."""
+        """Yield all names of the session, and the summaries that name sessions it was continued from."""
         summaries = self.facts.get("summaries", {})
         yield from (str(summaries[turn.id]) for turn in turns if summaries and turn.id in summaries)
         yield from self.facts.get("names", ())
 
     def _summary(self, turns: tuple[Turn, ...]) -> str:
-        """The summary of what is said last: one of an earlier leaf does not know what was asked since."""
+        """Return the summary of the last turns; empty if a prompt came after it."""
         summaries = self.facts.get("summaries", {})
         for turn in reversed(turns) if summaries else ():
             if turn.id in summaries:
@@ -292,9 +303,9 @@ class ClaudeTree(Tree):
         return ""
 
     def origin(self) -> Origin:
-        """See `Fold.origin`.
+        """Return the starter of the session.
 
-        Several signs, since each alone has been wrong: a team's name, who typed the prompts, a name given to it.
+        Several signs are used, since each alone has been wrong: a team's name, the author of prompts, a given name.
         """
         facts = self.facts
         if facts.get("teamName"):
@@ -305,9 +316,9 @@ class ClaudeTree(Tree):
 
 
 def _is_of_a_machine(record: Record) -> bool:
-    """Return True if no person typed it: it came from a schedule, a background task, a hook or another agent.
+    """Return True if a schedule, a background task, a hook or another agent wrote the record.
 
-    Claude Code itself takes for a person's what says so, or nothing, of its origin; a program's prompt is one as well.
+    Records without an origin count as a person's, like in Claude Code; so do prompts of programs.
     """
     kind = dict_in(record.get("origin")).get("kind")
     told = record.get("promptSource") == "system" or record.get("commandMode") == "task-notification"
@@ -315,7 +326,7 @@ def _is_of_a_machine(record: Record) -> bool:
 
 
 def _typed_by(record: Record) -> Literal["by_hand", "by_program", ""]:
-    """Return the prompt's author; empty if the agent itself sent it.
+    """Return the author of a prompt; empty if the agent itself sent it.
 
     Copies in a fork keep these signs, while ``entrypoint`` becomes the fork's own.
     """
@@ -330,12 +341,12 @@ def _typed_by(record: Record) -> Literal["by_hand", "by_program", ""]:
 
 
 def loaded_after(message: Record) -> int:
-    """Return the tokens in the model's context after this message."""
+    """Return the number of tokens in the model's context after this message."""
     return sum(map(count, map(usage_of(message).get, USAGE)))
 
 
 def usage_of(message: Record) -> Record:
-    """Return the log's token counts of a request; empty if the agent itself wrote the message."""
+    """Return the token counts in a message; empty if Claude Code itself wrote the message."""
     usage = message.get("usage")
     return usage if isinstance(usage, dict) and message.get("model") != "<synthetic>" else {}
 
@@ -349,7 +360,7 @@ _FOLDER, _BELOW = "subagents", 2
 
 
 class ClaudeSubAgents(LoggedSubAgents):
-    """See `SubAgents`."""
+    """The sub-agents of Claude Code."""
 
     agent = "claude"
     tree = ClaudeTree
@@ -370,7 +381,7 @@ class ClaudeSubAgents(LoggedSubAgents):
 
 
 def _beside(log: Path) -> str:
-    """The call that began a sub-agent, as Claude Code notes it when that begins; empty where it does not."""
+    """Return the id of the call that began a sub-agent, from the file beside its log; empty if it is not noted."""
     try:
         with open_regular(log.with_suffix(".meta.json")) as file:
             return text_in(dict_in(json_in(file.read(_MOST))).get("toolUseId"))
@@ -379,7 +390,7 @@ def _beside(log: Path) -> str:
 
 
 def _named(raw: bytes) -> Iterator[tuple[str, str]]:
-    """The calls that a record answers, with the sub-agent that it names."""
+    """Yield the calls that a record answers, each with the name of the sub-agent."""
     record = dict_in(json_in(raw))
     name = dict_in(record.get("toolUseResult")).get("agentId")
     for block in dicts_in(dict_in(record.get("message")).get("content")) if isinstance(name, str) else ():
@@ -388,10 +399,116 @@ def _named(raw: bytes) -> Iterator[tuple[str, str]]:
 
 
 class ClaudeHeads(TreeHeads):
-    """Reads the beginnings of Claude Code's logs."""
+    """The reader of first records in Claude Code's logs."""
 
     #: What is written at the top of a new file.
     native = ("mode", "permission-mode", "queue-operation", "custom-title")
 
     def names_a_copy(self, record: dict[str, Any]) -> bool:
         return record.get("type") == "custom-title"
+
+
+_INTERRUPTED_TEXT = "[Request interrupted by user"
+#: What Claude Code writes down about commands of its own, which no model sees or answers.
+_OWN_COMMANDS = ("<command-name>", "<local-command-", "<command-message>")
+
+
+def _sign(record: Mapping[str, Any]) -> log_tail.RecordSign:
+    kind, message = record.get("type"), record.get("message")
+    if record.get("isSidechain") is True or record.get("isMeta") is True:
+        return log_tail.RecordSign()
+    if kind == "system" and record.get("subtype") == "turn_duration":
+        return log_tail.RecordSign("idle")
+    if kind == "queue-operation" and record.get("operation") in ("enqueue", "dequeue"):
+        return log_tail.RecordSign("working")
+    if kind == "assistant" and isinstance(message, dict):
+        return _answer_sign(record, message)
+    if kind == "user" and isinstance(message, dict):
+        return _user_sign(message)
+    return log_tail.RecordSign()
+
+
+def _answer_sign(record: Mapping[str, Any], message: Mapping[str, Any]) -> log_tail.RecordSign:
+    tokens, text = loaded_after(dict(message)), texts_of(message.get("content"))
+    if record.get("isApiErrorMessage") is True:
+        return log_tail.RecordSign("idle", tokens, problem=text or "The model could not be reached")
+    if message.get("stop_reason") in ("end_turn", "stop_sequence", "max_tokens", "refusal"):
+        return log_tail.RecordSign("idle", tokens)
+    # The blocks of one message are records of their own: behind a text may come a call.
+    settling = bool(text) and message.get("stop_reason") is None
+    return log_tail.RecordSign("idle" if settling else "working", tokens, settling=settling)
+
+
+def _user_sign(message: Mapping[str, Any]) -> log_tail.RecordSign:
+    text = texts_of(message.get("content"))
+    if text.startswith(_INTERRUPTED_TEXT):
+        return log_tail.RecordSign("idle")
+    return log_tail.RecordSign() if text.startswith(_OWN_COMMANDS) else log_tail.RecordSign("working")
+
+
+def _steps(record: Mapping[str, Any], calls: log_tail.Calls) -> log_tail.Steps:
+    """Yield the background tasks that start or end with a record. Skip tasks of sub-agents and copied records."""
+    if record.get("isSidechain") is True or "forkedFrom" in record:
+        return
+    content, attachment = dict_in(record.get("message")).get("content"), dict_in(record.get("attachment"))
+    call = log_tail.NO_CALL
+    for block in dicts_in(content):
+        if block.get("type") == "tool_use" and isinstance(given := block.get("input"), dict):
+            calls[str(block.get("id"))] = log_tail.OpenCall(str(block.get("name")), given)
+        elif block.get("type") == "tool_result":
+            call = calls.pop(str(block.get("tool_use_id")), call)
+    if isinstance(result := record.get("toolUseResult"), dict):
+        yield from _result_steps(result, call)
+    if record.get("type") == "user":
+        yield from log_tail.notified(texts_of(content))
+    elif record.get("type") == "queue-operation":
+        yield from log_tail.notified(texts_of(record.get("content")))
+    elif attachment.get("type") == "queued_command":
+        yield from log_tail.notified(texts_of(attachment.get("prompt")))
+    elif attachment.get("type") == "task_status":
+        yield from _task_end(attachment, "taskId")
+
+
+def _result_steps(result: Mapping[str, Any], call: log_tail.OpenCall) -> log_tail.Steps:
+    said = log_tail.OpenCall("", result)
+    if begun := _begun_task(said):
+        yield begun, call.text("description", "command") or said.text("description", "workflowName", "summary")
+    if stopped := said.text("task_id", "shell_id"):
+        if said.text("message"):
+            yield stopped, None
+    elif isinstance(task := result.get("task"), dict):
+        yield from _task_end(task, "task_id")
+    elif "shellId" in result:
+        yield from _task_end(result, "shellId")
+
+
+def _begun_task(said: log_tail.OpenCall) -> str:
+    """Return the id of the task that a tool result says it started; empty for most results."""
+    if said.text("status") in ("async_launched", "remote_launched"):
+        return said.text("agentId", "taskId")
+    if isinstance(said.given.get("timeoutMs"), int | float):
+        return said.text("taskId")
+    return said.text("backgroundTaskId", "resumedAgentId")
+
+
+def _task_end(task: Mapping[str, Any], name: str) -> log_tail.Steps:
+    """Yield the end of a task that a tool reports, with the task's id in the field `name`."""
+    if task.get("status") not in log_tail.GOING_ON:
+        yield str(task.get(name)), None
+
+
+def _answers(records: Iterable[Mapping[str, Any]]) -> log_tail.AnswerTokens:
+    """Yield the token counts in records. Several records of one message each have the count up to then."""
+    for record in records:
+        message = dict_in(record.get("message"))
+        if record.get("type") == "assistant":
+            yield log_tail.answer_tokens(message.get("id") or record.get("uuid"), usage_of(message), USAGE, whole=False)
+
+
+def _is_prompt(record: Mapping[str, Any]) -> bool:
+    """Return True if a record notes the system prompt. In older versions the prompt depends on the directory."""
+    return dict_in(record.get("attachment")).get("type") == "prompt_snapshot"
+
+
+#: Logs of Claude Code.
+TAIL = log_tail.Tail("claude", _sign, _steps, _answers, is_prompt=_is_prompt)

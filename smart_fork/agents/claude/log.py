@@ -1,4 +1,6 @@
-"""Claude Code: ``<home>/projects/<slug>/<session-id>.jsonl``, one record a line, linked by ``parentUuid``."""
+"""Claude Code's logs: ``<home>/projects/<slug>/<session-id>.jsonl``, one record on each line, linked by
+``parentUuid``.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ _DAYS, _USUAL_DAYS = "cleanupPeriodDays", 30.0
 
 
 class ClaudeAdapter(TreeAdapter):
-    """Reads Claude Code's sessions; versions 1.0 to 2.1 seen."""
+    """The adapter that finds and reads Claude Code's sessions. Versions 1.0 to 2.1 were seen."""
 
     name = "claude"
     depth = 1
@@ -46,13 +48,13 @@ class ClaudeAdapter(TreeAdapter):
 
 
 class ClaudeStorage(Storage):
-    """The files of Claude Code."""
+    """Where Claude Code stores sessions, and from which directories it finds them."""
 
     def folder(self, directory: Path) -> Path:
         return folder_of(directory)
 
     def finds(self, log: Path, cwd: str, directory: Path) -> bool:
-        """See `Storage.finds`: under a second name."""
+        """Return True: Claude Code finds a session from every directory, under a second name of its log."""
         return True
 
     def resumed(self, log: Path, session_id: str, directory: Path) -> Path | None:
@@ -60,7 +62,7 @@ class ClaudeStorage(Storage):
 
 
 def folder_of(directory: Path) -> Path:
-    """The folder in which Claude Code, started in `directory`, looks for sessions."""
+    """Return the folder in which Claude Code, started in `directory`, looks for sessions."""
     return HOME.folder() / "projects" / slug(str(directory))
 
 
@@ -68,7 +70,7 @@ _SLUG_CHARACTERS = 200
 
 
 def slug(path: str) -> str:
-    """The folder name that Claude Code gives a working directory. Lossy: never decode it."""
+    """Return the folder name that Claude Code gives a working directory. It cannot be decoded."""
     resolved = unicodedata.normalize("NFC", os.path.realpath(path) if Path(path).is_absolute() else path)
     units = resolved.encode("utf-16-be", "surrogatepass")
     pairs = [units[i] << 8 | units[i + 1] for i in range(0, len(units), 2)]
@@ -92,7 +94,7 @@ def _base36(number: int) -> str:
 
 
 def unslugged(name: str) -> str:
-    """A slug taken back to a path, where that folder exists: the last resort for a log without any ``cwd``."""
+    """Return the directory that a folder name stands for, if it exists: a last resort for a log without any ``cwd``."""
     guess = name.replace("-", "/")
     return guess if guess.startswith("/") and Path(guess).is_dir() else ""
 
@@ -104,10 +106,10 @@ _SESSION = re.compile(rb'"sessionId" ?: ?"([0-9A-Za-z-]{8,64})"')
 
 
 def kept_prompts(known: Container[str]) -> Iterator[KeptPrompt]:
-    """Yield the prompts of all sessions that are not `known`, the oldest first. Commands such as /clear are left out.
+    """Yield the prompts in ``history.jsonl`` of sessions that are not `known`, oldest first, without slash commands.
 
     Raises:
-        OSError: the file cannot be read.
+        OSError: The file cannot be read.
     """
     from indexer.transcripts.lines import last_lines
 

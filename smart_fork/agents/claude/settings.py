@@ -1,8 +1,11 @@
-"""Claude Code's servers of a person: ``mcpServers`` in ``.claude.json``.
+"""Claude Code's settings: hooks in ``settings.json``, the login, and MCP servers in ``.claude.json``.
 
 Seen with 2.1.197: it reads strict JSON only (a file with comments is replaced as damaged), takes ``.config.json`` in
-its folder before ``.claude.json``, locks the file by a folder beside it, and writes it again whenever it starts. So the
-entry is put in as text, which can be taken out again to the byte where Claude Code has not run meanwhile.
+its folder before ``.claude.json``, locks the file by a folder beside it, and writes it again at each start. So the
+entry is put in as text, which can be removed to the byte if Claude Code has not run since.
+
+Login, seen with 2.1.197: ``claude auth status`` says in JSON whether it is logged in; an ``apiKeyHelper``, the ``env``
+of its settings and the keychain count. Without a login it opens its window all the same, and says so there.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ _PATIENCE, _LOOK = 12.0, 0.05
 
 
 class ClaudeRegistration(JsonRegistration):
-    """See `Registration`."""
+    """The registration of smart-fork's server with Claude Code."""
 
     client = ("claude-code", "2025-11-25")
     said: Mapping[str, str] = {"CLAUDECODE": "1"}
@@ -43,18 +46,20 @@ class ClaudeRegistration(JsonRegistration):
         return folder / ".claude.json"
 
     def allowing(self, tools: Sequence[str]) -> PermissionRules | None:
-        """See `Registration.allowing`: a tool has another name where the server came with the plugin."""
+        """Return the rules that allow these tools. Tools of a server from the plugin have another name."""
         servers = (NAME, f"plugin_{NAME}_{NAME}")
         return PermissionRules(
             self.home() / "settings.json", tuple(f"mcp__{one}__{tool}" for one in servers for tool in tools)
         )
 
     def wanted(self, words: Sequence[str], env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
-        """See `Registration.wanted`. Only with ``alwaysLoad`` does the first request wait for the server."""
+        """Return the entry for smart-fork's server. Only with ``alwaysLoad`` does the first request wait for the
+        server.
+        """
         return super().wanted(words, env, {"alwaysLoad": True, **(before or {})})
 
     def holders(self) -> tuple[Path, ...]:
-        """See `Registration.holders`: also the file of the project that one is in."""
+        """Return the files that can have an entry, also in the current project."""
         return (Path.home() / ".claude.json", self.home() / ".claude.json", Path(".mcp.json"))
 
     def over_http(self, url: str, token: str) -> str:
@@ -62,7 +67,7 @@ class ClaudeRegistration(JsonRegistration):
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """See `Registration.lock`: the folder that Claude Code makes for the same."""
+        """Within this context, hold the folder that Claude Code uses as the lock of its settings."""
         path = self.path()
         lock = path.with_name(f"{path.name}.lock")
         if not path.parent.is_dir():
@@ -98,7 +103,7 @@ def _take(lock: Path, path: Path) -> None:
 
 
 class ClaudeHooks(Hooks):
-    """See `Hooks`."""
+    """The hooks of Claude Code."""
 
     edits = "Edit|MultiEdit"
     failures = ("PostToolUseFailure", "Bash")
@@ -115,7 +120,7 @@ LOOKS, LOOK_SECONDS = 6, 0.06
 
 
 class ClaudeCalls(CallerIdentity):
-    """See `CallerIdentity`."""
+    """Finds the session that made a tool call, for Claude Code."""
 
     def session_id(self, call: ClientCall) -> str | None:
         tool_use = call.meta.get("claudecode/toolUseId")
@@ -124,7 +129,9 @@ class ClaudeCalls(CallerIdentity):
 
 
 def _session_with(tool_use: str, project: str | None, looks: int) -> str | None:
-    """The session whose log's end has this tool call; Claude Code writes it a moment after it has asked."""
+    """Return the session with the tool call at the end of its log. Claude Code writes the call a moment after sending
+    it.
+    """
     if len(tool_use) < MIN_CALL_ID or project is None:
         return None
     from smart_fork.agents.claude.log import slug
@@ -140,7 +147,7 @@ def _session_with(tool_use: str, project: str | None, looks: int) -> str | None:
 
 
 def _ends_with(path: Path, needle: bytes) -> bool:
-    """Return whether one of the last lines of a log has this."""
+    """Return True if one of a log's last lines contains `needle`."""
     from indexer.transcripts.lines import last_lines
 
     with suppress(OSError):
@@ -166,7 +173,7 @@ _BESIDE = (
 
 
 class ClaudeLogin(Login):
-    """See `Login`."""
+    """The login of Claude Code."""
 
     command = "claude auth login"
     stored = ".credentials.json"

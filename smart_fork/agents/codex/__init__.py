@@ -1,4 +1,4 @@
-"""Codex, the rollouts of 2025 to those of 0.169 seen."""
+"""Codex: its description. Rollouts (its log files) of 2025 to 0.169 were seen."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ HOME = Home("CODEX_HOME", ".codex", ("sessions", "archived_sessions"))
 
 
 class Codex(Agent):
-    """See `Agent`."""
+    """The description of Codex."""
 
     name = "codex"
     window = 258_400
@@ -24,5 +24,5 @@ class Codex(Agent):
     clients = ("codex",)
     facets = usual_facets(
         "prompts", heads="history:CodexHeads", births="history:CodexBirths", codec="codec:CodexCodec",
-        subagents="subagents:CodexSubAgents", screen="smart_fork.agents.screen:Screen",
+        screen="smart_fork.agents.screen:Screen", tail="tail:TAIL",
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Codex's records as items: each has one message, call, result or thought."""
+"""Codex's records: each has one message, tool call, tool result or thought, and some are written twice."""
 
 from __future__ import annotations
 
@@ -14,17 +14,27 @@ from indexer.masking import NOTHING, Masked
 from indexer.transcripts.actions import error_note, status_and_body
 from indexer.transcripts.lines import Line, LineReader
 from indexer.transcripts.model import GivenBack, Item, Session, Turn, UsedTool
-from indexer.values import dicts_in, json_in
-from smart_fork.agents.codec import Codec, JsonAnswers, Record, in_paragraphs, texts_of
+from indexer.transcripts.texts import strip_boilerplate
+from indexer.values import dicts_in, json_in, list_in
+from smart_fork.agents.codec import (
+    CopyCodec,
+    JsonAnswers,
+    Record,
+    aside,
+    characters,
+    in_paragraphs,
+    shortened,
+    texts_of,
+)
 
 #: How Codex begins the answer of a call that it could not carry out.
 _REFUSED = ("exec_command failed for", "failed in sandbox", "error:", "apply_patch verification failed")
 
 
 class ForkBase(NamedTuple):
-    """A rollout, and the number of its first record that the fork has no more; empty and `None` where a log is odd.
+    """The rollout (log file) that a fork continues, and the number of its first record that the fork does not have.
 
-    The id is its session's, or the rollout's own after a rewind.
+    The id is the session's, or the rollout's own after a rewind. An odd log gives "" and `None`.
     """
 
     rollout_id: str
@@ -40,7 +50,7 @@ def failure_of(output: str) -> Masked:
 
 
 def base_of(header: Mapping[str, Any]) -> ForkBase | None:
-    """Return the fork base in a header; `None` if the file has all records itself."""
+    """Return the rollout that a header says the file continues; `None` if the file has all records itself."""
     base = header.get("history_base")
     if not isinstance(base, dict):
         return None
@@ -49,7 +59,7 @@ def base_of(header: Mapping[str, Any]) -> ForkBase | None:
 
 
 def payload_of(record: Record) -> tuple[str, Record]:
-    """The kind of a record and what it says; the oldest rollouts have no envelope."""
+    """Return the kind and the payload of a record. The oldest rollouts have no envelope around the payload."""
     payload = record.get("payload")
     if isinstance(payload, dict):
         return str(record.get("type")), payload
@@ -64,21 +74,25 @@ _REASONS = b'"reasoning"'
 _IMAGES = ("input_image", "image_generation_call")
 
 
+#: What a compaction leaves that the model alone can read.
+COMPACTIONS = ("compaction", "compaction_summary")
+
+
 class CodexAnswers(JsonAnswers):
-    """See `Answers`."""
+    """The parser of a person's answers to Codex's questions."""
 
     asking = late(r"(?i)request_user_input")
 
 
-class CodexCodec(Codec):
-    """See `Codec`. What an edit changes is the patch that it was given."""
+class CodexCodec(CopyCodec):
+    """The decoder of Codex's records. The change of an edit is the patch in its call."""
 
     starting = ("spawn_agent",)
     shell, not_run = None, ("failed in sandbox", "exec_command failed for", "exec command rejected")
     answers = CodexAnswers()
 
     def decode(self, record: Record) -> Item:
-        """See `Codec.decode`. What is encrypted is nobody's to read: of a thought there may be a summary."""
+        """Return the item in a record. Encrypted thoughts cannot be read; there may be a summary."""
         item = payload_of(record)[1]
         kind, call_id = item.get("type"), str(item.get("call_id") or item.get("id") or "")
         if kind in CALLS:
@@ -96,7 +110,7 @@ class CodexCodec(Codec):
         return Item(text_of(item.get("content")) if kind == "message" else "", images=images)
 
     def thoughts_between(self, session: Session) -> Mapping[int, str]:
-        """See `Codec.thoughts_between`. They are of its own log: a fork has its parent's records without thoughts."""
+        """Return the thoughts in the session's own log. A fork has its parent's records without thoughts."""
         ordinals = [int(turn.id) for turn in session.turns]
         found: dict[int, list[str]] = {}
         try:
@@ -107,12 +121,24 @@ class CodexCodec(Codec):
             return {}
         return {number: in_paragraphs(texts) for number, texts in found.items() if number < len(ordinals)}
 
+    def size(self, record: Record) -> int:
+        kind, payload = record["type"], record["payload"]
+        if kind == "compacted":
+            return sum(map(characters, compaction_items(payload)))
+        return characters(payload) if kind == "response_item" and not _is_instruction(payload) else 0
+
+    def short(self, record: Record) -> Record:
+        payload = record["payload"]
+        if payload.get("type") not in OUTPUTS or "output" not in payload:
+            return record
+        return record | {"payload": payload | {"output": shortened(payload["output"], "input_text")}}
+
 
 CODEC = CodexCodec()
 
 
 def arguments_of(item: dict[str, Any]) -> dict[str, Any] | str:
-    """Return a tool's input: usually JSON in a text, or a patch or script."""
+    """Return the input of a tool call: usually the object in a JSON text, or a patch or script."""
     given = item.get("arguments", item.get("input", item.get("action")))
     if isinstance(given, str) and given.startswith("{"):
         found = json_in(given)
@@ -126,7 +152,7 @@ def text_of(content: object) -> str:
 
 
 def unwrapped(output: str) -> str:
-    """Return a shell's output. Up to 0.58 it was a JSON text with the status in front."""
+    """Return the output of a shell call. Up to 0.58 it was a JSON text with the status."""
     if not output.startswith('{"output"'):
         return output
     try:
@@ -137,17 +163,17 @@ def unwrapped(output: str) -> str:
 
 
 def ordinal_of(line: Line) -> int:
-    """A record's number in its thread; in files without them, the line's."""
+    """Return a record's number in its thread; in files without such numbers, the line's number."""
     ordinal = line.record.get("ordinal")
     return ordinal if type(ordinal) is int else line.number
 
 
 def without_second_copies(turns: list[Turn]) -> tuple[Turn, ...]:
-    """The turns without the second copies of what was said, whichever of the two was written first.
+    """Return the turns without second copies: Codex writes messages as the model's input and as an event for the
+    screen.
 
-    The person's words are taken from the events, since these are free of injected text, and from the items after the
-    last event (newer versions write none); the agent's from the items, which are what the model remembers, where
-    there are any.
+    A person's prompts are taken from the events, which have no injected text, and from the items after the last event
+    (newer versions write none). Answers are taken from the items, which the model remembers, if there are any.
     """
     items = any(turn.role == "assistant" and turn.group == Turn.ITEM for turn in turns)
     second = _second_copies(turns)
@@ -159,7 +185,7 @@ def without_second_copies(turns: list[Turn]) -> tuple[Turn, ...]:
 
 
 def _second_copies(turns: list[Turn]) -> set[int]:
-    """The places of prompts that stand elsewhere too. Who said the same twice has two items and two events."""
+    """Return the positions of prompts that are second copies. A prompt given twice has two items and two events."""
     items: defaultdict[str, list[int]] = defaultdict(list)
     events: defaultdict[str, list[int]] = defaultdict(list)
     for i, turn in enumerate(turns):
@@ -192,14 +218,14 @@ def _second_copies(turns: list[Turn]) -> set[int]:
 
 
 def _nearest(places: list[int], place: int) -> int:
-    """The index of the one of these places, in order, that is nearest."""
+    """Return the index of the number in the sorted `places` that is nearest to `place`."""
     after = bisect(places, place)
     near = range(max(after - 1, 0), min(after + 1, len(places)))
     return min(near, key=lambda at: abs(places[at] - place))
 
 
 def _beside(turns: list[Turn], place: int) -> Iterator[int]:
-    """The places of the prompts around the one in `place`, as far as nothing else was said or done between."""
+    """Yield the positions of the prompts around the one at `place`, up to the next turn that is no prompt."""
     for step in (-1, 1):
         i = place + step
         while 0 <= i < len(turns) and turns[i].prompt:
@@ -208,7 +234,7 @@ def _beside(turns: list[Turn], place: int) -> Iterator[int]:
 
 
 def roll_back(turns: list[Turn], prompts: int) -> int:
-    """Forget the last so many `prompts` and all that followed them; returns how many there were too few."""
+    """Remove the last `prompts` prompts and everything after them. Return how many prompts were missing."""
     asked = {id(turn) for turn in without_second_copies(turns) if turn.prompt}
     while prompts and asked:
         turn = turns.pop()
@@ -219,3 +245,23 @@ def roll_back(turns: list[Turn], prompts: int) -> int:
             while turns and turns[-1].prompt and turns[-1].text == turn.text and id(turns[-1]) not in asked:
                 turns.pop()
     return prompts
+
+
+def _is_instruction(item: Record) -> bool:
+    """Return True if the program itself sends this message to the model in every session."""
+    if item.get("type") != "message" or item.get("role") == "assistant":
+        return False
+    said = texts_of(list_in(item.get("content")))
+    return item.get("role") != "user" or (bool(said) and not strip_boilerplate(said))
+
+
+def added(text: str) -> Record:
+    """Return a message with a note of smart-fork."""
+    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": aside(text)}]}
+
+
+def compaction_items(payload: Record) -> list[Record]:
+    """Return what a compaction left beside messages: a text, or data that only its maker can read."""
+    if isinstance(said := payload.get("message"), str) and said.strip():
+        return [added(said)]
+    return [one for one in dicts_in(payload.get("replacement_history")) if one.get("type") in COMPACTIONS][-1:]

@@ -1,11 +1,11 @@
-"""Starts Codex.
+"""Start commands and processes of Codex.
 
 Seen with 0.169:
 
 * it ends its options at ``--``;
 * ``/clear`` runs a slash command, ``!touch x`` a shell command; one blank before them makes each an ordinary prompt;
-* what it may do is said by its settings of now alone, not by what the session has recorded;
-* ``codex fork`` asks which directory is meant unless ``-C`` says so;
+* its permissions come from its present settings alone, not from those that the session has recorded;
+* ``codex fork`` asks for the directory unless ``-C`` names it;
 * its first request waits a second for MCP servers, and for a ``required`` one until that answers. Without such a server
   it does not start.
 """
@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from smart_fork.agents.agent_processes import Presence, ProcessNote
 from smart_fork.agents.codex import HOME
 from smart_fork.agents.codex.log import is_id
+from smart_fork.agents.programs import Presence, ProcessNote
 from smart_fork.agents.registration import NAME
 from smart_fork.agents.starter import CommandLine, LaunchRequest, Starter
 from smart_fork.errors import ForkRefused
@@ -28,13 +28,15 @@ from smart_fork.system.processes import Running
 
 
 class CodexStarter(Starter):
-    """The command lines of Codex."""
+    """The start commands of Codex."""
 
     forks = ("codex", "fork", "ID")
     waits = True
 
     def line(self, request: LaunchRequest) -> CommandLine:
-        """See `Starter.line`. Its forks and new sessions have ids of their own choice; a fork writes immediately."""
+        """Return the command for a request. Codex chooses the ids of forks and new sessions; a fork is written
+        immediately.
+        """
         goes_on_in = request.session_id if request.form == "resume" else request.new_session_id if request.at else None
         if goes_on_in:
             words: tuple[str, ...] = ("resume", goes_on_in)
@@ -63,12 +65,14 @@ _OPEN = "Codex still has it open. Close Codex and stop its server: codex app-ser
 
 
 class CodexPresence(Presence):
-    """See `Presence`. It locks each session that it has open. Its server does so for its windows, and a bit longer."""
+    """The processes of Codex. It locks each session that is open; its server does so for its windows, and a bit
+    longer.
+    """
 
     forks = ("fork",)
 
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[ProcessNote]:
-        """See `Presence.notes`. Which of its windows shows a session that the server has open is not known."""
+        """Yield the processes that have a session open. If the server has it open, each of its windows may show it."""
         own, holders = self._holders(session_id, processes)
         shown = [pid for pid in holders if "app-server" not in own[pid].words]
         yield from (ProcessNote(pid, session_id) for pid in shown)
@@ -77,18 +81,20 @@ class CodexPresence(Presence):
                 yield ProcessNote(pid, session_id, sure=False)
 
     def queue(self, session_id: str, text: str, running: Callable[[], Mapping[int, Running]]) -> tuple[str, ...]:
-        """See `Presence.queue`. Only its server delivers messages: to a window without one they come never."""
+        """Return the words that queue a message, if Codex's server has the session open. Other windows never get
+        messages.
+        """
         own, holders = self._holders(session_id, running())
         served = any("app-server" in own[pid].words for pid in holders)
         return ("queue", f"--thread={session_id}", f"--message={text}") if served else ()
 
     def _holders(self, session_id: str, processes: Mapping[int, Running]) -> tuple[Mapping[int, Running], list[int]]:
-        """Its processes, and which of them have that session open."""
+        """Return the processes of Codex, and the ids of those that have the session open."""
         own = {pid: one for pid, one in processes.items() if self.runs(one.words)} if is_id(session_id) else {}
         return own, [pid for pid in own if _has_open(pid, _lock(session_id))]
 
     def hold(self, session_id: str) -> int | None:
-        """See `Presence.hold`. The file is only opened."""
+        """Take Codex's lock of a session. The lock file is only opened, never made."""
         if not is_id(session_id):
             return None
         try:

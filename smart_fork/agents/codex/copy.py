@@ -1,4 +1,4 @@
-"""Selects the records for a copy of a Codex session: its own, and those of its fork ancestors."""
+"""Copies of Codex's sessions with the records of their ancestors, and the conversion of its records for sharing."""
 
 from __future__ import annotations
 
@@ -15,20 +15,18 @@ from indexer.transcripts.model import Session, UsedTool
 from indexer.values import dict_in, dicts_in, json_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.codex import HOME
-from smart_fork.agents.codex.codec import CALLS, CodexCodec, base_of, ordinal_of
-from smart_fork.agents.codex.history import complete_history, lines_of
-from smart_fork.agents.codex.sent_records import (
+from smart_fork.agents.codex.codec import (
+    CALLS,
+    CODEC,
     COMPACTIONS,
-    Entry,
-    SeenRecord,
+    CodexCodec,
     added,
+    base_of,
     compaction_items,
-    enveloped,
-    linked_turns,
-    sent_records,
-    short,
-    size_of,
+    ordinal_of,
 )
+from smart_fork.agents.codex.history import complete_history, lines_of
+from smart_fork.agents.codex.sent_records import Entry, SeenRecord, enveloped, linked_turns, sent_records
 from smart_fork.agents.copier import Copier, Copy, LiveRecord, NewSession
 from smart_fork.agents.cuts.cutter import only_prompts_previewed
 from smart_fork.agents.record_conversion import Forms, Identity, Image, TargetSession, Utterance, all_texts
@@ -42,21 +40,21 @@ OF_EACH_HEADER = {"originator": "smart-fork", "cli_version": "0.0.0"}
 
 
 class CodexCopy(Copy):
-    """Records of a session in a new one, in the form of before copy-on-write."""
+    """The lines of a copy of a Codex session, in the format from before copy-on-write (forks with all records)."""
 
     def own(self, kind: str, payload: Record) -> Record:
-        """A record of the copy's own."""
+        """Return a new record with the time of the copy."""
         moment = self._new.now.astimezone().isoformat(timespec="milliseconds").replace("+00:00", "Z")
         return {"timestamp": moment, "type": kind, "payload": payload}
 
     def last(self) -> Iterator[bytes]:
-        """The copy's name, where it gets one."""
+        """Yield the record with the copy's name, if it has one."""
         if self._new.title:
             named = {"type": "thread_name_updated", "thread_id": self._new.id, "thread_name": self._new.title}
             yield orjson.dumps(self.own("event_msg", named))
 
     def header(self) -> Iterator[bytes]:
-        """The copy's first record: what that of the source says, as far as it is true of the copy."""
+        """Yield the copy's header: the source's, as far as it is true of the copy."""
         lines = LineReader(self._source.source_path)
         entries = filter(None, (enveloped(line.source, line.record) for line in lines))
         spelled, first = next(
@@ -82,7 +80,7 @@ class CodexCopy(Copy):
         return records_up_to(self._source.source_path, self._source.turns[end].id)
 
     def record(self, number: int, entry: Entry) -> Iterator[bytes]:
-        """See `Copy.record`. Headers are other files'."""
+        """Yield a record as a line of the copy. Headers are left out, since the copy has its own."""
         source, record = entry
         payload = record["payload"]
         if record["type"] == "session_meta":
@@ -94,7 +92,7 @@ class CodexCopy(Copy):
         yield respelled(source, record)
 
     def summary(self, entry: Entry) -> Iterator[bytes]:
-        """See `Copy.summary`. By its own record the agent would forget what stands above."""
+        """Yield the items that a compaction left as messages: by its record, Codex would forget the turns before."""
         moment = entry[1].get("timestamp", "")
         for item in compaction_items(entry[1]["payload"]):
             yield orjson.dumps({"timestamp": moment, "type": "response_item", "payload": item})
@@ -106,12 +104,12 @@ class CodexCopy(Copy):
 
 
 class CodexCopier(Copier):
-    """Copies of sessions of Codex."""
+    """The copier of Codex's sessions."""
 
-    copies = CodexCopy
+    codec, copies = CODEC, CodexCopy
 
     def place(self, source: Path, new: NewSession) -> Path:
-        """It files its sessions by day."""
+        """Return the path for the copy. Codex files its sessions by day."""
         name = f"rollout-{new.now:%Y-%m-%dT%H-%M-%S}-{new.id}.jsonl"
         return HOME.folder() / "sessions" / f"{new.now:%Y/%m/%d}" / name
 
@@ -128,18 +126,12 @@ class CodexCopier(Copier):
         for number, entry in sent_records(turns, session.turns, through_parents(session.source_path)):
             yield self.sized(number, entry, sums_up=entry[1]["type"] == "compacted")
 
-    def size(self, record: Record) -> int:
-        return size_of(record)
-
-    def short(self, record: Record) -> Record:
-        return short(record)
-
 
 def records_up_to(path: Path, last: str | None) -> Iterator[Entry]:
-    """The records of a session and of those that it was forked from, up to turn `last` and what closes it.
+    """Yield the records of a session and its ancestors, up to the turn `last` and the end of its task.
 
     Raises:
-        NotFound: a session that this one was forked from is gone.
+        NotFound: A session that this one was forked from is gone.
     """
     past = False
     for key, entry in through_parents(path):
@@ -154,10 +146,10 @@ def records_up_to(path: Path, last: str | None) -> Iterator[Entry]:
 
 
 def through_parents(path: Path) -> Iterator[tuple[str, Entry]]:
-    """The records of a session from all rollouts of its history, with the ids that the reader gives their turns.
+    """Yield the records of a session from all its rollouts, each with the id of its turn.
 
     Raises:
-        NotFound: a rollout of its history is gone.
+        NotFound: A rollout of its history is gone.
     """
     for line in lines_of(complete_history(path)):
         if (entry := enveloped(line.source, line.record)) is not None:
@@ -172,7 +164,7 @@ def _begins_a_turn(kind: str, payload: Record) -> bool:
 
 
 def to_legacy(payload: Record) -> None:
-    """Convert the events shown on the screen of a resumed session to the older form."""
+    """Convert an event for the screen to the older form, in place."""
     item = payload.get("item")
     if payload.get("type") != "item_completed" or not isinstance(item, dict):
         return
@@ -218,8 +210,9 @@ _IMAGE_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,")
 
 
 class CodexForms(CodexCodec, Forms):
-    """Records of Codex, in today's form, after those of the sessions that theirs was forked from. Headers are none:
-    one is made for each file.
+    """The conversion of Codex's records in today's form, including those of the session's ancestors.
+
+    Headers are left out; one is made for each file.
     """
 
     taken = frozenset({"ordinal"})
@@ -233,13 +226,15 @@ class CodexForms(CodexCodec, Forms):
                 yield record
 
     def names_another(self, log: bytes) -> bool:
-        """See `Forms.names_another`. A name may be written with escapes."""
+        """Return True if a received log names a rollout that it continues. The field's name may be written with
+        escapes.
+        """
         lines = (line for line in log.split(b"\n") if b"history_base" in line or b"\\u" in line)
         payloads = (record.get("payload") for line in lines for _, record in decode_line(line)[0])
         return any(isinstance(one, dict) and base_of(one) for one in payloads)
 
     def anew(self, records: Iterable[Record], becomes: TargetSession) -> Iterator[Record]:
-        """A header, and the records in the form of before copy-on-write, which has no numbers."""
+        """Yield a header, and the records in the format from before copy-on-write, which has no numbers."""
         begun = False
         for record in records:
             if record.get("type") == "session_meta":  # one of somebody else's could name any file as its beginning
@@ -251,7 +246,7 @@ class CodexForms(CodexCodec, Forms):
             yield made
 
     def log_of(self, said: Iterable[Utterance], becomes: TargetSession) -> Iterator[Record]:
-        """Each message as the model is sent it, and as it is shown."""
+        """Yield each message twice, as it is sent to the model and as it is shown."""
         for number, one in enumerate(said):
             if not number:
                 yield _header(one.moment, becomes)
@@ -297,14 +292,14 @@ class CodexForms(CodexCodec, Forms):
         return None
 
     def without_thoughts(self, record: Record, of: Callable[[Record], bool]) -> Record | None:
-        """See `Forms.without_thoughts`. What is shown of a thought goes with it."""
+        """Return the record without those thoughts. The event that shows a thought goes with it."""
         shown = dict_in(record.get("payload"))
         if shown.get("type") == "agent_reasoning" and of(shown):
             return None
         return super().without_thoughts(record, of)
 
     def changed(self, record: Record, change: Callable[[Record], Record | None]) -> Record | None:
-        """See `Forms.changed`. What a compaction left stays, whatever is left of it."""
+        """Apply `change` to each item of a record. A record of a compaction stays, even if no item is left."""
         old = list(_items(record))
         new = [one for item in old if (one := change(item)) is not None]
         if new == old:
@@ -314,7 +309,7 @@ class CodexForms(CodexCodec, Forms):
         return record | {"payload": record["payload"] | {"replacement_history": new}}
 
     def untied(self, record: Record) -> Record | None:
-        """Ids that the API has given refer to what only that organisation has there."""
+        """Return the record without ids of the API, which only the author's organization can use."""
         return self.changed(record, _untied)
 
 
@@ -325,7 +320,7 @@ def _untied(item: Record) -> Record | None:
 
 
 def _item(item: Record) -> Record | None:
-    """An item as it is shared; a message only of a person or the model."""
+    """Return an item with only the fields that may be shared; `None` for a message of the program."""
     if item.get("type") == "message":
         texts = [part.get("text") for part in dicts_in(item.get("content"))]
         around = texts and all(isinstance(text, str) and _AROUND.match(text) for text in texts)
@@ -348,7 +343,7 @@ def _compacted(payload: Record) -> Record:
 
 
 def _items(record: Record) -> Iterator[Record]:
-    """The items that a record has: itself, or those that a compaction left."""
+    """Yield the items in a record: its own, or those that a compaction left."""
     payload = record.get("payload")
     if record.get("type") == "response_item" and isinstance(payload, dict):
         yield payload
@@ -371,7 +366,7 @@ def _call_id(item: Record) -> str:
 
 
 def _decoded(given: object) -> object:
-    """Return a tool's decoded input, usually JSON in a text."""
+    """Return the input of a tool call, decoded if it is JSON in a text."""
     if isinstance(given, str) and given.startswith(("{", "[")):
         found = json_in(given)
         return given if found is None else found

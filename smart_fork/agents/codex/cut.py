@@ -1,4 +1,4 @@
-"""Codex's rollouts as they are cut: what a fork shares with its parents, what is said twice, and Codex' lock."""
+"""Codex's rollouts for cuts: records shared with ancestors, and records that repeat others."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _HEADER = {"needed": "Codex"}
 
 
 class _RolloutReader:
-    """Data collected from a rollout and its fork ancestors."""
+    """The lines read from a rollout and its fork ancestors."""
 
     def __init__(self) -> None:
         self.seen: list[SeenRecord] = []
@@ -38,7 +38,7 @@ class _RolloutReader:
         self.numbered = False
 
     def read(self, part: RolloutPart, own: Path) -> FileVersion:
-        """Collect what a session has of a rollout."""
+        """Read the lines that the session `own` has of one rollout. Return the file's version."""
         file, stamp = opened(part.path)
         below = part.path != own
         apart = below and id_in(part.path) == id_in(own)
@@ -61,9 +61,9 @@ class _RolloutReader:
 
 
 def _without_repeated(record: dict[str, Any], gone: frozenset[str]) -> bool:
-    """Take what begins as something in `gone` out of a record that repeats it and must stay. Whether there was any.
+    """Remove texts that begin like one in `gone` from a record that must stay. Return True if any was removed.
 
-    The end of a turn repeats its last answer; a compaction repeats what the person said, and is what the model gets.
+    The end of a turn repeats its last answer. A compaction repeats a person's prompts, and is sent to the model.
     """
     kind, payload = payload_of(record)
     if payload.get("type") == "task_complete" and head(str(payload.get("last_agent_message") or "")) in gone:
@@ -78,10 +78,10 @@ def _without_repeated(record: dict[str, Any], gone: frozenset[str]) -> bool:
 
 
 class CodexCutter(Cutter):
-    """Transcripts of Codex: ``rollout-….jsonl``. What a fork inherited comes first, marked as such."""
+    """The cutter of Codex's transcripts: ``rollout-….jsonl``. Records inherited from a fork's parent come first."""
 
     def detect(self, path: Path) -> bool:
-        """Return whether the first record is one of Codex, its header in an envelope or without."""
+        """Return True if the first record is Codex's, a header with or without an envelope."""
         if path.suffix.lower() != ".jsonl":
             return False
         record = first_record(path)
@@ -89,11 +89,11 @@ class CodexCutter(Cutter):
         return enveloped or ("type" not in record and {"id", "timestamp"} <= record.keys())
 
     def load(self, path: Path, composer: str = "") -> Transcript:
-        """The session in `path`.
+        """Load the session in `path`.
 
         Raises:
-            NotFound: it, or the session that it was forked from, is not there.
-            OSError: it cannot be read.
+            NotFound: The session, or the session that it was forked from, does not exist.
+            OSError: A file cannot be read.
         """
         opened(path)[0].close()
         reading = _RolloutReader()
@@ -121,7 +121,7 @@ class CodexCutter(Cutter):
         return with_event_numbers(turns, numbers)
 
     def may_have_others(self, path: Path) -> bool:
-        """Only forks do, and their first records say that they are forks."""
+        """Return True if the first records say that the session is a fork: only forks have other sessions' records."""
         try:
             first = [line.record for line in islice(first_lines(path), 2)]
         except OSError:
@@ -130,7 +130,7 @@ class CodexCutter(Cutter):
         return len(headers) > 1 or any(isinstance(one, dict) and "forked_from_id" in one for one in headers)
 
     def others(self, path: Path) -> list[Path]:
-        """See `Cutter.others`: rollouts from before a rewind of the thread, with what it has taken back."""
+        """Return the thread's rollouts from before a rewind, which have the turns that it took back."""
         of_session = rollouts(id_in(path)) if id_in(path) else ()
         return [file.path for file in of_session if rollout_in(file.path) != rollout_in(path)]
 
@@ -156,7 +156,7 @@ class CodexCutter(Cutter):
 
 
 def _without(session: Transcript, gone: Collection[str], heads: frozenset[str]) -> Edits:
-    """The lines that stay and repeat what begins so, without that."""
+    """Return new lines for kept records, without texts that begin like one in `heads`, by position."""
     found = {}
     for position, turn in enumerate(session.turns):
         if turn.id in gone or turn.inherited or "repeating" not in turn.meta:
@@ -170,7 +170,7 @@ def _without(session: Transcript, gone: Collection[str], heads: frozenset[str]) 
 
 @lru_cache(maxsize=1 << 17)
 def _base_in(file: LogFile) -> ForkBase | None:
-    """Return what a rollout goes on from. A cut asks several times, for all logs."""
+    """Return the rollout that a file continues; `None` without one. Cached: a cut asks repeatedly for all logs."""
     with suppress(OSError):
         return base_of(first_header(file.path))
     return None

@@ -1,4 +1,4 @@
-"""Codex' server in the background, which runs the hooks of all its terminals with the environment of the first one."""
+"""Codex's background server, which runs the hooks of all terminals in the environment of the first one."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from collections.abc import Sequence
 
 
 def runs_hooks(runner: Sequence[str] | None) -> bool:
-    """Return True if that server ran the hook, judging by its command words."""
+    """Return True if Codex's server ran the hook, judged by the words of its command."""
     return runner is None or "app-server" in runner

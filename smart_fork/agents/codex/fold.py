@@ -1,9 +1,10 @@
-"""Folds the records of a Codex rollout, and those that a fork takes from its parents."""
+"""The fold of a Codex rollout: its own records, and those that a fork takes from its parents."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
@@ -31,8 +32,9 @@ from indexer.transcripts.model import (
 )
 from indexer.transcripts.state import count, is_path, pack, utc
 from indexer.transcripts.texts import masked_name, strip_boilerplate, strip_recall, with_name
-from indexer.values import dict_in, dicts_in, text_in
+from indexer.values import dict_in, dicts_in, json_in, text_in
 from smart_fork.agents import AGENTS, fold
+from smart_fork.agents.ancestry import SubAgents
 from smart_fork.agents.codex import HOME
 from smart_fork.agents.codex.codec import (
     CALLS,
@@ -45,7 +47,7 @@ from smart_fork.agents.codex.codec import (
     text_of,
     without_second_copies,
 )
-from smart_fork.agents.codex.log import find_rollout, id_in, is_moved, rollout_in, thread_name, threads
+from smart_fork.agents.codex.log import CodexAdapter, find_rollout, id_in, is_moved, rollout_in, thread_name, threads
 
 if TYPE_CHECKING:
     from smart_fork.agents.codex.sent_records import Measured
@@ -72,10 +74,10 @@ _HEADER_LINES = 2
 
 
 def subagent_in(path: Path) -> Session | None:
-    """Return the conversation of a sub-agent, whose turns have their records; `None` without one.
+    """Return the conversation of a sub-agent with raw records; `None` if it has none.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: The log cannot be read.
     """
     found = CodexFold(path, None, keep_raw=True).take(LineReader(path))
     found.facts["source"] = ""  # as a sub-agent's it would be no session
@@ -83,12 +85,12 @@ def subagent_in(path: Path) -> Session | None:
 
 
 class _Doings(CallRecorder):
-    """See `CallRecorder`. A command that still runs has a number, by which a later call asks how it has gone."""
+    """The tool calls and results of Codex. A running command has a number, by which later calls ask for its output."""
 
     thorough = True
 
     def described(self, name: str, given: object) -> Masked:
-        """See `CallRecorder.described`: what else is a text is a script."""
+        """Return the description of a call. Input that is another text is a script."""
         return describe_raw(name, given) if isinstance(given, str) else super().described(name, given)
 
     def begin(self, made: UsedTool) -> None:
@@ -98,14 +100,14 @@ class _Doings(CallRecorder):
             super().begin(made)
 
     def end(self, back: GivenBack) -> Proof:
-        """See `CallRecorder.end`. Only an exit status says that a command succeeded."""
+        """Note a tool result. Only an exit status shows that a command succeeded."""
         if back.id in self.deeds and (running := _still_running(back.output)):
             self.deeds.rename(back.id, f"session {running}")
         return self.deeds.end(back.id, back.output)
 
 
 class CodexFold(fold.LineFold):
-    """The state after a rollout's records."""
+    """The state after the records of a rollout."""
 
     agent = "codex"
     known = frozenset({"session_meta", "turn_context", "compacted", "event_msg", "world_state", "token_usage_record"})
@@ -117,7 +119,9 @@ class CodexFold(fold.LineFold):
     is_joined = False
 
     def is_known(self, record: fold.Record) -> bool:
-        """See `Fold.is_known`. An item is known by its own type; the record that begins an old log has none."""
+        """Return True if the record's type is known. An item has its own type; the first record of an old log has
+        none.
+        """
         item = record.get("payload") if record.get("type") == "response_item" else record
         kind = item.get("type") if isinstance(item, dict) else None
         return str(kind) in _ITEMS or "record_type" in record or super().is_known(record) or "type" not in record
@@ -130,7 +134,7 @@ class CodexFold(fold.LineFold):
 
     @property
     def measured(self) -> Measured | None:
-        """The sizes of the records, if requested."""
+        """The sizes of the records; `None` unless they are measured."""
         if self._measured is None and self.sizes is not None:
             from smart_fork.agents.codex.sent_records import Measured  # no other reading needs it
 
@@ -138,7 +142,7 @@ class CodexFold(fold.LineFold):
         return self._measured
 
     def sizes_of(self, turns: tuple[Turn, ...]) -> tuple[tuple[int, RecordSize], ...]:
-        """See `Fold.sizes_of`. A record goes with a turn, or with several others."""
+        """Return the sizes of records with the numbers of their turns. A turn can have several records."""
         is_whole = "base" not in self.facts or self.is_joined
         return tuple(self.measured.sizes(turns)) if self.measured and is_whole else ()
 
@@ -147,15 +151,15 @@ class CodexFold(fold.LineFold):
         return pack(self.facts | parts, self.doings.kept(), self.all_turns())
 
     def finish(self, *, turns: bool) -> bool:
-        """See `LineFold.finish`. What was inherited is kept: the parent may be gone when this log has grown."""
+        """Add what a fork inherits from its parents. Return True: it is saved, since a parent may be gone later."""
         self.inherit((), turns=turns)
         return bool(self.inherited)
 
     def inherit(self, below: tuple[str, ...], *, turns: bool) -> None:
-        """Give a fork what it has from its parent, through any number of levels: its family's root id, whether a person
-        started it, and the `turns` that it shares. What follows a rewind has the same from the rollout before it.
+        """Take over from the parent, through any number of levels: the family's root, the origin, and shared `turns`.
 
-        A rollout that is not there may come back: it is looked for at the next reading again.
+        A rollout after a rewind takes over from the rollout before it in the same way. A missing rollout may come
+        back, so that the next reading looks for it again. `below` are the rollouts that were followed so far.
         """
         facts = self.facts
         named = facts.get("base") or facts.get("parent")
@@ -185,7 +189,7 @@ class CodexFold(fold.LineFold):
             self._share([turn for turn in above.all_turns() if int(turn.id) < end], above)
 
     def _above(self, path: Path | None, end: int | None, *, whole: bool) -> CodexFold | None:
-        """Return what a rollout was up to record `end`, or what its `whole` is not needed for: its first lines."""
+        """Return a fold of the rollout at `path` up to record `end`; of its first lines only, unless `whole`."""
         if path is None:
             return None
         above = CodexFold(path, None, keep_raw=self.keep_raw)
@@ -207,7 +211,7 @@ class CodexFold(fold.LineFold):
         return id_in(self.path) or str(self.facts.get("id") or self.path.name.partition(".")[0])
 
     def family(self, turns: tuple[Turn, ...] = ()) -> str:
-        """See `Fold.family`. Of a fork whose parent is gone, the parent: its siblings are still of one family."""
+        """Return the name of the family. If a fork's parent is gone, the parent's id: its siblings still share it."""
         return str(self.facts.get("root") or self.facts.get("parent") or self.own_id())
 
     def _share(self, turns: list[Turn], above: CodexFold) -> None:
@@ -250,7 +254,7 @@ class CodexFold(fold.LineFold):
             self._event(payload, identity, moment, raw)
 
     def moment_of(self, record: fold.Record) -> tuple[str, bool]:
-        """See `LineFold.moment_of`. The only time of old versions is a header's; and a name is no work."""
+        """Return a record's time, and True if it is activity. Headers and names are none."""
         kind, payload = payload_of(record)
         named = kind == "event_msg" and payload.get("type") == "thread_name_updated"
         return utc(record.get("timestamp")), kind != "session_meta" and not named
@@ -340,7 +344,9 @@ class CodexFold(fold.LineFold):
                 self.facts["rolled_back"] = self.facts.get("rolled_back", 0) + missing
 
     def _roll_back(self, turns: list[Turn], prompts: int) -> int:
-        """See `roll_back`. Compactions after what is forgotten are forgotten as well."""
+        """Remove the last prompts and everything after them, also later compactions. Return how many prompts were
+        missing.
+        """
         before = list(turns)
         missing = roll_back(turns, prompts)
         if forgotten := before[len(turns) :]:
@@ -349,7 +355,7 @@ class CodexFold(fold.LineFold):
         return missing
 
     def _asked(self, prompt: int) -> None:
-        """Note that a compaction at the beginning of this prompt's turn goes when the prompt is rolled back."""
+        """Note that a compaction at the beginning of this prompt's turn is undone when the prompt is rolled back."""
         began, compacted = self.facts.pop("began", None), self.facts.get("compacted", ())
         if began is not None and compacted and compacted[-1][0] > began:
             self.facts["compacted"] = [*compacted[:-1], (*compacted[-1][:2], prompt, compacted[-1][3])]
@@ -397,12 +403,13 @@ class CodexFold(fold.LineFold):
         return tuple(turns)
 
     def is_loaded(self) -> bool:
-        """Return whether Codex loads it: not with a header of 2025, nor where a rollout before it is missing."""
+        """Return True if Codex can load the session: not with a header of 2025 or a missing earlier rollout."""
         return bool(self.facts.get("headed") and self.facts.get("joined", "base" not in self.facts))
 
     def resumed(self, turns: tuple[Turn, ...]) -> Resumed:
-        """See `Fold.resumed`. A compaction keeps the last prompts as they are, in some versions final answers as well.
-        Its summary is no turn. A session that Codex does not load begins after its last turn.
+        """Return which turns Codex loads. A compaction keeps the last prompts, in some versions final answers as well.
+
+        Its summary is no turn. If Codex cannot load the session, no turn is loaded.
         """
         if not self.is_loaded():
             return Resumed(len(turns), "gap")
@@ -418,13 +425,13 @@ class CodexFold(fold.LineFold):
         return Resumed(start, "compaction", tuple(reversed(kept)))
 
     def _messages_in(self, compacted: dict[str, Any]) -> list[str]:
-        """Return the digests of the messages that a compaction has kept."""
+        """Return the digests of the messages that a compaction kept."""
         items = dicts_in(compacted.get("replacement_history"))
         said = ((str(one.get("role")), _said(one)) for one in items if one.get("type") == "message")
         return [_digest(role, mask_once(text) if self.masks else text) for role, text in said if text]
 
     def _left_by(self, compacted: dict[str, Any]) -> list[tuple[str, str]]:
-        """Return the messages that a compaction has left and nobody has said here, with their digests: its summary."""
+        """Return the messages of a compaction that no turn has, with their digests: its summary."""
         said = {_digest(turn.role, turn.text) for turn in self.turns}
         items = ((one.get("role"), _said(one)) for one in dicts_in(compacted.get("replacement_history")))
         texts = [("user", text_in(compacted.get("message"))), *items]
@@ -433,13 +440,13 @@ class CodexFold(fold.LineFold):
         return [(digest, _SUMS_UP.sub("", text)) for digest, text in found.items() if digest not in said]
 
     def own_name(self, turns: tuple[Turn, ...]) -> str:
-        """See `Fold.own_name`. Codex makes names of its own from the first prompt."""
+        """Return the name that Codex gave the thread, from its database, its index of names, or the log."""
         home, own = HOME.of(self.path), self.own_id()
         known = threads(home).get(own)
         return (known and known.name) or thread_name(home, own) or self.facts.get("name", "")
 
     def own(self, turns: tuple[Turn, ...]) -> int:
-        """See `Fold.own`. What follows a rewind is of the same session."""
+        """Return the number of turns from the parent. Turns before a rewind are the session's own."""
         if not self.facts.get("parent") or rollout_in(self.path) != self.own_id():
             return 0
         return sum(int(turn.id) < self.facts.get("base_end", 0) for turn in turns)
@@ -454,9 +461,9 @@ class CodexFold(fold.LineFold):
         return agreed, "commands" if agreed else ""
 
     def origin(self) -> Origin:
-        """See `Fold.origin`.
+        """Return the starter of the session.
 
-        It is told by how the session was started, or its parent: forks inherit the ``originator``.
+        It is the way in which the session, or its parent, was started: forks inherit the ``originator``.
         """
         facts = self.facts
         automated = facts.get("source") in ("exec", "mcp") or (
@@ -470,18 +477,74 @@ def _digest(role: str, text: str) -> str:
 
 
 def _said(message: dict[str, Any]) -> str:
-    """Return the text of a person's or model's message."""
+    """Return the text of a person's or the model's message, without injected text."""
     text = text_of(message.get("content"))
     return strip_boilerplate(text) if message.get("role") == "user" else strip_recall(text)
 
 
 def _typed(item: dict[str, Any]) -> bool:
-    """Newer versions say of each part of a message what it is; injected context is not the person's."""
+    """Return True if a person typed the message. Newer versions mark injected context in each part."""
     kinds = dict_in(item.get("internal_chat_message_metadata_passthrough")).get("content_item_kinds")
     return not isinstance(kinds, list) or any(isinstance(kind, str) and kind.startswith("user.") for kind in kinds)
 
 
 def _still_running(output: str) -> str:
-    """The number under which Codex is asked later how a command has gone; empty where it has ended."""
+    """Return the number by which later calls ask for the output of a running command; empty if the command ended."""
     found = _STILL_RUNNING.search(output[:_HEADER_CHARACTERS].partition("\nOutput:")[0])
     return found[1] if found else ""
+
+
+#: The tool that sets one to work, and what its answer has in it.
+_TOOL, _NAMES_AGENT = "spawn_agent", b"agent_id"
+#: Sub-agents that begin others are followed so far.
+_DEEPEST = 8
+
+
+class CodexSubAgents(SubAgents):
+    """The sub-agents of Codex, each with a rollout of its own."""
+
+    def begun(self, session: Session) -> Mapping[str, str]:
+        calls = {call.id for turn in session.turns for call in turn.tool_calls if call.name == _TOOL}
+        answers = [turn.raw for turn in session.turns if calls and turn.tool_results and _NAMES_AGENT in turn.raw]
+        named = [pair for raw in answers for pair in _named(raw)]
+        logs = _logs() if named else {}
+        return {call: name for call, name in named if call in calls and _is_of(session, name, logs)}
+
+    def read(self, session: Session, name: str) -> Session | None:
+        logs = _logs()
+        return subagent_in(logs[name]) if _is_of(session, name, logs) else None
+
+
+def _logs() -> Mapping[str, Path]:
+    """Return the logs of all Codex sessions by session id."""
+    return {id_in(log.path): log.path for log in CodexAdapter().discover()}
+
+
+def _is_of(session: Session, name: str, logs: Mapping[str, Path]) -> bool:
+    """Return True if `session`, an ancestor, or a sub-agent of them began the session called `name`."""
+    own = {session.session_id, session.parent_id, session.root_id}
+    for _ in range(_DEEPEST):
+        if (log := logs.get(name)) is None:
+            return False
+        if (name := _parent(log)) in own:
+            return True
+    return False
+
+
+def _parent(log: Path) -> str:
+    """Return the id of the session that began a sub-agent, from its header; empty without one."""
+    try:
+        header = next((line.record.get("payload") for line in first_lines(log)), None)
+    except OSError:
+        return ""
+    for key in ("source", "subagent", "thread_spawn", "parent_thread_id"):
+        header = header.get(key) if isinstance(header, dict) else None
+    return header if isinstance(header, str) else ""
+
+
+def _named(raw: bytes) -> Iterator[tuple[str, str]]:
+    """Yield the call that a record answers, with the name of the sub-agent."""
+    record = dict_in(json_in(raw))
+    item = dict_in(record.get("payload", record))
+    if isinstance(name := dict_in(json_in(text_of(item.get("output")))).get("agent_id"), str):
+        yield str(item.get("call_id") or item.get("id") or ""), name

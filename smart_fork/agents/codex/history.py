@@ -1,4 +1,6 @@
-"""The rollouts of a session's history: those of its thread before a rewind, and those that it was forked from."""
+"""The rollouts of a session's history: of its thread before a rewind, and of its fork ancestors; and its first
+records.
+"""
 
 from __future__ import annotations
 
@@ -27,27 +29,28 @@ from smart_fork.errors import NotFound
 
 
 class RolloutPart(NamedTuple):
-    """A rollout, and the number of its first record that the session does not have; `None` where it has all."""
+    """A rollout, and the number of its first record that the session does not have; `None` if it has all."""
 
     path: Path
     end: int | None = None
 
 
 def first_header(path: Path) -> Record:
-    """Return the first record's header; empty if there is none.
+    """Return the header of a rollout; empty if there is none.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: The file cannot be read.
     """
     return next((payload_of(line.record)[1] for line in first_lines(path)), {})
 
 
 def history(path: Path) -> tuple[list[RolloutPart], str]:
-    """The parts of a session's history, the oldest first; and the id of the rollout before these that is missing, or
-    that comes after itself; empty where none is.
+    """Return the parts of a session's history, oldest first, and the id of a missing rollout; "" if none is missing.
+
+    A rollout that continues itself counts as missing.
 
     Raises:
-        OSError: one of them cannot be read.
+        OSError: A rollout cannot be read.
     """
     parts = [RolloutPart(path)]
     while base := base_of(first_header(parts[0].path)):
@@ -59,10 +62,10 @@ def history(path: Path) -> tuple[list[RolloutPart], str]:
 
 
 def lines_of(parts: Iterable[RolloutPart]) -> Iterator[Line]:
-    """The lines that a session has of these rollouts.
+    """Yield the lines that a session has of these rollouts.
 
     Raises:
-        OSError: one of them cannot be read.
+        OSError: A rollout cannot be read.
     """
     for part in parts:
         for line in LineReader(part.path):
@@ -73,10 +76,10 @@ def lines_of(parts: Iterable[RolloutPart]) -> Iterator[Line]:
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[Path]:
-    """A rollout that Codex has compressed, as it was, in a file that is gone afterwards.
+    """Yield a temporary file with the content of a rollout that Codex has compressed.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: The rollout cannot be read.
     """
     with tempfile.TemporaryDirectory(prefix="smart-fork-") as folder:
         made = Path(folder, path.stem)
@@ -87,10 +90,10 @@ def unpacked(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def merged_rollouts(path: Path) -> Iterator[Path]:
-    """All records of a session as a rollout that goes on from no other, in a file that is gone afterwards.
+    """Yield a temporary file with all records of a session, as one rollout that continues no other.
 
     Raises:
-        OSError: a rollout of its history is gone, or cannot be read.
+        OSError: A rollout of its history is gone, or cannot be read.
     """
     parts, missing = history(path)
     if missing:
@@ -108,11 +111,11 @@ def merged_rollouts(path: Path) -> Iterator[Path]:
 
 
 def complete_history(path: Path) -> list[RolloutPart]:
-    """The parts of a session's history, the oldest first.
+    """Return the parts of a session's history, oldest first.
 
     Raises:
-        NotFound: one of them is gone.
-        OSError: one of them cannot be read.
+        NotFound: A rollout is gone.
+        OSError: A rollout cannot be read.
     """
     parts, missing = history(path)
     if not missing:
@@ -124,7 +127,7 @@ def complete_history(path: Path) -> list[RolloutPart]:
 
 
 class CodexHeads(Heads):
-    """Reads the beginnings of rollouts."""
+    """The reader of first records in rollouts. Headers name the parent session in one of three ways."""
 
     goes_on = True
 
@@ -134,7 +137,9 @@ class CodexHeads(Heads):
         return text_in(header.get("forked_from_id")) or base.rollout_id if base else ""
 
     def begins(self, kin: FamilyLog) -> bool:
-        """See `Heads.begins`. A log without a header is one of the family as well."""
+        """Note the facts from the first records of a rollout. Return True, since a log without a header can be in a
+        family.
+        """
         records = (payload_of(line.record) for line in islice(LineReader(kin.path), 2))
         metas = [payload if kind == "session_meta" else None for kind, payload in records]
         if first := metas[0] if metas else None:
@@ -158,13 +163,13 @@ class CodexHeads(Heads):
 
 
 def _born(log: Path, header: Record) -> Record:
-    """The header of the rollout with which a thread began; `header` is that of `log`."""
+    """Return the header of the rollout with which a thread began. `header` is the header of `log`."""
     began = find_rollout(id_in(log)) if rollout_in(log) != id_in(log) else None
     return first_header(began) if began else header
 
 
 class CodexBirths(Births):
-    """Reads how sessions of Codex began."""
+    """The reader of the beginnings of Codex's sessions."""
 
     def birth(self, log: Path) -> Birth | None:
         with contextlib.suppress(OSError):

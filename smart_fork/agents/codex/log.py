@@ -1,10 +1,9 @@
-"""Codex: ``<home>/sessions/YYYY/MM/DD/rollout-<local time>-<thread>.jsonl``, one envelope a line (old: bare items).
+"""Codex's logs: ``<home>/sessions/YYYY/MM/DD/rollout-<local time>-<thread>.jsonl``, called rollouts.
 
-A rewind (``thread/revert``, Esc Esc in the terminal) begins another rollout of the same thread, which is named
-``rollout-<local time>-<thread>_<rollout>.jsonl`` and goes on from a record of an earlier one. A session is a thread:
-its log is the rollout that Codex loads, the others are read where that goes on from them.
-
-Where its sessions are is told here; what is needed to read one is imported where one is read.
+Each line has one envelope with a record (old versions: bare records). A rewind (``thread/revert``, Esc Esc in the
+terminal) begins another rollout of the thread, ``rollout-<local time>-<thread>_<rollout>.jsonl``, which continues from
+a record of an earlier one. A session is a thread: its log is the rollout that Codex loads. Modules needed only for
+reading are imported when a log is read.
 """
 
 from __future__ import annotations
@@ -31,43 +30,44 @@ _DAY_IN_NAME = re.compile(r"rollout-(\d{4})-(\d\d)-(\d\d)T")
 
 
 def is_id(session_id: str) -> bool:
-    """Return whether a rollout may be named after it."""
+    """Return True if a rollout can be named after this id."""
     return _UUID.fullmatch(session_id) is not None
 
 
 def id_in(path: Path) -> str:
-    """The id of the session that the file is named after; empty where it is not."""
+    """Return the id of the session that the file is named after; empty without one."""
     named = _IDS.search(path.name.partition(".")[0])
     return named[1] if named else ""
 
 
 def rollout_in(path: Path) -> str:
-    """The id of the rollout in the file: the session's own, or another one after a rewind."""
+    """Return the id of the rollout in the file: the session's id, or another one after a rewind."""
     named = _IDS.search(path.name.partition(".")[0])
     return named[2] or named[1] if named else ""
 
 
 def day_of(name: str) -> tuple[str, ...]:
-    """Year, month and day that the name of a rollout says; nothing where it is none's."""
+    """Return year, month and day from the name of a rollout; empty for another name."""
     day = _DAY_IN_NAME.match(name)
     return day.groups() if day else ()
 
 
 def is_moved(path: Path) -> bool:
-    """Codex files each session under the day that its name says; what it archives it moves."""
+    """Return True if a rollout is not in the folder of its day: Codex has archived it, or it is a copy."""
     day = day_of(path.name)
     return bool(day) and path.parent.parts[-3:] != day
 
 
 def folders() -> tuple[tuple[Path, int], ...]:
-    """See `AgentAdapter.folders`."""
+    """Return the folders of all rollouts, each with its depth."""
     return tuple((home / name, 3) for home in HOME.folders() for name in HOME.logs)
 
 
 def rollouts(part: str = "") -> list[LogFile]:
-    """All files of rollouts with this part in their names, also of those that a rewind has replaced.
+    """Return all rollouts with `part` in their names, also those that a rewind has replaced.
 
-    Codex compresses old ones, and unpacks those that it goes on with: for a moment both files are there.
+    Codex compresses old rollouts, and unpacks one to continue it. While both files exist, the compressed one is left
+    out.
     """
     found = [
         file
@@ -79,12 +79,12 @@ def rollouts(part: str = "") -> list[LogFile]:
 
 
 def is_compressed(log: Path) -> bool:
-    """Return whether Codex has compressed this rollout."""
+    """Return True if Codex has compressed this rollout."""
     return log.name.endswith(COMPRESSED)
 
 
 def find_rollout(rollout_id: str) -> Path | None:
-    """The newest file of one rollout, by the id that a `ForkBase` names."""
+    """Return the newest file of the rollout with this id (see `ForkBase`); `None` if there is none."""
     files = rollouts(rollout_id) if is_id(rollout_id) else ()
     found = (file for file in files if rollout_in(file.path) == rollout_id)
     newest = max(found, key=lambda file: file.mtime_ns, default=None)
@@ -92,7 +92,7 @@ def find_rollout(rollout_id: str) -> Path | None:
 
 
 class CodexAdapter(LogAdapter):
-    """Reads Codex's rollouts; no-envelope files of 2025 to 0.169 seen."""
+    """The adapter that finds and reads Codex's rollouts. Files of 2025 without envelopes, up to 0.169, were seen."""
 
     name = "codex"
     endings = ENDINGS
@@ -112,7 +112,7 @@ class CodexAdapter(LogAdapter):
         return self._loaded(self._of_session(session_id)) if session_id else filter(None, (found,))
 
     def has_lost(self, location: str) -> bool:
-        """See `AgentAdapter.has_lost`. What a rewind has replaced is no log any more."""
+        """Return True if the file is no longer a log. A rollout that a rewind has replaced is none."""
         loaded = self.locate(id_in(Path(location))) if self.log_at(location) else ()
         return super().has_lost(location) or (bool(loaded) and Path(location) not in loaded)
 
@@ -128,7 +128,7 @@ class CodexAdapter(LogAdapter):
         return [file for file in rollouts(session_id) if id_in(file.path) == session_id]
 
     def _loaded(self, files: list[LogFile]) -> list[LogFile]:
-        """Those rollouts that Codex loads: of a thread with several the one in its database, else the newest."""
+        """Return the rollouts that Codex loads: of a thread with several, the one in its database, else the newest."""
         rewound = {id_in(file.path) for file in files if "_" in file.location.rpartition("/")[2]}
         if not rewound:
             return files
@@ -142,7 +142,7 @@ class CodexAdapter(LogAdapter):
         return rollout_in(file.path) != id_in(file.path) or is_compressed(file.path)
 
     def as_file(self, path: Path) -> AbstractContextManager[Path]:
-        """See `AgentAdapter.as_file`. What follows a rewind needs the rollouts before it."""
+        """Return a context with the whole session as one file. A rollout after a rewind needs those before it."""
         from smart_fork.agents.codex.history import merged_rollouts, unpacked
 
         if rollout_in(path) != id_in(path):
@@ -157,7 +157,7 @@ class CodexAdapter(LogAdapter):
 
 
 class Thread(NamedTuple):
-    """A thread in Codex's database: the name of the rollout that it loads, and its title."""
+    """A thread in Codex's database: the name of the rollout that Codex loads, and its title."""
 
     rollout: str
     name: str
@@ -171,7 +171,7 @@ _TEXTS = ("id", "rollout_path", "name", "title", "first_user_message", "preview"
 
 
 def threads(home: Path) -> Mapping[str, Thread]:
-    """Return what Codex' database in its folder says of its threads, by id; nothing where it cannot be read."""
+    """Return the threads in Codex's database in the folder `home`, by id; empty if it cannot be read."""
     found = list[tuple[int, Path]]()
     with suppress(OSError):  # a server's user may not look into the home of whoever started it
         found += [(int(one.stem[6:]), one) for one in home.glob("state_*.sqlite") if one.stem[6:].isdecimal()]
@@ -185,7 +185,9 @@ def threads(home: Path) -> Mapping[str, Thread]:
 
 @lru_cache(maxsize=4)
 def _threads(path: Path, _stamps: tuple[tuple[int, ...], ...]) -> Mapping[str, Thread]:
-    """As of one state of the file; nothing where it is none of Codex, or cannot be read."""
+    """Return the threads in the database as of one version of its files; empty if it is not Codex's, or cannot be
+    read.
+    """
     import apsw
 
     from smart_fork.agents.foreign_database import columns, read_only
@@ -206,16 +208,16 @@ def _threads(path: Path, _stamps: tuple[tuple[int, ...], ...]) -> Mapping[str, T
 
 
 def _name_of(row: Mapping[str, str]) -> str:
-    """The name that a person, or Codex, gave a thread: not what it shows in place of one, the first prompt."""
+    """Return the name that a person or Codex gave a thread; empty if it only repeats the first prompt."""
     shown, name = (row["first_user_message"], row["preview"]), row["name"].strip() or row["title"].strip()
     return "" if any(name and name in (one.strip(), one.strip()[: len(name)]) for one in shown) else name
 
 
 class CodexStorage(Storage):
-    """The files of Codex."""
+    """Where Codex stores sessions. It finds them from every directory."""
 
     def restored(self, place: str, session_id: str) -> str:
-        """See `Storage.restored`. Its archive is not where it looks for sessions to fork."""
+        """Return the path for a restored log: not in the archive, where Codex does not look for sessions to fork."""
         name = PurePosixPath(place).name
         day = day_of(name)
         return f"sessions/{'/'.join(day)}/{name}" if day else place
@@ -228,7 +230,7 @@ _MOST_BYTES = 4 << 20
 
 
 def thread_name(home: Path, session_id: str) -> str:
-    """Return the thread's name; empty if it has none or the file cannot be read."""
+    """Return the name of a thread in Codex's index of names; empty if it has none, or the file cannot be read."""
     path = home / _FILE
     try:
         info = path.stat()
@@ -239,7 +241,7 @@ def thread_name(home: Path, session_id: str) -> str:
 
 @lru_cache(maxsize=1)
 def _names(path: Path, *_state: int) -> Mapping[str, str]:
-    """As of one state of the file."""
+    """Return the names of threads by id, as of one version of the file."""
     names = {}
     for line in reversed([*last_lines(path, _MOST_BYTES)]):
         for _, record in decode_line(line)[0] if line else ():

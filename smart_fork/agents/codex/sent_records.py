@@ -1,4 +1,4 @@
-"""The records of a rollout that the model is sent, with the turns that they go with, and what each of them takes."""
+"""The records of a rollout that are sent to the model, with the turns they belong to, and their sizes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import orjson
 from indexer.transcripts.lines import Line, is_long
 from indexer.transcripts.model import Item, RecordSize, Role, Turn
 from indexer.transcripts.texts import strip_boilerplate
-from indexer.values import dicts_in, list_in, text_in
-from smart_fork.agents.codec import Record, aside, characters, shortened, texts_of
+from indexer.values import text_in
+from smart_fork.agents.codec import Record, texts_of
 from smart_fork.agents.codex.codec import CALLS, CODEC, OUTPUTS, ordinal_of, payload_of
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.cutter import head, only_prompts_previewed, turn_of, with_sources
@@ -31,12 +31,14 @@ Entry = tuple[bytes, Record]
 _BEGINS = ("task_started", "turn_context", "world_state")
 #: What speaks of the whole session, and would be wrong of a part of it.
 _OF_THE_WHOLE = ("token_count", "thread_rolled_back", "thread_name_updated", "context_compacted", "session_meta")
-#: What a compaction leaves that the model alone can read.
-COMPACTIONS = ("compaction", "compaction_summary")
 
 
 class SeenRecord(NamedTuple):
-    """A line: its turn, whether it is a thought, how a message begins, and how what it repeats begins."""
+    """A line of a rollout: its turn, and the texts by which repetitions are found.
+
+    `is_thought` is True for a thought. `begins` is the beginning of a message; `repeats` the beginning of a message
+    that the line repeats.
+    """
 
     turn: TranscriptTurn
     is_thought: bool = False
@@ -47,7 +49,7 @@ class SeenRecord(NamedTuple):
     def of(
         cls, number: int, record: Record, kept: LinePlace | bytes = b"", *, inherited: bool = False, apart: bool = False
     ) -> Self:
-        """Return what is seen of the record on line `number`; an empty record could not be read."""
+        """Return the line `number` with this record; an empty record could not be read."""
         kind, payload = payload_of(record)
         turn = _turn(number, record, kept, inherited=inherited, apart=apart)
         is_thought = payload.get("type") == "reasoning"
@@ -58,8 +60,9 @@ class SeenRecord(NamedTuple):
 
 
 def linked_turns(seen: Sequence[SeenRecord]) -> tuple[TranscriptTurn, ...]:
-    """The turns of these lines. Thoughts go with what came of them, since no API takes them alone; what is said twice
-    goes with its message.
+    """Return the turns of these lines, linked to the turns that they depend on or repeat.
+
+    Thoughts depend on the answer after them, since no API accepts thoughts alone.
     """
     turns = [one.turn for one in seen]
     thoughts = list[int]()
@@ -75,7 +78,7 @@ def linked_turns(seen: Sequence[SeenRecord]) -> tuple[TranscriptTurn, ...]:
 
 
 def with_event_numbers(turns: Sequence[TranscriptTurn], numbers: Sequence[int | None]) -> Sequence[int | None]:
-    """Number items for the model and their events for the screen as one message."""
+    """Return the message numbers of turns: an item for the model and its event for the screen get the same number."""
     found = list(numbers)
     at = {turn.id: position for position, turn in enumerate(turns)}
     for position, turn in enumerate(turns):
@@ -126,7 +129,7 @@ def _note(kind: str, payload: dict[str, Any], item: str) -> str:
 
 
 def _repeated(kind: str, payload: dict[str, Any]) -> str:
-    """Return the message text that an event repeats."""
+    """Return the text of the message that an event repeats."""
     if kind != "event_msg" or payload.get("type") not in ("user_message", "agent_message", "item_completed"):
         return ""
     item = payload.get("item")
@@ -136,7 +139,7 @@ def _repeated(kind: str, payload: dict[str, Any]) -> str:
 
 
 def _keys_repeated(payload: dict[str, Any]) -> tuple[str, ...]:
-    """The call or item that an event reports; the prompt that a name of the session may quote."""
+    """Return the keys of what an event repeats: a call, an item, or the prompt in a name of the session."""
     item = payload.get("item")
     named = [payload.get("call_id"), payload.get("callId"), item.get("id") if isinstance(item, dict) else None]
     keys = (key for one in named if isinstance(one, str) for key in (f"call:{one}", f"item:{one}"))
@@ -146,12 +149,11 @@ def _keys_repeated(payload: dict[str, Any]) -> tuple[str, ...]:
 def sent_records(
     turns: Sequence[TranscriptTurn], shown: Sequence[Turn], records: Iterable[tuple[str, Entry]]
 ) -> Iterator[tuple[int, Entry]]:
-    """Those of these records, each with its id, that are remembered, with the number of the turn that each goes with.
+    """Yield the records that the model remembers, each with the number of its turn.
 
-    `turns` are those of all lines, `shown` those of the session.
-
-    Not among them is what was rolled back. A thought goes with what came of it, what is said twice with its message,
-    and what the program told the model with what follows.
+    `turns` are the turns of all lines, `shown` those of the session; `records` have the ids of their turns.
+    Rolled-back records are left out. A thought belongs to the answer after it, a second copy to its message, and a
+    note of the program to what follows.
     """
     lines = {line.id: line for line in turns}
     places = {turn.id: number for number, turn in enumerate(shown)}
@@ -180,7 +182,7 @@ def sent_records(
 
 
 def _of(line: TranscriptTurn, found: dict[str, int]) -> int | None:
-    """The turn that a thought led to."""
+    """Return the number of the turn that a thought led to; `None` without one."""
     named = (found.get(one.removeprefix("turn:")) for one in line.repeats if one.startswith("turn:"))
     return next((number for number in named if number is not None), None)
 
@@ -191,24 +193,8 @@ def _kind(record: Record) -> str:
     return str(record["payload"].get("type") or kind) if kind in ("response_item", "event_msg") else kind
 
 
-def size_of(record: Record) -> int:
-    """Count the characters of a record that the model receives."""
-    kind, payload = record["type"], record["payload"]
-    if kind == "compacted":
-        return sum(map(characters, compaction_items(payload)))
-    return characters(payload) if kind == "response_item" and not _is_instruction(payload) else 0
-
-
-def short(record: Record) -> Record:
-    """A record with its results shortened."""
-    payload = record["payload"]
-    if payload.get("type") not in OUTPUTS or "output" not in payload:
-        return record
-    return record | {"payload": payload | {"output": shortened(payload["output"], "input_text")}}
-
-
 class Measured:
-    """The lines of a rollout, and what each of its records takes. Nothing else is kept of these."""
+    """The sizes of a rollout's records, collected line by line. The records themselves are not kept."""
 
     def __init__(self) -> None:
         self._seen: list[SeenRecord] = []
@@ -216,54 +202,36 @@ class Measured:
         self._last = 0
 
     def add(self, line: Line) -> None:
-        """Take the next line."""
+        """Add the next line."""
         if line.number != self._last:
             with only_prompts_previewed():
                 self._seen.append(SeenRecord.of(line.number, line.record))
         self._last = line.number
         if entry := enveloped(line.source, line.record):
             source, record = entry
-            characters, sums_up = size_of(record), record["type"] == "compacted"
+            characters, sums_up = CODEC.size(record), record["type"] == "compacted"
             whole = len(source) if is_long(source) and not sums_up else 0
-            size = RecordSize(max(characters, whole), size_of(short(record)), sums_up)
+            size = RecordSize(max(characters, whole), CODEC.size(CODEC.short(record)), sums_up)
             payload = {name: record["payload"].get(name) for name in ("type", "role")}
             self._records.append(
                 (str(ordinal_of(line)), (b"", {"type": record["type"], "payload": payload, "size": size}))
             )
 
     def above(self, other: Measured, end: int) -> None:
-        """Take what stands before record `end` of the rollout from which this one goes on."""
+        """Add the records before number `end` of the rollout that this one continues."""
         self._seen = [one for one in other._seen if not one.turn.id.isdigit() or int(one.turn.id) < end] + self._seen
         self._records = [one for one in other._records if int(one[0]) < end] + self._records
 
     def sizes(self, shown: Sequence[Turn]) -> Iterator[tuple[int, RecordSize]]:
-        """The sizes of the records that are remembered, each with the number of its turn."""
+        """Yield the sizes of the records that the model remembers, each with the number of its turn."""
         for number, (_, stub) in sent_records(linked_turns(self._seen), shown, self._records):
             yield number, stub["size"]
 
 
-def _is_instruction(item: Record) -> bool:
-    """Return True if the program sends it to the model in every session."""
-    if item.get("type") != "message" or item.get("role") == "assistant":
-        return False
-    said = texts_of(list_in(item.get("content")))
-    return item.get("role") != "user" or (bool(said) and not strip_boilerplate(said))
-
-
-def added(text: str) -> Record:
-    """A message of our own."""
-    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": aside(text)}]}
-
-
-def compaction_items(payload: Record) -> list[Record]:
-    """Return what a compaction left beside messages: a text, or data that only its maker can read."""
-    if isinstance(said := payload.get("message"), str) and said.strip():
-        return [added(said)]
-    return [one for one in dicts_in(payload.get("replacement_history")) if one.get("type") in COMPACTIONS][-1:]
-
-
 def enveloped(source: bytes, record: Record) -> Entry | None:
-    """A record in today's form; the oldest rollouts have bare items. `None` where it is nothing of the conversation."""
+    """Return a record with today's envelope; `None` if it is no part of the conversation. The oldest rollouts have
+    none.
+    """
     if isinstance(record.get("payload"), dict) and isinstance(record.get("type"), str):
         return source, record
     kind = "response_item" if isinstance(record.get("type"), str) else "session_meta"

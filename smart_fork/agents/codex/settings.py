@@ -1,7 +1,12 @@
-"""Codex' servers: the tables ``[mcp_servers.NAME]`` in ``config.toml``.
+"""Codex's settings: MCP servers in ``config.toml``, hooks in ``hooks.json``, and the login.
 
-Seen with 0.169.0: a server gets HOME, PATH, TERM and the locale of Codex' environment, and what its own ``env`` says.
-It is not ``required``: Codex would not start where smart-fork is broken.
+Servers, seen with 0.169.0: a server gets HOME, PATH, TERM and the locale of Codex's environment, and its own ``env``.
+smart-fork is not ``required``: Codex would not start if smart-fork were broken. Codex knows by its place in the file
+which hook a person trusts.
+
+Login, seen with 0.169.0: ``codex login status`` ends with 0 if a login is stored, even in a keychain, and says "Not
+logged in" otherwise; it ignores other providers. A provider with an ``env_key`` that is not set ends every turn with
+"Missing environment variable".
 """
 
 from __future__ import annotations
@@ -27,7 +32,9 @@ _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """Whole lines: a table's header, a key with its value, or blanks and comments (neither `table` nor `key`)."""
+    """Whole lines of a TOML text: a table's header, a key with its value, or blanks and comments (no `table`, no
+    `key`).
+    """
 
     text: str
     table: tuple[str, ...] | None = None
@@ -46,7 +53,7 @@ def _loaded(text: str) -> dict[str, Any]:
 
 
 def statements(text: str) -> Iterator[Statement]:
-    """Yield the statements of `text`. Joined, they are `text` again."""
+    """Yield the statements of a TOML text. Joined, they are `text` again."""
     lines = _LINE.findall(text)
     at = 0
     while at < len(lines):
@@ -74,7 +81,7 @@ def _names(read: Any) -> Iterator[str]:
 
 
 def line_end(text: str) -> str:
-    """Return the line end used in a text."""
+    """Return the line end that a text uses."""
     return "\r\n" if "\r\n" in text else "\n"
 
 
@@ -86,23 +93,23 @@ _PASSED_ON = ("HOME", "PATH", "TERM", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "
 
 
 class CodexRegistration(Registration):
-    """See `Registration`. It believes a tool that says that it only reads.
+    """The registration of smart-fork's server with Codex, which trusts a tool that says it only reads.
 
-    It takes a token over HTTP from a variable only, which nobody but a person sets.
+    Over HTTP, Codex takes the token from a variable only, which a person must set.
     """
 
     client = ("codex-mcp-client", "2025-06-18")
     file = "config.toml"
 
     def skills(self) -> Path:
-        """See `Registration.skills`: shared with other agents."""
+        """Return the folder of skills, which several agents share."""
         return Path.home() / ".agents" / "skills"
 
     def value(self, text: str | None) -> dict[str, Any] | None:
         return entry_in(_understood(text or ""), _SERVERS, "a table")
 
     def raw(self, text: str | None) -> str | None:
-        """See `Registration.raw`: the tables of the entry, without comments behind the last key."""
+        """Return the tables of the entry as written, without comments behind the last key."""
         _, tables, _ = _parts(text or "") if self.value(text) is not None else ("", [], "")
         return "".join(one.text for one in tables) or None
 
@@ -119,7 +126,7 @@ class CodexRegistration(Registration):
         return _checked(made, text, dict(entry))
 
     def has_servers(self, text: str | None) -> bool:
-        """See `Registration.has_servers`: a table needs none."""
+        """Return True if there are settings: a table needs no place prepared for it."""
         return text is not None
 
     def restore(self, text: str, raw: str | None, *, had_servers: bool = True) -> str:
@@ -155,10 +162,10 @@ def _understood(text: str) -> dict[str, Any]:
 
 
 def _parts(text: str) -> tuple[str, list[Statement], str]:
-    """Split the text into the part before the entry's tables, the tables, and the rest.
+    """Return the text before the entry's tables, the tables, and the text after them.
 
     Raises:
-        UnsuitableError: the entry is not written as tables that stand together.
+        UnsuitableError: The entry is not written as tables next to each other.
     """
     all_of_it = list(statements(text))
     ours = [False] * len(all_of_it)
@@ -181,7 +188,7 @@ def _parts(text: str) -> tuple[str, list[Statement], str]:
 def _merged(
     tables: list[Statement], there: Mapping[str, Any], entry: Mapping[str, Any], end: str
 ) -> Iterator[Statement]:
-    """The tables with what `entry` says otherwise. What is new stands right below the header."""
+    """Yield the tables with the changes in `entry`. New keys come right below the header."""
     changed = {key: value for key, value in entry.items() if there.get(key) != value}
     own = 0
     for one in tables:
@@ -212,10 +219,10 @@ def _toml(value: Any) -> str:
 
 
 def _checked(made: str, before: str, entry: dict[str, Any] | None) -> str:
-    """`made`, if it says what `before` says but for the entry.
+    """Return `made`, if it has the same settings as `before` except for the entry.
 
     Raises:
-        UnsuitableError: it does not.
+        UnsuitableError: Other settings would change.
     """
     expected = _understood(before)
     servers = dict(expected.get(_SERVERS, {}))
@@ -235,12 +242,12 @@ _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 def _trusted(text: str) -> dict[str, Any]:
-    """Return the places of hooks that a person trusts, with what else is noted of them."""
+    """Return the places of the hooks that a person trusts, with the noted facts about each."""
     return dict_in(dict_in(_loaded(text).get("hooks")).get("state"))
 
 
 class CodexCalls(CallerIdentity):
-    """See `CallerIdentity`."""
+    """Finds the session that made a tool call, for Codex."""
 
     def session_id(self, call: ClientCall) -> str | None:
         thread = call.meta.get("threadId") or call.meta.get("sessionId")
@@ -251,7 +258,7 @@ class CodexCalls(CallerIdentity):
 
 
 class CodexHooks(Hooks):
-    """See `Hooks`."""
+    """The hooks of Codex."""
 
     file = "hooks.json"
     edits = "apply_patch|Bash"  # a patch may be given to a shell
@@ -259,7 +266,7 @@ class CodexHooks(Hooks):
     events = ("SessionStart", "UserPromptSubmit", "PermissionRequest", "Stop", "Interrupt", "SessionEnd")
 
     def notes(self, text: str) -> Iterator[str]:
-        """See `Hooks.notes`: a person decides what is trusted."""
+        """Yield the reasons why Codex does not run hooks yet. A person decides which hooks are trusted."""
         yield "Codex runs new hooks once you trust them: start `codex` in a terminal, it asks"
         config = HOME.folder() / "config.toml"
         try:
@@ -273,7 +280,7 @@ class CodexHooks(Hooks):
             yield f"Codex runs no hooks at all: set `hooks = true` below [features] in {config}"
 
     def distrusting(self, left: str) -> tuple[Path, str, str] | None:
-        """See `Hooks.distrusting`. Each place of a hook has a table; ours stood behind others. Comments stay."""
+        """Return the settings without trust in smart-fork's hooks. Each hook's place has a table; comments stay."""
         path, of = HOME.folder() / "config.toml", f"{self.path()}:"
         if not path.exists():
             return None
@@ -306,7 +313,7 @@ _OWN = "openai"
 
 
 class CodexLogin(Login):
-    """See `Login`."""
+    """The login of Codex."""
 
     command = "codex login"
     status, listed = ("login", "status"), r"(?m)^\s+login\b"
@@ -342,7 +349,7 @@ def _settings() -> dict[str, Any]:
 
 
 def _provider() -> tuple[str, Mapping[str, Any]]:
-    """The provider that the settings, or the profile in them that is used, name; and what they say of it."""
+    """Return the name and settings of the provider that Codex uses, from its settings or from the profile in use."""
     said = _settings()
     profile = _tables(said.get("profiles")).get(str(said.get("profile")), {})
     name = profile.get("model_provider", said.get("model_provider", _OWN))
@@ -350,7 +357,7 @@ def _provider() -> tuple[str, Mapping[str, Any]]:
 
 
 def _required(name: str, provider: Mapping[str, Any]) -> tuple[str, ...]:
-    """The variables without which this provider does not work."""
+    """Return the variables that the provider needs; empty if it needs none."""
     key = str(provider.get("env_key") or "")
     return (key,) if name != _OWN and is_variable(key) else ()
 
@@ -360,6 +367,6 @@ def _tables(value: object) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _variables_in(provider: Mapping[str, Any]) -> list[str]:
-    """The variables that a provider's settings name."""
+    """Return the variables that a provider's settings name."""
     named = (provider.get("env_key"), *dict_in(provider.get("env_http_headers")).values())
     return [one for one in named if is_variable(one)]

@@ -1,4 +1,4 @@
-"""Reads activity from Codex's records: working or waiting, background tasks, edited files."""
+"""The state of a Codex worker in its records: working or waiting, background tasks, token use."""
 
 from __future__ import annotations
 
@@ -9,20 +9,9 @@ from typing import Any
 from indexer.transcripts.lines import last_lines
 from indexer.transcripts.state import count
 from indexer.values import dict_in, text_in
+from smart_fork.agents import log_tail
 from smart_fork.agents.codec import texts_of
 from smart_fork.agents.codex.log import CodexAdapter
-from smart_fork.agents.log_tail import (
-    GOING_ON,
-    NO_CALL,
-    AnswerTokens,
-    Calls,
-    OpenCall,
-    RecordSign,
-    Steps,
-    Tail,
-    answer_tokens,
-    object_in,
-)
 
 #: So much is read of a log's end, of the newest logs that so many.
 _BYTES, _LOGS = 1 << 20, 5
@@ -30,7 +19,7 @@ _SAID = re.compile(rb'"model_context_window":\s*(\d{4,8})\b')
 
 
 def _window() -> int | None:
-    """Return what the newest logs say of the context window."""
+    """Return the context window in tokens that the newest logs state; `None` if none does."""
     newest = sorted(CodexAdapter().discover(), key=lambda file: file.mtime_ns, reverse=True)
     for log in newest[:_LOGS]:
         try:
@@ -49,46 +38,48 @@ _OUTPUT = "\nOutput:\n"
 _OF_SUBAGENT = re.compile(r"<subagent_notification>\s*(\{.*\})\s*</subagent_notification>", re.DOTALL)
 
 
-def _sign(record: Mapping[str, Any]) -> RecordSign:
+def _sign(record: Mapping[str, Any]) -> log_tail.RecordSign:
     payload = record.get("payload")
     if not isinstance(payload, dict):
-        return RecordSign()
+        return log_tail.RecordSign()
     kind = payload.get("type")
     if record.get("type") == "response_item":
-        return RecordSign("working")
+        return log_tail.RecordSign("working")
     if record.get("type") != "event_msg":
-        return RecordSign()
+        return log_tail.RecordSign()
     if kind in ("task_complete", "turn_complete", "turn_aborted"):
-        return RecordSign("idle")
+        return log_tail.RecordSign("idle")
     if kind in ("task_started", "turn_started"):
-        return RecordSign("working")
+        return log_tail.RecordSign("working")
     if kind == "error":
-        return RecordSign(problem=str(payload.get("message") or ""))
+        return log_tail.RecordSign(problem=str(payload.get("message") or ""))
     if kind == "token_count":
         usage = dict_in(dict_in(payload.get("info")).get("last_token_usage"))
-        return RecordSign(tokens=count(usage.get("total_tokens")))
-    return RecordSign()
+        return log_tail.RecordSign(tokens=count(usage.get("total_tokens")))
+    return log_tail.RecordSign()
 
 
-def _steps(record: Mapping[str, Any], calls: Calls) -> Steps:
+def _steps(record: Mapping[str, Any], calls: log_tail.Calls) -> log_tail.Steps:
     payload = record.get("payload")
     if not isinstance(payload, dict):
         return
     kind = payload.get("type")
     if kind == "function_call":
-        calls[str(payload.get("call_id"))] = OpenCall(str(payload.get("name")), object_in(payload.get("arguments")))
+        calls[str(payload.get("call_id"))] = log_tail.OpenCall(
+            str(payload.get("name")), log_tail.object_in(payload.get("arguments"))
+        )
     elif kind == "function_call_output":
-        call = calls.pop(str(payload.get("call_id")), NO_CALL)
+        call = calls.pop(str(payload.get("call_id")), log_tail.NO_CALL)
         yield from _result(call, texts_of(payload.get("output")))
     elif kind == "exec_command_end":
         yield str(payload.get("process_id")), None
     elif kind == "message" and payload.get("role") == "user":
         for told in _OF_SUBAGENT.finditer(texts_of(payload.get("content"))):
-            said = object_in(told[1])
+            said = log_tail.object_in(told[1])
             yield from _come_to_rest({str(said.get("agent_path") or said.get("agent_id")): said.get("status")})
 
 
-def _result(call: OpenCall, output: str) -> Steps:
+def _result(call: log_tail.OpenCall, output: str) -> log_tail.Steps:
     if call.tool in ("exec_command", "write_stdin"):
         about = output.partition(_OUTPUT)[0]
         if running := _RUNNING.search(about):
@@ -97,7 +88,7 @@ def _result(call: OpenCall, output: str) -> Steps:
         elif _OVER.search(about):
             yield str(call.given.get("session_id")), None
         return
-    said = object_in(output)
+    said = log_tail.object_in(output)
     if call.tool == "spawn_agent" and isinstance(agent := said.get("agent_id"), str):
         yield agent, call.text("message") or str(said.get("nickname") or "")
     elif call.tool == "send_input" and "submission_id" in said:
@@ -108,18 +99,18 @@ def _result(call: OpenCall, output: str) -> Steps:
         yield from _come_to_rest(states)
 
 
-def _come_to_rest(states: Mapping[str, Any]) -> Steps:
-    """Those sub-agents that do nothing more; one that has done something says what."""
+def _come_to_rest(states: Mapping[str, Any]) -> log_tail.Steps:
+    """Yield the ends of sub-agents that have stopped."""
     for agent, state in states.items():
-        if isinstance(state, dict) or (isinstance(state, str) and state not in GOING_ON):
+        if isinstance(state, dict) or (isinstance(state, str) and state not in log_tail.GOING_ON):
             yield agent, None
 
 
-def _answers(records: Iterable[Mapping[str, Any]]) -> AnswerTokens:
-    """A count may be repeated, which its total tells; the total itself goes on from the parent's.
+def _answers(records: Iterable[Mapping[str, Any]]) -> log_tail.AnswerTokens:
+    """Yield the token counts in records. A repeated count has the same total, which is its key.
 
-    A fork may have a copy of its parent's records, with times of its own: behind the parent's metadata, or noted as of
-    its thread.
+    Totals continue from the parent's. A fork may have copies of its parent's records with new times: those after the
+    parent's header, or with the parent's thread id, are the parent's.
     """
     thread = ""
     for number, record in enumerate(records):
@@ -130,8 +121,8 @@ def _answers(records: Iterable[Mapping[str, Any]]) -> AnswerTokens:
         last = info.get("last_token_usage") if payload.get("type") == "token_count" else payload.get("usage")
         if isinstance(last, dict) and (info or kind == "token_usage_record"):
             total = info.get("total_token_usage") or payload.get("thread_token_usage")
-            yield answer_tokens(total or number, last, _USAGE, of=thread)
+            yield log_tail.answer_tokens(total or number, last, _USAGE, of=thread)
 
 
 #: Rollouts of Codex.
-TAIL = Tail("codex", _sign, _steps, _answers, window=_window)
+TAIL = log_tail.Tail("codex", _sign, _steps, _answers, window=_window)

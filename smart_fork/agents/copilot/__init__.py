@@ -22,4 +22,4 @@ class Copilot(Agent):
     session_variables = (SESSION,)
     project_variables = ("COPILOT_PROJECT_DIR",)
     clients = ("copilot",)
-    facets = usual_facets("births", "caller", "prompts", tail="fold:TAIL")
+    facets = usual_facets("births", "caller", "prompts")

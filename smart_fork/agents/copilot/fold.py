@@ -23,11 +23,10 @@ from indexer.transcripts.state import count, utc
 from indexer.transcripts.texts import Answers, strip_boilerplate, strip_recall, title_of
 from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.ancestry import HEAD_RECORDS, CopiedMessage, FamilyLog, Heads, SubAgents
+from smart_fork.agents.ancestry import HEAD_RECORDS, CopiedMessage, FamilyLog, Heads, SubAgents, origin_by_workers
 from smart_fork.agents.codec import Record, SizedCodec, characters, shortened
 from smart_fork.agents.copilot.log import WORKSPACE, name_in
 from smart_fork.agents.fold import read
-from smart_fork.agents.headless_origin import origin_of
 from smart_fork.agents.log_tail import AnswerTokens, RecordSign, Tail, answer_tokens, no_steps
 from smart_fork.agents.tree import ID_CHARACTERS, ROOT, FolderlessTree
 
@@ -230,7 +229,7 @@ class CopilotTree(FolderlessTree):
 
     def origin(self) -> Origin:
         """Return who began the session. Prompts of a script look like a person's."""
-        return origin_of(self.own_id(), named=bool(self.given_name()))
+        return origin_by_workers(self.own_id(), named=bool(self.given_name()))
 
     def given_name(self) -> str:
         """Return the name that a person gave the session, from a file beside the log; empty without one."""

@@ -1,1 +1,1 @@
-"""Parts of a cut that are the same for all agents: transcript lines, snapshots, and the `Cutter` protocol."""
+"""The common parts of cuts for all agents: transcripts and their lines, the `Cutter` base, snapshots and titles."""

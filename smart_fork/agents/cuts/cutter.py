@@ -1,4 +1,7 @@
-"""The protocol by which an agent allows cuts. Only `detect` and `load` are required."""
+"""The base of cutters (the facets that load an agent's transcripts for cuts), and the reading of a transcript's lines.
+
+Lines keep their byte positions. Only `Cutter.detect` and `Cutter.load` are required of an agent.
+"""
 
 from __future__ import annotations
 
@@ -37,32 +40,32 @@ from smart_fork.json_text import respelled
 
 
 class Files:
-    """The transcripts of an agent."""
+    """The transcripts of an agent, stored as files."""
 
     def has(self, path: Path) -> bool:
-        """Return whether there is such a transcript."""
+        """Return True if the transcript exists."""
         return path.is_file()
 
     def stamp(self, path: Path, disk: Disk = DISK) -> FileVersion | None:
-        """Return what tells this version of a transcript from another; `None` without a transcript."""
+        """Return the version of a transcript, to detect changes; `None` without a transcript."""
         return stamp_of(now) if (now := disk.look(path)) else None
 
     def content(self, path: Path) -> Iterator[bytes]:
-        """Return the bytes of a transcript, in pieces."""
+        """Yield the bytes of a transcript in pieces."""
         with path.open("rb") as file:
             yield from pieces(file.read)
 
     def begins_with(self, path: Path, before: Iterable[bytes]) -> bool:
-        """Return whether a transcript still has everything that it had before."""
+        """Return True if a transcript still begins with all the bytes `before`."""
         with path.open("rb") as file:
             return all(piece == file.read(len(piece)) for piece in before)
 
     def replace(self, path: Path, pieces: Iterable[bytes], expected: FileVersion | None, disk: Disk = DISK) -> None:
-        """Write a transcript again, completely or not at all. `expected` is the version to replace.
+        """Replace a transcript, completely or not at all. `expected` is the version to replace.
 
         Raises:
             ForkRefused: The transcript has changed.
-            OSError: The transcript is as it was.
+            OSError: The transcript could not be written, and is unchanged.
         """
 
         def unchanged() -> None:
@@ -78,11 +81,11 @@ class Files:
         path.unlink(missing_ok=True)
 
     def finish(self, path: Path) -> None:
-        """Finish `replace` after its process was killed."""
+        """Complete a `replace` that was killed."""
 
 
 class Cutter(Files, AgentFacet, ABC):
-    """Reads and describes one agent's transcripts for cuts."""
+    """The facet that reads and describes one agent's transcripts for cuts."""
 
     #: The suffixes of its files.
     suffixes: tuple[str, ...] = (".jsonl",)
@@ -98,11 +101,11 @@ class Cutter(Files, AgentFacet, ABC):
 
     @abstractmethod
     def detect(self, path: Path) -> bool:
-        """Return whether the file is one of this agent's transcripts."""
+        """Return True if the file is one of this agent's transcripts."""
 
     @abstractmethod
     def load(self, path: Path, composer: str = "") -> Transcript:
-        """Load the session in `path`. If the file has several, load the one that `composer` names.
+        """Load the session in `path`. In a file with several sessions, `composer` names the session.
 
         Raises:
             NotFound: The session, or a session that it was forked from, does not exist.
@@ -141,23 +144,23 @@ class Cutter(Files, AgentFacet, ABC):
         return []
 
     def relinked(self, turns: Sequence[TranscriptTurn], gone: Collection[str]) -> Edits:
-        """Return edits that link children of removed records to the nearest record that is kept."""
+        """Return edits that link the children of removed records to the nearest kept record."""
         return {}
 
     def without_repetitions(self, session: Transcript, gone: Collection[str]) -> Edits:
-        """Return edits that take quotations of removed records out of kept lines."""
+        """Return edits that remove quotations of removed records from kept lines."""
         return {}
 
     def is_said(self, turn: TranscriptTurn) -> bool:
-        """Return whether a line is part of the conversation; `False` for bookkeeping."""
+        """Return True if a line is part of the conversation; False for bookkeeping."""
         return turn.role != "system"
 
     def numbered(self, turns: Sequence[TranscriptTurn], numbers: Sequence[int | None]) -> Sequence[int | None]:
-        """Return the numbers of the lines. Lines that repeat a message get its number."""
+        """Return the message numbers of the lines. A line that repeats a message gets the message's number."""
         return numbers
 
     def holds(self, path: Path, keys: Collection[str]) -> bool:
-        """Return whether the transcript's own part has a record with one of these keys."""
+        """Return True if the transcript's own part has a record with one of these keys."""
         try:
             with only_prompts_previewed():
                 return any(turn.key in keys for turn in self.load(path).own)
@@ -165,7 +168,7 @@ class Cutter(Files, AgentFacet, ABC):
             return False
 
     def may_have_others(self, path: Path) -> bool:
-        """Return whether a transcript may contain records of another session, judged by its beginning."""
+        """Return True if a transcript may contain records of another session, judged by its beginning."""
         return True
 
     def files_of(self, path: Path) -> list[Path]:
@@ -185,30 +188,30 @@ class Cutter(Files, AgentFacet, ABC):
         return []
 
     def pieces(self, line: bytes) -> list[bytes]:
-        """Return the records on a line as turns keep them."""
+        """Return the records on a line in the form in which turns keep them."""
         return [line]
 
     def revised(self, path: Path, keys: Collection[str]) -> Mapping[Path, bytes]:
-        """Return the files beside a transcript that stay, as they are without what has these keys."""
+        """Return new contents for files beside a transcript that stay, without the records with these keys."""
         return {}
 
     def forget(self, session: Transcript) -> None:
-        """Delete what the agent derives from a session and keeps elsewhere. A rollback does not bring it back.
+        """Delete data that the agent derived from a session and keeps elsewhere. A rollback does not restore it.
 
         Raises:
-            ForkRefused: it cannot be deleted now.
+            ForkRefused: The data cannot be deleted now.
         """
 
     def others(self, path: Path) -> list[Path]:
-        """Return the session's other files that hold records which a program or a person has taken back."""
+        """Return the session's other files, which hold records that were taken back."""
         return []
 
     def heirs(self, paths: Collection[Path], first: int = 0) -> list[Path]:
-        """Return all logs that read records from these files, from record `first` on, and those that read from them."""
+        """Return all logs that read records from these files, from record `first` on, and their own heirs."""
         return []
 
     def without_header(self, session: Transcript) -> list[CutWarning]:
-        """Return a warning if a cut removes the first record that the agent needs."""
+        """Return a warning if a cut removes the first record, which the agent needs to load the session."""
         return []
 
 
@@ -219,9 +222,10 @@ _FED: ContextVar[LineFold | None] = ContextVar("fold", default=None)
 
 
 class SeenLine(NamedTuple):
-    """A line's turn, its session's id, its text in `said`, and the text of another line that it `repeats`.
+    """A line's turn, its session's id, and the texts by which repetitions are found.
 
-    `said` is `None` if no line can repeat it.
+    `said` is the line's text, `None` if no line can repeat it. `repeats` is the text of another line that this line
+    repeats.
     """
 
     turn: TranscriptTurn
@@ -231,7 +235,7 @@ class SeenLine(NamedTuple):
 
 
 def load_lines(tool: Tool, path: Path, see: Callable[[RawLine], SeenLine]) -> Transcript:
-    """Load the session in `path`, with every line in the order of the file.
+    """Load the session in `path`, with every line in file order. `see` returns the turn on a line.
 
     Raises:
         NotFound: The file does not exist.
@@ -266,7 +270,7 @@ _PIECE, _OVERLAP = 1 << 20, 512
 
 
 class RawLine(NamedTuple):
-    """A line that is not blank, and its objects: usually one, none if the line cannot be decoded."""
+    """A line that is not blank, with its JSON objects: usually one, none if the line cannot be decoded."""
 
     number: int
     place: LinePlace
@@ -274,7 +278,7 @@ class RawLine(NamedTuple):
 
 
 def raw_lines(file: IO[bytes], path: Path) -> Iterator[RawLine]:
-    """Yield the lines of an open file, without blank ones. A list of turns has a time limit, a cut needs all lines."""
+    """Yield the lines of an open file without blank ones. A time limit applies to a list of turns, not to a cut."""
     end, bound = 0, current_bound.get() if _ALL_PREVIEWED.get() else None
     fold = fed if (fed := _FED.get()) and fed.path == path else None
     for number, raw in enumerate(file, start=1):
@@ -294,7 +298,7 @@ def raw_lines(file: IO[bytes], path: Path) -> Iterator[RawLine]:
 
 
 def opened(path: Path) -> tuple[IO[bytes], FileVersion]:
-    """Open a file, and return it with its stamp, which is taken before the first byte is read.
+    """Return an open file and its version, which is taken before the first byte is read.
 
     Raises:
         NotFound: The file does not exist.
@@ -308,7 +312,7 @@ def opened(path: Path) -> tuple[IO[bytes], FileVersion]:
 
 
 def first_record(path: Path) -> dict[str, Any]:
-    """Return a file's first object, after damaged lines if there are any; empty if there is none."""
+    """Return the first JSON object in a file, skipping damaged lines; empty if there is none."""
     try:
         file, _ = opened(path)
     except (NotFound, OSError):
@@ -324,7 +328,7 @@ def first_record(path: Path) -> dict[str, Any]:
 
 
 def names_one_of(path: Path, keys: Collection[str], field: str) -> bool:
-    """Return whether a record has one of these keys in this field. No line is decoded."""
+    """Return True if a record in the file has one of `keys` in the field `field`. No line is decoded."""
     named = re.compile(rb'"%b"\s*:\s*"([^"\\]{1,200})"' % field.encode())
     with suppress(OSError), open_regular(path) as file:
         found = (one[1] for piece in overlapping(pieces(file.read)) for one in named.finditer(piece))
@@ -333,12 +337,12 @@ def names_one_of(path: Path, keys: Collection[str], field: str) -> bool:
 
 
 def pieces(read: Callable[[int], bytes]) -> Iterator[bytes]:
-    """Return the rest of an open file in pieces, by its `read`."""
+    """Yield the rest of an open file in pieces. `read` is the file's method."""
     return iter(partial(read, _PIECE), b"")
 
 
 def overlapping(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield pieces, each after the end of the one before: no word is torn."""
+    """Yield pieces, each with the end of the piece before it, so that no word is torn."""
     rest = b""
     for piece in pieces:
         yield rest + piece
@@ -346,13 +350,13 @@ def overlapping(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def stamp_of(info: os.stat_result) -> FileVersion:
-    """Return the stamp of this version of a file."""
+    """Return the version of a file."""
     return FileVersion(info.st_size, info.st_mtime_ns, info.st_ino)
 
 
 @contextmanager
 def feeding(fold: LineFold | None) -> Iterator[None]:
-    """Have the lines of a log that are read meanwhile collected in a fold as well: a log is read once."""
+    """Within this context, also feed the lines of a log that is read for a cut to `fold`, so that it is read once."""
     before = _FED.set(fold)
     try:
         yield
@@ -362,7 +366,7 @@ def feeding(fold: LineFold | None) -> Iterator[None]:
 
 @contextmanager
 def only_prompts_previewed() -> Iterator[None]:
-    """Load transcripts without the previews of other turns: to mask all tool output takes longer than to read it."""
+    """Within this context, load transcripts with previews of prompts only: masking all tool output is slow."""
     before = _ALL_PREVIEWED.set(False)
     try:
         yield
@@ -371,7 +375,7 @@ def only_prompts_previewed() -> Iterator[None]:
 
 
 def preview(text: str, calls: Sequence[str] = (), results: Sequence[str] = (), *, prompt: bool = False) -> Masked:
-    """Return about 120 characters on one line, never half a character."""
+    """Return a preview of about 120 characters on one line, masked."""
     if not prompt and not _ALL_PREVIEWED.get():
         return NOTHING
     parts = [text, *(f"[tool_use: {name}]" for name in calls), *(f"[tool_result] {said}" for said in results)]
@@ -391,10 +395,10 @@ def turn_of(
     identity: str, role: Role, said: str, item: Item, *,
     prompt: bool, note: str = "", says: Iterable[str] = (), counts: bool = True, **more: Any,
 ) -> TranscriptTurn:  # fmt: skip
-    """Return the turn of a record that has this item and `said` this.
+    """Return the turn of a record with this item and the text `said`.
 
-    `note` is the preview of a record that says nothing. `says` are further keys under which other lines repeat it. A
-    record that does not count takes no tokens. `more` are other fields of the turn.
+    `note` is the preview of a record without text. `says` are further keys under which other lines repeat the record.
+    A record with `counts` False takes no tokens. `more` are other fields of the turn.
     """
     calls = tuple(Call(intern(call.id), intern(call.name)) for call in item.calls)
     outputs = [result.output for result in item.results]
@@ -414,16 +418,17 @@ def turn_of(
 
 
 def head(text: str) -> str:
-    """Return the beginning of a text, with white space collapsed."""
+    """Return the beginning of a text, with whitespace collapsed."""
     return " ".join(text[: HEAD_CHARACTERS * 4].split())[:HEAD_CHARACTERS]
 
 
 def with_sources(
     turns: list[TranscriptTurn], heads: dict[str, str], copies: dict[str, str]
 ) -> tuple[TranscriptTurn, ...]:
-    """Return `turns`, with the original turn of each turn in `copies` (id to beginning of the repeated text).
+    """Return `turns`, each linked to the turn that it repeats.
 
-    If several turns in `heads` (id to beginning) have the same text, the nearest is the original.
+    `heads` has the beginnings of texts by turn id, `copies` those of repeated texts. Of several turns with the same
+    text, the nearest is the original.
     """
     order = {turn.id: position for position, turn in enumerate(turns)}
     saying: defaultdict[str, list[str]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""A transcript as cuts see it: one `TranscriptTurn` a line, with the line's bytes, for all agents."""
+"""A transcript as cuts see it: one `TranscriptTurn` for each line; and the fields that cuts never search or change."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ Tool = str
 
 
 class Call(NamedTuple):
-    """A tool call."""
+    """A tool call in a transcript."""
 
     id: str
     name: str
 
 
 class Result(NamedTuple):
-    """A tool result."""
+    """A tool result in a transcript."""
 
     tool_use_id: str
 
 
 class LinePlace(NamedTuple):
-    """A line's position: bytes `start` to `end` of `path`, without the newline."""
+    """The position of a line: bytes `start` to `end` of `path`, without the newline."""
 
     path: Path
     start: int
@@ -47,13 +47,16 @@ class FileVersion(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TranscriptTurn:
-    """One line of a transcript. Lines without an id are called ``line-N``.
+    """One line of a transcript. A line without an id is called ``line-N``.
 
-    `aliases` are the ids of further records on the same line. `links` are the ids that it names, its parent first. A
-    line of bookkeeping that only repeats another has that one's key in `repeats`, and is removed with it. `says` are
-    the keys by which other lines can repeat this one. `key` is the same in every copy of the record. An `inherited`
-    turn is in the file of a session that this one was forked from, or `apart` in an earlier file of its own session. A
-    turn `within` another line has no line of its own: an edit of that line removes it.
+    * `aliases`: the ids of further records on the line.
+    * `links`: the ids that the line names, its parent first.
+    * `repeats`: the keys of lines that this bookkeeping line only repeats; it is removed with them.
+    * `says`: the keys by which other lines can repeat this line.
+    * `key`: the same in every copy of the record.
+    * `inherited`: the line is in the file of a session that this one was forked from.
+    * `apart`: an inherited line from an earlier file of the same session.
+    * `within`: the turn is part of another line, and an edit of that line removes it.
     """
 
     #: In `repeats`: the line may repeat any turn, so every cut removes it.
@@ -81,33 +84,33 @@ class TranscriptTurn:
 
     @property
     def is_line(self) -> bool:
-        """Return True if it is a line of the session's own file."""
+        """True if the turn is a line of the session's own file."""
         return not (self.inherited or self.within)
 
     @property
     def is_parents(self) -> bool:
-        """Return True if it belongs to the session that this one was forked from."""
+        """True if the turn belongs to the session that this one was forked from."""
         return self.inherited and not self.apart
 
     @property
     def raw(self) -> bytes:
-        """The verbatim line without its newline, read from the file again if it is not kept in memory."""
+        """The line verbatim without its newline; read from the file again if it is not in memory."""
         return next(self.raws((self,)))
 
     @property
     def place(self) -> LinePlace | None:
-        """The position of a line that is not kept in memory."""
+        """The position of a line that is not kept in memory; `None` for others."""
         return None if isinstance(self.kept, bytes) else self.kept
 
     @property
     def told_again(self) -> str:
-        """The id of the message that an event repeats, of which a reader may show either; empty for other records."""
+        """The id of the message that an event repeats; empty for other records. A reader may show either."""
         named = (key.removeprefix("turn:") for key in self.repeats if key.startswith("turn:"))
         return next(named, "") if self.role == "system" else ""
 
     @staticmethod
     def raws(turns: Iterable[TranscriptTurn]) -> Iterator[bytes]:
-        """Yield the verbatim lines of turns. A file is opened once, not for each line."""
+        """Yield the verbatim lines of turns. Each file is opened once."""
         with ExitStack() as stack:
             files: dict[Path, IO[bytes]] = {}
             for turn in turns:
@@ -123,11 +126,11 @@ class TranscriptTurn:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """A transcript that can be cut. `composer_id` names one session of a file with several. With `padded`, cut lines
-    leave blanks behind.
+    """A transcript that can be cut. `composer_id` names one session of a file with several.
 
-    `numbers` are the message numbers of its turns, if known. Several lines can have one number, and some have none.
-    `conversation` is what its agent's log says in them, if they are numbered.
+    With `padded`, cut lines leave blanks behind. `numbers` are the message numbers of its turns, if known; several
+    lines can have one number, and some have none. `conversation` is the session that was read from the log with the
+    numbers.
     """
 
     #: The tool of an unknown agent.
@@ -146,18 +149,18 @@ class Transcript:
 
     @property
     def own(self) -> tuple[TranscriptTurn, ...]:
-        """The turns in its own file."""
+        """The turns in the session's own file."""
         return tuple(turn for turn in self.turns if not turn.inherited)
 
     @property
     def tokens(self) -> int:
-        """An estimate of the tokens of all turns."""
+        """The estimated tokens of all turns."""
         return sum(turn.token_est for turn in self.turns)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class CutWarning(Value):
-    """Something that a cut would break."""
+    """A warning about something that a cut would break."""
 
     turn_id: str
     reason: str
@@ -181,7 +184,9 @@ PATH_FIELDS = frozenset({"cwd", "gitRoot", "transcriptPath", "transcript_path"})
 
 
 def is_fixed_field(name: str, value: object) -> bool:
-    """Return whether a field is never searched or changed. An object ``data`` has searchable_texts."""
+    """Return True if a field is never searched or changed: an id, a signature or encrypted data. Objects in ``data``
+    are.
+    """
     return (name in FIXED_FIELDS and not (name == "data" and isinstance(value, dict))) or name.lower().endswith(
         "signature"
     )
@@ -190,7 +195,7 @@ def is_fixed_field(name: str, value: object) -> bool:
 def searchable_texts(
     value: object, is_left_out: Callable[[str, object], bool] = is_fixed_field, depth: int = 0
 ) -> Iterator[str]:
-    """Yield every text in a decoded record, but those in fields that are left out."""
+    """Yield every text in a decoded record, except in fields for which `is_left_out` returns True."""
     if isinstance(value, str):
         yield value
     elif depth < MAX_DEPTH and isinstance(value, dict):

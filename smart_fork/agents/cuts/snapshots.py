@@ -1,4 +1,4 @@
-"""Private, compressed snapshots from before each cut, and a log of the cuts."""
+"""Private, compressed snapshots of transcripts from before each cut, and a log of the cuts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SUFFIX = ".jsonl.gz"
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One state of one transcript. ``rollback`` takes its `id`."""
+    """One state of one transcript. The command ``rollback`` takes its `id`."""
 
     id: str
     session_id: str
@@ -41,17 +41,17 @@ class Snapshot:
 
     @property
     def taken_at(self) -> str:
-        """The time in its name."""
+        """The time of the snapshot, from its file name."""
         return self.path.name.removesuffix(_SUFFIX)
 
 
 @dataclass(frozen=True, slots=True)
 class NotedChange:
-    """One noted change of one file (see `note`). Fields that the note lacks are empty.
+    """One logged change of one file (see `note`). Fields that the log entry lacks are empty.
 
-    `keys` are the keys of removed records, `masked` of records whose secrets were masked. `below` are sessions made
-    from this one, `above` the sessions that it was made from. `unclear` have the same records, which
-    of the two was first is not known. With `beside`, the file is not a transcript but a removed file beside one.
+    `keys` are the keys of removed records, `masked` those of records with masked secrets. `below` are sessions made
+    from this one, `above` the sessions that it was made from. `unclear` sessions have the same records, and it is
+    unknown which was first. With `beside`, the file is not a transcript but a removed file beside one.
     """
 
     ts: str = ""
@@ -84,7 +84,8 @@ def folder_of(session_id: str) -> Path:
 
 
 def save(source: Path, session_id: str, now: datetime, *, disk: Disk = DISK, files: Files = FILES) -> Snapshot | None:
-    """Save the bytes of `source` as a snapshot; return `None` if it does not exist. `files` are those of its agent.
+    """Save the bytes of `source` as a snapshot; return `None` if it does not exist. `files` reads the agent's
+    transcripts.
 
     Raises:
         OSError: The snapshot cannot be written.
@@ -122,7 +123,7 @@ def forget(session_id: str) -> None:
 
 
 def discard(identities: Sequence[str]) -> list[Snapshot]:
-    """Delete these snapshots; their cuts can then not be undone. Either all exist, or none is deleted.
+    """Delete these snapshots, all or none. Their cuts cannot be undone afterwards.
 
     Raises:
         NotFound, Usage: See `find`.
@@ -143,7 +144,7 @@ def snapshots(session_id: str = "") -> list[Snapshot]:
 
 
 def of_session(reference: str) -> list[Snapshot]:
-    """Return the snapshots of the session whose id begins with `reference`. Its log need not exist.
+    """Return the snapshots of the session with an id that begins with `reference`. Its log need not exist.
 
     Raises:
         Usage: Several sessions match.
@@ -155,10 +156,10 @@ def of_session(reference: str) -> list[Snapshot]:
 
 
 def find(identity: str) -> Snapshot:
-    """Return the snapshot with that id. Its time alone is enough if it is unique.
+    """Return the snapshot with this id. Its time alone is enough if it is unique.
 
     Raises:
-        Usage: This is not an id, or the time matches several snapshots.
+        Usage: The text is no snapshot id, or the time matches several snapshots.
         NotFound: There is no such snapshot.
     """
     folder, _, name = identity.rpartition("/")
@@ -174,13 +175,13 @@ def find(identity: str) -> Snapshot:
 
 
 def content(snapshot: Snapshot) -> Iterator[bytes]:
-    """Yield the snapshot's bytes in pieces."""
+    """Yield the bytes of a snapshot in pieces."""
     with gzip.open(snapshot.path, "rb") as file:
         yield from pieces(file.read)
 
 
 def lines(snapshot: Snapshot) -> Iterator[bytes]:
-    """Yield the snapshot's lines: a session may be larger than the memory."""
+    """Yield the lines of a snapshot one by one, since a session may be larger than the memory."""
     with gzip.open(snapshot.path, "rb") as file:
         yield from (line.removesuffix(b"\n") for line in file)
 
@@ -189,7 +190,7 @@ def note(
     session: Transcript, command: str, snapshot: Snapshot | None, target: Path, now: datetime, *,
     size_after: int, change: str = "", **more: list[str] | str,
 ) -> None:  # fmt: skip
-    """Log one change of a transcript before it is made: a snapshot without its note is useless.
+    """Log one change of a transcript before it is made, since a snapshot without a log entry is useless.
 
     Changes made together have the same `change`. A cut's `more` has the named ids (`seed_ids`), all removed ids
     (`removed_ids`), kept calls without results (`orphaned`), and the keys of removed and masked records in every copy
@@ -217,7 +218,7 @@ def note(
 
 
 def noted_changes(source: Path | None = None) -> list[NotedChange]:
-    """Return the changes so far, or those of one file, oldest first."""
+    """Return all logged changes, or those of one file, oldest first."""
     path = state_home() / "excise.jsonl"
     lines = path.read_bytes().splitlines() if path.is_file() else ()
     entries = [entry for line in lines if (entry := _noted(line)) is not None]
@@ -225,7 +226,7 @@ def noted_changes(source: Path | None = None) -> list[NotedChange]:
 
 
 def cuts(source: Path) -> list[NotedChange]:
-    """Return a file's successful cuts that were not undone, oldest first."""
+    """Return the successful cuts of a file that were not undone, oldest first."""
     entries = noted_changes(source)
     failed = {one.change for one in entries if one.command == FAILED}
     standing: list[NotedChange] = []
@@ -245,7 +246,7 @@ def _noted(line: bytes) -> NotedChange | None:
 
 
 def _like(default: object, said: object) -> Any:
-    """Return a value of a note, as one like the field's default."""
+    """Return a value of a log entry, converted to the type of the field's default."""
     if isinstance(default, tuple):
         return tuple(map(str, list_in(said)))
     if isinstance(default, bool):
@@ -259,7 +260,7 @@ def _plain(session_id: str) -> str:
 
 
 def _free(folder: Path, now: datetime) -> Path:
-    """Return an unused name, also for two snapshots in the same moment."""
+    """Return an unused path for a snapshot, also for a second snapshot in the same moment."""
     name = f"{now.astimezone(UTC):%Y%m%dT%H%M%S.%fZ}"
     number = 1
     while (path := folder / f"{name}{f'-{number}' if number > 1 else ''}{_SUFFIX}").exists():

@@ -1,7 +1,7 @@
-"""Titles that quote a prompt, and keyed digests that name them, and records without ids, in the notes of cuts.
+"""Marks: keyed digests in the log of cuts, for titles that quote a cut prompt and for records without ids.
 
-A cut of the prompt finds its titles in the session and in copies with the same title. The key of the digests stays in
-this home, so that nobody can test guessed words against the notes alone.
+A cut of the prompt finds its titles, in the session and in copies with the same title, by their marks. The key of the
+digests stays in this home, so that guessed words cannot be tested against the log alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LOOKED_AT = 1 << 16
 
 
 def without_suffix(title: str) -> str:
-    """Return the title of a branch's parent."""
+    """Return the title without a suffix such as "(Branch 2)": the title of the branch's parent."""
     return _SUFFIX.sub("", title).strip()
 
 
@@ -34,7 +34,7 @@ def comparable_title(title: str) -> str:
 
 
 def mark_of_prompt(prompt: str) -> tuple[str, ...]:
-    """Return the mark of the title that a prompt gives its session; nothing for automated prompts."""
+    """Return the mark of the title that a prompt gives its session; empty for automated prompts."""
     said = strip_boilerplate(prompt[:_LOOKED_AT])
     return (_mark(title_of("", (said,))),) if said.strip() else ()
 
@@ -60,12 +60,12 @@ _KNOWN: dict[tuple[str | None, ...], bytes] = {}
 
 
 def mark(data: bytes) -> str:
-    """Return the digest of these bytes."""
+    """Return the keyed digest of these bytes."""
     return blake2b(data, key=_digest_key(), digest_size=16).hexdigest()
 
 
 def keep_key() -> None:
-    """Save the key, so that marks made from now on can be compared later.
+    """Save the key of the digests, so that marks made from now on can be compared later.
 
     Raises:
         OSError: The key cannot be written.

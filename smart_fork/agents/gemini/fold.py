@@ -33,7 +33,7 @@ from indexer.transcripts.state import count, is_path, pack, utc
 from indexer.transcripts.texts import masked_name, strip_boilerplate, strip_recall
 from indexer.values import dict_in, dicts_in, json_in
 from smart_fork.agents import AGENTS, fold
-from smart_fork.agents.ancestry import HEAD_RECORDS, CopiedMessage, FamilyLog, Heads, SubAgents
+from smart_fork.agents.ancestry import HEAD_RECORDS, CopiedMessage, FamilyLog, Heads, SubAgents, origin_by_workers
 from smart_fork.agents.codec import Record
 from smart_fork.agents.gemini.home import CHATS, digest, id_of, root_of
 from smart_fork.agents.gemini.records import (
@@ -49,7 +49,6 @@ from smart_fork.agents.gemini.records import (
     sign_of,
     typed_in,
 )
-from smart_fork.agents.headless_origin import origin_of
 from smart_fork.agents.log_tail import AnswerTokens, RecordSign, Tail, answer_tokens, no_steps
 
 #: The tool that runs command lines.
@@ -176,7 +175,7 @@ class GeminiFold(fold.LineFold):
         return utc(record.get("timestamp")), True
 
     def origin(self) -> Origin:
-        return origin_of(self.own_id())
+        return origin_by_workers(self.own_id())
 
     def is_copy(self) -> bool:
         """Return whether the session began outside the directory that its folder belongs to."""

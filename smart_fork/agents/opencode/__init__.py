@@ -27,4 +27,4 @@ class OpenCode(Agent):
     tells = ("OPENCODE", "OPENCODE_PID")
     marks = ("OPENCODE",)
     clients = ("opencode",)
-    facets = usual_facets("prompts", forms="forms:OpenCodeForms", births="command:OpenCodeBirths", tail="fold:TAIL")
+    facets = usual_facets("prompts", forms="forms:OpenCodeForms")

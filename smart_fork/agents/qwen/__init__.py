@@ -24,4 +24,4 @@ class Qwen(Agent):
     session_variables = (SESSION,)
     project_variables = ("QWEN_PROJECT_DIR",)
     clients = ("qwen",)
-    facets = usual_facets("births", "caller", "prompts", tail="fold:TAIL")
+    facets = usual_facets("births", "caller", "prompts")

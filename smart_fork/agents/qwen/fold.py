@@ -20,7 +20,7 @@ from indexer.transcripts.state import count
 from indexer.transcripts.texts import Answers, Questions, Said, masked_name, strip_boilerplate, strip_recall, with_name
 from indexer.values import dict_in, dicts_in, list_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.ancestry import LoggedSubAgents, TreeHeads
+from smart_fork.agents.ancestry import LoggedSubAgents, TreeHeads, origin_by_workers
 from smart_fork.agents.codec import (
     MessageCodec,
     Record,
@@ -31,7 +31,6 @@ from smart_fork.agents.codec import (
     shortened,
     texts_of,
 )
-from smart_fork.agents.headless_origin import origin_of
 from smart_fork.agents.log_tail import (
     NO_CALL,
     AnswerTokens,
@@ -218,7 +217,7 @@ class QwenTree(Tree):
     def origin(self) -> Origin:
         """Return who began the session. Prompts of a script look like a person's."""
         named = bool(self.given_name())
-        return "subagent" if self.facts.get("begun_by_another") else origin_of(self.own_id(), named=named)
+        return "subagent" if self.facts.get("begun_by_another") else origin_by_workers(self.own_id(), named=named)
 
     def folder(self) -> str:
         return self.path.parent.parent.name

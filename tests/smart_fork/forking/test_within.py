@@ -393,7 +393,7 @@ def test_what_the_program_tells_each_session_is_kept_and_counts_for_nothing(home
     found = distil(told, Wanted(MATCH), speaking(1))
 
     assert distil(plain, Wanted(MATCH), speaking(1)).selection.tokens == found.selection.tokens
-    lines = AGENTS.copier_of("codex").distilled(told, found.excerpt, NewSession(NEW, repo, NOW))
+    lines = AGENTS.copier_of("codex").copy(told, found.excerpt, NewSession(NEW, repo, NOW))
     assert 1 == sum(b"You may. You may." in line for line in lines)
 
 

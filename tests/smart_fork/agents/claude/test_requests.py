@@ -87,7 +87,7 @@ def test_copies_of_some_turns_have_no_requests(log, home, whole):
     agent = AGENTS.copier_of("claude")
 
     excerpt = Excerpt(frozenset(range(4)), 3, tokens=(1,) * len(session.turns))
-    copy = agent.up_to(session, 3, new) if whole else agent.distilled(session, excerpt, new)
+    copy = agent.copy(session, 3, new) if whole else agent.copy(session, excerpt, new)
 
     lines = b"\n".join(copy)
     assert b"done zebra" in lines

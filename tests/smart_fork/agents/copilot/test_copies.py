@@ -32,7 +32,7 @@ def copied(
     becomes = NewSession(NEW, cwd, datetime(2026, 7, 2, 10, tzinfo=UTC), title)
     copier = AGENTS.copier_of("copilot")
     target = copier.place(session.source_path, becomes)
-    copy = copier.distilled(session, excerpt, becomes) if excerpt else copier.up_to(session, end, becomes)
+    copy = copier.copy(session, excerpt, becomes) if excerpt else copier.copy(session, end, becomes)
     return copier.write(copy, target, becomes, Machine(Processes(), {}), lambda: None).path
 
 

@@ -29,7 +29,7 @@ def new(cwd: Path | None = None, title: str = "") -> NewSession:
 
 def copied(session: Session, end: int, becomes: NewSession, excerpt: Excerpt | None = None) -> tuple[Path, list[dict]]:
     copier = AGENTS.copier_of("gemini")
-    copy = copier.distilled(session, excerpt, becomes) if excerpt else copier.up_to(session, end, becomes)
+    copy = copier.copy(session, excerpt, becomes) if excerpt else copier.copy(session, end, becomes)
     target = copier.place(session.source_path, becomes)
     written = copier.write(copy, target, becomes, Machine(Processes(), {}), lambda: None)
     return written.path, [json.loads(line) for line in target.read_text().splitlines()]

@@ -35,7 +35,7 @@ def session(path, identity):
 
 
 def document(path, identity, end):
-    return json.loads(b"".join(AGENTS.copier_of("opencode").up_to(session(path, identity), end, NEW)))
+    return json.loads(b"".join(AGENTS.copier_of("opencode").copy(session(path, identity), end, NEW)))
 
 
 def test_a_copy_says_the_same_at_the_same_times_under_ids_of_its_own(path, tmp_path):
@@ -109,18 +109,18 @@ def test_a_session_that_changes_while_it_is_read_is_not_copied(path):
     read = session(path, TOOLS)
     change(path, "DELETE FROM message WHERE id = ?", read.turns[0].id)
     with pytest.raises(ForkRefused, match="changed during reading"):
-        list(AGENTS.copier_of("opencode").up_to(read, 5, NEW))
+        list(AGENTS.copier_of("opencode").copy(read, 5, NEW))
 
     change(path, "DELETE FROM session WHERE id = ?", TOOLS)
     with pytest.raises(NotFound):
-        list(AGENTS.copier_of("opencode").up_to(read, 5, NEW))
+        list(AGENTS.copier_of("opencode").copy(read, 5, NEW))
 
 
 def test_a_session_that_is_there_is_never_written_over(path, programs):
     copier, machine = AGENTS.copier_of("opencode"), Machine(FakeProcesses({}), {})
     there = NewSession(FORK, None, NEW.now)
     with pytest.raises(ForkRefused, match="already exists"):
-        copier.write(copier.up_to(session(path, TOOLS), 5, there), path / FORK, there, machine, lambda: None)
+        copier.write(copier.copy(session(path, TOOLS), 5, there), path / FORK, there, machine, lambda: None)
 
 
 def test_a_copy_that_is_not_taken_is_an_error(path, programs):
@@ -129,7 +129,7 @@ def test_a_copy_that_is_not_taken_is_an_error(path, programs):
     copier = AGENTS.copier_of("opencode")
     machine = Machine(FakeProcesses({"opencode": lambda _: (0, "Imported session")}), {"PATH": str(programs)})
     with pytest.raises(ProgramFailed, match="refused the copy"):
-        copier.write(copier.up_to(session(path, TOOLS), 5, NEW), path / NEW.id, NEW, machine, lambda: None)
+        copier.write(copier.copy(session(path, TOOLS), 5, NEW), path / NEW.id, NEW, machine, lambda: None)
 
 
 def distilled(path, *parts):
@@ -139,7 +139,7 @@ def distilled(path, *parts):
         read = session(path, identity)
         end = len(read.turns) - 1
         excerpt = Excerpt(frozenset(kept), end, told, (10,) * (end + 1), frozenset(kept) & {1})
-        copies.append(AGENTS.copier_of("opencode").distilled(read, excerpt, NEW))
+        copies.append(AGENTS.copier_of("opencode").copy(read, excerpt, NEW))
     return json.loads(b"\n".join(MergedCopy(copies)))
 
 

@@ -24,7 +24,7 @@ NEW = "ses_00000000000000000000000001"
 def copied(folder: Path) -> list[dict]:
     with as_session("opencode", SAID, HomePlace(str(folder), ""), source_id="x") as told:
         new = NewSession(NEW, folder, datetime.now(UTC))
-        lines = list(AGENTS.copier_of("opencode").up_to(told, len(told.turns) - 1, new))
+        lines = list(AGENTS.copier_of("opencode").copy(told, len(told.turns) - 1, new))
     return [message["info"] for message in orjson.loads(b"".join(lines))["messages"]]
 
 

@@ -26,7 +26,7 @@ def new(cwd: Path | None = None, title: str = "") -> NewSession:
 def copied(session: Session, end: int, becomes: NewSession, excerpt: Excerpt | None = None) -> tuple[Path, list[dict]]:
     copier = AGENTS.copier_of("qwen")
     target = copier.place(session.source_path, becomes)
-    copy = copier.distilled(session, excerpt, becomes) if excerpt else copier.up_to(session, end, becomes)
+    copy = copier.copy(session, excerpt, becomes) if excerpt else copier.copy(session, end, becomes)
     lines = list(copy)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(b"".join(line + b"\n" for line in lines))
@@ -73,7 +73,7 @@ def test_a_copy_that_leaves_something_out_counts_each_record_once(home):
     session = read_qwen(fixture(home, "person"))
     last = len(session.turns) - 1
 
-    copy = AGENTS.copier_of("qwen").distilled(
+    copy = AGENTS.copier_of("qwen").copy(
         session, Excerpt(frozenset({last - 1, last}), last, tokens=(1,) * (last + 1)), new()
     )
 
