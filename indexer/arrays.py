@@ -1,7 +1,7 @@
-"""NumPy with one thread, unless the environment says how many.
+"""NumPy, imported so that it computes with one thread, unless the environment sets the number of threads.
 
-What is multiplied here is small: threads that wait for one another take ten times as long where the processor is busy.
-The setting is read when NumPy is loaded; programs that we start must not inherit it.
+The arrays here are small. Threads that wait for each other take ten times as long on a busy processor. NumPy reads the
+environment variable when it is loaded, and programs that we start must not inherit the variable.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Finds the logs that changed since they were read, and keeps the list of forgotten sessions, which never come back.
+"""Detection of logs that changed since they were read, and the list of forgotten sessions, which are never indexed
+again.
 
-A question asks this each time, and mostly finds no change: what reads and stores logs is imported by nothing here.
+Each question asks for changes and mostly finds none. Therefore this module imports nothing that reads or stores logs.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(slots=True)
 class Report(Value):
-    """Result of a run. `failed` lists unreadable logs, with the reason; `seconds` by stage.
+    """Counts of an index run. `failed` maps unreadable logs to the reason, and `seconds` maps stages to their duration.
 
-    `erased` is whether nothing that was taken out of the index is left in its files.
+    `erased` is False while deleted text may still be in the index's files.
     """
 
     files: int = 0
@@ -63,9 +64,9 @@ class Report(Value):
 
 
 def changed_logs(store: Store, adapters: Agents, report: Report) -> list[LogFile]:
-    """Logs that are new, not as they were, or without their export, newest first. One `stat` a log.
+    """Return the logs that are new, changed or without an export, newest first, at the cost of one `stat` a log.
 
-    Logs that have gone are forgotten; one that is merely not in these adapters' homes has not.
+    Deleted logs are removed from the index. A log that is merely outside the homes of `adapters` is not deleted.
     """
     there = {file.location: file for agent in adapters for file in agent.discover()}
     seen = store.seen()
@@ -75,9 +76,9 @@ def changed_logs(store: Store, adapters: Agents, report: Report) -> list[LogFile
 
 
 def named_logs(store: Store, adapters: Agents, paths: Collection[str], report: Report) -> list[LogFile]:
-    """Those of these `paths` that are logs and not as they were, newest first; those that have gone are forgotten.
+    """Return the logs at `paths` that are new or changed, newest first. Deleted ones are removed from the index.
 
-    It costs what they cost, however many others there are.
+    The cost depends on `paths` alone, however many other logs exist.
     """
     there = {file.location: file for path in paths for agent in adapters for file in agent.logs_of(path)}
     seen = store.seen({*paths, *there})
@@ -89,7 +90,7 @@ def _changed(
     there: Mapping[str, LogFile], seen: Mapping[str, SeenFile], adapters: Agents, report: Report,
     also: Collection[str] = (),
 ) -> list[LogFile]:  # fmt: skip
-    """The logs that are not as they were, with other logs of their sessions, and these, the newest first."""
+    """Return the logs that are new, changed or listed in `also`, and other logs of their sessions, newest first."""
     new = {path for path, file in there.items() if seen.get(path) != (*file.stamp, VERSION) or path in also}
     if len(new) < len(there):
         twins = (adapters[there[path].agent].twins(there[path].path) for path in tuple(new))
@@ -100,15 +101,19 @@ def _changed(
 
 
 def unread_logs(store: Store, adapters: Agents) -> list[LogFile]:
-    """Logs that are new, or not as they were when they were read: one `stat` each. It writes nothing."""
+    """Return the logs that are new, or changed since they were read, at the cost of one `stat` a log. This writes
+    nothing.
+    """
     seen = store.seen()
     files = (file for agent in adapters for file in agent.discover())
     return [file for file in files if seen.get(file.location) != (*file.stamp, VERSION)]
 
 
 def gone_of(paths: Collection[str], adapters: Agents) -> list[str]:
-    """Those of these places of logs where none is any more. A log within a file is gone with that file, or when its
-    agent says so: whoever cannot look into the file now has not seen that.
+    """Return those of `paths` at which no log exists any more.
+
+    A log within a file is gone with that file, or when its agent says so. If the file cannot be read, its logs count
+    as present.
     """
     return [path for path in paths if not is_there(path) or any(agent.has_lost(path) for agent in adapters)]
 
@@ -116,7 +121,9 @@ def gone_of(paths: Collection[str], adapters: Agents) -> list[str]:
 def _forget(
     store: Store, seen: Mapping[str, SeenFile], there: Mapping[str, LogFile], adapters: Agents, report: Report
 ) -> bool:
-    """Forget logs that have gone; return whether any have. `remembering.renew` makes again what older versions made."""
+    """Remove deleted logs from the index. Return True if there were any. `refresh.renew` later updates what older
+    versions stored of them.
+    """
     gone = gone_of(seen.keys() - there.keys(), adapters)
     report.removed += len(gone)
     if not gone:
@@ -134,7 +141,10 @@ def _forget(
 
 
 def _without_export(store: Store) -> set[str]:
-    """Logs whose session should have an export and has none. One listing a folder."""
+    """Return the paths of logs with a session that should have an export and has none.
+
+    This lists one folder an agent.
+    """
     exports: dict[AgentName, set[str]] = {}
     missing: set[str] = set()
     for agent, session_id, path in store.sources():
@@ -150,19 +160,19 @@ Forgotten = dict[tuple[AgentName, str], str]
 
 
 def forgotten() -> Forgotten:
-    """The sessions by agent and id, with the time they were forgotten at.
+    """Return the forgotten sessions by agent and id, each with the time at which it was forgotten.
 
     Raises:
-        OSError: the list cannot be read; nothing must be indexed then.
+        OSError: the list cannot be read. Nothing must be indexed then.
     """
     return {(agent, session_id): at for agent, session_id, at in state.rows("SELECT * FROM forgotten")}
 
 
 def add(agent: AgentName, session_id: str, at: str) -> None:
-    """Put a session on the list. For whoever holds the index's lock.
+    """Put a session on the list of forgotten sessions. The caller holds the index's lock.
 
     Raises:
-        OSError: it cannot be written; the list is what it was.
+        OSError: the list cannot be written, and is unchanged.
     """
     with state.changing() as db:
         db.execute("INSERT OR REPLACE INTO forgotten VALUES (?, ?, ?)", (agent, session_id, at))
@@ -170,6 +180,6 @@ def add(agent: AgentName, session_id: str, at: str) -> None:
 
 
 def drop_notes(db: apsw.Connection, agent: AgentName, session_id: str) -> None:
-    """Delete what a person has noted of a session, in the transaction of whoever calls."""
+    """Delete a person's verdict and marks of a session, in the caller's transaction."""
     for table in ("verdicts", "marks"):
         db.execute(f"DELETE FROM {table} WHERE agent = ? AND session_id = ?", (agent, session_id))  # noqa: S608

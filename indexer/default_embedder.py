@@ -1,9 +1,12 @@
-"""The embedder that is configured, or the default model in the lightest way that does the work.
+"""The default embedding model, run in the lightest way that does the work, and the configured embedder.
 
-`LightEmbedder` is the default model without PyTorch, ready a fraction of a second after the start. ``minilm.onnx`` is
-the model's graph (``scripts/minilm_graph.py`` makes it). It holds no weights: onnxruntime maps those of the package,
-whose SHA-256 is checked first, so that processes share them. The vectors are those of sentence-transformers within
-1e-5.
+`LightEmbedder` runs the default model without PyTorch, a fraction of a second after the start. ``minilm.onnx`` is the
+model's graph without weights (``scripts/minilm_graph.py`` makes it). onnxruntime maps the weights of the package into
+memory, so that processes share them. Their SHA-256 is verified first. The vectors equal those of sentence-transformers
+within 1e-5.
+
+`ProcessEmbedder` embeds many texts in another process, which ends after some idle time. PyTorch takes most of a
+gigabyte for as long as a process lives, and more with every new shape of a batch.
 """
 
 from __future__ import annotations
@@ -55,7 +58,9 @@ _WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"
 
 
 class LightEmbedder:
-    """An `Embedder` of the default model for one text or many: short ones together, `threads` such groups at once."""
+    """The default model, run by onnxruntime. Short texts are embedded together, and `threads` groups of texts in
+    parallel.
+    """
 
     dimensions = DIMENSIONS
 
@@ -65,11 +70,11 @@ class LightEmbedder:
 
     @property
     def model(self) -> str:
-        """The same name as sentence-transformers' vectors have: they can be compared."""
+        """Return the same name as for sentence-transformers, since the vectors can be compared."""
         return f"{DEFAULT_MODEL}@{DEFAULT_WEIGHTS_SHA256[:12]}"
 
     def embed(self, texts: Sequence[str]) -> Matrix:
-        """Unit vectors, shape (len(texts), 384), float32.
+        """Return a unit vector for each text: float32, shape (len(texts), 384).
 
         Raises:
             ModelUnavailableError: the packaged model is missing or not the expected one, or the embedder is closed.
@@ -80,15 +85,15 @@ class LightEmbedder:
         return np.concatenate(vectors) if vectors else np.empty((0, DIMENSIONS), np.float32)
 
     def load(self) -> None:
-        """Load all that a text needs, before there is one.
+        """Load the model before the first text is embedded.
 
         Raises:
-            ModelUnavailableError: see `embed`.
+            ModelUnavailableError: as for `embed`.
         """
         _ = self._session, self._vocabulary
 
     def close(self) -> None:
-        """Embed no more; what is being embedded ends with the texts that it is at."""
+        """Stop embedding. A running call ends after its current group of texts."""
         self.closed = True
 
     def _vectors(self, texts: Sequence[str]) -> Iterator[Matrix]:
@@ -101,7 +106,7 @@ class LightEmbedder:
             yield from pool.map(self._group_vectors, groups)
 
     def _groups(self, texts: Iterable[str]) -> Iterator[list[list[int]]]:
-        """The texts in order as token ids, as many of them together as are embedded at once."""
+        """Yield the token ids of the texts in order, in groups that are embedded together."""
         group: list[list[int]] = []
         for text in texts:
             if self.closed:
@@ -145,7 +150,7 @@ def _vocabulary_in(folder: Path) -> Vocabulary:
 
 
 def is_known(word: str) -> bool:
-    """Tell if the default model knows a word as a whole, and not only pieces of it."""
+    """Return True if the default model's vocabulary has `word` as one token."""
     return len(_vocabulary_in(packaged_model()).ids(word)[1:-1]) == 1  # between those that begin and end it
 
 
@@ -196,7 +201,10 @@ def _session_in(folder: Path, graph: Path) -> Any:
 
 
 class Vocabulary:
-    """A tokenizer of the WordPiece kind, from its `tokenizer.json`; a text has `limit` tokens at most."""
+    """A WordPiece tokenizer, read from a `tokenizer.json`. It loads only the part of the vocabulary that a text needs.
+
+    `limit` is the largest number of tokens of a text.
+    """
 
     def __init__(self, file: Path, limit: int) -> None:
         self._settings: dict[str, Any] = orjson.loads(file.read_bytes())
@@ -207,7 +215,7 @@ class Vocabulary:
         self._splitting = self._knowing({})
 
     def ids(self, text: str) -> list[int]:
-        """The numbers of its tokens, with those that begin and end it."""
+        """Return the token ids of `text`, including the tokens that mark its start and end."""
         splitting = self._splitting
         plain = splitting.normalizer.normalize_str(text)
         words = {word for word, _ in splitting.pre_tokenizer.pre_tokenize_str(plain)}
@@ -216,7 +224,9 @@ class Vocabulary:
         return found
 
     def _pieces(self, words: Iterable[str]) -> Iterator[str]:
-        """Yield what words may be made of. The longest beginning is taken first, so a known word is one piece."""
+        """Yield the vocabulary entries that `words` may be split into. A known word is one entry, because the longest
+        match wins.
+        """
         for word in words:
             if word in self._words:
                 yield word
@@ -244,10 +254,10 @@ FEW_TEXTS = 32
 
 
 def configured_embedder(*, background: bool = False) -> Embedder:
-    """An embedder of ``SMART_FORK_MODEL``, or of the default model. Nothing is loaded yet.
+    """Return the embedder of ``SMART_FORK_MODEL``, or of the default model. Nothing is loaded yet.
 
-    `background`: for a process that nobody waits for, or that stays: many texts get one core, and it does not keep what
-    only they need.
+    `background` is for a process that stays, or that no person waits for. Many texts then use one core, and PyTorch
+    runs in another process.
     """
     name = Setting.MODEL.text() or DEFAULT_MODEL
     if name == DEFAULT_MODEL:
@@ -260,7 +270,7 @@ class Beginning(Protocol):
     """An embedder that can load its model in the background."""
 
     def begin(self) -> None:
-        """There will be many texts soon. Returns immediately."""
+        """Start to load the model for many texts, and return immediately."""
 
 
 @runtime_checkable
@@ -268,12 +278,14 @@ class Closing(Protocol):
     """An embedder that can be closed while it works."""
 
     def close(self) -> None:
-        """Work no more."""
+        """Stop embedding."""
 
 
 class DefaultEmbedder:
-    """The default model: a question with onnxruntime, at once; many texts with sentence-transformers, which is faster
-    on a GPU and where the processor has bfloat16. Where that is not installed, or fails, onnxruntime embeds them too.
+    """The default model: onnxruntime embeds a question immediately, and sentence-transformers embeds many texts.
+
+    sentence-transformers is faster on a GPU and on processors with bfloat16. If it is missing or fails, onnxruntime
+    embeds all texts.
     """
 
     dimensions = DIMENSIONS
@@ -302,19 +314,19 @@ class DefaultEmbedder:
         return self._light.embed(texts)
 
     def is_light(self, count: int) -> bool:
-        """Return True if so many texts are embedded immediately, beside other work."""
+        """Return True if `count` texts are embedded by onnxruntime, immediately and beside other work."""
         if count == 1 or self._only_light:
             return True
         return count < FEW_TEXTS and (self._apart or self._heavy is None)
 
     def begin(self) -> None:
-        """As `Beginning.begin`: in another process, which a person waits for."""
+        """Start another process that loads the model, for texts that a person waits for."""
         if self._heavy is None and not self._apart and not self._only_light:
             self._apart, self._heavy = True, (process := ProcessEmbedder(waited_for=True))
             process.begin()
 
     def close(self) -> None:
-        """Embed no more, here or in another process."""
+        """Stop embedding, here and in the other process."""
         self._light.close()
         if isinstance(self._heavy, Closing):
             self._heavy.close()
@@ -332,9 +344,9 @@ IDLE_SECONDS = 30.0
 
 
 class ProcessEmbedder:
-    """An `Embedder` of the default model in another process, which is started when it is needed. Threads take turns.
+    """The default model in another process, which starts on the first call. Only one thread at a time computes.
 
-    The process steps back behind everything else and takes one core, unless it is `waited_for`.
+    The process has a low priority and uses one core, unless it is `waited_for` by a person.
     """
 
     def __init__(self, idle: float = IDLE_SECONDS, *, waited_for: bool = False) -> None:
@@ -369,12 +381,12 @@ class ProcessEmbedder:
                 raise ModelUnavailableError("the embedding process died twice; is there enough memory?") from error
 
     def begin(self) -> None:
-        """Start the process, which loads the model, and do not wait for it. What is wrong is seen when it is asked."""
+        """Start the process, which loads the model, and return immediately. A failure is reported by `embed`."""
         with self._lock, suppress(OSError):
             self._connect()
 
     def close(self) -> None:
-        """End the process, whatever it is at. Whoever waits for it is told so."""
+        """End the process immediately. A waiting call of `embed` raises an error."""
         self._closed = True
         if (lifeline := self._lifeline) is not None:
             lifeline.close()
@@ -403,9 +415,9 @@ class ProcessEmbedder:
 
 
 def _start(idle: float, *more: str) -> tuple[Connection, Connection]:
-    """A process that embeds, our end of the line to it, and what it lives by: when that is closed, it ends immediately.
+    """Start an embedding process. Return the connection to it and its lifeline.
 
-    The system closes it when we die, however we do.
+    The process ends when the lifeline is closed. The operating system closes the lifeline when our process dies.
     """
     from multiprocessing.connection import Pipe  # most processes embed by themselves
 
@@ -424,9 +436,9 @@ def _start(idle: float, *more: str) -> tuple[Connection, Connection]:
 
 
 def answer(connection: Connection, embedder: Embedder, idle: float) -> None:
-    """Embed what is asked for, until nobody has asked for `idle` seconds or the other end has been closed.
+    """Embed texts on request until no request came for `idle` seconds, or the other end is closed.
 
-    Each answer is what went wrong, empty where nothing did, and then the vectors as they lie in memory.
+    Each answer is an error message, empty on success, followed by the bytes of the vectors.
     """
     try:
         while connection.poll(idle):
@@ -443,13 +455,13 @@ def answer(connection: Connection, embedder: Embedder, idle: float) -> None:
 
 
 def _die_with(life: int) -> None:
-    """End in the middle of whatever is embedded: nobody waits for it."""
+    """End the process when the other end of the lifeline is closed."""
     os.read(life, 1)
     os._exit(0)
 
 
 def main() -> None:
-    """The process: ``python -m indexer.default_embedder DESCRIPTOR LIFELINE SECONDS [waited-for]``."""
+    """Run the embedding process: ``python -m indexer.default_embedder DESCRIPTOR LIFELINE SECONDS [waited-for]``."""
     from multiprocessing.connection import Connection
 
     descriptor, life, idle, *waited_for = sys.argv[1:]

@@ -1,4 +1,6 @@
-"""Text -> vectors, with sentence-transformers. Nothing heavy is imported before the first text is embedded."""
+"""Embedding models of sentence-transformers, and rerankers. Nothing heavy is imported before the first text is
+embedded.
+"""
 
 from __future__ import annotations
 
@@ -44,24 +46,24 @@ DOWNLOAD_SECONDS = 5.0
 
 
 class ModelUnavailableError(IndexerError):
-    """The embedding model cannot be loaded; the message says what to do."""
+    """The embedding model cannot be loaded. The message says what to do."""
 
     code = "model_unavailable"
 
 
 class Embedder(Protocol):
-    """An embedding model: turns texts into vectors."""
+    """The interface of an embedding model, which turns texts into vectors."""
 
     @property
     def model(self) -> str:
-        """Names the model so exactly that vectors of the same name can be compared."""
+        """Return the model's exact name. Vectors can be compared if their models have the same name."""
 
     @property
     def dimensions(self) -> int:
-        """Length of a vector. Loads the model."""
+        """Return the length of a vector. This loads the model."""
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Unit vectors, shape (len(texts), dimensions), float32.
+        """Return a unit vector for each text: float32, shape (len(texts), dimensions).
 
         Raises:
             ModelUnavailableError: the model cannot be loaded.
@@ -69,12 +71,12 @@ class Embedder(Protocol):
 
 
 def has_frameworks() -> bool:
-    """Tell if sentence-transformers is installed: the extra of that name brings it."""
+    """Return True if sentence-transformers is installed, which is an extra of smart-fork."""
     return find_spec("sentence_transformers") is not None
 
 
 def without_frameworks(setting: str, name: str) -> ModelUnavailableError:
-    """Return the error for a model that needs sentence-transformers, which is not installed."""
+    """Return the error for a model that needs sentence-transformers while it is not installed."""
     from indexer.errors import adding, packages_of  # nearly nobody needs it
 
     return ModelUnavailableError(
@@ -84,14 +86,14 @@ def without_frameworks(setting: str, name: str) -> ModelUnavailableError:
 
 
 class SentenceTransformerEmbedder:
-    """A sentence-transformers model, loaded when it is first used. Threads take turns.
+    """A sentence-transformers model that is loaded on first use. Only one thread at a time computes.
 
-    It computes on a GPU where there is one that gives the same vectors as the processor; when that fails, whenever it
-    does, the processor goes on.
+    The model runs on a GPU if the GPU gives the same vectors as the processor. If the GPU fails, the model moves to
+    the processor.
 
-    On the processor it takes so many `threads`, else one for each core. Several texts at once are embedded with
-    bfloat16 matrix products where it has them: twice as fast, cosine 0.9999 to full precision, so both may stand in one
-    index. A single text, a question, is embedded in full precision, and so is everything on a GPU.
+    On the processor it uses `threads`, or one thread for each core. Several texts are embedded with bfloat16 matrix
+    products if the processor has them: twice as fast, with a cosine of 0.9999 to full precision, so that one index can
+    have both. A single text, such as a question, is embedded in full precision, and so is everything on a GPU.
     """
 
     def __init__(self, name: str | None = None, *, threads: int | None = None) -> None:
@@ -114,10 +116,10 @@ class SentenceTransformerEmbedder:
 
     @property
     def precision(self) -> str:
-        """The precision for embedding several texts in one batch.
+        """Return the precision for several texts in one batch.
 
-        By the processor's instructions and not by a trial: those say it for sure, and on a busy machine a trial that
-        could be relied on would take as long as loading the model, in every process.
+        The processor's instructions decide. A reliable trial on a busy machine would take as long as loading the
+        model, in every process.
         """
         return "bfloat16" if _has_bfloat16() else "float32"
 
@@ -145,13 +147,18 @@ class SentenceTransformerEmbedder:
         return self._loaded
 
     def _leave_gpu(self, error: Exception) -> SentenceTransformer:
-        """The model on the processor, from now on. It is loaded again: what has failed may not give it back."""
+        """Load the model again on the processor, and use it from now on. After a failure the GPU may not give the model
+        back.
+        """
         log.warning("%s cannot be used (%s): passages are embedded on the processor", self._device, error)
         self._device, self._loaded = PROCESSOR, None
         return self._load()
 
     def _unless_absent(self) -> SentenceTransformer:
-        """A model that somebody has chosen; nobody waits twice to learn that it is not there."""
+        """Load a model that a person has chosen.
+
+        If it could not be loaded a while ago, fail without another attempt.
+        """
         if not has_frameworks():  # seen in no time, and not remembered: it may be installed any moment
             raise without_frameworks("SMART_FORK_MODEL", self._name)
         if why := known_absence(self.model):
@@ -194,10 +201,10 @@ def _on_processor(model: SentenceTransformer, texts: Sequence[str], *, fast: boo
 
 
 def _on_gpu(model: SentenceTransformer, texts: Sequence[str]) -> NDArray[np.float32]:
-    """In full precision.
+    """Embed texts on the GPU in full precision.
 
     Raises:
-        ArithmeticError: what it gave are no vectors. It may raise anything else.
+        ArithmeticError: the results are not finite numbers. A driver may raise any other error.
     """
     import numpy as np
 
@@ -208,10 +215,10 @@ def _on_gpu(model: SentenceTransformer, texts: Sequence[str]) -> NDArray[np.floa
 
 
 def _move(model: SentenceTransformer, device: str) -> None:
-    """Have a model compute there, where it gives the same as on the processor.
+    """Move `model` to `device`, if it gives the same vectors there as on the processor.
 
     Raises:
-        ArithmeticError: it does not. It may raise anything else.
+        ArithmeticError: the vectors differ. A driver may raise any other error.
     """
     expected = _on_processor(model, TRIED, fast=False)
     model.to(device)
@@ -221,10 +228,10 @@ def _move(model: SentenceTransformer, device: str) -> None:
 
 
 def load(kind: Callable[..., T], name: str) -> T:
-    """A sentence-transformers model from a folder, or by its name: from the network only where it is not here yet.
+    """Load a sentence-transformers model from a folder, or by name. It is downloaded only if it is not on this machine.
 
     Raises:
-        ModelUnavailableError: that is not possible.
+        ModelUnavailableError: the model can be neither loaded nor downloaded.
     """
     folder = Path(name).expanduser()
     if folder.is_dir():
@@ -244,7 +251,10 @@ def load(kind: Callable[..., T], name: str) -> T:
 
 
 def _why(error: Exception) -> str:
-    """Why a model could not be downloaded, in our words: the library's are long, and name it again in addresses."""
+    """Return a short reason why a model could not be downloaded.
+
+    The library's messages are long and repeat the name.
+    """
     kind = type(error).__name__
     if kind == "OfflineModeIsEnabled":
         return "downloading is switched off (HF_HUB_OFFLINE)"
@@ -256,17 +266,17 @@ def _why(error: Exception) -> str:
 
 
 def _look_for(name: str) -> None:
-    """Raise where a model cannot be downloaded: the library itself would try again and again for minutes."""
+    """Raise an error if a model cannot be downloaded. The library would otherwise retry for minutes."""
     from huggingface_hub import HfApi
 
     HfApi().model_info(name, timeout=DOWNLOAD_SECONDS)
 
 
 def packaged_model() -> Path:
-    """The folder of the packaged default model, its weights checked.
+    """Return the folder of the packaged default model, after its weights are verified.
 
     Raises:
-        ModelUnavailableError: the package is not installed, or the weights are not the expected ones.
+        ModelUnavailableError: the package is missing, or its weights are not the expected ones.
     """
     spec = find_spec("smart_fork_minilm")  # hatch_build.py makes it
     if spec is None or spec.origin is None:
@@ -284,8 +294,8 @@ def packaged_model() -> Path:
 
 
 def _are_expected(weights: Path) -> bool:
-    """Return True if these are the default model's weights. Reading 90 MB takes longer than answering: a file is read
-    once.
+    """Return True if the file has the default model's weights. Hashing 90 MB is slow, so that the result is remembered
+    for an unchanged file.
     """
     facts = weights.stat()
     seen = f"{DEFAULT_WEIGHTS_SHA256} {facts.st_size} {facts.st_mtime_ns} {facts.st_ino} {weights}"
@@ -309,7 +319,7 @@ def _digest(weights: Path, _facts: str) -> str:
 
 @cache
 def _has_bfloat16() -> bool:
-    """Return True if the processor multiplies bfloat16 itself. Emulation is slower than full precision."""
+    """Return True if the processor multiplies bfloat16 natively. Emulation is slower than full precision."""
     try:
         flags = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -318,14 +328,14 @@ def _has_bfloat16() -> bool:
 
 
 def _stamp(folder: Path) -> str:
-    """Tells whether a model's files are still the same, without reading them."""
+    """Return a digest of names, sizes and times of a model's files, which changes with the model."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     facts = [(str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
     return hashlib.blake2b(repr(facts).encode("utf-8", "replace"), digest_size=6).hexdigest()
 
 
 def hush() -> None:
-    """Loading shows bars and warnings on the terminal; ours is the only progress that people should see."""
+    """Switch off the progress bars and warnings of the libraries while they load a model."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
@@ -338,7 +348,7 @@ PROCESSOR = "cpu"
 
 
 def best_device() -> str:
-    """PyTorch's name of what computes fastest here; ``SMART_FORK_DEVICE`` may name another one."""
+    """Return PyTorch's name of the fastest device, or the one that ``SMART_FORK_DEVICE`` names."""
     if chosen := Setting.DEVICE.text().lower():
         return chosen
     import torch
@@ -363,7 +373,7 @@ _SETTINGS = ("HF_HOME", "HF_HUB_CACHE", "HF_ENDPOINT", "HF_HUB_OFFLINE", "HTTPS_
 
 
 def known_absence(model: str) -> str:
-    """Why `model` could not be loaded a while ago, with the settings of now; empty where that is not known."""
+    """Return why `model` could not be loaded within the last hour, with the same settings; empty if unknown."""
     try:
         note = state.fact(_NAME)
     except OSError:
@@ -373,13 +383,13 @@ def known_absence(model: str) -> str:
 
 
 def note_absence(model: str, why: str) -> None:
-    """`model` could not be loaded. Where nothing can be kept it is tried again each time."""
+    """Remember that `model` could not be loaded. If nothing can be stored, each process tries again."""
     with suppress(OSError):
         state.keep(_NAME, {"settings": _settings(model), "why": why, "at": time.time()})
 
 
 def forget_absence() -> None:
-    """Let it be tried again."""
+    """Forget that a model could not be loaded, so that the next process tries again."""
     with suppress(OSError):
         state.keep(_NAME, None)
 
@@ -397,7 +407,7 @@ _told: ContextVar[Callable[[str, int, int], None] | None] = ContextVar("told", d
 
 @contextmanager
 def telling(progress: Callable[[str, int, int], None] | None) -> Iterator[None]:
-    """In here, and in this context alone, `progress` is told of each model that is loaded."""
+    """Report the loading of models to `progress` within this block and this context."""
     before = _told.set(progress)
     try:
         yield
@@ -407,7 +417,7 @@ def telling(progress: Callable[[str, int, int], None] | None) -> Iterator[None]:
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """A model is loaded in here, which may take seconds."""
+    """Mark this block as the loading of a model, which may take seconds, for `telling`."""
     progress = _told.get()
     if progress is not None:
         progress(STAGE, 0, 1)
@@ -421,13 +431,13 @@ Rerank = Callable[[str, Sequence[str]], Sequence[float]]
 
 
 def configured_reranker() -> Rerank | None:
-    """The reranker of ``SMART_FORK_RERANKER``, one for all questions of a process; `None` where that is not set."""
+    """Return the reranker of ``SMART_FORK_RERANKER``, one object for the process; `None` if it is not set."""
     name = Setting.RERANKER.text()
     return _reranker(name) if name else None
 
 
 class CrossEncoderReranker:
-    """A sentence-transformers cross-encoder on the CPU, loaded when it is first asked. Threads take turns."""
+    """A sentence-transformers cross-encoder on the CPU, loaded on first use. Only one thread at a time computes."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -435,10 +445,10 @@ class CrossEncoderReranker:
         self._lock = threading.Lock()
 
     def __call__(self, intent: str, texts: Sequence[str]) -> list[float]:
-        """As `Rerank`.
+        """Return for each text the probability that it answers `intent`.
 
         Raises:
-            ModelUnavailableError: it cannot be loaded, or gives no single score for a passage.
+            ModelUnavailableError: the model cannot be loaded, or is not a reranker.
         """
         with self._lock:
             model = self._load()
@@ -478,7 +488,7 @@ def _cross_encoder(name: str) -> CrossEncoder:
 
 
 def _scores_pairs(model: CrossEncoder) -> bool:
-    """An embedding model loads as well, with a head that gives random numbers, others each time."""
+    """Return True if the model was trained to score pairs. An embedding model loads as well, but scores at random."""
     architectures = (model.config and model.config.architectures) or ()
     return len(model) > 1 or not architectures or any("SequenceClassification" in name for name in architectures)
 

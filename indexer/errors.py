@@ -1,7 +1,8 @@
-"""The root of all errors of smart-fork, and those of the index.
+"""The base classes of smart-fork's errors, and advice on what to do after a failure.
 
-The root stands here because `indexer` imports nothing of `smart_fork`; `smart_fork.errors` has the whole tree. Whoever
-catches `SmartForkError` catches whatever either package has to say to a person.
+`indexer` imports nothing of `smart_fork`, so the base class of both packages is defined here. `smart_fork.errors`
+defines the other classes. A caller that catches `SmartForkError` catches every error of both packages that is meant
+for a person.
 """
 
 from __future__ import annotations
@@ -21,12 +22,11 @@ from indexer.masking import mask
 
 
 class SmartForkError(Exception):
-    """The base. `exit_code` is what the command line ends with, `http_status` what a browser is answered with.
+    """The base class of all errors that are meant for a person.
 
-    `code` is what a program tells it by: each class declares its own, so that a class may be renamed. `usual_hint` is
-    the next step where whoever raises it names no better one.
-
-    What it quotes is masked, whoever shows it.
+    `exit_code` is the exit status of the command line, and `http_status` the status of an HTTP answer. `code`
+    identifies the error for programs: each class declares its own, so that a class can be renamed. `usual_hint` is the
+    next step for errors that are raised without a `hint`. Secrets in the message and in the hint are masked.
     """
 
     code: ClassVar[str] = "smart_fork_error"
@@ -39,26 +39,30 @@ class SmartForkError(Exception):
         super().__init__(self.message)
 
     def preface(self, words: str) -> None:
-        """Put `words` before the message: whoever asked for several things must know which of them failed."""
+        """Put `words` before the message, to say which of several requests failed."""
         self.message = mask(f"{words} {self.message}")
         self.args = (self.message,)
 
 
 def joined(*parts: str) -> str:
-    """Join a message and what follows it, such as its hint, into sentences: each part ends once."""
+    """Join a message and the texts that follow, such as its hint, into sentences. Each text gets a full stop if it has
+    none.
+    """
     said = [part for part in parts if part]
     return " ".join([*(one if one.endswith((".", "?", "!", "…", ":")) else f"{one}." for one in said[:-1]), *said[-1:]])
 
 
 class IndexerError(SmartForkError):
-    """An error in reading, indexing or searching logs: the base of all errors of `indexer`."""
+    """The base class of all errors of `indexer`, raised while logs are read, indexed or searched."""
 
     code = "indexer_error"
     http_status = 503
 
 
 class StateUnavailable(OSError):
-    """The state database cannot be read or written. It is an `OSError` for callers that expect the error of a file."""
+    """The state database (``state.db``) cannot be read or written. It is an `OSError` for callers that expect the error
+    of a file.
+    """
 
 
 _STORE = Path(__file__).with_name("store")
@@ -70,10 +74,10 @@ _NOT_ALLOWED = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 def is_damage(error: BaseException) -> bool:
-    """Return True if the error shows that the database is damaged.
+    """Return True if `error` shows that the index database is damaged.
 
-    Bytes that are no text where text was stored, and rows that contradict each other, are what SQLite itself finds
-    last: nothing that is indexed can bring that about.
+    SQLite reports damage last as stored text that is not UTF-8, and as rows that contradict each other. The content of
+    a log can cause neither.
     """
     import apsw  # most processes report no failure
 
@@ -83,7 +87,7 @@ def is_damage(error: BaseException) -> bool:
 
 
 def is_of_the_store(error: BaseException) -> bool:
-    """Return True if the index failed and not the log to store: the next log would fail as well."""
+    """Return True if the index caused `error`, and not the log that was to be stored: the next log would fail as well."""
     import apsw
 
     # Only these can come of the content of a log. All others are about the database, the disk or other processes.
@@ -92,7 +96,7 @@ def is_of_the_store(error: BaseException) -> bool:
 
 
 def is_full(error: BaseException) -> bool:
-    """Return True if the disk is full."""
+    """Return True if `error` says that the disk is full."""
     import apsw
 
     if isinstance(error, apsw.IOError | apsw.CantOpenError):  # what SQLite says when a file beside it cannot grow
@@ -101,7 +105,9 @@ def is_full(error: BaseException) -> bool:
 
 
 def next_step(error: BaseException, *, indexing: bool = False) -> str:
-    """Advise what to do about an error; empty if unknown. A process that is `indexing` continues by itself."""
+    """Return advice on what to do about `error`; empty if no advice is known. `indexing` marks a process that retries
+    by itself.
+    """
     import apsw
 
     home = state_home()
@@ -132,7 +138,7 @@ def next_step(error: BaseException, *, indexing: bool = False) -> str:
 
 
 def what_failed(error: BaseException) -> str:
-    """Name the file that `error` is about, and what the system says of it; other errors by what they say."""
+    """Return the file that `error` is about with the system's message; for errors other than `OSError`, their message."""
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error) or type(error).__name__
     file = error.filename2 or error.filename
@@ -141,7 +147,9 @@ def what_failed(error: BaseException) -> str:
 
 
 def _elsewhere(error: BaseException, home: Path) -> Path | None:
-    """The file that the system says it is about, or the folder where it is to be; nothing where that is one of ours."""
+    """Return the path that `error` names, or its parent folder if the path does not exist. Return `None` for paths
+    inside `home`.
+    """
     named = error.filename if isinstance(error, OSError) else None
     if not isinstance(named, str | Path):
         return None
@@ -152,7 +160,7 @@ def _elsewhere(error: BaseException, home: Path) -> Path | None:
 
 
 def _meant(path: Path) -> Path:
-    """The file that is replaced, where `path` is what is written first (see `files.replace_file`)."""
+    """Return the target file if `path` is the temporary file that `files.replace_file` writes first; else `path`."""
     found = _HALF.fullmatch(path.name)
     if found is None:
         return path
@@ -160,7 +168,9 @@ def _meant(path: Path) -> Path:
 
 
 def _full_of(home: Path) -> Path:
-    """Return a path on the full disk if the error names none: a temporary file may be on another disk than ours."""
+    """Return a path on the full disk if the error names none. The folder for temporary files may be on another disk
+    than `home`.
+    """
     import tempfile  # takes a while to import
 
     temporary = Path(tempfile.gettempdir())
@@ -187,7 +197,9 @@ _PACKAGE = "smart-fork"
 
 
 def packages_of(extra: str) -> tuple[str, ...]:
-    """The packages of an extra of ours, as this installation names them; without them the extra itself."""
+    """Return the packages of an extra (a group of optional dependencies) with their versions; the extra itself if they
+    are unknown.
+    """
     from importlib.metadata import PackageNotFoundError, requires  # takes a while to import
 
     try:
@@ -200,7 +212,7 @@ def packages_of(extra: str) -> tuple[str, ...]:
 
 
 def adding(*packages: str) -> str:
-    """The command that adds `packages`."""
+    """Return the command that adds `packages` to this installation, for uv, pipx or pip."""
     root = Path(sys.prefix)
     if (receipt := root / _UV).is_file():
         # Without a choice uv takes PyTorch with GPU libraries: 3 GB on Linux.
@@ -215,7 +227,7 @@ def adding(*packages: str) -> str:
 
 
 def _source(receipt: Path) -> tuple[str, ...]:
-    """Return the source that uv installed: a checkout's directory, editable if it was, else the package's name."""
+    """Return what uv installed, as `uv tool install` takes it: a checkout's directory, or else the package's name."""
     import tomllib
 
     try:

@@ -1,7 +1,7 @@
-"""Paths of our state, atomic writes, and safe reading of files that others write.
+"""Paths of smart-fork's state, atomic writes, and safe reading of files that other programs write.
 
-Whoever reads a file sees the old or the new one, also after a loss of power. Files are private, unless the one that
-they replace was not. The folder can be moved by one environment variable.
+A reader sees the old or the new file, also after a power failure. Files are private, unless the replaced file was not.
+One environment variable moves the whole folder.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from typing import IO, Any
 
 
 class Disk:
-    """Every system call of writing a file, one method each: tests let each of them fail, or the process die in it."""
+    """The system calls that write a file, one method each, so that tests can let each of them fail."""
 
     def create(self, path: Path) -> int:
-        """A new private file, to be written."""
+        """Create a private file for writing, and return its descriptor."""
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
     def write(self, descriptor: int, data: bytes) -> None:
-        """All of `data`."""
+        """Write all of `data`."""
         view = memoryview(data)
         while view:
             view = view[os.write(descriptor, view) :]
 
     def like(self, descriptor: int, model: os.stat_result) -> None:
-        """Give it mode and owner of the file that it replaces; the owner only where we may."""
+        """Give the file the mode and owner of `model`, the file that it replaces; the owner only if that is permitted."""
         info = os.fstat(descriptor)
         if (info.st_uid, info.st_gid) != (model.st_uid, model.st_gid):
             with contextlib.suppress(PermissionError):
@@ -44,34 +44,34 @@ class Disk:
         os.fchmod(descriptor, stat.S_IMODE(model.st_mode))
 
     def sync(self, descriptor: int) -> None:
-        """On the disk, or an error."""
+        """Flush the file to the disk."""
         os.fsync(descriptor)
 
     def close(self, descriptor: int) -> None:
-        """Close it."""
+        """Close the file."""
         os.close(descriptor)
 
     def look(self, path: Path) -> os.stat_result | None:
-        """Return the file's current stat, or `None`."""
+        """Return the `stat` of the file, or `None` if it is missing."""
         try:
             return path.stat()
         except FileNotFoundError:
             return None
 
     def link(self, staging: Path, target: Path) -> None:
-        """Give the new file its name, which nobody must have."""
+        """Give the new file its final name, which must not exist."""
         target.hardlink_to(staging)
 
     def replace(self, staging: Path, target: Path) -> None:
-        """The one step in which the new file becomes the file."""
+        """Rename the new file over the old one, in one step."""
         staging.replace(target)
 
     def remove(self, path: Path) -> None:
-        """Take it away, if it is there."""
+        """Remove the file, if it exists."""
         path.unlink(missing_ok=True)
 
     def sync_folder(self, folder: Path) -> None:
-        """The name is as durable as the file system makes it."""
+        """Flush the folder, so that the file's name is as durable as the file system allows."""
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -96,13 +96,13 @@ def replace_file(
     target: Path, pieces: Iterable[bytes], *, like_before: bool = False, durable: bool = True,
     ready: Callable[[], None] | None = None, disk: Disk = DISK,
 ) -> None:  # fmt: skip
-    """Write a file again.
+    """Write a file atomically, in place of an existing one.
 
-    `like_before` keeps mode and owner of the one that is there; `ready` is called just before the new one takes its
-    place, and may raise. Without `durable` the disk is not waited for: for what can be made again.
+    `like_before` keeps mode and owner of the existing file. `ready` is called just before the rename and may raise.
+    With `durable` False, the disk is not flushed, for files that can be made again.
 
     Raises:
-        OSError: it is as it was.
+        OSError: the file is unchanged.
     """
 
     def publish(staging: Path) -> None:
@@ -118,10 +118,10 @@ def replace_file(
 
 
 def write_new(target: Path, pieces: Iterable[bytes]) -> None:
-    """Write a file that is not there yet.
+    """Write a file that does not exist yet.
 
     Raises:
-        FileExistsError: it is there already, and untouched.
+        FileExistsError: the file exists, and is unchanged.
     """
     with new_file(target) as file:
         file.writelines(pieces)
@@ -129,10 +129,10 @@ def write_new(target: Path, pieces: Iterable[bytes]) -> None:
 
 @contextlib.contextmanager
 def new_file(target: Path, *, disk: Disk = DISK) -> Iterator[IO[bytes]]:
-    """A new file to write to, which appears under its name when all is done; an error leaves nothing.
+    """Open a new file for writing. It gets its name when the block ends without an error; an error leaves nothing.
 
     Raises:
-        FileExistsError: it is there already, and untouched.
+        FileExistsError: the file exists, and is unchanged.
     """
     sweep(target.parent)
     with (
@@ -143,7 +143,7 @@ def new_file(target: Path, *, disk: Disk = DISK) -> Iterator[IO[bytes]]:
 
 
 def remove(path: Path) -> None:
-    """Remove one of our own files or folders, if it is there."""
+    """Remove one of smart-fork's own files or folders, if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -151,12 +151,12 @@ def remove(path: Path) -> None:
 
 
 def staging_of(target: Path) -> Path:
-    """A name beside `target` for what is to become it; `sweep` knows it for ours."""
+    """Return a temporary path beside `target`, which `sweep` recognizes."""
     return target.with_name(f".{target.name[:NAMED]}.{secrets.token_hex(8)}.tmp")
 
 
 def sweep(folder: Path, seconds: float = STALE_SECONDS) -> None:
-    """Remove what writers that were killed have left in `folder`: nobody has written to it for so long."""
+    """Remove temporary files of killed writers from `folder`: those not written to for `seconds`."""
     for path in folder.glob(".*.tmp"):
         with contextlib.suppress(OSError):
             if _STAGING.fullmatch(path.name) and time.time() - path.lstat().st_mtime >= seconds:
@@ -164,7 +164,7 @@ def sweep(folder: Path, seconds: float = STALE_SECONDS) -> None:
 
 
 def sweep_beside(target: Path) -> None:
-    """Remove at once what writers of `target` that were killed have left: whoever calls knows that none is at work."""
+    """Remove temporary files of killed writers of `target`. The caller knows that no process is writing `target`."""
     for path in target.parent.glob(f".{glob.escape(target.name[:NAMED])}.*.tmp"):
         if _STAGING.fullmatch(path.name):
             with contextlib.suppress(OSError):
@@ -173,8 +173,9 @@ def sweep_beside(target: Path) -> None:
 
 @contextlib.contextmanager
 def _staged(target: Path, publish: Callable[[Path], None], disk: Disk, *, durable: bool = True) -> Iterator[int]:
-    """A private file beside `target`, which `publish` gives its name. Its bytes are on the disk before the name is, or
-    a machine that loses its power would have the name alone.
+    """Create a private temporary file beside `target`; afterwards `publish` gives it its name.
+
+    The content is flushed before the name: after a power failure there would otherwise be a name without content.
     """
     staging = staging_of(target)
     try:
@@ -209,7 +210,7 @@ def _publish(staging: Path, target: Path, disk: Disk) -> None:
 
 
 def _gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Fewer and larger pieces."""
+    """Join `pieces` into fewer and larger ones."""
     waiting = bytearray()
     for piece in pieces:
         waiting += piece
@@ -221,18 +222,18 @@ def _gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def state_home() -> Path:
-    """``SMART_FORK_HOME`` or ``~/.smart-fork``: everything that smart-fork writes."""
+    """Return the folder of everything that smart-fork writes: ``SMART_FORK_HOME`` or ``~/.smart-fork``."""
     return Path(os.environ.get("SMART_FORK_HOME") or Path.home() / ".smart-fork").expanduser()
 
 
 def config_home() -> Path:
-    """``XDG_CONFIG_HOME`` or ``~/.config``: where others keep their settings. A relative one is none."""
+    """Return the folder of other programs' settings: ``XDG_CONFIG_HOME`` if it is an absolute path, else ``~/.config``."""
     said = os.environ.get("XDG_CONFIG_HOME", "")
     return Path(said) if os.path.isabs(said) else Path.home() / ".config"  # noqa: PTH117 - of a string
 
 
 def private_dir(path: Path) -> Path:
-    """Create `path` and its missing parents, each with mode 0700, and return it."""
+    """Create the folder `path` and its missing parents with mode 0700. Return `path`."""
     if not path.is_dir():
         private_dir(path.parent)  # `parents=True` would make them with the mode of any other folder
         path.mkdir(exist_ok=True, mode=0o700)
@@ -240,7 +241,9 @@ def private_dir(path: Path) -> Path:
 
 
 def file_name(session_id: str) -> str:
-    """A name for what belongs to a session. Ids come from logs: whatever could leave a folder is replaced."""
+    """Return a file name for a session's data. Ids come from logs, so every character that could leave a folder is
+    replaced.
+    """
     safe = re.sub(r"[^A-Za-z0-9._-]", "_", session_id).lstrip(".")[:120]
     if not safe or safe != session_id:  # no two sessions share a file
         safe += "-" + hashlib.blake2b(session_id.encode("utf-8", "replace"), digest_size=6).hexdigest()
@@ -248,17 +251,20 @@ def file_name(session_id: str) -> str:
 
 
 def index_root() -> Path:
-    """The folder of the Markdown exports, one sub-folder an agent."""
+    """Return the folder of the Markdown exports, with one sub-folder for each agent."""
     return state_home() / "index"
 
 
 def checkpoints_dir() -> Path:
-    """The folder of the lists of sessions that repositories keep themselves. They can always be made again."""
+    """Return the folder of cached lists of checkpoints (sessions kept in git branches).
+
+    They can always be made again.
+    """
     return state_home() / "checkpoints"
 
 
 def index_db() -> Path:
-    """The search index. It can always be rebuilt from the logs."""
+    """Return the path of the search index, which can always be rebuilt from the logs."""
     return state_home() / "index.db"
 
 
@@ -271,9 +277,9 @@ _PIECE_BYTES = 1 << 20
 
 
 def open_regular(path: Path | str) -> IO[bytes]:
-    """Open `path` read-only; a FIFO, socket or directory is an `OSError` at once instead of a wait without end.
+    """Open `path` for reading. A FIFO, socket or directory raises `OSError` instead of blocking.
 
-    A log that its agent has compressed is read as it was.
+    A log that its agent has compressed is read uncompressed.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -284,7 +290,9 @@ def open_regular(path: Path | str) -> IO[bytes]:
 
 
 class _Unpacked(io.RawIOBase):
-    """A compressed log as it was. Nothing is written to a disk: going back begins again."""
+    """A compressed log, read uncompressed. Nothing is written to the disk, so seeking backwards starts from the
+    beginning.
+    """
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -311,10 +319,10 @@ class _Unpacked(io.RawIOBase):
         super().close()
 
     def readinto(self, buffer: Any) -> int:
-        """See `io.RawIOBase`.
+        """Read into `buffer`, as `io.RawIOBase` defines it.
 
         Raises:
-            OSError: it is damaged, or larger than any log.
+            OSError: the file is damaged, or larger than any log.
         """
         try:
             size: int = self._stream.readinto(buffer)

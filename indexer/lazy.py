@@ -1,8 +1,9 @@
-"""Patterns and dataclasses that compile nothing while their module is imported: most processes use few of them.
+"""Regular expressions and dataclasses that are compiled on first use, not when their module is imported.
 
-The ``dataclass`` of the standard library compiles up to eight methods of each class, and a command imports more than a
-hundred classes of which it makes a few: that was a third of its time. This one has the same fields, slots and
-behaviour; a class compiles its ``__init__`` when the first of its objects is made, and shares the other methods.
+The ``dataclass`` of the standard library compiles up to eight methods of each class. A command imports more than a
+hundred classes and creates objects of a few. Compiling took a third of its time. The ``dataclass`` here has the same
+fields, slots and behavior. A class compiles its ``__init__`` when its first object is created, and shares the other
+methods.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 
 class _Pattern:
-    """Stands for a pattern. The methods of the compiled one become its own, so that later uses cost nothing more."""
+    """A regular expression that is compiled on first use. It then takes over the methods of the compiled pattern, so
+    that later calls cost nothing.
+    """
 
     def __init__(self, pattern: Any, flags: int = 0) -> None:
         self._given = (pattern, flags)
@@ -43,7 +46,9 @@ _classes: list[type[Any]] = []
 def _dataclass(
     kind: type[Any] | None = None, /, *, frozen: bool = False, slots: bool = False, eq: bool = True, **how: bool
 ) -> Any:
-    """See `dataclasses.dataclass`, which makes the class where nothing is said of it, or it is to be ordered."""
+    """Do what `dataclasses.dataclass` does, but compile ``__init__`` on first use. Without options, or with `order`,
+    use the original.
+    """
     if kind is not None or how.keys() - {"kw_only"}:
         return dataclasses.dataclass(kind, frozen=frozen, slots=slots, eq=eq, **how)
 
@@ -53,7 +58,7 @@ def _dataclass(
         fields = dataclasses.fields(kind)
 
         def init(self: object, *given: Any, **named: Any) -> None:
-            """Compile the one of `kind`, which stands in its place from then on."""
+            """Compile the ``__init__`` of `kind`, which replaces this function, and call it."""
             _compile_init(kind)(self, *given, **named)
 
         methods: dict[str, Any] = {"__init__": init, "__repr__": _repr}
@@ -81,7 +86,7 @@ def _dataclass(
 
 
 def compile_all() -> None:
-    """Compile the patterns and classes of all modules that are imported: for a process that is to be ready."""
+    """Compile the regular expressions and dataclasses of all imported modules, in a process that waits for work."""
     for kind in _classes:
         _compile_init(kind)
     for one in _patterns:

@@ -1,8 +1,8 @@
-"""Locks of the indexer: one writer at a time, and reduced priority beside other work.
+"""Locks of the indexer, which admit one writer at a time, and a lower priority for background indexing.
 
-The system lets go of a lock when its process dies. Indexing takes what others leave over: the thread that does it steps
-back, and nothing else of its process. A process that is not root cannot become more important again, nor can what it
-starts. So a service that was started with a low priority would give that to every agent it starts.
+The operating system releases a lock when its process dies. Only the thread that indexes lowers its priority. A process
+that is not root cannot raise its priority again, nor can the programs that it starts. A service with a low priority
+would therefore pass that priority to every agent that it starts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ _FLOCK = struct.Struct("qqihh" if _ON_MACOS else "hhqqi4x")
 
 @contextmanager
 def held_file(path: Path, seconds: float = -1) -> Iterator[bool]:
-    """Lock a file, and yield whether nobody else has held it for so many seconds; by default it is waited for."""
+    """Lock the file at `path` and yield True, or yield False if another process holds the lock for `seconds`. By
+    default, wait forever.
+    """
     from filelock import FileLock, Timeout  # takes a while to import, and most questions lock nothing
 
     lock = FileLock(path, mode=0o600)
@@ -49,10 +51,10 @@ def held_file(path: Path, seconds: float = -1) -> Iterator[bool]:
 
 @contextmanager
 def held(folder: Path, how: int) -> Iterator[None]:
-    """A lock on a folder, as `fcntl.flock` takes it, until it is left or the process dies. It needs no file.
+    """Lock a folder, as `fcntl.flock` does, until the block ends or the process dies. The lock needs no file.
 
     Raises:
-        OSError: it cannot be had.
+        OSError: the folder cannot be opened or locked.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -63,10 +65,11 @@ def held(folder: Path, how: int) -> Iterator[None]:
 
 
 def locked_by(path: Path, start: int = 0, length: int = 0) -> int | None:
-    """Return the process that has locked some of these bytes; 0 if it is in another container or machine.
+    """Return the id of the process that has locked these bytes of a file; 0 for a process in another container or on
+    another machine, `None` without a lock.
 
-    Asking takes no lock, so nobody is kept from starting by it.
-    The caller must have no lock of its own on the file: opening and closing it here would release that.
+    This takes no lock, so no other process has to wait. The caller must hold no lock on the file: closing the file here
+    would release it.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -99,12 +102,12 @@ class IndexBusyError(IndexerError):
 
 @contextmanager
 def only_writer(patience: float, name: str = "index", waiting: Callable[[], None] | None = None) -> Iterator[None]:
-    """Hold the index's writer lock; the system lets go of it when the process dies.
+    """Hold the writer lock of the index. The operating system releases it when the process dies.
 
-    `waiting` is called about every second for as long as another process has it.
+    `waiting` is called about every second while another process holds the lock.
 
     Raises:
-        IndexBusyError: another process has held it for `patience` seconds.
+        IndexBusyError: another process has held the lock for `patience` seconds.
     """
     path, deadline = private_dir(state_home()) / f"{name}.lock", time.monotonic() + patience
     with ExitStack() as held:
@@ -121,7 +124,7 @@ def only_writer(patience: float, name: str = "index", waiting: Callable[[], None
 
 @contextmanager
 def _wanting(patience: float) -> Iterator[None]:
-    """Have who indexes in the background know that somebody waits, and not for a moment only."""
+    """Tell a background indexer, by a lock, that this process waits for the index longer than a moment."""
     if patience <= LOCK_SECONDS:
         yield
         return
@@ -130,11 +133,12 @@ def _wanting(patience: float) -> Iterator[None]:
 
 
 def give_way(*_: object) -> None:
-    """For who indexes in the background, where nothing is half done: whoever waits for it does the rest itself, with
-    all processors. A process that has stepped back could not.
+    """Stop a background indexer if another process waits for the index. Call it where no work is half done.
+
+    The waiting process does the rest itself with all processors, which a process with a low priority could not.
 
     Raises:
-        IndexBusyError: somebody waits.
+        IndexBusyError: another process waits.
     """
     path = state_home() / _WANTED
     if not path.exists():
@@ -145,16 +149,16 @@ def give_way(*_: object) -> None:
 
 
 def processors() -> int:
-    """Count the processors for the calling thread: one if it has stepped back, else all of this process."""
+    """Return how many processors the calling thread may use: 1 after `step_back`, else all of this process."""
     if getattr(_thread, "has_stepped_back", False):
         return 1
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def step_back() -> None:
-    """Lower the priority of the calling thread, for good; threads that it starts on Linux have the same.
+    """Lower the priority of the calling thread for good. On Linux, threads that it starts inherit the priority.
 
-    It takes one processor from then on.
+    From then on, `processors` returns 1 for the thread.
     """
     _thread.has_stepped_back = True
     try:

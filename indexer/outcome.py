@@ -204,8 +204,8 @@ def authored_by(session: Session, resolved_cwd: str) -> tuple[Authored, ...]:
 
 
 def errors_of(session: Session) -> tuple[MetError, ...]:
-    """The errors that the commands of a session met, each with what ended it: the next run of the same command that
-    did not print it again, and what was changed or run before that.
+    """The errors that the commands of a session met, each with what ended it: the next run of the same command that did
+    not print it again, and what was changed or run before that.
     """
     if not any(result.errors for turn in session.turns for result in turn.tool_results):
         return ()

@@ -1,7 +1,8 @@
-"""Many logs, read by several processes at once. One process alone writes what they give into the index.
+"""Reading of many logs by several processes, while one process writes the results into the index.
 
-Reading takes most of the time of a first run. A reader reads ahead, and whoever writes reads as well where no reader
-has something ready, so that no processor waits. It is worth its start and its memory only where there is much to read.
+Reading takes most of the time of a first run. Each reader process reads logs ahead. The writing process reads a log
+itself when no reader has a result ready, so that no processor is idle. A reader is worth its start and its memory only
+for many logs.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ def read_ahead(
     checkpoint_of: Callable[[LogFile], Checkpoint | None],
     readers: int | None = None,
 ) -> Generator[tuple[LogFile, ReadResult | None], None, None]:
-    """Each of `files` once, nearly in order, with what a reader has read; `None` is for whoever asks to read itself.
+    """Yield each of `files` once, nearly in order, with the result of a reader process.
 
-    That is what no reader could read, too: whoever asks sees for itself what is wrong with it.
+    The result is `None` if the caller must read the log itself: no reader was free, or no reader could read the log.
     """
     left = deque(files)
     at_work = [one for _ in range(_worth(files) if readers is None else readers) if (one := _Reader.start(agents))]
@@ -72,14 +73,14 @@ def read_ahead(
 
 
 def _worth(files: Sequence[LogFile]) -> int:
-    """Return the number of readers to start for these logs."""
+    """Return how many reader processes to start for `files`."""
     if len(files) < 2 or sum(file.size for file in files) < WORTH_BYTES:
         return 0
     return min(processors() - 1, MOST_READERS)
 
 
 def _ready(readers: Sequence[_Reader], seconds: float | None) -> list[_Reader]:
-    """Those that have something to say, as soon as one has."""
+    """Wait until at least one reader has a result. Return the readers that have one."""
     from multiprocessing.connection import wait
 
     lines = wait([reader.line for reader in readers], seconds)
@@ -87,7 +88,9 @@ def _ready(readers: Sequence[_Reader], seconds: float | None) -> list[_Reader]:
 
 
 class _Reader:
-    """Another process that reads logs, one after the other. It ends when its line is closed, also by our death."""
+    """A process that reads logs one after the other. It ends when its connection is closed, also by the death of our
+    process.
+    """
 
     def __init__(self, line: Connection, process: subprocess.Popen[bytes]) -> None:
         self.line = line
@@ -96,7 +99,7 @@ class _Reader:
 
     @classmethod
     def start(cls, agents: Agents) -> _Reader | None:
-        """One that is just beginning, for logs of `agents`; `None` where there can be none."""
+        """Start a reader process for logs of `agents`. Return `None` if no process can be started."""
         from multiprocessing.connection import Pipe  # no process, no line to it: most runs are small
 
         ours, its = Pipe()
@@ -123,23 +126,25 @@ class _Reader:
         return reader
 
     def takes(self) -> bool:
-        """Return True if it has room for one more."""
+        """Return True if the reader has room for one more log."""
         return len(self.asked) < _AHEAD
 
     def ask(self, file: LogFile, checkpoint: Checkpoint | None) -> None:
-        """Have a log read."""
+        """Ask the reader to read `file`."""
         self.asked.append(file)
         self.tell((file, checkpoint))
 
     def tell(self, what: object) -> None:
-        """Send it something. That it has died is seen by its answer."""
+        """Send `what` to the reader. If the reader has died, `answer` reports that."""
         try:
             self.line.send(what)
         except OSError as error:
             log.info("a process that reads logs has ended: %s", error)
 
     def answer(self) -> tuple[LogFile, ReadResult | None] | None:
-        """The next log, and what it gave: `None` if it could not be read there. `None` alone if the reader is gone."""
+        """Return the next log with its result, which is `None` if the reader could not read it. Return `None` alone if
+        the reader has died.
+        """
         try:
             result: ReadResult | None = self.line.recv()
         except (EOFError, OSError):
@@ -147,13 +152,15 @@ class _Reader:
         return self.asked.popleft(), result
 
     def close(self) -> None:
-        """Let it end."""
+        """Close the connection, so that the reader ends."""
         self.line.close()
         threading.Thread(target=self._process.wait, name="reader", daemon=True).start()
 
 
 def _send_as_call(kind: type[Any]) -> None:
-    """Have values of this type sent as calls with their fields: there are thousands, and this is twice as fast."""
+    """Have values of `kind` pickled as a call of `kind` with their fields. A log has thousands of them, and this is
+    twice as fast.
+    """
     from multiprocessing.reduction import ForkingPickler
 
     values = attrgetter(*[one.name for one in fields(kind)])
@@ -165,7 +172,7 @@ def _send_as_call(kind: type[Any]) -> None:
 
 
 def _answer(line: Connection) -> None:
-    """Read what is asked for until the other end is closed. First it is told whose logs."""
+    """Read logs on request until the other end of the connection is closed. The first message names the agents."""
     agents: Agents
     agents, key = line.recv()
     asked: SimpleQueue[tuple[LogFile, Checkpoint | None]] = SimpleQueue()
@@ -181,7 +188,9 @@ def _answer(line: Connection) -> None:
 
 
 def _receive(line: Connection, asked: SimpleQueue[tuple[LogFile, Checkpoint | None]]) -> None:
-    """Take every question at once: who asks must not wait for us while we wait for them to take an answer."""
+    """Take requests from the connection as they come. Otherwise the caller would wait for this process while this
+    process waits for the caller.
+    """
     try:
         while True:
             asked.put(line.recv())
@@ -190,7 +199,7 @@ def _receive(line: Connection, asked: SimpleQueue[tuple[LogFile, Checkpoint | No
 
 
 def main() -> None:
-    """The process: ``python -m indexer.parallel_reading DESCRIPTOR``."""
+    """Run a reader process: ``python -m indexer.parallel_reading DESCRIPTOR``."""
     if sys.platform == "darwin":  # elsewhere it has the priority of the thread that has started it
         step_back()
     from multiprocessing.connection import Connection

@@ -1,7 +1,7 @@
-"""Bringing the index up to date: on demand for the one who asks, or completely.
+"""Updates of the index: reads changed logs on demand or completely, embeds what is new, and erases forgotten sessions.
 
-One process at a time reads logs and one embeds; embedding takes long, and must not keep new words out. Most
-questions find that nothing has changed: what reads and embeds is imported where there is something to do.
+One process at a time reads logs and one embeds. Embedding takes long, and must not delay new words. Sessions of which
+only a kept copy is left are indexed as well. Nothing stays of sessions that a person has forgotten.
 """
 
 from __future__ import annotations
@@ -44,12 +44,13 @@ def read_changes(
     seconds: float,
     progress: Progress | None = None,
 ) -> tuple[Report, list[LogFile]]:
-    """Read what has changed, the current project's logs and newer ones first, for at most about `seconds`.
+    """Read changed logs for about `seconds`: logs of `project` first, then newer ones.
 
-    Returns the report and the changed logs that are left for later: also each that alone would take longer.
+    Return the report, and the changed logs that are left for later. A log that would take longer than `seconds` is
+    always left.
 
     Raises:
-        IndexBusyError: another process is indexing; the index can be searched as it is.
+        IndexBusyError: another process is indexing. The index can still be searched.
     """
     report = Report()
     # Nobody waits for another process where there is nothing to write.
@@ -65,11 +66,10 @@ def read_some(
     store: Store, adapters: Agents, report: Report, seconds: float, *,
     project: Project | None = None, progress: Progress | None = None, largest: float = math.inf,
 ) -> list[LogFile]:  # fmt: skip
-    """Read what has changed for at most about `seconds`, into `report`; return the changed logs that are left.
+    """Read changed logs for about `seconds`, and count the work in `report`. Return the changed logs that are left.
 
-    No log of more than `largest` bytes is read.
-
-    What could not be read before, as `report` says, is not tried again: a slow disk would never get beyond it.
+    Logs of more than `largest` bytes are left. A log that failed before, according to `report`, is not tried again,
+    since a slow disk would stop every run at the same log.
 
     Raises:
         IndexBusyError: another process is indexing.
@@ -87,7 +87,7 @@ def read_some(
 def read_named(
     store: Store, adapters: Agents, paths: Collection[str], report: Report, progress: Progress | None = None
 ) -> None:
-    """Read these logs, where they have changed, into `report`; no other is looked at.
+    """Read the logs at `paths` that have changed, and count the work in `report`. No other log is looked at.
 
     Raises:
         IndexBusyError: another process is indexing.
@@ -101,12 +101,12 @@ def read_named(
 def read_changed(
     store: Store, adapters: Agents, paths: Collection[str], seconds: float, progress: Progress | None = None
 ) -> list[LogFile]:
-    """Read these logs where they have changed, as `read_named` does; nobody waits where they have not.
+    """Read the logs at `paths` that have changed. Return without waiting for a lock if no log has.
 
-    Returns those that are left, because each would take longer than `seconds`.
+    Return the changed logs that are left because each would take longer than `seconds`.
 
     Raises:
-        IndexBusyError: another process is indexing; the index can be searched as it is.
+        IndexBusyError: another process is indexing. The index can still be searched.
     """
     changed = named_logs(store, adapters, paths, Report())
     if fits := [file.location for file in changed if file.size <= _largest(seconds)]:
@@ -117,8 +117,9 @@ def read_changed(
 def read_rest(
     store: Store, adapters: Agents, report: Report, seconds: float, done: set[str], *, progress: Progress | None = None
 ) -> bool:
-    """Do the work that remains when all logs have been read (see `remember`), for about `seconds`. Return
-    True if it is done. A further call continues if it gets the same set as `done`, empty at first.
+    """Do the work that follows the reading of logs (see `remember`) for about `seconds`. Return True if all is done.
+
+    Pass the same set as `done`, empty at first, to each further call.
 
     Raises:
         IndexBusyError: another process is indexing.
@@ -135,13 +136,13 @@ def complete(
     patience: float, deadline: float | None = None, progress: Progress | None = None,
     waiting: Callable[[], None] | None = None,
 ) -> Report:  # fmt: skip
-    """Read everything that has changed and embed everything that waits. `waiting` is as that of `only_writer`.
+    """Read all changed logs and embed all chunks without a vector. `waiting` is called as in `only_writer`.
 
-    After `deadline` (of `time.monotonic`) it embeds one batch, and leaves the rest.
+    After `deadline` (of `time.monotonic`), embed one batch more and leave the rest.
 
     Raises:
-        IndexBusyError: another process has been at it for `patience` seconds; if it embeds, everything has been read.
-        ModelUnavailableError: the words are indexed, the vectors cannot be made.
+        IndexBusyError: another process has held the lock for `patience` seconds. All logs are read if it only embeds.
+        ModelUnavailableError: the words are indexed, but no vectors can be made.
     """
     report = Report()
     with recorded(store, report, unless=IndexBusyError):
@@ -162,11 +163,13 @@ def embed_first(
     store: Store, embedder: Embedder, scope: Scope, seconds: float, progress: Progress | None = None, *,
     only_first: bool = False, wanted: Collection[int] = (),
 ) -> Report:  # fmt: skip
-    """Vectors for the chunks in `scope`, then others, for at most about `seconds`; with `only_first` for what exchanges
-    in it begin with alone, and for what little else waits. The chunks that are `wanted` come first.
+    """Embed the chunks that are `wanted`, then those in `scope`, then others, for about `seconds`.
+
+    With `only_first`, embed in `scope` only the first chunk of each exchange (a prompt with its answer), and the rest
+    only if it is little.
 
     Raises:
-        IndexBusyError, ModelUnavailableError: as `complete`.
+        IndexBusyError, ModelUnavailableError: as for `complete`.
     """
     report = Report()
     with only_writer(LOCK_SECONDS, "embedding"):
@@ -179,7 +182,9 @@ def embed_first(
 
 
 def _current_first(files: list[LogFile], agents: Agents, project: Project | None) -> list[LogFile]:
-    """Logs of the current project first, as far as their place tells; a large one keeps none waiting."""
+    """Sort logs: those of `project` first, as far as their location tells. Large logs come last, so that no other log
+    waits for them.
+    """
     here = {agent.name: agent.place_of(project.root) if project else "" for agent in agents}
 
     def place(file: LogFile) -> tuple[bool, bool]:
@@ -190,7 +195,7 @@ def _current_first(files: list[LogFile], agents: Agents, project: Project | None
 
 
 def _largest(seconds: float) -> float:
-    """The size of a log that is read within `seconds`; one that is read in no time at all is no large one."""
+    """Return the size of the largest log that can be read within `seconds`."""
     return max(seconds * LOG_BYTES, LOG_BYTES)
 
 
@@ -201,10 +206,11 @@ def remember(
     store: Store, agents: Agents, report: Report, done: set[str], *, progress: Progress | None = None,
     deadline: float | None = None,
 ) -> bool:  # fmt: skip
-    """Keep copies of all logs, where that is wanted, and index those that are all that is left of a session.
+    """Keep copies of all logs, for agents with copies switched on. Index the sessions of which only such a copy is
+    left.
 
-    For whoever holds the index's lock. Whether all was done before `deadline` (of `time.monotonic`); see `keep_all` for
-    `done`.
+    The caller holds the index's lock. Return True if all was done before `deadline` (of `time.monotonic`). `done` is as
+    in `keep_all`.
     """
     remove_unfinished_files()
     try:
@@ -220,9 +226,9 @@ def remember(
 
 
 def recall(store: Store, agents: Agents, report: Report, progress: Progress | None = None) -> None:
-    """Index the copies of sessions that the index does not know: it was deleted after their logs had been.
+    """Index the kept copies of sessions that the index does not know: the index was deleted after their logs.
 
-    For whoever holds the index's lock. A copy that cannot be read is logged.
+    The caller holds the index's lock. A copy that cannot be read is logged.
     """
     gone = forgotten()
     copies = list(kept_logs.copies())
@@ -238,9 +244,10 @@ def recall(store: Store, agents: Agents, report: Report, progress: Progress | No
 
 
 def renew(store: Store, agents: Agents, report: Report, progress: Progress | None = None) -> None:
-    """Once a version: read what is left of deleted logs again where there is a copy, else mask what is stored of them.
+    """Bring sessions without a log to this version: read the kept copy again, or mask the stored texts again. Do this
+    once a version.
 
-    For whoever holds the index's lock. What is left undone by whatever interrupts it is done at the next run.
+    The caller holds the index's lock. Work that is interrupted is done at the next run.
     """
     if store.meta(RENEWED) == changes.VERSION:
         return
@@ -256,7 +263,10 @@ def renew(store: Store, agents: Agents, report: Report, progress: Progress | Non
 
 
 def _recall_one(store: Store, agents: Agents, copy: kept_logs.KeptLog, report: Report) -> None:
-    """Index a copy. An odd one is passed over: it must not keep others out, and what is stored of it stays."""
+    """Index a kept copy.
+
+    If it cannot be read, skip it, so that other copies are indexed and the stored session stays.
+    """
     agent = agents[copy.agent]
     where = agent.home() / copy.place
     try:
@@ -275,9 +285,10 @@ def _recall_one(store: Store, agents: Agents, copy: kept_logs.KeptLog, report: R
 
 
 def remove_forgotten(store: Store) -> None:
-    """Take everything of forgotten sessions away: what a killed process has left is completed so.
+    """Remove everything of forgotten sessions from the index and the disk, also after a killed process removed only a
+    part.
 
-    For whoever holds the index's lock.
+    The caller holds the index's lock.
     """
     remove_forgotten_files()
     for agent, session_id in forgotten():
@@ -285,7 +296,9 @@ def remove_forgotten(store: Store) -> None:
 
 
 def remove_forgotten_files() -> None:
-    """Take the copies and exports of forgotten sessions away, and older indexes, whatever state the index is in."""
+    """Remove kept copies and exports of forgotten sessions, and set-aside indexes that may contain them. The index is
+    not opened.
+    """
     kept_logs.sweep_reading()
     gone = forgotten()
     for agent, session_id in gone:
@@ -296,9 +309,9 @@ def remove_forgotten_files() -> None:
 
 
 def erase_owed(store: Store, seconds: float | None = None, progress: Progress | None = None) -> bool:
-    """Have nothing of what was taken out of the index in any file of it, nor in older indexes. Whether that is so now.
+    """Erase deleted text from the index's files and remove set-aside indexes. Return True if no deleted text is left.
 
-    For whoever holds the index's lock. With `seconds` only where it takes about no longer.
+    The caller holds the index's lock. With `seconds`, erase only if that takes about no longer.
     """
     if not store.owes_erasing():
         return True
@@ -317,8 +330,8 @@ def erase_owed(store: Store, seconds: float | None = None, progress: Progress | 
 
 
 def remove_unfinished_files() -> None:
-    """Take away the halves of exports and copies that killed processes have left. For whoever holds the index's lock:
-    nobody else is writing any.
+    """Remove partly written exports and copies of killed processes. The caller holds the index's lock, so no other
+    process is writing one.
     """
     for folder in (*index_root().glob("*/"), *kept_logs.folders()):
         for half in folder.glob(".*.tmp"):
@@ -329,10 +342,11 @@ def remove_unfinished_files() -> None:
 
 
 def mask_again(store: Store, session: SessionRow) -> bool:
-    """Mask what is left of a session in the index and in its export. Whether the export is another one now.
+    """Mask the stored texts and the export of a session without a log with today's rules. Return True if the export
+    changed.
 
-    Names that its tools saw are let go of: nothing tells any more what stood around them. For whoever holds the index's
-    lock.
+    The names of code from its tool outputs are dropped: the text around them is gone, so they cannot be checked. The
+    caller holds the index's lock.
     """
     placements = sorted(store.placements_of(session.row), key=lambda placement: placement.position)
     known = store.texts([placement.chunk for placement in placements])

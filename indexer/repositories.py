@@ -420,8 +420,8 @@ def _digest(line: bytes) -> str:
 
 
 def _stamp() -> tuple[str, int]:
-    """Changes with each write to the database. Two writes within one tick of its clock have one time: nothing so new
-    is remembered.
+    """Changes with each write to the database. Two writes within one tick of its clock have one time: nothing so new is
+    remembered.
     """
     path = state.path()
     try:

@@ -1,4 +1,4 @@
-"""Results of indexer runs, and the time of the next: for people and for the service's status."""
+"""Summaries of index runs and the time of the next run, for people and for the service's status."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COUNTED = ("read", "resumed", "bytes_read", "sessions", "removed", "embedded", "
 
 @value
 class FailedLog(Value):
-    """A log that could not be read, and why."""
+    """A log that could not be read, and the reason."""
 
     path: str
     reason: str
@@ -31,7 +31,7 @@ class FailedLog(Value):
 
 @record
 class LastRun(Value):
-    """Summary of a run: counts of its work, and the first of the logs that could not be read."""
+    """A summary of an index run: how much it did, and the first logs that could not be read."""
 
     started_at: str = ""
     seconds: float = 0.0
@@ -50,7 +50,7 @@ class LastRun(Value):
 
     @classmethod
     def kept(cls, told: Mapping[str, Any]) -> LastRun:
-        """Read a stored summary. Missing or invalid values count as absent."""
+        """Create a summary from stored JSON. A missing or invalid value becomes the default."""
         logs = dicts_in(told.get("failed"))
         return cls(
             **{one.name: told[one.name] for one in fields(cls) if _is_such(told.get(one.name), one.default)},
@@ -60,7 +60,7 @@ class LastRun(Value):
 
     @classmethod
     def of(cls, store: Store) -> LastRun | None:
-        """Return the outcome of the last run over everything; `None` before the first."""
+        """Return the summary of the last run over all logs; `None` before the first run."""
         told = dict_in(json_in(store.meta(_LAST)))
         return cls.kept(told) if told else None
 
@@ -80,7 +80,7 @@ Outcome = Literal["completed", "failed", "cancelled", "skipped"]
 
 
 def ended_run(started_at: str, seconds: float, outcome: Outcome, report: Report, error: str = "") -> LastRun:
-    """Return what is kept and told of a run: `report` is what it did, `error` why it failed or was skipped."""
+    """Return the summary of a run. `report` counts its work, and `error` says why it failed or was skipped."""
     return LastRun(
         started_at=started_at, seconds=round(seconds, 2), outcome=outcome, error=error or None, logs=report.files,
         **{name: getattr(report, name) for name in COUNTED}, failed_logs=len(report.failed),
@@ -90,8 +90,8 @@ def ended_run(started_at: str, seconds: float, outcome: Outcome, report: Report,
 
 @value
 class Freshness(Value):
-    """State of the indexing. `last_run` looked at everything, `last_change` at observed changes; `failing` says that
-    the latest of them failed.
+    """The state of the background indexer. `last_run` covered all logs, and `last_change` only logs that had changed.
+    `failing` is True if the latest run failed.
     """
 
     state: Literal["stopped", "idle", "indexing"]
@@ -106,13 +106,15 @@ class Freshness(Value):
 
 
 def keep_run(store: Store, run: LastRun) -> None:
-    """Keep what became of a run over everything."""
+    """Store the summary of a run over all logs in the index."""
     store.set_meta(_LAST, orjson.dumps(run.as_json()).decode())
 
 
 @contextmanager
 def recorded(store: Store, report: Report, unless: type[Exception]) -> Iterator[None]:
-    """Keep what becomes of the run inside, which `report` tells of; nothing where it ends with `unless`."""
+    """Store the summary of the run in this block, which counts its work in `report`. Store nothing if it ends with
+    `unless`.
+    """
     started, began = moment(datetime.now(UTC)), time.monotonic()
     try:
         yield
@@ -129,13 +131,15 @@ def recorded(store: Store, report: Report, unless: type[Exception]) -> Iterator[
 
 
 def announce(store: Store, next_run: str | None) -> None:
-    """Keep when this process runs next. It counts for as long as the process lives."""
+    """Store the time of this process's next run in the index. It is valid as long as the process lives."""
     pid = os.getpid()
     store.set_meta(_NEXT, orjson.dumps({"at": next_run, "pid": pid, "born": born(pid)}).decode())
 
 
 def next_run(store: Store, now: datetime) -> str | None:
-    """When a process that lives runs next; `None` where none does: the index is then brought up to date on demand."""
+    """Return the time of the next run of a live process; `None` if no process indexes by schedule. The index is then
+    updated on demand.
+    """
     told = dict_in(json_in(store.meta(_NEXT)))
     at, pid = told.get("at"), told.get("pid")
     lives = isinstance(pid, int) and (since := born(pid)) is not None and since == told.get("born")
@@ -143,12 +147,15 @@ def next_run(store: Store, now: datetime) -> str | None:
 
 
 def moment(when: datetime) -> str:
-    """A time as all of our JSON has it."""
+    """Return a time as it is written in all JSON of smart-fork: ISO 8601 in UTC with milliseconds."""
     return when.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def born(pid: int) -> float | None:
-    """When a process began, in seconds since the epoch: its number alone may be another's by now. `None` if unknown."""
+    """Return when a process started, in seconds since 1970; `None` if unknown.
+
+    A process id alone may have been reused.
+    """
     import psutil
 
     try:

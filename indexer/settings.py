@@ -1,7 +1,7 @@
-"""Every setting of the environment: its name, its meaning, what holds without it, and how its value is read.
+"""The table of all environment variables: name, meaning, default, and how each value is read.
 
-``smart-fork config`` and docs/reference/settings.md are made of this table. What runs before anything may be imported,
-such as a hook, reads its own by name.
+``smart-fork config`` and docs/reference/settings.md are generated from this table. Code that may import nothing, such
+as a hook, reads its variables by name.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ _OFF = frozenset({"0", "false", "no", "off", "never"})
 
 
 class Variable(str):
-    """The name of an environment variable, with its meaning, and what holds without it.
+    """The name of an environment variable, with its meaning and its default.
 
-    The value of a `secret` is never printed. What is `kept` is taken over into the settings of an installed service.
+    The value of a `secret` variable is never printed. The value of a `kept` variable is copied into the settings of an
+    installed service.
     """
 
     __slots__ = ("default", "kept", "meaning", "secret")
 
     def __new__(cls, name: str, meaning: str, default: str = "", *, secret: bool = False, kept: bool = False) -> Self:
-        """See the class."""
+        """Create the variable."""
         made = super().__new__(cls, name)
         made.meaning, made.default, made.secret, made.kept = meaning, default, secret, kept
         return made
@@ -35,11 +36,11 @@ class Variable(str):
     kept: bool
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        """A copy is the name alone."""
+        """Pickle a variable as its name alone."""
         return str, (str(self),)
 
     def text(self, environment: Mapping[str, str] | None = None) -> str:
-        """The value without white space around it; empty where it is not set."""
+        """Return the value without surrounding white space; empty if the variable is not set."""
         return (os.environ if environment is None else environment).get(self, "").strip()
 
     def is_on(self, environment: Mapping[str, str] | None = None) -> bool:
@@ -53,12 +54,12 @@ class Variable(str):
         return self.text(environment).lower() in _OFF
 
     def number(self, environment: Mapping[str, str] | None = None) -> int:
-        """The whole number that it is; the default where it is none."""
+        """Return the value as a whole number; the default if it is not one."""
         text = self.text(environment)
         return int(text if text.isascii() and text.isdigit() and len(text) < 10 else self.default)
 
     def fault(self, environment: Mapping[str, str] | None = None) -> str:
-        """Describe the defect of its value; empty if it is valid or unset."""
+        """Describe what is wrong with the value; empty if it is valid or not set."""
         import re  # the status line reads settings, too
 
         text, (pattern, said) = self.text(environment), Setting.ALLOWED.get(self, (".*", ""))
@@ -71,7 +72,7 @@ _own, _kept = Variable, partial(Variable, kept=True)
 
 
 class Setting:
-    """All settings, in the order in which they are shown."""
+    """All environment variables that people set, in the order in which they are shown."""
 
     HOME = _kept("SMART_FORK_HOME", "Folder for everything that smart-fork writes.", "~/.smart-fork")
     MODEL = _kept(

@@ -1,4 +1,6 @@
-"""An embedder that the questions of a process share: its model is loaded once, and the logs are looked at once."""
+"""An embedder that all questions of a process share. Its model is loaded once, and changed logs are looked for once a
+second.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +33,11 @@ HOLDS_SECONDS = 1.0
 
 
 class SharedEmbedder:
-    """An `Embedder` that is loaded in a thread. `patience` seconds after its start no question waits for that.
+    """An `Embedder` that loads its model in a thread. From `patience` seconds after its start, questions do not wait
+    for the model.
 
-    Beside an `indexer` questions read for a moment only and make no vectors. While it reads they do not read either:
-    they do not wait for its lock, and do not do its work while somebody waits for them.
+    With an `indexer` (a background indexer of this process), questions read changed logs for a moment only and make no
+    vectors. While the indexer reads, questions read nothing: they neither wait for its lock nor do its work.
     """
 
     def __init__(
@@ -62,13 +65,13 @@ class SharedEmbedder:
 
     @property
     def state(self) -> Literal["ready", "loading", "absent"]:
-        """Tell if the model is loaded, or cannot be."""
+        """Return if the model is ready, still loading, or cannot be loaded."""
         if self._loaded is None or not self._loaded.done():
             return "loading"
         return "absent" if self._loaded.exception() else "ready"
 
     def start(self) -> Future[None]:
-        """Begin to load, once; again where that failed a while ago."""
+        """Start to load the model, once; after a failure, again once a minute has passed."""
         with self._starting:
             loaded = self._loaded
             if loaded is None or (loaded.done() and loaded.exception() and self._clock() >= self._again_at):
@@ -78,16 +81,16 @@ class SharedEmbedder:
             return loaded
 
     def close(self) -> None:
-        """Embed no more, and end what is being embedded."""
+        """Stop embedding, also in a running call."""
         self._closed = True
         if isinstance(self._embedder, Closing):
             self._embedder.close()
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """As `Embedder.embed`.
+        """Return a unit vector for each text.
 
         Raises:
-            ModelUnavailableError: it is still being loaded, or cannot be.
+            ModelUnavailableError: the model is still being loaded, or cannot be loaded.
         """
         import numpy as np
 
@@ -103,10 +106,11 @@ class SharedEmbedder:
         return np.concatenate(parts) if len(parts) != 1 else parts[0]
 
     def left(self, look: Callable[[], list[LogFile]]) -> list[LogFile]:
-        """Return the changed logs that `look` leaves unread: none, without a look, where one has just left none.
+        """Return the changed logs that `look` leaves unread. If a look within the last second left none, return none
+        without another look.
 
         Raises:
-            IndexBusyError: another question is looking, and takes long.
+            IndexBusyError: another question is looking for changed logs, and takes long.
         """
         if not self._looking.acquire(timeout=LOCK_SECONDS):
             raise IndexBusyError("another search is updating the index")

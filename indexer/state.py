@@ -1,7 +1,7 @@
-"""Facts that outlive a process and cannot be rebuilt: ``<SMART_FORK_HOME>/state.db``, one database for both packages.
+"""Facts that outlive a process and cannot be rebuilt, in ``<SMART_FORK_HOME>/state.db``, for both packages.
 
-Each change is one transaction: after a `kill -9` all of it is there, or nothing. What is deleted is overwritten, and no
-log of writes stays beside the file. A home that may only be read can still be asked.
+Each change is one transaction: after a `kill -9`, all of it is stored or nothing. Deleted data is overwritten, and no
+log of writes stays beside the file. A read-only home can still be queried.
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ DROP TABLE pulled_before;
 
 
 def rows(query: str, *values: object) -> list[tuple[Any, ...]]:
-    """Run a query; empty if nothing was ever stored. Reading does not create the file.
+    """Run a query and return its rows; none if nothing was ever stored. Reading does not create the file.
 
     Raises:
-        StateUnavailable: it cannot be read.
+        StateUnavailable: the database cannot be read.
     """
     if not path().exists():
         if not any(map(Path.exists, _older_files())):
@@ -96,10 +96,10 @@ def rows(query: str, *values: object) -> list[tuple[Any, ...]]:
 
 @contextmanager
 def changing() -> Iterator[apsw.Connection]:
-    """One transaction, in which what was read is still true when something is written.
+    """Open a transaction that holds the write lock from its start, so that values read in it stay true until it writes.
 
     Raises:
-        StateUnavailable: it cannot be written; all is as it was.
+        StateUnavailable: the database cannot be written, and is unchanged.
     """
     private_dir(path().parent)
     with suppress(FileExistsError):  # to open and close one that is there would release other threads' locks on it
@@ -115,10 +115,10 @@ def changing() -> Iterator[apsw.Connection]:
 
 
 def change(query: str, *values: object) -> int:
-    """One statement that writes, as a transaction of its own; how many rows it has changed.
+    """Run one writing statement as a transaction of its own. Return the number of changed rows.
 
     Raises:
-        StateUnavailable: it cannot be written; all is as it was.
+        StateUnavailable: the database cannot be written, and is unchanged.
     """
     if query.startswith("DELETE") and not path().exists():
         return 0
@@ -128,20 +128,20 @@ def change(query: str, *values: object) -> int:
 
 
 def fact(name: str) -> Any:
-    """The value that was kept under this name; `None` where there is none.
+    """Return the value that `keep` stored under `name`; `None` if there is no such value.
 
     Raises:
-        StateUnavailable: it cannot be read.
+        StateUnavailable: the database cannot be read.
     """
     found = rows("SELECT value FROM facts WHERE name = ?", name)
     return orjson.loads(found[0][0]) if found else None
 
 
 def keep(name: str, value: Any) -> None:
-    """Keep `value`, which JSON can say, under this name; `None` keeps nothing.
+    """Store a JSON `value` under `name`. `None` deletes the stored value.
 
     Raises:
-        StateUnavailable: it cannot be written; what was kept before still is.
+        StateUnavailable: the database cannot be written, and the old value stays.
     """
     if value is not None:
         change("INSERT OR REPLACE INTO facts VALUES (?, ?)", name, orjson.dumps(value).decode())
@@ -150,17 +150,17 @@ def keep(name: str, value: Any) -> None:
 
 
 def damage() -> str:
-    """Describe the file's damage in SQLite's words; empty if there is none.
+    """Return SQLite's description of damage in the state database; empty if it is sound.
 
     Raises:
-        StateUnavailable: it cannot be read at all.
+        StateUnavailable: the database cannot be read at all.
     """
     said = [str(one) for (one,) in rows("PRAGMA integrity_check(1)")]
     return "" if said in ([], ["ok"]) else said[0]
 
 
 def path() -> Path:
-    """Return the path of the file."""
+    """Return the path of the state database."""
     return state_home() / "state.db"
 
 
@@ -198,7 +198,7 @@ def _bring_up(db: apsw.Connection) -> None:
 
 
 def _older_files() -> tuple[Path, Path]:
-    """The list of forgotten sessions and the folder of hand-overs of versions without this database."""
+    """Return two paths of versions without this database: the list of forgotten sessions, and the folder of hand-overs."""
     return state_home() / "forgotten.jsonl", state_home() / "handovers"
 
 
@@ -220,7 +220,7 @@ def _take_over(db: apsw.Connection) -> None:
 
 
 def _said(error: apsw.Error) -> tuple[int, str]:
-    """Convert to the system's error number and message."""
+    """Convert an SQLite error to the system's error number and message."""
     import apsw
 
     for kind, number in (
@@ -237,10 +237,10 @@ _EMPTY = {"INTEGER": "0", "TEXT": "''", "BLOB": "x''"}
 
 
 def bring_up(db: apsw.Connection, tables: str) -> None:
-    """Add the tables, columns and indexes to `db` that it lacks of these `tables`, in the caller's transaction.
+    """Add the tables, columns and indexes of `tables` that `db` lacks, in the caller's transaction.
 
     Raises:
-        apsw.SQLError: it has other tables of these names.
+        apsw.SQLError: `db` has other tables of these names.
     """
     import apsw
 

@@ -1,6 +1,7 @@
-"""Values that are answered as JSON: a frozen dataclass is the shape, its fields in their order are the keys.
+"""Base classes of values that are answered as JSON, and functions that read unchecked JSON.
 
-And values of decoded JSON that nobody has checked: one of another type counts as an empty one.
+A `Value` is a frozen dataclass: its fields, in their order, are the keys of the JSON object. The functions that read
+JSON treat a value of an unexpected type as empty.
 """
 
 from __future__ import annotations
@@ -20,23 +21,25 @@ RARE, SPREAD = "rare", "spread"
 
 
 def rare(default: Any = None) -> Any:
-    """A field whose key is left out where it has nothing to say: where its value is the default."""
+    """Return a dataclass field that `Value.as_json` leaves out while it has its default."""
     return field(default=default, metadata={RARE: True})
 
 
 def spread(**keys: Any) -> Any:
-    """A field of further keys, which stand in its place. `keys` are the types of those that are known."""
+    """Return a dataclass field for a mapping, which `Value.as_json` puts in place of the field. `keys` are the types of
+    its known keys.
+    """
     return field(default_factory=dict, metadata={SPREAD: keys})
 
 
 class Value:
-    """Base of values: ``value.as_json()``."""
+    """The base class of values that are answered as JSON by `as_json`."""
 
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     def as_json(self) -> dict[str, Any]:
-        """JSON values, for whoever is answered. Keys are added, never renamed."""
+        """Return the fields as a JSON object. Keys may be added in later versions, but never renamed."""
         told: dict[str, Any] = {}
         for one in fields(self):
             said = getattr(self, one.name)
@@ -48,7 +51,7 @@ class Value:
 
 
 def json_of(value: Any) -> Any:
-    """`value` with all values in it as JSON."""
+    """Return `value` as JSON: each `Value` in it, at any depth, becomes an object."""
     if isinstance(value, Value):
         return value.as_json()
     if isinstance(value, Mapping):
@@ -63,40 +66,40 @@ V = TypeVar("V", bound=Value)
 
 @dataclass_transform(frozen_default=True)
 def value(kind: type[V]) -> type[V]:
-    """Makes a class of values."""
+    """Make `kind` a frozen dataclass: a class of values."""
     made: type[V] = dataclass(frozen=True)(kind)
     return made
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def record(kind: type[V]) -> type[V]:
-    """Makes a class of values with many fields, which are given by their names."""
+    """Make `kind` a frozen dataclass with fields that are given by name: a class of values with many fields."""
     made: type[V] = dataclass(frozen=True, kw_only=True)(kind)
     return made
 
 
 def dict_in(value: object) -> dict[str, Any]:
-    """Return an object; an empty one for all else."""
+    """Return `value` if it is a JSON object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def list_in(value: object) -> list[Any]:
-    """Return a list; an empty one for all else."""
+    """Return `value` if it is a JSON list, else an empty one."""
     return value if isinstance(value, list) else []
 
 
 def dicts_in(value: object) -> list[dict[str, Any]]:
-    """Return the objects in a list; nothing if it is not a list."""
+    """Return the objects in `value` if it is a JSON list, else an empty list."""
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def text_in(value: object) -> str:
-    """Return a text; an empty one for all else."""
+    """Return `value` if it is a string, else an empty one."""
     return value if isinstance(value, str) else ""
 
 
 def json_in(text: bytes | str) -> Any:
-    """Decode JSON; `None` if it is not JSON."""
+    """Decode a JSON text. Return `None` if it is not JSON."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -104,7 +107,7 @@ def json_in(text: bytes | str) -> Any:
 
 
 def json_at(path: Path) -> Any:
-    """Decode the JSON in a file; `None` if it cannot be read, or is not JSON. A pipe is not waited for."""
+    """Decode the JSON file at `path`. Return `None` if the file is missing, unreadable, no regular file or not JSON."""
     try:
         return json_in(path.read_bytes()) if path.is_file() else None
     except OSError:
@@ -112,7 +115,7 @@ def json_at(path: Path) -> Any:
 
 
 def seconds_in(moment: str) -> float | None:
-    """Return a moment in ISO 8601 as seconds since 1970; `None` if it is not one."""
+    """Return a time in ISO 8601 as seconds since 1970, or `None` if it is not a time."""
     try:
         return datetime.fromisoformat(moment).timestamp()
     except (ValueError, OverflowError, OSError):
