@@ -87,7 +87,7 @@ def is_damage(error: BaseException) -> bool:
 
 
 def is_of_the_store(error: BaseException) -> bool:
-    """Return True if the index caused `error`, and not the log that was to be stored: the next log would fail as well."""
+    """Return True if the index caused `error`, not the log to be stored: the next log would fail as well."""
     import apsw
 
     # Only these can come of the content of a log. All others are about the database, the disk or other processes.
@@ -138,7 +138,7 @@ def next_step(error: BaseException, *, indexing: bool = False) -> str:
 
 
 def what_failed(error: BaseException) -> str:
-    """Return the file that `error` is about with the system's message; for errors other than `OSError`, their message."""
+    """Return the file that `error` is about with the system's message; for other errors, their message."""
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error) or type(error).__name__
     file = error.filename2 or error.filename

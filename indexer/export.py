@@ -1,14 +1,13 @@
-"""A session as Markdown: what people read and what is searched are spans of one file, the session's export.
+"""The Markdown export of a session, and its division into chunks, which are embedded and searched.
 
-It stays when the agent deletes its log. *Pieces* are what was said, and a line for each action; secrets are masked
-here, for all readers. *Chunks* are what is embedded and searched, each addressed by a hash chained to the chunk before:
-sessions of one family start from the same seed, so the shared beginning of a fork and its parent gives the same hashes
-and is stored and embedded once. A chunk never spans two exchanges, so a session that grows changes only chunks of its
-last exchange.
+The export stays when the agent deletes the log. *Pieces* are the messages, and a line for each action. Secrets are
+masked in pieces, for all readers. *Chunks* are spans of the export. A chunk's hash is chained to the chunk before.
+Sessions of one family start from one seed, so that the common beginning of a fork and its parent has equal hashes, and
+is stored and embedded once. A chunk never spans two exchanges (an exchange is a prompt with its answer), so a growing
+session changes only chunks of its last exchange.
 
-A chunk is a span of the export: its text is that of the lines, from where it begins on the first to where it ends on
-the last, without headings, marks of actions, and the white space around them. "User: " stands for a heading; the
-backslash before a line that only looks like a heading or an action of ours is left out too.
+The text of a chunk is that of its lines in the export, without headings, marks of actions and surrounding white space.
+"User: " replaces a heading. A backslash before a line that only looks like a heading or an action is removed.
 """
 
 from __future__ import annotations
@@ -41,11 +40,11 @@ _PART = late(r"[^\n]{0,799}(?:\n|[^\n])")
 
 
 class Piece(NamedTuple):
-    """A stretch of one turn. `turn` indexes ``Session.turns``, `exchange` counts from 0.
+    """A part of one turn. `turn` is an index into ``Session.turns``, and `exchange` counts from 0.
 
-    `line` is the line of the export on which its text begins, from 1; 0 before it is rendered. `apart` says that
-    something stands between it and the piece before which is not indexed. A `summary` is found by its words alone: as
-    passages it would say once more what the exchanges before it say.
+    `line` is the line of the export on which its text begins, from 1; 0 before rendering. `apart` says that text
+    between this piece and the one before is not indexed. A `summary` is found by its words alone, because its passages
+    would repeat the exchanges before it.
     """
 
     role: PieceRole
@@ -59,10 +58,10 @@ class Piece(NamedTuple):
 
 
 def pieces_of(session: Session, mask: Callable[[str], Masked]) -> tuple[Piece, ...]:
-    """The pieces of a session in order, what was said in them passed through `mask`.
+    """Return the pieces of a session in order. Messages are masked with `mask`.
 
-    Tool output, thinking and our own tool's calls are not among them; what is told of another agent's is as if it were
-    its own.
+    Tool output, thinking and calls of smart-fork's tools are left out. Actions in a handed-over session count as the
+    session's own.
     """
     ours = {call.id for turn in session.turns for call in turn.tool_calls if is_ours(call.name)}
     notes = {
@@ -93,9 +92,10 @@ def pieces_of(session: Session, mask: Callable[[str], Masked]) -> tuple[Piece, .
 
 
 def lines_searched(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield the lines of a long text, each with whether it is searched: a paste says most things again and again.
+    """Yield the lines of a long text, each with whether it is searched, because pasted text repeats itself.
 
-    A line is new if it differs from all before it in more than numbers, times, ids and paths. Longer lines are parted.
+    A line is searched if it differs from all earlier ones in more than numbers, times, ids and paths. Long lines are
+    split.
     """
     left, at, seen = _BETWEEN, 0, set[str]()
     for found in _PART.finditer(text):
@@ -120,7 +120,9 @@ def _actions(turn: Turn, notes: dict[str, Masked]) -> Masked:
 
 
 def _clean(text: str) -> str:
-    """Without NUL, at which C libraries end a text; with lines that end alike for every reader, one blank at a time."""
+    """Return `text` without NUL, at which C libraries end a text, with uniform line ends and at most one blank line in
+    a row.
+    """
     text = "\n".join(text.replace("\0", "").splitlines()).strip()
     return _BLANK_LINES.sub("\n\n", text) if "\n\n\n" in text else text
 
@@ -140,21 +142,21 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """The text of a session's export, and what was said and done in it with the lines on which that begins."""
+    """The text of a session's export, and its pieces with the lines on which they begin."""
 
     text: str
     pieces: tuple[Piece, ...]
 
     @property
     def digest(self) -> bytes:
-        """By which the file is known again."""
+        """Return the digest that identifies the export file."""
         return _hash(_encoded(self.text)).digest()
 
 
 def to_markdown(session: Session, pieces: Iterable[Piece], repo_root: str = "") -> Export:
-    """Front matter and the conversation, each piece word for word, under an answer a list of what was done then.
+    """Render a session: front matter, then each piece verbatim; below an answer, a list of its actions.
 
-    Nothing that was said can pass for a heading or an action.
+    No message can pass for a heading or an action.
     """
     lines = [
         "---",
@@ -183,7 +185,7 @@ def export_path(agent: AgentName, session_id: str) -> Path:
 
 
 def export_names(agent: AgentName) -> set[str]:
-    """The names of all exports of an agent that there are; what is no file of its own is none."""
+    """Return the names of an agent's existing exports. Only regular files count."""
     try:
         with os.scandir(index_root() / agent) as entries:
             return {entry.name for entry in entries if entry.is_file(follow_symlinks=False)}
@@ -192,10 +194,9 @@ def export_names(agent: AgentName) -> set[str]:
 
 
 def write_export(path: Path, text: str) -> bool:
-    """Write `text` atomically, private, as UTF-8. An identical file is left alone, a link or a pipe is replaced; says
-    whether it was written.
+    """Write an export atomically, as a private UTF-8 file. Return False if the file is already identical.
 
-    The disk is not waited for, which would take longer than all else: an export is made again from the log.
+    A link or pipe is replaced. The disk is not flushed, which would take longest: an export is made again from the log.
     """
     data = _encoded(text)
     if is_export(path, _hash(data).digest()):
@@ -206,7 +207,7 @@ def write_export(path: Path, text: str) -> bool:
 
 
 def is_export(path: Path, digest: bytes) -> bool:
-    """Return True if the file is byte for byte the export of this digest. A link or folder never is."""
+    """Return True if the file has exactly the content with this digest. A link or folder never does."""
     try:
         descriptor = os.open(path, _READ)
     except OSError:
@@ -223,9 +224,9 @@ def is_export(path: Path, digest: bytes) -> bool:
 
 
 def parse_front_matter(text: str) -> dict[str, str]:
-    """The header of an export; nothing after its closing line can add to it. Keys in lower case with ``_``.
+    """Return the fields of an export's header, with keys in lower case and ``_``.
 
-    Labels in any case, with a bullet or bold marks, are read as well.
+    Text after the header cannot add fields. Labels in any case, with a bullet or bold marks, are read as well.
     """
     lines = text.split("\n")
     if not lines or lines[0].strip() != "---":
@@ -244,7 +245,7 @@ def parse_front_matter(text: str) -> dict[str, str]:
 
 
 def _lead(before: str, role: PieceRole) -> list[str]:
-    """The lines that stand before a piece: a heading, but not between an answer and what was done then."""
+    """Return the lines before a piece: a heading, except between an answer and its actions."""
     if role == "action" and before != "user" and before:
         return [""] if before == "assistant" else []
     return ["", _HEADINGS[role], ""]
@@ -285,10 +286,10 @@ Voices = tuple[tuple[int, PieceRole], ...]
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """`hash` is 16 bytes; `turn`, `message_id` and `role` are those of the first piece in it.
+    """A chunk of a session. `turn`, `message_id` and `role` are those of its first piece; `hash` has 16 bytes.
 
-    `lines` are the first and the last line of the export that it stands on, from 1; `voices` says where in the text
-    others begin: what was said or done next, and by whom.
+    `lines` are its first and last line in the export, from 1. `voices` says at which positions of the text another role
+    begins.
     """
 
     hash: bytes
@@ -302,7 +303,10 @@ class Chunk:
 
 
 def chunk(pieces: Iterable[Piece], seed: str, limit: int = CHUNK_CHARACTERS) -> tuple[Chunk, ...]:
-    """Cut `pieces` into chunks of at most `limit` characters, chained from `seed`. Only white space is left out."""
+    """Split `pieces` into chunks of at most `limit` characters, with hashes chained from `seed`.
+
+    Only white space is dropped.
+    """
     packed = list(_packed(pieces, limit))
     return tuple(
         Chunk(digest, text, first.turn, first.message_id, first.role, first.exchange, lines, voices)
@@ -311,7 +315,7 @@ def chunk(pieces: Iterable[Piece], seed: str, limit: int = CHUNK_CHARACTERS) -> 
 
 
 def chained(texts: Iterable[str], seed: str) -> Iterator[bytes]:
-    """The hashes of chunks with these texts."""
+    """Yield the hashes of chunks with these texts."""
     parent = hashlib.blake2b(seed.encode("utf-8", "replace"), digest_size=16).digest()
     for text in texts:
         parent = hashlib.blake2b(parent + text.encode("utf-8", "replace"), digest_size=16).digest()
@@ -319,7 +323,10 @@ def chained(texts: Iterable[str], seed: str) -> Iterator[bytes]:
 
 
 def _packed(pieces: Iterable[Piece], limit: int) -> Iterator[tuple[Piece, str, tuple[int, int], Voices]]:
-    """Consecutive parts of one exchange joined while they fit, with the lines that they stand on and who says what."""
+    """Join consecutive parts of one exchange while they fit.
+
+    Yield the first piece, the text, its lines, and its voices.
+    """
     first: Piece | None = None
     text, begins, ends = "", 0, 0
     voices: list[tuple[int, PieceRole]] = []
@@ -343,7 +350,7 @@ def _packed(pieces: Iterable[Piece], limit: int) -> Iterator[tuple[Piece, str, t
 
 
 def _placed(piece: Piece, limit: int) -> Iterator[tuple[str, int]]:
-    """The parts of a piece, each with the line on which it begins."""
+    """Yield the parts of a piece, each with the line on which it begins."""
     text = LABELS[piece.role] + piece.text
     line, before = piece.line, 0
     for start, end in split(text, limit):

@@ -36,7 +36,7 @@ class Disk:
             view = view[os.write(descriptor, view) :]
 
     def like(self, descriptor: int, model: os.stat_result) -> None:
-        """Give the file the mode and owner of `model`, the file that it replaces; the owner only if that is permitted."""
+        """Give the file the mode and owner of `model`, the file that it replaces; the owner only if permitted."""
         info = os.fstat(descriptor)
         if (info.st_uid, info.st_gid) != (model.st_uid, model.st_gid):
             with contextlib.suppress(PermissionError):
@@ -227,7 +227,7 @@ def state_home() -> Path:
 
 
 def config_home() -> Path:
-    """Return the folder of other programs' settings: ``XDG_CONFIG_HOME`` if it is an absolute path, else ``~/.config``."""
+    """Return the folder of other programs' settings: ``XDG_CONFIG_HOME`` if absolute, else ``~/.config``."""
     said = os.environ.get("XDG_CONFIG_HOME", "")
     return Path(said) if os.path.isabs(said) else Path.home() / ".config"  # noqa: PTH117 - of a string
 

@@ -1,4 +1,4 @@
-"""Keeping the index fresh in a process that stays: by schedule and as logs change, one run at a time, in one thread."""
+"""The background indexer of a process that stays: updates the index by schedule and when logs change."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LONGEST_SECONDS = 10.0
 
 
 class Batch:
-    """Changed paths, with the times of their first and last change. Times are of a clock that only grows."""
+    """Paths of changed logs, each with the times of its first and last change, by a monotonic clock."""
 
     def __init__(self, quiet: float = QUIET_SECONDS, longest: float = LONGEST_SECONDS) -> None:
         self._quiet, self._longest = quiet, longest
@@ -47,21 +47,21 @@ class Batch:
         return len(self._times)
 
     def add(self, paths: Iterable[str], now: float) -> None:
-        """Note that these have changed."""
+        """Add paths that changed at the time `now`."""
         for path in paths:
             first, _ = self._times.get(path, (now, now))
             self._times[path] = (first, now)
 
     def clear(self) -> None:
-        """Let go of all: they are looked at together with everything else."""
+        """Remove all paths, before a run that looks at all logs."""
         self._times.clear()
 
     def due_at(self) -> float | None:
-        """When the next one is due; `None` where nothing waits."""
+        """Return when the next path is due; `None` without a path."""
         return min(map(self._due, self._times.values()), default=None)
 
     def take(self, now: float) -> set[str]:
-        """Those that are due, which wait no longer."""
+        """Remove the paths that are due, and return them."""
         due = {path for path, times in self._times.items() if self._due(times) <= now}
         for path in due:
             del self._times[path]
@@ -88,31 +88,31 @@ STOP_SECONDS = 5.0
 
 
 class NotReadyError(IndexerError):
-    """Something that indexing needs is missing; the message says what to do."""
+    """Something that indexing needs is missing. The message says what to do."""
 
     code = "not_ready"
 
 
 class _Cancelled(Exception):
-    """The run is to end now."""
+    """The current run must end."""
 
 
 class _Job(NamedTuple):
-    """The next job. `paths` are the logs to look at, `None` for all."""
+    """The next run. `paths` are the logs to look at, or `None` for all."""
 
     scheduled: bool
     paths: Collection[str] | None
 
 
 def open_index() -> AbstractContextManager[Store]:
-    """The index, closed afterwards."""
+    """Open the index as a context manager."""
     return open_sound(index_db())
 
 
 class Freshener:
-    """The indexer of a process that stays. `opened` gives the index; `clock` and `now` are the time, for tests.
+    """The background indexer. `opened` opens the index; `clock` and `now` give the time, for tests.
 
-    `after` is called, and is to return immediately, when everything has been looked at.
+    `after` is called after each run over all logs, and must return immediately.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class Freshener:
         ]
 
     def start(self) -> None:
-        """Begin, with a run over everything. Returns immediately; whatever fails later is logged."""
+        """Start the threads, with a run over all logs first. Return immediately. Later failures are logged."""
         found = check_prerequisites(self._adapters)
         for message in found.warnings:
             log.warning(message)
@@ -160,7 +160,10 @@ class Freshener:
         self._schedule.start()
 
     def stop(self, seconds: float = STOP_SECONDS) -> bool:
-        """End within about `seconds`: a run stops behind the log or piece that it is at. Whether it has."""
+        """Stop the threads within about `seconds`.
+
+        Return True if they have ended. A run ends after its current log or batch.
+        """
         self._schedule.stop()
         self._stop.set()
         with self._changed:
@@ -172,21 +175,18 @@ class Freshener:
         return not any(thread.is_alive() for thread in self._threads)
 
     def run_soon(self, project: Project | None = None) -> None:
-        """Bring everything up to date, behind the run that goes on just now.
-
-        From now on the vectors of this project are made first.
-        """
+        """Start a run over all logs after the current run. From now on, vectors of `project` are made first."""
         with self._changed:
             self._current = project or self._current
             self._scheduled = True
             self._changed.notify_all()
 
     def put_first(self, project: Project | None, wanted: Collection[int]) -> None:
-        """From the next piece on, make the vectors of these passages first, then those of this project."""
+        """From the next batch on, make the vectors of the `wanted` chunks first, then those of `project`."""
         self._current, self._wanted = project or self._current, wanted
 
     def look(self, paths: Collection[str] | None) -> None:
-        """These logs, or with `None` some, may have changed. Returns immediately."""
+        """Note that the logs at `paths`, or some unknown logs for `None`, may have changed. Return immediately."""
         now = self._clock()
         with self._changed:
             if paths is None:
@@ -197,11 +197,11 @@ class Freshener:
 
     @property
     def doing(self) -> str:
-        """Describe the current work, such as ``reading 3/7``; empty if idle."""
+        """Return the current work, such as ``reading 3/7``; empty when idle."""
         return self._doing
 
     def status(self) -> Freshness:
-        """Return the indexer's state, without waiting for a run."""
+        """Return the state of the indexer without waiting for a run."""
         next_run = self._schedule.next_run
         alive = self._threads[0].is_alive()
         return Freshness(
@@ -219,7 +219,7 @@ class Freshener:
             self._run(job)
 
     def _next(self) -> _Job | None:
-        """Wait for the next job; `None` at the end."""
+        """Wait for the next run. Return `None` when the indexer stops."""
         while not self._stop.is_set():
             with self._changed:
                 if job := self._due():
@@ -268,7 +268,7 @@ class Freshener:
                 self._look_at = self._clock() + wait
 
     def _record(self, run: LastRun) -> None:
-        """Have the index tell of it, to whoever asks. It may be damaged, or gone: then it has nothing to tell."""
+        """Store the summary of a run in the index. If the index is damaged or gone, store nothing."""
         try:
             with self._opened() as store:
                 keep_run(store, run)
@@ -277,7 +277,7 @@ class Freshener:
             log.debug("the run could not be recorded: %s", error)
 
     def _attempt(self, job: _Job, report: Report) -> tuple[Outcome, str]:
-        """Do it, whatever happens; how it ended, and the reason."""
+        """Run a job and catch every error. Return the outcome and the reason."""
         level = logging.INFO if job.scheduled else logging.DEBUG
         log.log(level, "Indexing run started")
         try:
@@ -306,7 +306,7 @@ class Freshener:
         return "completed", ""
 
     def _complain(self, job: _Job, error: Exception) -> None:
-        """Say what failed: what fails at every change of a log in the same way is said once."""
+        """Log a failure. If each change of a log fails in one way, log it once."""
         step = (error.hint if isinstance(error, SmartForkError) else "") or next_step(error, indexing=True)
         message = f"{what_failed(error)}{'; ' if step else ''}{step}"
         known = message == self._last_error and not job.scheduled
@@ -336,7 +336,7 @@ class Freshener:
                 self._embedded_for = self._clock() - since
 
     def _read_all(self, store: Store, report: Report) -> None:
-        """Read all changed logs, newest first, then other files."""
+        """Read all changed logs, newest first. Then make copies and erase deleted text."""
         while read_some(store, self._adapters, report, PIECE_SECONDS, progress=self._progress):
             self._progress("reading", 0, 0)
         done: set[str] = set()
@@ -344,7 +344,7 @@ class Freshener:
             self._read_meanwhile(store, report)
 
     def _embed(self, store: Store, report: Report) -> None:
-        """Vectors for all that waits. It takes long at first: between pieces, words of what has changed are read."""
+        """Embed all chunks without a vector. Between batches, read logs that have just changed."""
         if is_of_another(store, self._embedder):
             return
         try:
@@ -364,7 +364,7 @@ class Freshener:
             log.debug("another process is embedding")
 
     def _read_meanwhile(self, store: Store, report: Report) -> None:
-        """The logs that are due, between two pieces of long work."""
+        """Read the logs that are due, between two batches of long work."""
         with self._changed:
             paths = self._batch.take(self._clock())
         if not paths:
@@ -375,7 +375,10 @@ class Freshener:
             self.look(paths)
 
     def _progress(self, stage: str, done: int, total: int) -> None:
-        """Called where nothing is half done."""
+        """Note the progress, and end the run if the indexer stops or another process waits.
+
+        No work is half done at a call.
+        """
         if self._stop.is_set():
             raise _Cancelled
         give_way()
@@ -384,7 +387,10 @@ class Freshener:
 
 @dataclass(frozen=True, slots=True)
 class Prerequisites:
-    """`errors` keep indexing from working at all, `warnings` keep one agent out. `agents` have folders."""
+    """The result of a check before indexing.
+
+    `errors` prevent indexing, and `warnings` concern one agent. `agents` have log folders.
+    """
 
     agents: tuple[AgentName, ...]
     errors: tuple[str, ...] = ()
@@ -392,7 +398,7 @@ class Prerequisites:
 
 
 def check_prerequisites(adapters: Iterable[AgentAdapter]) -> Prerequisites:
-    """Check that the state folder can be written, and list the agents with folders: a missing one may still appear."""
+    """Check that the state folder is writable, and which agents have log folders. A missing folder may appear later."""
     errors = [message for folder in (state_home(), index_root()) if (message := _unwritable(folder))]
     there, warnings = [], []
     for agent in adapters:

@@ -1,9 +1,9 @@
-"""Compressed copies of logs, for when the agent deletes them.
+"""Compressed copies of logs, which stay when an agent deletes the logs.
 
-``<SMART_FORK_HOME>/kept/<agent>/<session id>/``: ``copy.json``, and one zstd file for the log and for each file that
-the agent keeps in the folder of the session's name beside it. ``copy.json`` is replaced when the files it speaks of are
-on disk, so a `kill -9` leaves the copy as it was before. One process writes at a time: whoever holds the index's lock.
-A zstd file has a name of its own, and is never written again.
+``<SMART_FORK_HOME>/kept/<agent>/<session id>/`` has ``copy.json`` and zstd files: one for the log, and one for each
+file that the agent keeps in the folder of the session's name beside it. ``copy.json`` is replaced when its zstd files
+are on the disk, so that a `kill -9` leaves the old copy intact. Only the holder of the index's lock writes copies. A
+zstd file has a random name and is never written again.
 """
 
 from __future__ import annotations
@@ -40,14 +40,17 @@ _NAME = re.compile(r"[0-9a-f]{16}\.zst")
 
 
 class DamagedCopyError(IndexerError, OSError):
-    """A copy is not what was copied. To whoever reads logs it is a file that cannot be read."""
+    """The content of a kept copy is damaged.
+
+    It is also an `OSError`, since readers of logs expect one for an unreadable file.
+    """
 
     code = "damaged_copy"
 
 
 @dataclass(frozen=True, slots=True)
 class Compressed:
-    """A copy: its file's `name`, the original's size, time and inode, and the copy's length."""
+    """A compressed file of a copy: its `name`, the size, time and inode of the original, and the compressed length."""
 
     name: str
     size: int
@@ -57,15 +60,15 @@ class Compressed:
 
     @property
     def stamp(self) -> tuple[int, int, int]:
-        """Tells an original that has not changed, as `LogFile.stamp` does."""
+        """Return size, time and inode of the original, as in `LogFile.stamp`."""
         return self.size, self.mtime_ns, self.inode
 
     @classmethod
     def from_json(cls, facts: Any) -> Self:
-        """Return the value of these fields.
+        """Return the value with these fields.
 
         Raises:
-            ValueError, TypeError: these are no such facts.
+            ValueError, TypeError: `facts` are not valid fields.
         """
         made = cls(**facts)
         if not _NAME.fullmatch(made.name) or any(not isinstance(number, int) for number in astuple(made)[1:]):
@@ -74,12 +77,12 @@ class Compressed:
 
 
 def up_to_date(source: Path, folder: Path, before: Compressed | None) -> Compressed:
-    """Return a copy in `folder` of `source` as it is now; `before` if that is one.
+    """Return a compressed copy of `source` in `folder`: `before` if `source` is unchanged, else a new one.
 
-    The file of `before` stays until the caller has kept what is returned; only then may it be removed.
+    The file of `before` stays. The caller may remove it once the new copy is recorded.
 
     Raises:
-        OSError: `source` cannot be read, or the copy not be written.
+        OSError: `source` cannot be read, or the copy cannot be written.
     """
     import zstandard
 
@@ -94,11 +97,11 @@ def up_to_date(source: Path, folder: Path, before: Compressed | None) -> Compres
 
 
 def pieces(folder: Path, copy: Compressed) -> Iterator[bytes]:
-    """Yield the copied content piece by piece.
+    """Yield the uncompressed content of `copy` in pieces.
 
     Raises:
-        DamagedCopyError: it is not what was copied. Said at the end: what came before must not be used either.
-        OSError: it cannot be read.
+        DamagedCopyError: the content is damaged. This is raised last: pieces that came before must not be used either.
+        OSError: the file cannot be read.
     """
     import zstandard
 
@@ -124,8 +127,10 @@ _FACTS = "copy.json"
 
 @dataclass(frozen=True, slots=True)
 class KeptLog:
-    """The copy of one session. `place` is where its log was below the agent's home, `beside` what lay in its folder,
-    `without` what lies there and is not copied, since it was cut.
+    """The copy of one session.
+
+    `place` is the path of its log below the agent's home. `beside` are the copied files from the session's own folder.
+    `without` names files of that folder that are never copied, because text was cut from them.
     """
 
     agent: AgentName
@@ -137,57 +142,62 @@ class KeptLog:
 
     @property
     def folder(self) -> Path:
-        """The copy's folder."""
+        """Return the folder of the copy."""
         return folder_of(self.agent, self.session_id)
 
     @property
     def length(self) -> int:
-        """The copy's size on disk."""
+        """Return the size of the copy on the disk."""
         return self.log.length + sum(part.length for part in self.beside.values())
 
 
 @dataclass(frozen=True, slots=True)
 class _LetGo:
-    """In place of a copy that was removed for want of `room`: it is not made again before one of these changes."""
+    """A record in place of a copy that was removed for lack of `room`.
+
+    The copy is made again when the log or `room` changes.
+    """
 
     stamp: tuple[int, ...]
     room: int
 
 
 def wanted(reader: AgentAdapter) -> bool:
-    """Return whether copies of an agent's logs are kept: only on request, since secrets in them are not masked.
+    """Return True if copies of this agent's logs are to be kept.
 
-    ``SMART_FORK_KEEP_TRANSCRIPTS`` requests it for all agents, `switch_of` for one. Existing copies are used in any
-    case.
+    Copies have unmasked secrets, so a person must ask for them. ``SMART_FORK_KEEP_TRANSCRIPTS`` asks for all agents,
+    and the file at `switch_of` for one. Existing copies are used in any case.
     """
     return Setting.KEEP_TRANSCRIPTS.is_on() or (switch_of(reader.name).is_file() and not refused())
 
 
 def refused() -> bool:
-    """Return True if ``SMART_FORK_KEEP_TRANSCRIPTS`` disables copies."""
+    """Return True if ``SMART_FORK_KEEP_TRANSCRIPTS`` forbids copies."""
     return Setting.KEEP_TRANSCRIPTS.is_off()
 
 
 def switch_of(agent: AgentName) -> Path:
-    """The file that is there where a person wants copies of this agent's logs."""
+    """Return the path of the file that exists if a person wants copies of this agent's logs."""
     return _root() / ".wanted" / agent
 
 
 def room() -> int:
-    """Return the maximum size of all copies together (``SMART_FORK_KEEP_MEGABYTES``)."""
+    """Return the maximum size of all copies together, in bytes (``SMART_FORK_KEEP_MEGABYTES``)."""
     return Setting.KEEP_MEGABYTES.number() * 1_000_000
 
 
 def folder_of(agent: AgentName, session_id: str) -> Path:
-    """Return the folder of a session's copy, whether it exists or not."""
+    """Return the folder of a session's copy, even if there is no copy."""
     return _root() / agent / file_name(session_id)
 
 
 def keep(file: LogFile, session_id: str, reader: AgentAdapter) -> bool:
-    """Bring the copy of this session's log, below its agent's home, up to date; whether there was anything to do.
+    """Update the copy of a session's log.
+
+    Return True if the copy changed. Only logs below the agent's home are copied.
 
     Raises:
-        OSError: the log cannot be read or the copy not be written; the copy is what it was.
+        OSError: the log cannot be read, or the copy cannot be written. The old copy is unchanged.
     """
     places = (_below(file.location, home) for home in reader.homes())
     place = next(filter(None, places), "").removesuffix(".zst")  # copies are compressed themselves
@@ -230,23 +240,23 @@ def _copied(file: LogFile, reader: AgentAdapter, folder: Path, before: Compresse
 
 
 def find(agent: AgentName, session_id: str) -> KeptLog | None:
-    """The copy of exactly this session."""
+    """Return the copy of exactly this session, or `None`."""
     found = _facts(folder_of(agent, session_id))
     return found if isinstance(found, KeptLog) and (found.agent, found.session_id) == (agent, session_id) else None
 
 
 def copies() -> Iterator[KeptLog]:
-    """All copies."""
+    """Yield all copies."""
     for folder in _folders():
         if isinstance(found := _facts(folder), KeptLog):
             yield found
 
 
 def leave_out(copy: KeptLog, names: Collection[str]) -> None:
-    """Have nothing of these files that lay beside its log in a copy, from now on. For whoever holds the index's lock.
+    """Remove the files `names` from a copy, and never copy them again. The caller holds the index's lock.
 
     Raises:
-        OSError: the copy is what it was.
+        OSError: the copy is unchanged.
     """
     beside = {name: part for name, part in copy.beside.items() if name not in names}
     made = replace(copy, beside=beside, without=tuple(sorted({*copy.without, *names})))
@@ -255,25 +265,26 @@ def leave_out(copy: KeptLog, names: Collection[str]) -> None:
 
 
 def sweep_unused() -> None:
-    """Remove what no copy uses: a process was killed when it had just made a newer one. For whoever holds the index's
-    lock.
+    """Remove zstd files that no copy uses, left by a process that was killed while it updated a copy.
+
+    The caller holds the index's lock.
     """
     for copy in copies():
         _sweep(copy.folder, copy)
 
 
 def remove(agent: AgentName, session_id: str) -> None:
-    """Remove the copy of a session, and what stands for one that was let go of."""
+    """Remove the copy of a session, or the record that it was removed for lack of room."""
     with suppress(FileNotFoundError):
         shutil.rmtree(folder_of(agent, session_id))
 
 
 @contextmanager
 def opened(copy: KeptLog) -> Iterator[Path]:
-    """The log as a file of its own name, for as long as it is read.
+    """Uncompress the log of `copy` into a temporary file of its own name, and yield the path.
 
     Raises:
-        OSError: the copy cannot be read or is damaged.
+        OSError: the copy cannot be read, or is damaged.
     """
     with ExitStack() as stack:
         with held(private_dir(_reading()), fcntl.LOCK_SH):
@@ -286,7 +297,7 @@ def opened(copy: KeptLog) -> Iterator[Path]:
 
 
 def sweep_reading() -> None:
-    """Remove the logs that were opened by processes that were killed: the system has let go of what they held."""
+    """Remove logs that killed processes had uncompressed with `opened`: their locks are free."""
     if not _reading().is_dir():
         return
     with held(_reading(), fcntl.LOCK_EX):
@@ -296,12 +307,15 @@ def sweep_reading() -> None:
 
 
 def folders() -> list[Path]:
-    """List the folders of all copies."""
+    """Return the folders of all copies, and the folder above them."""
     return [_root(), *_folders()]
 
 
 def _let_go(forked: Collection[tuple[AgentName, str]]) -> int:
-    """Let go of the oldest copies, those of sessions in `forked` last, until the rest has room; how many those were."""
+    """Remove the oldest copies until the others fit into `room`; copies of `forked` sessions last.
+
+    Return how many were removed.
+    """
     every = sorted(copies(), key=lambda copy: ((copy.agent, copy.session_id) in forked, copy.log.mtime_ns))
     sweep_unused()
     limit = room()
@@ -327,7 +341,7 @@ def _reading() -> Path:
 
 
 def _folders() -> Iterator[Path]:
-    """The folders of all copies, by agent and session."""
+    """Yield the folders of all copies, by agent and session."""
     for of_agent in _listed(_root()):
         if not of_agent.name.startswith("."):
             yield from _listed(of_agent)
@@ -341,20 +355,20 @@ def _listed(folder: Path) -> list[Path]:
 
 
 def _below(location: str, home: Path) -> str:
-    """A log's place below its agent's home; empty where it is elsewhere."""
+    """Return a log's path below its agent's home; empty if the log is elsewhere."""
     place = location.removeprefix(f"{home}/")
     return place if place != location and _is_plain(place) else ""
 
 
 def _is_plain(place: object) -> bool:
-    """Return True if the path stays below its starting folder."""
+    """Return True if `place` is a relative path that cannot leave its folder."""
     if not isinstance(place, str) or "\0" in place:
         return False
     return all(part not in ("", ".", "..") for part in place.split("/"))
 
 
 def _beside(file: LogFile) -> Iterator[tuple[str, Path]]:
-    """The files in the folder of the log's name beside it; links are not followed."""
+    """Yield the files in the folder of the session's name beside its log. Links are not followed."""
     folder = file.path.with_suffix("")
     if file.within or folder.is_symlink():
         return
@@ -368,7 +382,7 @@ def _beside(file: LogFile) -> Iterator[tuple[str, Path]]:
 
 
 def _facts(folder: Path) -> KeptLog | _LetGo | None:
-    """Read the facts about the copy in this folder; `None` if there is none or it cannot be understood."""
+    """Read the ``copy.json`` of a folder. Return `None` if it is missing or invalid."""
     try:
         facts = orjson.loads((folder / _FACTS).read_bytes())
         if "let_go" in facts:
@@ -385,12 +399,12 @@ def _facts(folder: Path) -> KeptLog | _LetGo | None:
 
 
 def _write(path: Path, value: object) -> None:
-    """Replace a small file of ours, so that a reader sees the old or the new one."""
+    """Write `value` as JSON, atomically."""
     replace_file(path, [orjson.dumps(value)])
 
 
 def _sweep(folder: Path, copy: KeptLog | None) -> None:
-    """Remove what the copy in this folder, if there is one, does not use."""
+    """Remove zstd files from the folder that `copy` does not use."""
     used = {part.name for part in (copy.log, *copy.beside.values())} if copy else set()
     for path in folder.glob("*.zst"):
         if path.name not in used:
@@ -398,7 +412,7 @@ def _sweep(folder: Path, copy: KeptLog | None) -> None:
 
 
 def _written() -> int:
-    """Return the number of bytes written since the total size was measured."""
+    """Return the number of bytes written since the copies were last measured."""
     try:
         return int((_root() / "written").read_bytes())
     except FileNotFoundError:
@@ -415,10 +429,12 @@ def _count(length: int) -> None:
 
 
 def keep_copy(file: LogFile, session_id: str, reader: AgentAdapter, *, others_wait: bool = False) -> bool:
-    """Bring the copy of this session's log, which `reader` reads, up to date; whether there was anything to do.
+    """Update the copy of a session's log, if copies are wanted.
+
+    Return True if it changed. A failure is only logged.
 
     Raises:
-        OSError: the disk is full, and `others_wait`: the next copy would not fit either.
+        OSError: the disk is full and `others_wait`: the next copy would not fit either.
     """
     try:
         return wanted(reader) and keep(file, session_id, reader)
@@ -430,7 +446,7 @@ def keep_copy(file: LogFile, session_id: str, reader: AgentAdapter, *, others_wa
 
 
 def make_room(store: Store) -> None:
-    """Let go of the oldest copies where so much was written that all together may have become too large."""
+    """Remove the oldest copies if all copies together may have become too large."""
     if _written() < room() / _MEASURED_SHARE:
         return
     try:
@@ -443,11 +459,11 @@ def keep_all(
     store: Store, agents: Agents, done: set[str], progress: Callable[[str, int, int], None] | None = None,
     deadline: float | None = None,
 ) -> bool:  # fmt: skip
-    """Copies of all indexed logs that have none yet, the newest first, of those `agents` of which they are kept. One
-    that is there costs a look at two files.
+    """Update the copies of all indexed logs of agents with copies switched on, newest first.
 
-    For whoever holds the index's lock. Whether all was done before `deadline` (of `time.monotonic`): at least one is,
-    and those in `done`, to which each is added, are not looked at again, so that it ends however slow the disk is.
+    Checking an existing copy costs a look at two files. The caller holds the index's lock. Return True if all was done
+    before `deadline` (of `time.monotonic`). At least one log is handled, and logs in `done` are skipped. Each handled
+    log is added to `done`, so that repeated calls come to an end on a slow disk.
 
     Raises:
         OSError: the disk is full.

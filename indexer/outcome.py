@@ -1,4 +1,7 @@
-"""Derives a session's outcome, edited files and unfinished work from its own actions. Pure."""
+"""A session's outcome, edited files, errors and unfinished work, derived from its own actions.
+
+Nothing here does I/O.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ _RUN = "run "
 
 
 class Outcome(StrEnum):
-    """The best one to fork first."""
+    """The outcome of a session's work, ordered from the best to fork to the worst."""
 
     COMMITTED = "committed"
     TESTS_PASSED = "tests_passed"
@@ -43,9 +46,10 @@ class Outcome(StrEnum):
 
     @classmethod
     def of(cls, session: Session) -> Outcome:
-        """The last that a commit or a test run has shown: of a fork that has gone on, what it has done itself.
+        """Return the last outcome that a commit or a test run proved; for a fork, only by its own turns.
 
-        A pass does not take back a commit. A session that ends in the middle is abandoned, unless all was committed.
+        Passing tests do not replace a commit. A session that ends in the middle is abandoned, unless all its edits are
+        committed.
         """
         outcome, saved = Outcome.UNKNOWN, False
         done = _edits_done(session)
@@ -64,24 +68,24 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Edits:
-    """The `files` that a session has edited, as absolute paths, and `until` when: its last edit or commit of it.
+    """The `files` that a session edited, as absolute paths, and `until`, the time of its last edit or commit.
 
-    Paths are as the log gives them: text, which nobody opens.
+    Paths are text from the log, and are never opened.
     """
 
     files: tuple[str, ...] = ()
     until: str = ""
 
     def masked_again(self) -> Edits:
-        """Without paths that hold what is known for a secret by now."""
+        """Return the edits without paths that contain a secret by today's rules."""
         return replace(self, files=tuple(file for file in self.files if mask(file) == file))
 
 
 @dataclass(frozen=True, slots=True)
 class KnownFiles:
-    """The files that a session has read or edited, as absolute paths, and `until` when it went on.
+    """The files that a session read or edited, as absolute paths, and `until`, the time of its last activity.
 
-    `edits` says of each how often it was edited, the most edited first; 0 is one that was only read.
+    `edits` counts the edits of each file, most edited first; 0 for a file that was only read.
     """
 
     edits: Mapping[str, int]
@@ -90,7 +94,7 @@ class KnownFiles:
 
 @dataclass(frozen=True, slots=True)
 class Authored:
-    """The lines that one call added to a file, as joined hashes: in which exchange, before which turn and when."""
+    """The lines that one call added to a file, as joined hashes, with the exchange, the turn and the time."""
 
     exchange: int
     turn: int
@@ -100,7 +104,9 @@ class Authored:
 
 
 class Fate(IntEnum):
-    """The fate of an error's line: its command never ran again without it, it did, or the line is no error's."""
+    """The fate of an error line: MET if its command was not seen to succeed later, ENDED if it was, HARMLESS if it is
+    no error.
+    """
 
     MET = 0
     ENDED = 1
@@ -109,9 +115,9 @@ class Fate(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class MetError:
-    """A line of an error that a session met, as a hash, and the exchange and turn in which it ended, or else came last.
+    """A hashed error line that a session met, and the exchange and turn in which it ended, or else came last.
 
-    `by` are the joined hashes of the actions that ended it; none if the same command ran without it by itself.
+    `by` are the joined hashes of the actions that ended it. It is empty if the command succeeded without a change.
     """
 
     line: bytes
@@ -122,7 +128,7 @@ class MetError:
 
 
 class _Step(NamedTuple):
-    """A call with its result, and the exchange and turn of that."""
+    """A call with its result, and the exchange and turn of the result."""
 
     exchange: int
     turn: int
@@ -135,7 +141,9 @@ class _Step(NamedTuple):
 
     @property
     def settled(self) -> bool:
-        """Return True if it shows that an error is gone: it succeeded, or failed otherwise."""
+        """Return True if the result shows that an earlier error is gone: the call succeeded, or failed with another
+        error.
+        """
         if self.failed:
             return bool(self.result.errors)
         return self.result.proof is not Proof.NOTHING or not Commands.hide_the_end(self.call.action)
@@ -150,7 +158,7 @@ class _Step(NamedTuple):
 
 
 def edits_of(session: Session, resolved_cwd: str) -> Edits:
-    """Return the files that a session edited, without paths that hold secrets or are not text of one line."""
+    """Return the files that a session edited, without paths that contain secrets or several lines."""
     done = _edits_done(session)
     files: dict[str, None] = {}
     until = ""
@@ -167,8 +175,10 @@ def edits_of(session: Session, resolved_cwd: str) -> Edits:
 
 
 def worked_in(session: Session) -> dict[str, set[int]]:
-    """The directories, or files in them, in which a session worked, as far as they are not the one that it began in,
-    and in which of its exchanges: it edited there, ran what does more than look, or was there when something was said.
+    """Return the directories outside the session's first one in which it worked, each with its exchanges.
+
+    A session worked in a directory if it edited there, ran a command that changes something, or was there at a message.
+    A file may stand for its directory.
     """
     failed = {one.tool_use_id: one.proof for turn in session.turns for one in turn.tool_results if one.is_error}
     ended = {one.tool_use_id for turn in session.turns for one in turn.tool_results}
@@ -187,7 +197,7 @@ def worked_in(session: Session) -> dict[str, set[int]]:
 
 
 def authored_by(session: Session, resolved_cwd: str) -> tuple[Authored, ...]:
-    """The lines that a session has added to files, with success. Files are as in `edits_of`."""
+    """Return the lines that a session successfully added to files. Paths are as in `edits_of`."""
     calls = {call.id: (call, turn.timestamp) for turn in session.turns for call in turn.tool_calls if call.lines}
     if not calls:
         return ()
@@ -204,8 +214,9 @@ def authored_by(session: Session, resolved_cwd: str) -> tuple[Authored, ...]:
 
 
 def errors_of(session: Session) -> tuple[MetError, ...]:
-    """The errors that the commands of a session met, each with what ended it: the next run of the same command that did
-    not print it again, and what was changed or run before that.
+    """Return the errors that a session's commands met, each with the actions that ended it.
+
+    An error ended at the next run of its command without that error. The changes and commands before this run ended it.
     """
     if not any(result.errors for turn in session.turns for result in turn.tool_results):
         return ()
@@ -252,15 +263,18 @@ def _commands(action: str) -> Commands:
 
 
 def edited_paths(session: Session) -> tuple[str, ...]:
-    """The files that a session has edited, with success, as it named them; none that `edits_of` leaves out."""
+    """Return the files that a session successfully edited, by the names it used, except those that `edits_of` leaves
+    out.
+    """
     return tuple(filter(_fit, dict.fromkeys(chain.from_iterable(_edits_done(session).values()))))
 
 
 def known_files(
     session: Session, resolved_cwd: str, end: int | None = None, kept: Collection[int] | None = None
 ) -> KnownFiles:
-    """Return the files that a session knows, from successful reads and edits; only up to turn `end` and only in the
-    turns `kept`, if given.
+    """Return the files that a session knows from successful reads and edits.
+
+    If given, `end` is the last turn that counts, and only the turns in `kept` count.
     """
     turns = session.turns if end is None else session.turns[: end + 1]
     if kept is not None:
@@ -275,18 +289,18 @@ def known_files(
 
 
 def _is_unfinished(session: Session) -> bool:
-    """Return True if it ends unfinished, which may be that of the session handed over to it."""
+    """Return True if a session, or the session handed over to it, ends unfinished."""
     spoken = next((turn for turn in reversed(session.turns) if turn.speaks), None)
     return session.unfinished or (spoken is not None and breaks_off(spoken))
 
 
 def _edits_done(session: Session) -> dict[str, tuple[str, ...]]:
-    """The files of each call that edits some and did not fail."""
+    """Return the edited files of each successful call."""
     return _done(session.turns, attrgetter("edits"))
 
 
 def _done(turns: Sequence[Turn], files_of: Callable[[ToolCall], tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """Some files of each call that names any and did not fail."""
+    """Return the files that `files_of` gives for each successful call."""
     asked = {call.id: files for turn in turns for call in calls_of(turn) if (files := files_of(call))}
     ended = {result.tool_use_id for turn in turns for result in results_of(turn) if not result.is_error}
     return {call: files for call, files in asked.items() if call in ended}
@@ -294,13 +308,15 @@ def _done(turns: Sequence[Turn], files_of: Callable[[ToolCall], tuple[str, ...]]
 
 @lru_cache(maxsize=1024)
 def _fit(path: str) -> bool:
-    """Return True if a path may be stored: text of one line, without a secret."""
+    """Return True if a path may be stored: printable, on one line, without a secret."""
     return path.isprintable() and mask(path) == path
 
 
 @lru_cache(maxsize=1024)  # files are edited again and again
 def _absolute(path: str, cwd: str, resolved_cwd: str) -> str:
-    """`path` without ``..`` and without asking the disk; empty where it is no absolute path, or not fit to be kept."""
+    """Return `path` as an absolute path without ``..``, without asking the disk; empty if there is none or it may not
+    be stored.
+    """
     if not _fit(path.removeprefix(f"{cwd.rstrip('/')}/")):  # a directory's own name may have several lines
         return ""
     path = os.path.normpath(os.path.join(cwd, path))  # noqa: PTH118 - text
@@ -331,7 +347,9 @@ _FACT = late(r"[\d`/\\=<>{}()\[\]#$%@]|\w[._]\w|[a-z][A-Z]|https?:")
 
 
 def last_answered(session: Session) -> int | None:
-    """The index of the last exchange that came to something, -1 for none; `None` where that is the last of all."""
+    """Return the index of the last exchange (a prompt with its answer) with a result; -1 for none, `None` for the very
+    last one.
+    """
     done = {result.tool_use_id for turn in session.turns for result in results_of(turn) if _was_run(result)}
     exchanges = session.exchanges()
     stopped, again = session.interrupted, None
@@ -345,17 +363,17 @@ def last_answered(session: Session) -> int | None:
 
 
 def acts(turn: Turn) -> bool:
-    """Return whether a turn does more than look at something."""
+    """Return True if a turn does more than look at something."""
     return bool(_changing(turn))
 
 
 def _changing(turn: Turn) -> list[str]:
-    """The calls that do so."""
+    """Return the ids of a turn's calls that do more than look at something."""
     return [call.id for call in calls_of(turn) if call.action and not _only_looks(call.action)]
 
 
 def _was_run(result: ToolResult) -> bool:
-    """Return True if the call was carried out, even if a command ended with another status than 0."""
+    """Return True if a call was carried out, even if its command failed."""
     return not result.is_error or result.note.startswith(_ENDED)
 
 
@@ -364,7 +382,7 @@ def _asked(exchange: Exchange) -> list[str]:
 
 
 def _is_answered(exchange: Exchange) -> bool:
-    """Return True if the prompt is more than a greeting and the agent has the last word."""
+    """Return True if the prompt is more than a greeting, and the agent answered it."""
     spoken = next((turn for turn in reversed(exchange.turns) if turn.speaks), None)
     if spoken is None or spoken.role != "assistant" or spoken.tool_calls or breaks_off(spoken):
         return False
@@ -374,13 +392,13 @@ def _is_answered(exchange: Exchange) -> bool:
 
 
 def _only_asks_back(exchange: Exchange, said: str) -> bool:
-    """Return True if the agent looked at nothing and only asked one short question."""
+    """Return True if the agent looked at nothing and answered with one short question."""
     asks = said.rstrip().endswith(_QUESTION_MARKS) and len(said) <= _SHORT and "\n" not in said.strip()
     return asks and not any(calls_of(turn) for turn in exchange.turns)
 
 
 def _does_not_know(said: str) -> bool:
-    """Return True if an answer says only that the agent does not know."""
+    """Return True if an answer only says that the agent does not know."""
     return len(said) <= _SHORT and bool(_NOT_KNOWN.search(said)) and not _FACT.search(said)
 
 

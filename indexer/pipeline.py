@@ -1,4 +1,4 @@
-"""Changed logs -> read -> export -> chunk -> store, one transaction a session; then vectors for what has none."""
+"""The indexing pipeline: reads changed logs, exports and chunks each session, stores it, and adds vectors."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ _MOST_HOSTS = 16
 
 @dataclass(frozen=True, slots=True)
 class OwnTalk:
-    """The texts that find a session: `pieces`, its `title`, empty where that is a question to smart-fork, other names.
+    """The texts by which a session is found: its `pieces`, its `title` and its other names.
 
-    `until` is the time of the last of it; `acted` the index of the last exchange in which the session did something of
-    its own, -1 where it only talked.
+    Text about smart-fork itself is left out, and so is a title that only asks smart-fork. `until` is the time of the
+    last text. `acted` is the index of the last exchange in which the session did something; -1 if it only talked.
     """
 
     pieces: tuple[Piece, ...]
@@ -65,11 +65,11 @@ class OwnTalk:
 
 
 def told(session: Session, pieces: Sequence[Piece], agents: Agents) -> OwnTalk:
-    """`session` without what only asks smart-fork something, or repeats what it has answered.
+    """Return the texts of `session` without questions to smart-fork and repetitions of its answers.
 
-    It repeats questions and quotes sessions, so that it would be found before the one that knows. The measure is an
-    exchange: one that asks and changes nothing says nothing of its own. Of one that continues to work, the words
-    between a question to smart-fork and the next action are left out.
+    Such text quotes other sessions, and would be found before the session that knows the answer. An exchange (a prompt
+    with its answer) that asks smart-fork and changes nothing is left out. If it continues to work, only the text
+    between the question and the next change is left out.
     """
     exchanges = session.exchanges()
     acting = (one.index for one in exchanges for turn in one.turns if any(call.action for call in calls_of(turn)))
@@ -97,8 +97,9 @@ def told(session: Session, pieces: Sequence[Piece], agents: Agents) -> OwnTalk:
 
 
 def _names(session: Session, pieces: Sequence[Piece], left: Sequence[Piece]) -> tuple[Masked, Masked]:
-    """Its title and its other names. A name that somebody gave is the session's own; any other is made of its prompts,
-    as far as they count.
+    """Return a session's title and other names.
+
+    A name that a person gave stays; others are made of the prompts that are left.
     """
     before, now = (title_of("", _prompts(some)) for some in (pieces, left))
     if before == now:
@@ -107,15 +108,16 @@ def _names(session: Session, pieces: Sequence[Piece], left: Sequence[Piece]) -> 
 
 
 def _prompts(pieces: Sequence[Piece]) -> Iterator[Masked]:
-    """Return what is there of each prompt."""
+    """Yield the text of each prompt."""
     for _, runs in groupby((one for one in pieces if one.role == "user"), key=lambda one: one.turn):
         yield joined(" ", (one.text for one in runs))
 
 
 def _parts(piece: Piece, quoting: Collection[str], agents: Agents) -> list[tuple[str, bool]]:
-    """A piece of an exchange that asks smart-fork: its stretches, and whether each says something of its own.
+    """Split a piece of an exchange that asks smart-fork into parts.
 
-    Of a prompt these are the sentences that do not name us.
+    Return each with whether it is the session's own text. In a prompt, these are the sentences that do not name
+    smart-fork.
     """
     if piece.role == "action":
         return [(line, not agents.opens_a_session(line.strip())) for line in piece.text.splitlines(keepends=True)]
@@ -127,7 +129,7 @@ def _parts(piece: Piece, quoting: Collection[str], agents: Agents) -> list[tuple
 
 
 def _runs(piece: Piece, parts: Sequence[tuple[str, bool]]) -> Iterator[Piece | None]:
-    """Yield the kept parts of a piece, in stretches without a gap, each with its first line; `None` for a gap."""
+    """Yield the kept parts of a piece, each with its first line; `None` for a gap."""
     if all(kept for _, kept in parts):
         yield piece
         return
@@ -149,7 +151,7 @@ def _asks(exchange: Exchange) -> bool:
 
 
 def _quoting(exchange: Exchange) -> Iterator[Turn]:
-    """The turns whose text is about smart-fork's answer: all where nothing is changed, else until something is."""
+    """Yield the turns that repeat smart-fork's answer: all without a change, else those before one."""
     changing = [acts(turn) for turn in exchange.turns]
     if not any(changing):
         yield from exchange.turns
@@ -184,9 +186,10 @@ def read_logs(
     progress: Progress | None = None,
     deadline: float | None = None,
 ) -> set[str]:
-    """Bring these logs into the index, words at once. A log that cannot be read is noted and does not stop the others.
+    """Read logs into the index, so that their words can be searched.
 
-    Returns the places of those that were read before `deadline` (of `time.monotonic`): at least one.
+    Return the locations of the logs that were read. A log that cannot be read is noted in `report`, and does not stop
+    the others. Reading stops at `deadline` (of `time.monotonic`), but at least one log is read.
     """
     started = time.perf_counter()
     done, gone = set[str](), forgotten()
@@ -223,8 +226,10 @@ def read_logs(
 
 
 def is_of_another(store: Store, embedder: Embedder) -> bool:
-    """Return True if the index has another model's vectors, which only `index run` replaces: two processes with two
-    models would keep deleting each other's. A newer revision is the same model.
+    """Return True if the index has vectors of another model, which only `index run` replaces.
+
+    Otherwise two processes with two models would keep deleting each other's vectors. A newer revision is no other
+    model.
     """
     known = store.meta("model").partition("@")[0]
     return known not in ("", embedder.model.partition("@")[0])
@@ -234,13 +239,12 @@ def embed_waiting(
     store: Store, embedder: Embedder, report: Report, *, first: Scope | None = None, only_first: bool = False,
     wanted: Collection[int] = (), deadline: float | None = None, progress: Progress | None = None,
 ) -> None:  # fmt: skip
-    """Vectors for chunks that have none, until `deadline` (of `time.monotonic`): those that are `wanted`, then what
-    exchanges begin with before the rest, and in both `first` before others. With `only_first` no more than what is
-    wanted and what exchanges in `first` begin with, up to the end of a batch, and nothing where these have theirs,
-    unless all that waits is one batch.
+    """Embed chunks that have no vector, until `deadline` (of `time.monotonic`): the `wanted` ones first.
 
-    However late it is, one batch gets them: who calls again and again comes to an end. The model is not loaded where
-    there is nothing to do.
+    Then come the first chunks of all exchanges (an exchange is a prompt with its answer), then the rest, and in both
+    those in `first` before others. With `only_first`, embed the `wanted` chunks and the first chunks of exchanges in
+    `first`, and all others only if they fill less than one batch. At least one batch is embedded, so that repeated
+    calls come to an end. The model is not loaded if nothing waits.
     """
     started = time.perf_counter()
     counts = store.counts()
@@ -281,7 +285,7 @@ def embed_waiting(
 
 
 def _batches(store: Store, first_parts: Sequence[int], wanted: Collection[int]) -> Iterator[list[tuple[int, str]]]:
-    """Everything that waits, in order, also what others add meanwhile."""
+    """Yield batches of chunks without a vector, in order, also those that other processes add meanwhile."""
     while rows := store.waiting(first_parts, ORDERED_ROWS, wanted):
         for start in range(0, len(rows), EMBED_ROWS):
             yield rows[start : start + EMBED_ROWS]
@@ -305,7 +309,7 @@ def _read_log(
     gone: Collection[tuple[AgentName, str]],
     result: ReadResult | None,
 ) -> None:
-    """Bring a log into the index; `result` is what it gave, if it was read already."""
+    """Read a log into the index. `result` is given if a reader process has already read it."""
     reader = agents[file.agent]
     if (file.agent, reader.id_of(file.path)) in gone:
         _pass_over(store, Reading(file, changes.VERSION, UNREAD, skipped=FORGOTTEN), report)
@@ -339,7 +343,7 @@ def _pass_over(store: Store, reading: Reading, report: Report) -> None:
 
 
 def save_session(store: Store, agents: Agents, reading: Reading, session: Session, report: Report) -> bool:
-    """Store a session that was read, with its export; False where another log holds a newer copy of it."""
+    """Store a session and write its export. Return False if another log has a newer copy of the session."""
     document, export = document_of(session, agents, _repo_root_of(store, session))
 
     def publish() -> None:
@@ -351,15 +355,15 @@ def save_session(store: Store, agents: Agents, reading: Reading, session: Sessio
 
 
 def _repo_root_of(store: Store, session: Session) -> str:
-    """The repository that this session was found in when it was read before."""
+    """Return the repository in which this session was found before."""
     known = store.session(session.agent, session.session_id)
     return known.repo_root if known and known.cwd == session.cwd else ""
 
 
 def document_of(session: Session, agents: Agents, repo_root: str = "") -> tuple[Document, Export]:
-    """A session in the form that is stored, without what only asked us; and its export, with all that was said.
+    """Return a session as it is stored, without text that only asks smart-fork, and its full export.
 
-    `repo_root` is the repository of its directory as far as it was known: a removed worktree leaves no sign of it.
+    `repo_root` is the repository that was known for its directory: a removed worktree leaves no trace of it.
     """
     resolved, project = _place_of(session, repo_root)
     project = begun_at(session.head, project)
@@ -382,9 +386,9 @@ def _words(known: OwnTalk, session: Session, symbols: str, work: Iterable[str]) 
 
 
 def _guests(document: Document, known: OwnTalk) -> Iterator[Document]:
-    """Yield a document for each repository that its session was not begun in, of the exchanges there alone.
+    """Yield a document for each further repository in which a session worked, with its exchanges there alone.
 
-    What somebody else says in a repository of their sessions is no sign for another one.
+    A session that another person wrote (from a repository's checkpoint) has none.
     """
     session, hosts = document.session, dict[Project, set[int]]()
     for place, exchanges in () if session.received else worked_in(session).items():
@@ -405,7 +409,7 @@ def _guests(document: Document, known: OwnTalk) -> Iterator[Document]:
 
 
 def _symbols(session: Session) -> Symbols:
-    """The names in what tools were given and gave back, also another agent's, where that is told."""
+    """Return the names of code in a session's tool inputs and outputs, also those of a handed-over session."""
     found = Symbols(session.symbols)
     for turn in session.turns:
         if turn.role == "assistant" and DONE in turn.text:
@@ -416,7 +420,7 @@ def _symbols(session: Session) -> Symbols:
 
 
 def _place_of(session: Session, repo_root: str) -> tuple[str, Project]:
-    """The resolved directory and its project; nowhere for what is no absolute path of this system."""
+    """Return the resolved directory of a session and its project; an empty project for a path that is not absolute."""
     resolved = recorded(session.cwd)
     if resolved is None:
         return "", Project("", "", git=False)

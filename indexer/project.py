@@ -1,8 +1,8 @@
-"""Finds a directory's project: its git repository (all worktrees are one) or, outside git, itself.
+"""The project of a directory: its git repository with all worktrees or, outside git, the directory itself.
 
-Found by reading `.git` alone, since it is asked for every session and git need not be installed. What a `.git` says is
-believed as far as it can be proven: one that leads elsewhere, where what it leads to points back. Whoever fills a
-directory also writes its `.git`.
+Projects are found by reading `.git` alone, because each session needs one and git may not be installed. A `.git` is
+believed as far as it can be proven. If it points elsewhere, the target must point back, because a stranger's directory
+also contains a stranger's `.git`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LET_THROUGH = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM",
 
 
 class Unproven(IndexerError):
-    """Why a `.git` is not believed, in one sentence."""
+    """A `.git` is not believed. The message gives the reason in one sentence."""
 
     code = "unproven_checkout"
 
@@ -37,8 +37,8 @@ class Unproven(IndexerError):
 class Checkout:
     """A working directory of a repository.
 
-    `own` is what git keeps for this directory alone, `common` what all of its worktrees share, and `key` names the
-    repository: the same for all directories that are proven to be of it.
+    `own` is the git folder of this working directory alone, and `common` the git folder that all worktrees share. `key`
+    identifies the repository: it is equal for all working directories that are proven to belong to it.
     """
 
     top: Path
@@ -48,10 +48,10 @@ class Checkout:
 
     @classmethod
     def at(cls, top: Path) -> Checkout:
-        """The checkout of the resolved `top`, which has a `.git`.
+        """Return the checkout in the resolved directory `top`, which has a `.git`.
 
         Raises:
-            Unproven: it is somebody else's, or leads to what does not point back.
+            Unproven: the `.git` belongs to another user, or points to a folder that does not point back.
         """
         git = top / ".git"
         try:
@@ -72,7 +72,7 @@ class Checkout:
 
 
 def top_of(directory: Path) -> Path | None:
-    """The nearest folder with a `.git` at or above the resolved `directory`."""
+    """Return the nearest folder with a `.git` at or above the resolved `directory`."""
     for folder in (directory, *directory.parents):
         if os.path.exists(folder / ".git"):  # noqa: PTH110 - where we may not look there is none
             return folder
@@ -80,7 +80,7 @@ def top_of(directory: Path) -> Path | None:
 
 
 def bare_at(directory: Path) -> Path | None:
-    """The nearest folder at or above the resolved `directory` that is what git keeps, without files to work on."""
+    """Return the nearest bare repository at or above the resolved `directory`."""
     for folder in (directory, *directory.parents):
         if all(os.path.exists(folder / name) for name in _KEPT):  # noqa: PTH110 - where we may not look there is none
             return folder
@@ -88,7 +88,7 @@ def bare_at(directory: Path) -> Path | None:
 
 
 def listed_worktrees(common: Path) -> Iterator[Path]:
-    """The directories that a repository lists as its worktrees beside the main one, whether they are there or not."""
+    """Yield the directories that a repository lists as its linked worktrees, even if they no longer exist."""
     try:
         entries = [Path(entry.path) for entry in os.scandir(common / "worktrees")]
     except OSError:
@@ -97,17 +97,17 @@ def listed_worktrees(common: Path) -> Iterator[Path]:
 
 
 def worktree_named(common: Path, name: str) -> Path | None:
-    """Return where the worktree is now that git keeps under this name; the name stays when the worktree is moved."""
+    """Return the current directory of the worktree that git keeps under `name`, which stays when the worktree moves."""
     return _listed(common / "worktrees" / name)
 
 
 def removed_worktrees(common: Path) -> Iterator[Path]:
-    """Those that are no more."""
+    """Return the listed worktrees that no longer exist."""
     return (top for top in listed_worktrees(common) if not os.path.lexists(top))
 
 
 def _elsewhere(top: Path, git: Path, kind: int) -> Checkout:
-    """Follow a pointer or symbolic link to a checkout, if it is proven."""
+    """Follow a `.git` file or symbolic link to its checkout, if the checkout is proven."""
     own = _target(git, kind)
     if not os.path.lexists(own / "HEAD"):
         raise Unproven(f"{git} points to {own}, which is not a repository")
@@ -149,7 +149,7 @@ def _worktree(top: Path, own: Path) -> Checkout:
 
 
 def _listed(own: Path) -> Path | None:
-    """The directory that a repository says a worktree of its is in."""
+    """Return the directory of a worktree according to its repository."""
     try:
         path = own / content(own / "gitdir", _PATH_BYTES).rstrip("\r\n")
         return Path(os.path.realpath(path.parent)) if path.name == ".git" else None
@@ -158,7 +158,7 @@ def _listed(own: Path) -> Path | None:
 
 
 def _is_trusted(found: Checkout) -> bool:
-    """Return whether all of a checkout is one's own, or git trusts it because of ``safe.directory``."""
+    """Return True if the current user owns the checkout, or git trusts it because of ``safe.directory``."""
     if all(map(_is_ones_own, (found.top, found.top / ".git", found.own, found.common))):
         return True
     main = found.common.parent if found.common.name == ".git" else found.common
@@ -167,7 +167,7 @@ def _is_trusted(found: Checkout) -> bool:
 
 
 def _is_ones_own(path: Path) -> bool:
-    """The system's administrator is also whoever has become it with sudo."""
+    """Return True if the current user owns `path`, also as root through sudo."""
     try:
         owner = os.lstat(path).st_uid
     except OSError:
@@ -177,7 +177,7 @@ def _is_ones_own(path: Path) -> bool:
 
 
 def settings(own: Path) -> dict[str, str]:
-    """Return the repository's own settings; none where git does not read the file."""
+    """Return the repository's own git settings; none if git cannot read the file."""
     found: dict[str, str] = {}
     for file in (own / "config", own / "config.worktree"):
         readable = file.is_file() and file.stat().st_size <= _MOST_BYTES
@@ -189,7 +189,7 @@ def settings(own: Path) -> dict[str, str]:
 
 
 def _git(*words: str) -> bytes | None:
-    """Return git's answer; `None` if it refuses, is not installed, or is late."""
+    """Return git's output; `None` if git fails, is not installed, or takes too long."""
     import subprocess  # takes a while, and most checkouts are one's own
 
     clean = {name: said for name, said in os.environ.items() if not name.startswith("GIT_") or name in _LET_THROUGH}
@@ -204,12 +204,12 @@ def _git(*words: str) -> bytes | None:
 
 
 def content(file: Path, most: int = _MOST_BYTES) -> str:
-    """Return the text of a regular file of at most `most` bytes, decoded as file names are.
+    """Return the text of a regular file of at most `most` bytes, decoded like a file name.
 
-    It does not wait for a pipe or a device.
+    This does not block on a pipe.
 
     Raises:
-        OSError: it cannot be read, is not a regular file, or is larger.
+        OSError: the file cannot be read, is no regular file, or is larger.
     """
     opened = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
@@ -229,10 +229,10 @@ _GUEST = "guest "
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """`key` is the same for all worktrees of a repository, `root` is its main working directory, `git` if it is one.
+    """A project: `key` is equal for all worktrees of a repository, `root` is the main working directory.
 
-    `doubt` says why a `.git` there is not believed: the directory is then a project of its own, outside git. `places`
-    are the other directories that it is or was in, or that a person gave it; `maybe` those that might be.
+    `git` is True for a repository. `doubt` says why a `.git` is not believed: the directory is then a project outside
+    git. `places` are other directories, present or past, of the project. `maybe` are directories that might be.
     """
 
     key: str
@@ -244,20 +244,20 @@ class Project:
 
     @property
     def all_places(self) -> tuple[str, ...]:
-        """Its root, its other places, and the worktrees that it lists although they are gone."""
+        """Return the root, the other places, and the listed worktrees that no longer exist."""
         if not self.git:
             return self.root, *self.places
         return self.root, *self.places, *map(str, removed_worktrees(Path(self.key)))
 
     def had_worktree(self, directory: Path) -> bool:
-        """Tell if the resolved `directory` was deleted, and was in a worktree that the repository still lists."""
+        """Return True if the resolved `directory` was deleted and is in a worktree that the repository still lists."""
         if not self.git or directory.exists():
             return False
         return any(is_within(directory, one) for one in removed_worktrees(Path(self.key)))
 
 
 def project_of(directory: str | Path) -> Project:
-    """The project of `directory`, which need not exist any more: a folder removed from a repository is still in it."""
+    """Return the project of `directory`, which need not exist: a deleted folder still belongs to its repository."""
     resolved = resolve(directory)
     top = top_of(resolved)
     doubt = ""
@@ -273,34 +273,34 @@ def project_of(directory: str | Path) -> Project:
 
 
 def begun_at(head: str, project: Project) -> Project:
-    """The project of a session that tells no directory for sure, but the commit that it was begun at.
+    """Return the project of a session whose log names no reliable directory, but the commit `head` at which it began.
 
-    It is of every repository that has the commit, also of one that is cloned later: that is looked at when one asks.
+    Such a session belongs to each repository that has the commit, even one that is cloned later. A search decides that.
     """
     return replace(project, key=f"{_HEAD}{head} {project.key}") if head else project
 
 
 def head_of(key: str) -> str:
-    """The commit in the key of such a project; empty for any other."""
+    """Return the commit in a key that `begun_at` made; empty for other keys."""
     return key.removeprefix(_HEAD).partition(" ")[0] if key.startswith(_HEAD) else ""
 
 
 def guest_of(project: Project) -> Project:
-    """The project of what a session that was begun elsewhere did in this one."""
+    """Return the project for work that a session did in `project` although it began in another one."""
     return replace(project, key=f"{_GUEST}{project.key}")
 
 
 def host_of(key: str) -> str:
-    """The key of the project in which that was done; empty for the key of any other."""
+    """Return the key of the project in a key that `guest_of` made; empty for other keys."""
     return key.removeprefix(_GUEST) if key.startswith(_GUEST) else ""
 
 
 def resolve(directory: str | Path) -> Path:
-    """Absolute, without symbolic links, ``..`` or ``~``."""
+    """Return `directory` as an absolute path without symbolic links, ``..`` or ``~``."""
     return Path(os.path.realpath(os.path.expanduser(directory)))  # noqa: PTH111 - leaves the ~ of nobody we know alone
 
 
 def is_within(directory: str | Path, root: str | Path) -> bool:
-    """Return True if `directory` is `root` or below it, both resolved; ``/repo-other`` is not in ``/repo``."""
+    """Return True if `directory` is `root` or below it. Both are resolved: ``/repo-other`` is not in ``/repo``."""
     inner, outer = str(directory), str(root)
     return inner == outer or inner.startswith(outer.rstrip("/") + "/")

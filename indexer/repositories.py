@@ -1,7 +1,8 @@
-"""Repositories that sessions worked in, so that each is recognized after a move, in another clone, or under a new home.
+"""Repositories that sessions worked in, recorded so that each is recognized after a move, in another clone or in a new
+home.
 
-A repository is recognized by its root commits and its remote, or by its reflog, which moves with it. A directory of the
-same name proves nothing, and neither does a root commit alone: forks and templates share it.
+A repository is recognized by its root commits and its remote, or by its reflog, which moves with it. A directory of
+equal name proves nothing. A root commit alone proves nothing either, because forks and templates share it.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _MOST_BYTES = 1 << 28
 
 
 def known(repository: Path, names: Collection[str]) -> frozenset[str]:
-    """Those of the objects `names`, whole or shortened, that the store of `repository` (its resolved ``.git``) has."""
+    """Return those of the object `names`, full or shortened, that `repository` (a resolved ``.git``) has."""
     objects = repository / "objects"
     wanted = frozenset(name for name in names if NAME.fullmatch(name) or _SHORTENED.fullmatch(name))
     if not wanted or not _is_own(objects):
@@ -59,7 +60,7 @@ def known(repository: Path, names: Collection[str]) -> frozenset[str]:
 
 @lru_cache(maxsize=64)
 def _packed(packs: Path, _changed: int, names: frozenset[str]) -> frozenset[str]:
-    """As of one state of the folder: packs come and go, and do not change."""
+    """Return the names that are in packs. `_changed` is the folder's time: packs come and go, but never change."""
     found: set[str] = set()
     for entry in sorted(os.scandir(packs), key=lambda one: one.name):
         if entry.name.endswith(".idx") and entry.is_file(follow_symlinks=False):
@@ -68,7 +69,7 @@ def _packed(packs: Path, _changed: int, names: frozenset[str]) -> frozenset[str]
 
 
 def _listed(index: Path, names: Collection[str]) -> Iterator[str]:
-    """Those that the index of one pack lists; none where it is not one that git has written since 2007."""
+    """Yield the names that the index of one pack lists; none if git before 2007 wrote the index."""
     try:
         with index.open("rb") as file:
             head = file.read(len(_HEADER) + 4 * _FANOUT)
@@ -87,7 +88,7 @@ def _listed(index: Path, names: Collection[str]) -> Iterator[str]:
 
 
 def _has(table: bytes, name: str, size: int) -> bool:
-    """Return True if one of these digests of `size` bytes begins so."""
+    """Return True if a digest of `size` bytes in the table begins with `name`."""
     begins = bytes.fromhex(name[: len(name) // 2 * 2])
     place = table.find(begins)
     while place >= 0 and (place % size or not table[place : place + size].hex().startswith(name)):
@@ -102,7 +103,7 @@ def _is_loose(folder: Path, rest: str) -> bool:
 
 
 def _is_own(path: Path) -> bool:
-    """Return True if the path exists and is no symbolic link."""
+    """Return True if the path exists and no symbolic link is in it."""
     return os.path.lexists(path) and os.path.realpath(path) == str(path)
 
 
@@ -125,10 +126,10 @@ _URL = re.compile(r"(?:[a-z][a-z0-9+.-]*)://(?:[^@/]*@)?([^/:]*)(?::\d*)?/*(.*)"
 class Repository:
     """A repository as it was when it was last seen in the resolved directory `top`.
 
-    `key` is where git keeps it, empty if only a log tells of it. `roots` are its root commits, empty if they are not
-    known, `remote` its normalized remote, `head` its last commit, `last` the digest of its reflog's last line,
-    `place` its device and inode, and `config` when its configuration was changed. `made` are commits that sessions made
-    in it, as their logs shorten the names.
+    `key` is its git folder, empty if only a log names the repository. `roots` are its root commits, empty if unknown.
+    `remote` is its normalized remote, `head` its last commit and `last` the digest of its reflog's last line. `place`
+    is its device and inode, and `config` the time of its configuration. `made` are commits that sessions made in it,
+    with names as their logs shorten them.
     """
 
     top: str
@@ -144,14 +145,14 @@ class Repository:
 
     @property
     def is_there(self) -> bool:
-        """Return True if its directory still has something."""
+        """Return True if its directory still exists."""
         return os.path.lexists(self.top)
 
 
 def seen(top: Path, before: Repository | None = None) -> Repository | None:
     """Return the repository in the resolved directory `top`; `None` if its `.git` is not believed.
 
-    Its root commits, and its remote if nothing was configured since, are those that it had `before`.
+    Its root commits are taken from `before`, and its remote as well if the configuration is unchanged.
     """
     try:
         found = Checkout.at(top)
@@ -171,7 +172,7 @@ def seen(top: Path, before: Repository | None = None) -> Repository | None:
 
 
 def why_same(old: Repository, new: Repository) -> str:
-    """Why `new`, which is there, is the repository that was seen as `old`; empty if it is not."""
+    """Return why the existing repository `new` is the one that was recorded as `old`; empty if it is another one."""
     if old.key and old.key == new.key:
         return "worktree"
     if old.roots and new.roots and not old.roots & new.roots:
@@ -187,15 +188,15 @@ def why_same(old: Repository, new: Repository) -> str:
 
 
 def shares_history(old: Repository, new: Repository) -> bool:
-    """Return True if they share a first commit, or `new` has the last one of `old`. Forks and templates do, too."""
+    """Return True if both share a root commit, or `new` has the last commit of `old`. Forks and templates do, too."""
     return bool(old.roots & new.roots) or bool(known(Path(new.key), {old.head, *old.made}))
 
 
 def note_recorded(directory: Path, remote: str, head: str, made: Iterable[str]) -> None:
-    """Keep what a log says of the repository of a directory that is not here, if git never told us of it.
+    """Record what a log says about the repository of a directory that does not exist, if git has not told us about it.
 
     Raises:
-        StateUnavailable: it cannot be kept.
+        StateUnavailable: it cannot be stored.
     """
     before = noted()
     near = before.get(_nearest(directory, before))
@@ -210,17 +211,17 @@ def note_recorded(directory: Path, remote: str, head: str, made: Iterable[str]) 
 
 
 def note(one: Repository) -> None:
-    """Keep what is known of a repository.
+    """Record a repository.
 
     Raises:
-        StateUnavailable: it cannot be kept.
+        StateUnavailable: it cannot be stored.
     """
     if one != noted().get(one.top):
         state.change(f"INSERT OR REPLACE INTO repositories({_COLUMNS}) VALUES ({_PLACES})", *_row(one))  # noqa: S608
 
 
 def noted() -> dict[str, Repository]:
-    """Return the repositories that were noted, by directory.
+    """Return the recorded repositories by directory.
 
     Raises:
         StateUnavailable: they cannot be read.
@@ -229,7 +230,7 @@ def noted() -> dict[str, Repository]:
 
 
 def adopted() -> dict[str, str]:
-    """Return the directories that a person gave to a project, each with the directory of that project.
+    """Return the directories that a person assigned to a project, each with a directory of that project.
 
     Raises:
         StateUnavailable: they cannot be read.
@@ -238,10 +239,10 @@ def adopted() -> dict[str, str]:
 
 
 def adopt(old: str, top: str | None) -> None:
-    """Give the sessions of the directory `old` to the project in `top`; with `None`, take them back from it.
+    """Assign the sessions of the directory `old` to the project in `top`. With `None`, undo that.
 
     Raises:
-        StateUnavailable: it cannot be kept.
+        StateUnavailable: it cannot be stored.
     """
     if top is None:
         state.change("DELETE FROM adopted WHERE old = ?", old)
@@ -250,8 +251,10 @@ def adopt(old: str, top: str | None) -> None:
 
 
 def places_of(one: Repository) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The other directories that this repository is or was in, each with why; and directories that are gone, of
-    repositories that share its history or of its name: they might be its own.
+    """Return the other directories of a repository, present or past, each with the reason, and directories that might
+    be.
+
+    The latter no longer exist, and belong to a repository that shares history or the name.
     """
     found: dict[str, str] = {}
     maybe: dict[str, None] = {}
@@ -270,7 +273,9 @@ def places_of(one: Repository) -> tuple[dict[str, str], tuple[str, ...]]:
 
 
 def now_at(directory: Path) -> Path | None:
-    """Return today's directory of the work; `None` if the resolved directory exists, or nothing is known of it."""
+    """Return where a session's directory is today; `None` if the resolved directory exists, or nothing is known about
+    it.
+    """
     try:
         given, before = _adopted(*(stamp := _stamp())), _noted(*stamp)
     except OSError:  # without these facts each directory is where its log says
@@ -294,10 +299,10 @@ def now_at(directory: Path) -> Path | None:
 
 @lru_cache(maxsize=512)
 def _moved_to(old: str, here: str, _path: str, _changed: int) -> str:
-    """Return today's place of the repository that was in `old`; empty if unknown. All sessions of a directory ask for
-    it.
+    """Return the current directory of the repository that was in `old`; empty if unknown.
 
-    Of a worktree: where it was moved to, or the repository's top.
+    All sessions of a directory ask for this. For a worktree, this is the directory to which it moved, or the
+    repository's top.
     """
     before = noted()
     one = before[old]
@@ -309,14 +314,14 @@ def _moved_to(old: str, here: str, _path: str, _changed: int) -> str:
 
 
 def work_tree(common: Path) -> Path | None:
-    """The top of the repository that git keeps in `common`; of a bare one the first of its worktrees that is there."""
+    """Return the working directory of the git folder `common`; for a bare repository, its first existing worktree."""
     if common.name == ".git":
         return common.parent
     return next((one for one in sorted(listed_worktrees(common)) if one.is_dir()), None)
 
 
 def successor(directory: Path) -> Path | None:
-    """Return the directory that replaces a deleted one: the top of the repository that it was in."""
+    """Return the directory that replaces a deleted one: the top of the repository that contained it."""
     try:
         here, tops = [str(Path.cwd())], sorted(noted())
     except OSError:  # that directory is gone itself, or nothing is noted
@@ -332,9 +337,9 @@ def successor(directory: Path) -> Path | None:
 
 
 def recorded(directory: str) -> Path | None:
-    """The directory that a log names, resolved, where it is now. `None` if it is no absolute path: it is of no project.
+    """Return the current, resolved directory for a directory that a log names; `None` if it is no absolute path.
 
-    Another system's path, a relative one, a URL or ``~`` would mean a place below our own directory or home.
+    A path of another system, a relative path, a URL or ``~`` would name a place below our own directory or home.
     """
     if not Path(directory).is_absolute() or "\0" in directory:
         return None
@@ -346,7 +351,7 @@ def recorded(directory: str) -> Path | None:
 
 
 def repository_of(directory: str) -> Project | None:
-    """The repository that a directory which a log names is or was in; `None` if it is in none."""
+    """Return the repository that contains or contained a directory named by a log; `None` outside git."""
     if (there := recorded(directory)) is None:
         return None
     project = project_of(there)
@@ -357,9 +362,9 @@ def repository_of(directory: str) -> Project | None:
 
 
 def remote_of(common: Path) -> str:
-    """The normalized URL of the remote ``origin``, or of the only one; empty if there is none.
+    """Return the normalized URL of the remote ``origin``, or of the only remote; empty without one.
 
-    User names and passwords are left out: this is kept, and shown.
+    User names and passwords are removed, because the URL is stored and shown.
     """
     said: dict[str, str] = {}
     for name, value in settings(common).items():
@@ -370,7 +375,10 @@ def remote_of(common: Path) -> str:
 
 
 def normalized(url: str, beside: Path) -> str:
-    """A remote's URL without scheme, user, port and ``.git``: the same for ssh and https. A path is made absolute."""
+    """Return a remote's URL without scheme, user, port and ``.git``, equal for ssh and https.
+
+    A path becomes absolute.
+    """
     path = url.removeprefix("file://")
     if url == path and (found := _URL.fullmatch(url) or (None if url[:1] in "/.~" else _SCP.fullmatch(url))):
         host, path = found.groups()
@@ -379,12 +387,12 @@ def normalized(url: str, beside: Path) -> str:
 
 
 def _nearest(directory: Path, tops: Mapping[str, object]) -> str:
-    """The directory at or above it that is in `tops`."""
+    """Return the directory at or above `directory` that is in `tops`."""
     return next((str(one) for one in (directory, *directory.parents) if str(one) in tops), "")
 
 
 def _below(directory: Path, old: str, new: str) -> Path:
-    """The same directory in `new`, or the nearest above it that is there."""
+    """Return the path in `new` that corresponds to `directory` in `old`, or its nearest existing parent."""
     place = Path(new)
     for name in directory.relative_to(old).parts:
         if not (place / name).is_dir():
@@ -394,7 +402,7 @@ def _below(directory: Path, old: str, new: str) -> Path:
 
 
 def _reflog(common: Path, most: int = _REFLOG_BYTES) -> list[bytes]:
-    """The last lines of what git notes of all that was checked out there."""
+    """Return the last lines of the repository's reflog of HEAD."""
     with suppress(OSError):  # there is none, or it is a directory or a pipe
         opened = os.open(common / "logs" / "HEAD", os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         with os.fdopen(opened, "rb") as file:
@@ -420,8 +428,9 @@ def _digest(line: bytes) -> str:
 
 
 def _stamp() -> tuple[str, int]:
-    """Changes with each write to the database. Two writes within one tick of its clock have one time: nothing so new is
-    remembered.
+    """Return the path and the time of the state database, which change with each write.
+
+    Two writes within one tick of the clock have one time, so results that are this new are not cached.
     """
     path = state.path()
     try:

@@ -1,7 +1,7 @@
-"""When the index is brought up to date: at the start and by an interval or a cron expression, and as logs change.
+"""Triggers of index runs: an interval or a cron expression, and changes of logs.
 
-Changes are noticed by the system's own notifications or, where those run out, by looking. Every folder that logs are in
-is watched by itself, linked ones too: what agents keep below a session's own folder makes no noise.
+Changes come from the system's notifications. If it has none left, all logs are checked regularly. Each folder with logs
+is watched by itself, also linked ones. Folders that agents keep below a session's own folder are not watched.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _WEEKDAY_RANGE = re.compile(r"(\*|[0-7](?:-[0-7])?)(?:/([1-7]))?", re.ASCII)
 
 
 class Schedule:
-    """Calls `due` at once when it starts, and then whenever `trigger` says. `due` must return quickly.
+    """A scheduler that calls `due` when it starts, and then whenever `trigger` says. `due` must return quickly.
 
-    A moment that passed while the computer slept is made up for once; a clock that is set back does not stop the calls.
+    A call that was missed while the computer slept is made once. A clock that is set back does not stop the calls.
     """
 
     def __init__(
@@ -52,24 +52,24 @@ class Schedule:
         self._job = self._scheduler.add_job(due, trigger, misfire_grace_time=None, coalesce=True, next_run_time=now())
 
     def start(self) -> None:
-        """Begin; the first call comes immediately."""
+        """Start the scheduler. The first call comes immediately."""
         self._scheduler.start()
 
     def stop(self) -> None:
-        """No more calls. Stopping twice does nothing."""
+        """Stop the scheduler. A second call does nothing."""
         if self._scheduler.running:
             self._scheduler.shutdown(wait=False)
 
     @property
     def next_run(self) -> datetime | None:
-        """When the next call comes; `None` where it is stopped."""
+        """Return when the next call comes; `None` if the scheduler is stopped."""
         if not self._scheduler.running:
             return None
         found: datetime | None = self._job.next_run_time
         return found
 
     def mend(self) -> None:
-        """Bring the next call forward where the clock has been set back behind the last one, or the computer slept."""
+        """Correct the time of the next call after the clock was set back or the computer slept."""
         now = self._now()
         planned, earliest = self.next_run, first_after(self._trigger, now)
         if planned is not None and planned <= now:
@@ -80,7 +80,10 @@ class Schedule:
 
 
 def trigger_of(text: str | None) -> BaseTrigger:
-    """Parse a schedule like `parsed`; for anything else, warn and return an hour."""
+    """Return the trigger for a schedule, as `parsed` does.
+
+    For an invalid text, warn and return an interval of one hour.
+    """
     try:
         return parsed(text if text is not None else Setting.INDEX_CRON.default)
     except ValueError as error:
@@ -98,14 +101,14 @@ def parsed(text: str) -> BaseTrigger:
     """Parse ``15m``, ``6h`` or a cron expression of five fields.
 
     Raises:
-        ValueError: it is neither, or never comes due.
+        ValueError: `text` is not a schedule, or never comes due.
     """
     wanted = text.strip().lower()
     return _interval(wanted) if _INTERVAL.fullmatch(wanted) else _cron(wanted)
 
 
 def first_after(trigger: BaseTrigger, now: datetime) -> datetime | None:
-    """The latest moment at which something that follows `trigger` may be called next, seen from `now`."""
+    """Return the latest time, after `now`, for the next call by `trigger`."""
     from apscheduler.triggers.interval import IntervalTrigger
 
     if isinstance(trigger, IntervalTrigger):
@@ -125,7 +128,7 @@ def _interval(text: str) -> BaseTrigger:
 
 
 def _cron(text: str) -> BaseTrigger:
-    """A cron expression as crontab reads it: 0 and 7 are Sunday, and either of two restricted days will do."""
+    """Parse a cron expression as crontab does: 0 and 7 are Sunday, and either of two restricted days suffices."""
     from apscheduler.triggers.combining import OrTrigger
     from apscheduler.triggers.cron import CronTrigger
 
@@ -144,7 +147,7 @@ def _cron(text: str) -> BaseTrigger:
 
 
 def _weekdays(part: str) -> str:
-    """Numbers of weekdays by their names: APScheduler counts them from Monday."""
+    """Replace numbers of weekdays by names, since APScheduler counts from Monday."""
     found = _WEEKDAY_RANGE.fullmatch(part)
     if part == "*" or found is None:
         return part
@@ -175,7 +178,7 @@ Changed = Callable[[Collection[str] | None], None]
 
 
 class _Folder(NamedTuple):
-    """A folder to be watched, and which one of that name it is."""
+    """A watched folder, identified by device and inode."""
 
     path: str
     device: int
@@ -183,7 +186,10 @@ class _Folder(NamedTuple):
 
 
 class Watcher:
-    """Tells `changed` about logs that come, grow, go or are replaced. It reads no log."""
+    """A watcher that calls `changed` with the paths of logs that are created, written, replaced or deleted.
+
+    It reads no log.
+    """
 
     def __init__(
         self, adapters: Iterable[AgentAdapter], changed: Changed, *, poll_seconds: float = POLL_SECONDS
@@ -195,7 +201,10 @@ class Watcher:
         self._poll_seconds = poll_seconds
 
     def run(self, stop: Event) -> None:
-        """Watch until `stop` is set; meant for a thread of its own. A failure is logged, and looking takes over."""
+        """Watch until `stop` is set, in the calling thread.
+
+        If notifications fail, log this and check the logs regularly.
+        """
         said = ""
         while not stop.is_set():
             try:
@@ -209,13 +218,16 @@ class Watcher:
                 self._look(stop)
 
     def _look(self, stop: Event) -> None:
-        """For a while: the limit may be another by then."""
+        """Report possible changes regularly for some minutes. Notifications may work again afterwards."""
         until = time.monotonic() + AGAIN_SECONDS
         while time.monotonic() < until and not stop.wait(self._poll_seconds):
             self._changed(None)
 
     def _notified(self, stop: Event) -> None:
-        """Watch the folders that there are now; when those change, begin again without missing anything between."""
+        """Watch the existing folders until they change.
+
+        The caller then starts again, and no change is missed in between.
+        """
         folders = frozenset(self._folders())
         names = _names(folders)
         notify = _watching(folders)
@@ -238,7 +250,7 @@ class Watcher:
             notify.close()
 
     def _folders(self) -> Iterator[_Folder]:
-        """Yield the folders of logs, and for a missing one its nearest existing parent, in which it will appear."""
+        """Yield the folders of logs. For a missing one, yield its nearest existing parent, in which it will appear."""
         for root, depth in self._roots:
             there = next((folder for folder in (root, *root.parents) if folder.is_dir()), None)
             if there == root:
@@ -248,14 +260,14 @@ class Watcher:
 
 
 def _names(folders: Collection[_Folder]) -> dict[str, str]:
-    """The folders by what they may be called: some systems give names without symbolic links."""
+    """Map each path of a folder to its usual one, also the path without symbolic links, which some systems report."""
     return {os.path.realpath(folder.path): folder.path for folder in folders} | {
         folder.path: folder.path for folder in folders
     }
 
 
 def _logs(paths: set[str], names: Mapping[str, str], endings: tuple[str, ...]) -> set[str]:
-    """The logs, and the files that logs are in, among `paths`, named as `discover` names them."""
+    """Return the paths that are logs, or files that contain logs, written as `discover` writes them."""
     split = [path.rpartition("/") for path in paths if path.endswith(endings)]
     return {f"{names[folder]}/{name}" for folder, _, name in split if folder in names}
 
@@ -267,7 +279,7 @@ def _watching(folders: Collection[_Folder]) -> RustNotify:
 
 
 def _below(path: str, depth: int) -> Iterator[_Folder]:
-    """A folder and those below in which logs are looked for; those that cannot be read are passed over."""
+    """Yield a folder and the folders below it that may contain logs. Unreadable ones are skipped."""
     for one in folders_of(path, depth):
         with suppress(OSError):
             info = os.stat(one)  # noqa: PTH116 - as text

@@ -198,7 +198,7 @@ def _bring_up(db: apsw.Connection) -> None:
 
 
 def _older_files() -> tuple[Path, Path]:
-    """Return two paths of versions without this database: the list of forgotten sessions, and the folder of hand-overs."""
+    """Return two paths of older versions: the list of forgotten sessions, and the folder of hand-overs."""
     return state_home() / "forgotten.jsonl", state_home() / "handovers"
 
 
