@@ -1,1 +1,1 @@
-"""The index on disk."""
+"""The search index on the disk: its interface, its tables, queries, vectors and repair."""

@@ -1,4 +1,4 @@
-"""Interface of an index: the values it stores and returns, for any engine."""
+"""The interface of the search index: the values that it stores and returns, whatever the database."""
 
 from __future__ import annotations
 
@@ -22,15 +22,18 @@ _RUN = re.compile(
 
 
 def bigrams(text: str) -> str:
-    """`text` as its words are indexed and searched: runs of CJK characters as overlapping pairs, all else as it is."""
+    """Return `text` as its words are indexed and searched: runs of Chinese, Japanese or Korean characters as
+    overlapping pairs.
+    """
     return text if text.isascii() else _RUN.sub(lambda run: f" {' '.join(map(''.join, pairwise(run[0])))} ", text)
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A session's text by role, for ranking whole sessions by their words. `also_called` counts like the title.
+    """The text of a session by role, for ranking whole sessions.
 
-    `work` is which files it edited, and the names of code in what it wrote. `headline` is not searched.
+    `also_called` (its other names) counts like the title. `work` has the edited files, and the names of code that the
+    session wrote. `headline` is not searched.
     """
 
     title: str
@@ -45,11 +48,11 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A session ready to be stored.
+    """A session that is ready to be stored.
 
-    `until` is the time of the last that it can be found by, `acted` its last exchange in which something was done,
-    `export` the digest of the export that its chunks' lines count in, `answered` as in `last_answered`. `guests` are
-    what it did in repositories that it was not begun in, a document each.
+    `until` is the time of its last searchable text, and `acted` the last exchange (a prompt with its answer) in which
+    it did something. `export` is the digest of the export to which the lines of its chunks refer. `answered` is as in
+    `last_answered`. `guests` are further documents: its work in repositories in which it did not begin, one each.
     """
 
     session: Session
@@ -70,7 +73,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A log as it was read, by which version of the readers, and with what outcome. The rest is as in `ReadResult`."""
+    """The result of reading a log, with the version of the readers. The other fields are as in `ReadResult`."""
 
     file: LogFile
     version: str
@@ -83,7 +86,7 @@ class Reading:
 
 
 class SeenFile(NamedTuple):
-    """Facts about a log, enough to decide by one `stat` if it must be read again."""
+    """The size, time, inode and reader version of a log, enough to decide by one `stat` whether to read it again."""
 
     size: int
     mtime_ns: int
@@ -92,11 +95,13 @@ class SeenFile(NamedTuple):
 
 
 class SessionRow(NamedTuple):
-    """A stored session. `path` is empty when the agent has deleted the log. `also_called` is never shown.
+    """A stored session.
 
-    The last fields are as in `Document`, `Cache` and `Resumed`. Its last compaction has `forgotten` so many turns; of a
-    fork the first `own` ones are its parent's.
-    `home` is the row of the session itself, if this one is what it did in `repo_root`, where it was not begun.
+    `path` is empty if the agent has deleted the log. `also_called` (other names) is never shown. `until`, `acted` and
+    `answered` are as in `Document`, `cache_seconds` and `cache_used` as in `Cache`, `resumed` and `resumed_reason` as
+    in `Resumed`. `forgotten` counts the turns that the last compaction dropped, and `own` the turns that a fork has
+    from its parent. `home` is the row of the session itself, if this row is its work in another repository
+    (`repo_root`).
     """
 
     row: int
@@ -138,19 +143,20 @@ class SessionRow(NamedTuple):
 
     @property
     def gap(self) -> int:
-        """The number of turns before its gap, or before this end of it."""
+        """Return the number of turns before a gap in the log, or before the end that only this log has."""
         return self.resumed if self.resumed_reason in ("gap", "elsewhere") else 0
 
     @property
     def only_asked(self) -> bool:
-        """Return True if none of its prompts had any result."""
+        """Return True if none of the session's prompts had a result."""
         return self.answered == -1
 
 
 class Placement(NamedTuple):
-    """A chunk in a session: where it stands there.
+    """The position of a chunk in a session.
 
-    `ends` is the turn after which its exchange can be forked, `None` for the session's end; `tokens` what that loads.
+    `ends` is the turn after which its exchange (a prompt with its answer) can be forked, `None` for the session's end.
+    `tokens` is what such a fork loads.
     """
 
     session: int
@@ -165,7 +171,7 @@ class Placement(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """The first and the last line on which a passage stands, from 1, in the export that has this digest."""
+    """The first and last line of a passage, from 1, in the export with this digest."""
 
     first: int
     last: int
@@ -174,10 +180,10 @@ class Lines(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Limits of a search: parts of the index and, if given, places at or below `within`, these `sessions`, or one
+    """The limits of a search: parts of the index, and optionally a directory (`within`), some `sessions`, or one
     `session`.
 
-    `project` is the one that is asked about.
+    A part is a project, an agent, and whether a person started the sessions. `project` is the project of the search.
     """
 
     parts: tuple[int, ...] = ()
@@ -188,27 +194,27 @@ class Scope:
 
 
 class Scored(NamedTuple):
-    """A row and its score; higher is better."""
+    """A row with its score. Higher is better."""
 
     row: int
     score: float
 
 
 class Near(NamedTuple):
-    """A chunk, and its cosine (-1…1) to each question that was asked at once."""
+    """A chunk with its cosine (-1 to 1) to each of the questions."""
 
     row: int
     cosines: tuple[float, ...]
 
     @property
     def score(self) -> float:
-        """To the question that it is nearest to."""
+        """Return the cosine to the nearest question."""
         return max(self.cosines)
 
 
 @value
 class Counts(Value):
-    """Size of the index, and the share with vectors."""
+    """The size of the index, and how much of it has vectors."""
 
     sessions: int
     chunks: int
@@ -224,7 +230,7 @@ FORGOTTEN = "forgotten"
 
 
 class Understood(NamedTuple):
-    """Counts of an agent's records, of those of unknown type, and the versions that wrote them."""
+    """The number of an agent's records, of records of unknown type, and the versions of the agent that wrote them."""
 
     records: int
     unknown: int
@@ -232,7 +238,7 @@ class Understood(NamedTuple):
 
 
 class Holding(NamedTuple):
-    """Count of sessions of a project, agent and outcome last used on a `day`, and the latest of these moments."""
+    """The number of sessions of one project, agent and outcome last used on one `day`, and the latest time."""
 
     root: str
     agent: AgentName
@@ -247,218 +253,228 @@ HavingTable = Literal["chunks", "sessions", "titles", "work", "commits"]
 
 
 class Similarities(Protocol):
-    """The cosines (-1…1) of the chunks in scope to questions that are asked at once."""
+    """The cosines (-1 to 1) of all chunks in a scope to several questions."""
 
     def best(self, limit: int) -> list[Near]:
-        """So many of the nearest chunks to each question, the best to any first."""
+        """Return the `limit` nearest chunks to each question, best first."""
 
     def of(self, chunks: Collection[int]) -> dict[int, tuple[float, ...]]:
-        """Those of these chunks that are in scope and have a vector, with the cosine to each question."""
+        """Return the cosines of these chunks to each question, for those that are in scope and have a vector."""
 
 
 class Searchable(Protocol):
-    """An index as questions use it, wherever it is kept: `smart_fork.finding.evidence` needs no more.
+    """The part of an index that searches use, wherever the index is kept.
 
-    A term is a word or a phrase between double quotes; one with a ``*`` behind it is the beginning of a word.
+    `smart_fork.finding.evidence` needs no more. A term is a word, or a phrase in double quotes. With a ``*`` behind it,
+    a word is a prefix.
     """
 
     def match_words(self, table: WordTable, terms: Sequence[str], scope: Scope, limit: int) -> list[Scored]:
-        """Return the best rows that have any of these terms, by BM25: chunk ids, or rows of sessions."""
+        """Return the best rows with any of these terms, by BM25: ids of chunks, or rows of sessions."""
 
     def similarities(self, questions: Sequence[bytes], scope: Scope) -> Similarities:
-        """Compute every chunk's similarity to each of these float32 vectors, in one pass over the chunks in scope."""
+        """Return the similarities of all chunks in scope to these float32 vectors."""
 
     def word_scores(
         self, table: WordTable, terms: Sequence[str], scope: Scope, rows: Collection[int]
     ) -> dict[str, dict[int, float]]:
-        """Compute the BM25 contribution of each quoted word or phrase to these rows in scope, by term. Rows without it
-        are left out.
+        """Return the BM25 contribution of each quoted term to these rows, by term.
+
+        Rows without the term are missing.
         """
 
     def sessions_with(self, terms: Sequence[str]) -> dict[str, int]:
-        """Count the sessions with each of these quoted words and phrases."""
+        """Return the number of sessions with each of these quoted terms."""
 
     def having(self, table: HavingTable, terms: Sequence[str], rows: Iterable[int]) -> dict[str, set[int]]:
-        """Find the rows (chunk ids, or sessions by their text, title or work) with each of these quoted words and
-        phrases.
-        """
+        """Return the rows with each quoted term: chunks, or sessions by text, title, work or commit messages."""
 
     def vector_counts(self, sessions: Iterable[int]) -> dict[int, int]:
-        """Count each session's chunks with a vector."""
+        """Return the number of chunks with a vector for each of these sessions."""
 
     def placements(self, chunks: Iterable[int]) -> list[Placement]:
-        """Every place of these chunks."""
+        """Return all positions of these chunks."""
 
     def placements_of(self, session: int) -> list[Placement]:
-        """The chunks of a session in order."""
+        """Return the positions of a session's chunks in order."""
 
     def positions(self, sessions: Iterable[int]) -> list[tuple[int, int, int]]:
-        """Session, position and chunk of every place in these sessions."""
+        """Return session, position and chunk for all positions in these sessions."""
 
     def own_passages(self, session: int, other: int) -> list[Placement]:
-        """The chunks of a session in order that another one does not have."""
+        """Return the positions of the chunks of `session` that `other` does not have, in order."""
 
     def texts(self, chunks: Iterable[int]) -> dict[int, str]:
-        """The text of each chunk."""
+        """Return the texts of chunks by id."""
 
     def sessions(self, rows: Iterable[int]) -> dict[int, SessionRow]:
-        """Sessions by row."""
+        """Return sessions by row."""
 
     def session_count(self) -> int:
-        """Count the sessions. Asked with every question, where the rest of `counts` takes too long."""
+        """Return the number of sessions. Each question asks for it, and `counts` would be too slow."""
 
 
 class Store(Searchable, Protocol):
-    """Writes are one transaction a session; reads see only whole sessions."""
+    """The whole interface of an index.
+
+    Each session is written in one transaction, and readers see only whole sessions.
+    """
 
     def seen(self, paths: Collection[str] | None = None) -> dict[str, SeenFile]:
-        """Every log that was read before, by path; of these `paths` alone, where given."""
+        """Return the stored facts about all logs by path, or about the logs at `paths` alone."""
 
     def checkpoint(self, path: str, version: str, inode: int | None = None) -> Checkpoint | None:
-        """Return the position at which readers of that version stopped in the log; `None` if another file has taken its
-        place since.
+        """Return the position at which readers of `version` stopped in a log; `None` if another file has replaced the
+        log.
         """
 
     def save(self, reading: Reading, document: Document | None, publish: Callable[[], None] | None = None) -> bool:
-        """Store what reading a log gave; `publish` is called in the same transaction, before it becomes visible.
+        """Store the result of reading a log.
 
-        False, and nothing published, where another log holds a newer copy of the same session.
+        `publish` is called in the transaction, just before the session becomes visible. Return False, without a call of
+        `publish`, if another log has a newer copy of the session.
         """
 
     def sources(self) -> list[tuple[AgentName, str, str]]:
-        """Every session that is read from a log, the newest first: agent, session id and the log's path."""
+        """Return agent, session id and log path of each session with a log, newest first."""
 
     def read_again(self, directory: str) -> int:
-        """Find the projects of sessions again that worked in this directory or below it; return how many they are."""
+        """Let the logs of sessions in or below `directory` be read again, to find their project again.
+
+        Return how many.
+        """
 
     def forget_files(self, paths: Iterable[str]) -> None:
-        """These logs are gone. Their sessions stay findable, without a log or with another one."""
+        """Remove deleted logs. Their sessions can still be found, without a log or with another one."""
 
     def forget_session(self, agent: AgentName, session_id: str) -> bool:
-        """Remove a session with its vectors and what no other session has, and let its logs be passed over.
+        """Remove a session with its vectors and unshared chunks, and skip its logs from now on.
 
-        Nothing of it is left in the database's file once that is erased. False where there was none.
+        Nothing of it is left in the database file after the next `erase`. Return False if the session is unknown.
         """
 
     def without_log(self) -> list[SessionRow]:
-        """The sessions whose logs the agents have deleted."""
+        """Return the sessions whose agents have deleted the logs."""
 
     def replace_texts(self, session: int, chunks: Sequence[tuple[bytes, str]], words: Words) -> None:
-        """Give a session other texts in the place of those of its chunks, with their hashes, and other words and title.
-
-        What was there is to be erased.
-        """
+        """Replace the texts and hashes of a session's chunks, its words and its title. The old texts will be erased."""
 
     def owe_erasing(self) -> None:
-        """Something is about to be taken out: what goes is to be erased. Noted before, a kill changes nothing."""
+        """Note that text is about to be deleted and must be erased. A kill afterwards does not lose this note."""
 
     def understood(self) -> dict[AgentName, Understood]:
-        """Return how much of each agent's logs was understood."""
+        """Return for each agent how many of its records the readers understood."""
 
     def odd_logs(self) -> list[tuple[str, str]]:
-        """Files among the logs that hold no record: path and why."""
+        """Return the path of each file that has no record although it is named like a log, with the reason."""
 
     def owes_erasing(self) -> bool:
-        """Return True if removed text may still be in the database's files."""
+        """Return True if deleted text may still be in the database files."""
 
     def erase(self, seconds: float | None = None) -> bool:
-        """Have nothing of what was taken out in the files. For whoever holds the index's lock.
+        """Erase deleted text from the database files.
 
-        False where somebody still reads what was there before, or it would take longer than `seconds`: it is owed, and
-        done at the next occasion.
+        The caller holds the index's lock. Return True if none is left. Return False if a reader still uses the old
+        content, or if erasing would take longer than `seconds`.
         """
 
     def read_forgotten(self) -> None:
-        """Let the logs that were passed over because their sessions are forgotten look changed."""
+        """Let the logs of forgotten sessions be read again."""
 
     def forked(self) -> set[tuple[AgentName, str]]:
-        """Sessions that share a beginning with others."""
+        """Return agent and id of each session that shares its beginning with another one."""
 
     def add_commits(self, commits: Sequence[tuple[int, str, str]]) -> None:
-        """Note commits that came of sessions: the session's row, the commit's name, and its masked message."""
+        """Store commits that sessions produced: the session's row, the commit's name and its masked message."""
 
     def began(self, scope: Scope, row: int) -> tuple[int, str]:
-        """Return the last row of sessions in scope behind `row`, and when the first of these began; 0 without any."""
+        """Return the highest row in scope after `row`, and when the first session after `row` began; 0 if there is
+        none.
+        """
 
     def use_model(self, model: str, dimensions: int) -> bool:
-        """Make room for vectors of this model. True where vectors of another model had to go."""
+        """Prepare the index for vectors of `model`. Return True if vectors of another model were deleted."""
 
     def waiting(
         self, first_parts: Sequence[int], limit: int, wanted: Collection[int] = ()
     ) -> list[tuple[int, str]]:  # fmt: skip
-        """Chunks without a vector as (id, text), one of those that share a text: first those that are `wanted`, then
-        what exchanges begin with, what they end with, and the rest; among these, those of `first_parts` and the newest
-        first.
+        """Return chunks without a vector as (id, text), one for each text: the `wanted` ones first.
+
+        Then come the first chunks of exchanges (an exchange is a prompt with its answer), the last ones, and all
+        others. Among equals, those in `first_parts` and then the newest come first.
         """
 
     def vectors(self, chunks: Iterable[int]) -> dict[int, bytes]:
-        """The vectors of those of these chunks that have one, as float32."""
+        """Return the float32 vectors of these chunks, for those that have one."""
 
     def add_vectors(self, given: Sequence[tuple[int, bytes]]) -> int:
-        """Store float32 vectors by chunk id, for the same chunk in other projects as well; how many chunks that were.
+        """Store float32 vectors by chunk id, also for equal chunks in other projects.
 
-        Chunks that are gone meanwhile are passed over.
+        Return the number of chunks. Chunks that were deleted meanwhile are skipped.
         """
 
     def scope(self, project: Project | None, agents: Sequence[AgentName], *, automated: bool) -> Scope:
-        """The parts of a project with all its worktrees, or of all projects."""
+        """Return the scope of a project with all its worktrees, or of all projects."""
 
     def voices(self, place: Placement) -> Voices | None:
-        """Return the positions at which other speakers than the passage's role begin; `None` if unknown."""
+        """Return the positions in a passage at which another role begins; `None` if unknown."""
 
     def lines(self, place: Placement) -> Lines | None:
-        """Return the lines of a passage in its session's export; `None` if it no longer exists, or was never known."""
+        """Return the lines of a passage in its session's export; `None` if unknown."""
 
     def log_rows(self, paths: Iterable[str]) -> dict[str, int | None]:
-        """Each log with its session's row; `None` for a log that has no session. Without those that hold no record."""
+        """Return the session's row for each of these logs, `None` for a log without a session.
+
+        Files without a record are missing.
+        """
 
     def session(self, agent: AgentName, session_id: str) -> SessionRow | None:
-        """The session of exactly this id."""
+        """Return the session with exactly this id, or `None`."""
 
     def find_sessions(self, prefix: str) -> list[SessionRow]:
-        """Sessions whose id is or starts with `prefix`, newest first."""
+        """Return the sessions with an id that begins with `prefix`, newest first."""
 
     def family(self, root_id: str) -> list[SessionRow]:
-        """All sessions that share a beginning, oldest first."""
+        """Return all sessions of a family, which share a beginning, oldest first."""
 
     def guests(self, homes: Iterable[int], scope: Scope) -> dict[int, SessionRow]:
-        """Return the rows of what these sessions did in scope where they were not begun, by the row of the session."""
+        """Return rows for what sessions did in scope outside their own repository, by the row in `homes`."""
 
     def edits(self, sessions: Iterable[int]) -> dict[int, Edits]:
-        """Return the files that these sessions edited. Sessions without edits are missing."""
+        """Return the edited files by session. Sessions without edits are missing."""
 
     def most_edited(self, session: int) -> list[str]:
-        """The files that a session has edited, those first to which it has most often added lines."""
+        """Return the files that a session edited, those with the most edits that added lines first."""
 
     def authored(self, names: Collection[str], scope: Scope) -> dict[int, list[Authored]]:
-        """The lines that sessions in scope have added to files with these names, whatever their folders are."""
+        """Return the lines that sessions in scope added to files with these names, in any folder, by session."""
 
     def errors(self, lines: Sequence[bytes], scope: Scope) -> dict[int, list[MetError]]:
-        """The errors with these lines that sessions in scope have met."""
+        """Return the errors with these hashed lines that sessions in scope met, by session."""
 
     def directories(self) -> list[str]:
-        """Return the resolved directories that sessions worked in, and the main directories of their repositories."""
+        """Return all resolved directories of sessions, and the main directories of their repositories."""
 
     def projects(self) -> list[str]:
-        """The directories of all projects in which a person has worked, the latest first."""
+        """Return the directories of all projects in which a person has worked, latest first."""
 
     def holdings(self, scope: Scope | None = None) -> list[Holding]:
-        """Count each project's sessions by agent."""
+        """Count sessions by project, agent, day and outcome."""
 
     def families(self, limit: int) -> list[str]:
-        """The roots of families that have several sessions, the one used last first."""
+        """Return the root ids of families with several sessions, last used first."""
 
     def counts(self, scope: Scope | None = None) -> Counts:
-        """Count the content of the index, or of a part of it."""
+        """Count the content of the index, or of a scope."""
 
     def first_passages(self, scope: Scope | None = None) -> tuple[int, int]:
-        """Of the chunks that exchanges begin with, how many there are in scope, and how many have their vector."""
+        """Return the number of first chunks of exchanges in scope, and how many of them have a vector."""
 
     def meta(self, key: str) -> str:
-        """A fact about the index; empty where unknown."""
+        """Return a fact about the index; empty if unknown."""
 
     def set_meta(self, key: str, value: str) -> None:
-        """Keep a fact about the index."""
+        """Store a fact about the index."""
 
     def close(self) -> None:
         """Close the database."""

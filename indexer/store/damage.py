@@ -1,8 +1,8 @@
-"""An index that is damaged is set aside, and a new one is built from the logs: nothing is lost but time.
+"""Repair of a damaged index: it is set aside, and rebuilt from the logs. Also checks for damage.
 
-It is kept as ``index.db.corrupt-<time>`` for an examination; of several the newest. One of a form that is too old to be
-upgraded is ``index.db.outdated-<time>`` until all logs are read again. Each check of an index yields what is wrong with
-it, in words.
+A damaged index is kept as ``index.db.corrupt-<time>`` for examination; of several, the newest ones. An index that is
+too old for an upgrade is kept as ``index.db.outdated-<time>`` until all logs are read again. Each check yields its
+findings as texts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CORRUPT, _OUTDATED = "corrupt", "outdated"
 
 
 class DamagedIndexError(IndexerError):
-    """The index was found to be damaged while it was used. `aside` is where it is now, `None` where it still is."""
+    """The index turned out to be damaged. `aside` is its new path, `None` if it could not be set aside."""
 
     code = "damaged_index"
 
@@ -44,13 +44,15 @@ class DamagedIndexError(IndexerError):
 
 @contextmanager
 def open_sound(path: Path) -> Iterator[SqliteStore]:
-    """The index, closed afterwards; one that cannot be opened for damage is set aside, and the new one is given.
+    """Open the index, and close it afterwards.
+
+    An index that is too damaged to be opened is set aside and replaced.
 
     Raises:
-        DamagedIndexError: it turned out to be damaged, and has been set aside where that was possible.
-        NewerIndexError: a newer smart-fork has written it.
-        OlderIndexError: an older one has, and another process is writing.
-        apsw.Error, OSError: the disk, or another process, refuses.
+        DamagedIndexError: the index turned out to be damaged, and was set aside if possible.
+        NewerIndexError: a newer smart-fork has written the index.
+        OlderIndexError: the index is too old, and another process is writing.
+        apsw.Error, OSError: the disk or another process prevents the opening.
     """
     store, inode = _opened(path)
     try:
@@ -66,7 +68,7 @@ def open_sound(path: Path) -> Iterator[SqliteStore]:
 
 
 def _opened(path: Path) -> tuple[SqliteStore, int]:
-    """The index and its inode."""
+    """Open the index. Return it with the inode of its file."""
     with opening(path):
         inode = path.stat().st_ino if path.exists() else 0
         try:
@@ -85,10 +87,10 @@ def _opened(path: Path) -> tuple[SqliteStore, int]:
 
 
 def set_aside(path: Path, inode: int, reason: BaseException) -> Path | None:
-    """Rename the damaged database and what SQLite has beside it; where it is now.
+    """Rename a damaged database and the files beside it. Return the new path.
 
-    `None` where that must not be done: another process is writing, or everything is damaged again and again. If the
-    file has not that `inode` any more, another process has done it.
+    Return `None` if another process is writing, or if the index is damaged again and again. If the file no longer has
+    this `inode`, another process has set the damaged one aside.
     """
     from indexer.locks import IndexBusyError, only_writer
 
@@ -111,12 +113,12 @@ def set_aside(path: Path, inode: int, reason: BaseException) -> Path | None:
 
 
 def kept(path: Path, why: str = _CORRUPT) -> list[Path]:
-    """Return the databases that were set aside for this reason, oldest first."""
+    """Return the databases that were set aside for the reason `why`, oldest first."""
     return sorted(one for one in path.parent.glob(f"{path.name}.{why}-*") if not one.name.endswith(_BESIDE))
 
 
 def remove_older(path: Path, moment: str) -> None:
-    """Remove what was set aside up to `moment` (ISO 8601 in UTC): it may hold what has been forgotten since."""
+    """Remove databases that were set aside up to `moment` (ISO 8601 in UTC): they may have sessions forgotten since."""
     latest = "".join(character for character in moment[:19] if character.isalnum())
     for one in (*kept(path), *kept(path, _OUTDATED)):
         if _time_of(one) <= latest:
@@ -124,7 +126,7 @@ def remove_older(path: Path, moment: str) -> None:
 
 
 def _rename(path: Path, why: str) -> Path:
-    """Set a database aside, files beside it first: if killed here, no old log stays beside a new database."""
+    """Rename a database, with the files beside it first. After a kill, no old log is beside a new database."""
     aside = path.with_name(f"{path.name}.{why}-{datetime.now(UTC).strftime(f'{_NAME}%f')}Z")
     for end in _BESIDE:
         with suppress(FileNotFoundError):
@@ -133,7 +135,7 @@ def _rename(path: Path, why: str) -> Path:
 
 
 def _make_room(path: Path) -> None:
-    """Remove the oldest; never the one that is the newest."""
+    """Remove the oldest set-aside databases, but never the newest one."""
     used = 0
     for number, one in enumerate(reversed(kept(path))):
         used += one.stat().st_size
@@ -166,10 +168,10 @@ _WORDS = (
 
 @contextmanager
 def read_only(path: Path) -> Iterator[apsw.Connection]:
-    """The database as it is at one moment, whoever writes to it meanwhile.
+    """Open the database as of one moment, even if other processes write to it.
 
     Raises:
-        apsw.Error: it cannot be opened.
+        apsw.Error: the database cannot be opened.
     """
     with ExitStack() as stack:
         with opening(path):
@@ -180,9 +182,7 @@ def read_only(path: Path) -> Iterator[apsw.Connection]:
 
 
 def damage(db: apsw.Connection) -> Iterator[str]:
-    """Yield the damage that SQLite finds in its pages, tables, and word indexes (which it has checked itself since
-    3.44).
-    """
+    """Yield the damage that SQLite finds in pages, tables and word indexes."""
     try:
         for (said,) in db.execute(f"PRAGMA integrity_check({SHOWN})"):
             if said != "ok":
@@ -192,7 +192,7 @@ def damage(db: apsw.Connection) -> Iterator[str]:
 
 
 def dangling(db: apsw.Connection) -> Iterator[str]:
-    """Rows that speak of others that are not there, and passages that no session has."""
+    """Yield rows that refer to missing rows, and passages that no session has."""
     broken: dict[tuple[str, str], int] = {}
     for table, _, other, _ in db.execute("PRAGMA foreign_key_check"):
         broken[str(table), str(other)] = broken.get((str(table), str(other)), 0) + 1
@@ -204,9 +204,9 @@ def dangling(db: apsw.Connection) -> Iterator[str]:
 
 
 def words(db: apsw.Connection) -> Iterator[str]:
-    """Passages and sessions that cannot be found by words, and words of what is not there.
+    """Yield passages and sessions that are missing from the word indexes, and entries without a row.
 
-    Every row of a word index names its part, so that all rows of a part can be listed.
+    Each entry of a word index names its part, so that all entries of a part can be listed.
     """
     parts = [part for (part,) in db.execute("SELECT id FROM parts ORDER BY id")]
     for index, table, name in _WORDS:

@@ -1,9 +1,10 @@
-"""Compares vectors and finds the nearest. Imports NumPy, so it is imported late.
+"""Vector search with NumPy. NumPy is slow to import, so this module is imported late.
 
-A vector is stored in a byte a dimension, nearly all in the same steps, so that sqlite-vec can compare them as well. Of
-the 50 nearest in full precision more than 99 % are found. The vectors of the parts in question are read from sqlite-vec
-group by group, and compared with all questions in one pass. Its own search answers one question at a time, by sums of
-differences whose best 500 would then be compared again: twice the time where all projects are searched, to find less.
+A vector is stored in one byte a dimension, nearly always in equal steps, so that sqlite-vec can compare vectors as
+well. More than 99 % of the 50 nearest in full precision are found. The vectors of the parts in scope are read in groups
+from sqlite-vec, and compared with all questions in one pass. The search of sqlite-vec handles one question at a time,
+by sums of differences. Its best 500 would have to be compared again, which takes twice as long for all projects and
+finds less.
 """
 
 from __future__ import annotations
@@ -34,28 +35,28 @@ _SLOTS = np.dtype("<i8")
 
 
 def coded(given: Sequence[bytes]) -> list[bytes]:
-    """float32 vectors of one length as they are stored."""
+    """Convert float32 vectors of one length to their stored form."""
     return [code.tobytes() for code in _coded(_units(given))] if given else []
 
 
 def decoded(code: bytes) -> bytes:
-    """A stored vector as float32, of size 1."""
+    """Convert a stored vector to a float32 unit vector."""
     return _units([np.frombuffer(code, np.int8).astype(np.float32).tobytes()]).tobytes()
 
 
 def compared(codes: bytes, given: Sequence[bytes]) -> bytes:
-    """The cosines of stored vectors, one behind the other, to float32 vectors: float32, a row for each stored one."""
+    """Return the cosines of concatenated stored vectors to float32 vectors: float32, one row for each stored vector."""
     return _compared(codes, _units(given)).tobytes()
 
 
 class NearestSimilarities:
-    """See `indexer.store.base.Similarities`. `chunks` int64 (n), `cosines` float32 (n, questions)."""
+    """The cosines of `chunks` (int64, n) to questions: `cosines` is float32 (n, questions). See `Similarities`."""
 
     def __init__(self, chunks: NDArray[np.int64], cosines: Matrix) -> None:
         self._chunks, self._cosines = chunks, cosines
 
     def best(self, limit: int) -> list[Near]:
-        """The nearest chunks to each question, the best to any first, of equals the lowest first."""
+        """Return the `limit` nearest chunks to each question, best first; of equal ones, the lowest id first."""
         near = [_nearest(self._chunks, one, limit) for one in self._cosines.T]
         # `np.unique` would import all of `numpy.ma`, which takes longer than this search.
         union = np.fromiter(sorted({place for one in near for place in one.tolist()}), np.int64)
@@ -64,7 +65,7 @@ class NearestSimilarities:
         return list(map(Near, chunks[order].tolist(), map(tuple, cosines[order].tolist())))
 
     def of(self, chunks: Collection[int]) -> dict[int, tuple[float, ...]]:
-        """The cosines of those of these chunks that are among them."""
+        """Return the cosines of those of these `chunks` that are known here."""
         there = np.isin(self._chunks, np.fromiter(chunks, np.int64, len(chunks)))
         return dict(zip(self._chunks[there].tolist(), map(tuple, self._cosines[there].tolist()), strict=True))
 
@@ -72,7 +73,7 @@ class NearestSimilarities:
 def similarities(
     db: apsw.Connection, given: Sequence[bytes], parts: Sequence[int], among: Collection[int] | None
 ) -> NearestSimilarities:
-    """To float32 vectors, of the chunks of some parts (of those `among` alone, where given)."""
+    """Return the similarities of the chunks in `parts`, or of those in `among` alone, to float32 vectors."""
     questions = _units(given)
     if among is not None:
         rows = vectors.read(db, among, parts)
@@ -98,14 +99,14 @@ def _passed(groups: Iterable[tuple[bytes, bytes, bytes]], questions: Matrix) -> 
 
 
 def _nearest(chunks: NDArray[np.int64], cosines: Matrix, limit: int) -> NDArray[np.int64]:
-    """Return the positions of the greatest cosines; of equals those of the lowest chunks."""
+    """Return the positions of the greatest cosines; of equal ones, those of the lowest chunk ids."""
     least = np.partition(cosines, -limit)[-limit] if len(cosines) > limit else -np.inf
     kept = np.flatnonzero(cosines >= least)
     return kept[np.lexsort((chunks[kept], -cosines[kept]))[:limit]]
 
 
 def _cosines(codes: Codes, questions: Matrix) -> Matrix:
-    """Of every code (a row) to every question (a column)."""
+    """Return the cosine of each stored vector (a row) to each question (a column)."""
     values = codes.astype(np.float32)
     lengths = np.sqrt(np.einsum("ij,ij->i", values, values))
     found: Matrix = values @ questions.T / np.maximum(lengths, 1)[:, None]
@@ -121,7 +122,7 @@ def _coded(units: Matrix) -> Codes:
 
 
 def _units(given: Sequence[bytes]) -> Matrix:
-    """float32 vectors as rows of size 1; of nothing, or of no numbers, of size 0."""
+    """Return float32 vectors as rows of length 1. A zero or invalid vector becomes zero."""
     matrix = np.nan_to_num(np.frombuffer(b"".join(given), np.float32).reshape(len(given), -1))
     units: Matrix = matrix / np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), np.float32(1e-12))
     return units

@@ -1,4 +1,4 @@
-"""Queries for searching, listing and the status."""
+"""Read queries on the index: for searching, listing and the status."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _ENDS = _BEGINS.replace("before", "after").replace("position - 1", "position + 1
 
 
 class StoreReading:
-    """Reads of one connection. No method writes. Only integers and constants are ever put into the text of a query."""
+    """All read methods of the index, on one connection. Only integers and constants become part of a query's text."""
 
     def __init__(self, db: apsw.Connection) -> None:
         self.db = db
@@ -142,10 +142,10 @@ class StoreReading:
         return scores
 
     def _match_rare_words(self, table: WordTable, terms: Sequence[str], scope: Scope, limit: int) -> list[Scored]:
-        """By how rare the words are that a row has: where BM25 is no number.
+        """Score rows by the rarity of their words, where BM25 gives no number.
 
-        Without the rows' lengths FTS5 takes each column for -1 words long. Where rows have six words on average, which
-        happens in small indexes, it then divides nothing by nothing.
+        Without the lengths of rows, FTS5 assumes -1 words for each column. If rows have six words on average, which
+        happens in small indexes, it then divides zero by zero.
         """
         name, _ = _TABLES[table]
         rows = int(self._all(f"SELECT count(*) FROM {'chunks' if table == 'chunks' else 'sessions'}")[0][0])  # noqa: S608
@@ -159,7 +159,7 @@ class StoreReading:
         return [Scored(row, scores[row]) for row in best]
 
     def _restricted(self, query: str, parts: Sequence[int]) -> str:
-        """The query within its parts, or without the others where those are fewer: a word of every row is slow."""
+        """Limit a query to `parts`, or exclude the other parts if fewer, because a word of every row is slow."""
         others = {part for (part,) in self._all("SELECT id FROM parts")}.difference(parts)
         if len(others) >= len(parts):
             return f"part: ({_tokens(parts)}) AND -part: ({query})"
@@ -386,7 +386,9 @@ class StoreReading:
         )
 
     def broken_logs(self) -> list[tuple[str, int, str]]:
-        """Logs with lines that could not be decoded: path, how many, the first of them as JSON [[line, reason], …]."""
+        """Return logs with lines that could not be decoded: path, number, and the first lines as JSON [[line, reason],
+        …].
+        """
         return self._all("SELECT path, broken, broken_lines FROM files WHERE broken > 0 ORDER BY broken DESC, path")
 
     def understood(self) -> dict[AgentName, Understood]:
@@ -397,12 +399,12 @@ class StoreReading:
         return {agent: Understood(records, unknown, tuple(versions.get(agent, ()))) for agent, records, unknown in rows}
 
     def odd_logs(self) -> list[tuple[str, str]]:
-        """Files among the logs that hold no record: path and why."""
+        """Return the path of each file that has no record although it is named like a log, with the reason."""
         return self._all("SELECT path, skipped FROM files WHERE skipped LIKE ? || '%' ORDER BY path", (NO_LOG,))
 
 
 class _NoSimilarities:
-    """See `Similarities`: of an index without vectors. NumPy is not imported for that."""
+    """The empty result for an index without vectors, for which NumPy is not imported. See `Similarities`."""
 
     def best(self, limit: int) -> list[Near]:
         return []
@@ -412,7 +414,7 @@ class _NoSimilarities:
 
 
 def _only(table: WordTable, scope: Scope) -> str:
-    """The condition that keeps rows of a table to the scope's directory or sessions."""
+    """Return the SQL condition that limits rows of `table` to the scope's directory or sessions."""
     if scope.session is not None:
         sessions = "SELECT :session"
     elif scope.sessions is not None:
@@ -427,7 +429,7 @@ def _only(table: WordTable, scope: Scope) -> str:
 
 
 def _within(scope: Scope | None) -> str:
-    """The condition that keeps rows to the parts of a scope."""
+    """Return the SQL condition that limits rows to the scope's parts."""
     return "1" if scope is None else f"part IN ({numbers(scope.parts)})"
 
 

@@ -1,4 +1,4 @@
-"""The index's tables."""
+"""The tables of the index, the opening of the database, and the erasing of deleted text."""
 
 from __future__ import annotations
 
@@ -157,11 +157,11 @@ CREATE VIRTUAL TABLE commit_words USING fts5(
 
 
 def create(db: apsw.Connection) -> None:
-    """Create the tables of this form, or upgrade older ones. Several processes may do it at the same time.
+    """Create the tables of this version, or upgrade older ones. Several processes may do so at the same time.
 
     Raises:
-        NewerIndexError: a newer smart-fork has made them.
-        OlderIndexError: the existing tables cannot be upgraded.
+        NewerIndexError: a newer smart-fork has made the tables.
+        OlderIndexError: the tables are too old for an upgrade.
     """
     if _form(db) == FORM:
         return
@@ -197,14 +197,14 @@ def _make(db: apsw.Connection, before: int) -> None:
 
 
 class NewerIndexError(IndexerError):
-    """A newer version of smart-fork has written the index: this one leaves it alone."""
+    """A newer version of smart-fork has written the index. This version does not touch it."""
 
     code = "newer_index"
     usual_hint = "Restart what runs of the older version, or update it. Another SMART_FORK_HOME keeps both apart."
 
 
 class OlderIndexError(IndexerError):
-    """The index has a form that is too old to be brought up to date: it is set aside, and built again from the logs."""
+    """The index is too old for an upgrade. It is set aside, and rebuilt from the logs."""
 
     code = "older_index"
     usual_hint = "Another process is indexing. Try again in a moment: the index is then built again from the logs."
@@ -212,7 +212,7 @@ class OlderIndexError(IndexerError):
 
 @contextmanager
 def immediate(db: apsw.Connection) -> Iterator[None]:
-    """Run a transaction that holds the write lock from its start: what it has read is still true when it writes."""
+    """Run a transaction that holds the write lock from its start, so that values stay as they were read."""
     db.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -233,7 +233,7 @@ _PACKAGE, _FILE = "sqlite_vec", "vec0"
 
 
 class VectorsUnavailableError(IndexerError):
-    """sqlite-vec cannot be loaded, so vectors can neither be searched nor kept."""
+    """sqlite-vec cannot be loaded, so vectors can neither be searched nor stored."""
 
     code = "vectors_unavailable"
     usual_hint = "Reinstall smart-fork with its dependencies, or `sqlite-vec` alone; search uses words only until then."
@@ -243,10 +243,10 @@ class VectorsUnavailableError(IndexerError):
 
 
 def load_vectors(db: apsw.Connection) -> None:
-    """Let this connection read and write vec0 tables.
+    """Load sqlite-vec into a connection.
 
     Raises:
-        VectorsUnavailableError: there is no such file, or it is none for this system.
+        VectorsUnavailableError: the package is missing, or does not fit this system.
     """
     path = loadable()
     try:
@@ -260,12 +260,12 @@ def load_vectors(db: apsw.Connection) -> None:
 
 
 def knows_vectors(db: apsw.Connection) -> bool:
-    """Return whether this connection knows vec0 tables."""
+    """Return True if sqlite-vec is loaded in this connection."""
     return bool(db.execute("SELECT count(*) FROM pragma_module_list WHERE name = 'vec0'").get)
 
 
 def loadable() -> Path:
-    """The file without its ending, which SQLite adds.
+    """Return the path of the sqlite-vec library without its suffix, which SQLite adds.
 
     Raises:
         VectorsUnavailableError: the package is not installed.
@@ -290,14 +290,14 @@ _NOT_ALLOWED = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 def connect(path: Path) -> apsw.Connection:
-    """Open `path` (created with mode 0600 where it is missing), with sqlite-vec where it can be loaded.
+    """Open the index, with sqlite-vec if it can be loaded. A missing file is created with mode 0600.
 
-    Where nothing may be written, as on a read-only file system, one that is there is opened to be read.
+    On a read-only file system, an existing index is opened for reading.
 
     Raises:
-        NewerIndexError: a newer smart-fork has written it.
-        OlderIndexError: its form is too old to be brought up to date.
-        apsw.Error: it is not a database, or the disk refuses.
+        NewerIndexError: a newer smart-fork has written the index.
+        OlderIndexError: the index is too old for an upgrade.
+        apsw.Error: the file is no database, or the disk fails.
     """
     try:
         private_dir(path.parent)
@@ -323,7 +323,7 @@ def connect(path: Path) -> apsw.Connection:
 
 
 def _to_read(path: Path) -> apsw.Connection:
-    """As its writers have left it: where they may still write it, with what they have beside it."""
+    """Open the index for reading, with its write-ahead log if other processes can still write the index."""
     for how in ("mode=ro", "mode=ro&immutable=1"):
         db = apsw.Connection(
             f"{path.absolute().as_uri()}?{how}", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
@@ -351,7 +351,7 @@ def _in_wal_mode(path: Path) -> apsw.Connection:
 
 
 def with_vectors(db: apsw.Connection) -> None:
-    """Let this connection search and keep vectors.
+    """Load sqlite-vec into a connection, unless it is loaded.
 
     Raises:
         VectorsUnavailableError: sqlite-vec cannot be loaded.
@@ -361,10 +361,12 @@ def with_vectors(db: apsw.Connection) -> None:
 
 
 def write_ahead(db: apsw.Connection, milliseconds: int) -> None:
-    """Readers never wait for the writer. Changing the mode takes the lock, for which SQLite does not wait by itself.
+    """Switch the database to write-ahead logging, so that readers never wait for the writer.
+
+    The switch needs a lock for which SQLite itself does not wait.
 
     Raises:
-        apsw.BusyError: another process has held it for so many milliseconds.
+        apsw.BusyError: another process has held the lock for `milliseconds`.
     """
     db.set_busy_timeout(milliseconds)
     deadline = time.monotonic() + milliseconds / 1000
@@ -379,18 +381,21 @@ def write_ahead(db: apsw.Connection, milliseconds: int) -> None:
 
 
 def opening(path: Path) -> AbstractContextManager[None]:
-    """While somebody renames the database, whoever opens it waits; any number may open it at once."""
+    """Hold a shared lock while the database is opened, so that no process renames it.
+
+    Many processes may hold the lock.
+    """
     return _gate(path.parent, fcntl.LOCK_SH)
 
 
 def renaming(path: Path) -> AbstractContextManager[None]:
-    """Nobody opens the database meanwhile: it and what SQLite has beside it are several files."""
+    """Hold an exclusive lock while the database is renamed with the files beside it, so that no process opens it."""
     return _gate(path.parent, fcntl.LOCK_EX)
 
 
 @contextmanager
 def _gate(folder: Path, how: int) -> Iterator[None]:
-    """Hold the folder's own lock, which needs no file; where there is no folder, or it has no locks, go without."""
+    """Lock a folder. If the folder is missing or cannot be locked, continue without a lock."""
     with ExitStack() as stack:
         with suppress(OSError):
             stack.enter_context(held(folder, how))
@@ -415,20 +420,19 @@ _WORD_INDEXES = ("chunk_words", "session_words", "session_work", "commit_words")
 
 
 def owe_erasing(db: apsw.Connection) -> None:
-    """Note that something is to be erased, in the transaction that deletes it."""
+    """Note, in the transaction that deletes text, that the text must be erased."""
     db.execute("INSERT OR REPLACE INTO meta VALUES(?, ?)", (_NOTE, _ALL))
 
 
 def owes_erasing(db: apsw.Connection) -> bool:
-    """Return True if deleted text may still be in the file."""
+    """Return True if deleted text may still be in the database files."""
     return _owed(db) != ""
 
 
 def erase(db: apsw.Connection) -> bool:
-    """Write the database again without anything that was deleted. Whether it is gone: somebody who reads what was there
-    before, another writer or a full disk may keep it from being so for now.
+    """Rewrite the database without deleted text. The caller holds the index's lock. Return True if none is left.
 
-    For whoever holds the index's lock: nobody else deletes meanwhile.
+    A reader of the old content, another writer or a full disk can prevent that for now.
     """
     if _owed(db) == _ALL and _done(db, _rewrite_all):
         db.execute("UPDATE meta SET value = ? WHERE key = ?", (_LOG, _NOTE))
@@ -438,7 +442,7 @@ def erase(db: apsw.Connection) -> bool:
 
 
 def compact(db: apsw.Connection) -> bool:
-    """The same for a database without word indexes."""
+    """Rewrite a database without word indexes, so that no deleted text is left. Return True on success."""
     return _done(db, _rewrite) and _done(db, _empty_log)
 
 

@@ -1,4 +1,4 @@
-"""The index in SQLite: apsw for a build with FTS5 everywhere, FTS5 for words, sqlite-vec for meaning."""
+"""The index in SQLite: apsw, FTS5 for words, and sqlite-vec for vectors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SESSION_COLUMNS = (*SessionRow._fields[SessionRow._fields.index("part") :], "ex
 
 
 class SqliteStore(StoreReading):
-    """Writing; what is read back is in `StoreReading`. One object a thread."""
+    """The index in an SQLite file. This class writes, and `StoreReading` reads. Use one object for each thread."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(connect(path))
@@ -138,7 +138,7 @@ class SqliteStore(StoreReading):
         return erase(self.db)
 
     def _remove_guests(self, home: int) -> None:
-        """Remove what a session did in other repositories."""
+        """Remove the stored work of a session in other repositories."""
         for (guest,) in self._all("SELECT id FROM sessions WHERE home = ?", (home,)):
             self._remove_session(guest)
 
@@ -162,20 +162,21 @@ class SqliteStore(StoreReading):
         self.db.execute("UPDATE files SET mtime_ns = -1 WHERE skipped = ?", (FORGOTTEN,))
 
     def _leave_log(self, session: int, path: str) -> None:
-        """The session is not in this log any more. Another log that holds it takes its place when it is read again, or
-        has its end no more.
+        """Detach a session from a log that no longer has it.
+
+        Another log with the session takes over when it is read again.
         """
         self.db.execute("UPDATE sessions SET path = '' WHERE ?1 IN (id, home) AND path = ?2", (session, path))
         self._read_again(session, path)
 
     def _read_again(self, session: int, path: str) -> None:
-        """Let the other logs of this session look changed."""
+        """Let the other logs of a session be read again."""
         self.db.execute("UPDATE files SET mtime_ns = -1 WHERE session = ? AND path <> ?", (session, path))
 
     def _claim(self, reading: Reading, document: Document) -> tuple[int, str, bool]:
-        """The session's row, this log's rank, and whether the session is read from this log.
+        """Return the session's row, the rank of this log, and whether the session is read from this log.
 
-        A log that was the best and is not any more (somebody has cut it) is used until the better one has been read.
+        A log that is no longer the best, because text was cut from it, is used until the better log has been read.
         """
         session = document.session
         row = self.db.execute(
@@ -204,8 +205,9 @@ class SqliteStore(StoreReading):
         return self.db.last_insert_rowid()
 
     def _is_rewritten(self, reading: Reading) -> bool:
-        """Return True if the log changed otherwise than by growing, or is read in another way: text of its row, and
-        code names in its outputs, may be gone.
+        """Return True if a log changed in another way than by growing, or is read by another version.
+
+        Then text of its session, and names of code from its outputs, may be gone.
         """
         old = self.db.execute(
             "SELECT size, inode, version FROM files WHERE path = ?", (str(reading.file.path),)
@@ -243,8 +245,9 @@ class SqliteStore(StoreReading):
         return gone or not _has_words_of(" ".join(names or ()), document.words)
 
     def _family_of(self, row: int, session: Session) -> str:
-        """The name of a session's family, which all sessions of its agent share that may begin with the same turn: that
-        of the one that began first.
+        """Return the id of a session's family: all sessions of its agent with a common first turn.
+
+        The oldest one names it.
         """
         if not session.root_id:
             return ""
@@ -283,7 +286,7 @@ class SqliteStore(StoreReading):
             self.db.execute("INSERT INTO edits VALUES(?, ?, ?)", (row, edits.until, files))
 
     def _write_authored(self, row: int, authored: Sequence[Authored]) -> None:
-        """Of a session that grows nearly all is as it was."""
+        """Store the authored lines of a session. Rows that have not changed are not written."""
         was = set(self.db.execute("SELECT * FROM authored WHERE session = ?", (row,)))
         rows = [
             (row, position, one.exchange, one.turn, one.moment, one.file, one.file.rpartition("/")[2], one.lines)
@@ -317,7 +320,10 @@ class SqliteStore(StoreReading):
                 self._write_commits(row, part, keep=True)
 
     def _write_commits(self, row: int, part: int, *, keep: bool) -> None:
-        """Write the words of a session's commits. What was taken out of it may be in their messages: it loses them."""
+        """Store the words of a session's commits.
+
+        With `keep` False, delete the commits: they may repeat deleted text.
+        """
         if not keep:
             self.db.execute("DELETE FROM commits WHERE session = ?", (row,))
         texts = [text for (text,) in self._all("SELECT text FROM commits WHERE session = ? ORDER BY name", (row,))]
@@ -326,8 +332,9 @@ class SqliteStore(StoreReading):
             self.db.execute("INSERT OR REPLACE INTO commit_words(rowid, part, text) VALUES(?, ?, ?)", words)
 
     def _place_chunks(self, row: int, part: int, document: Document) -> bool:
-        """Store a session's chunks and skip unchanged ones: nearly all of a growing session. Return True if a text is
-        gone that no other continues.
+        """Store a session's chunks, except unchanged ones.
+
+        Return True if a text is gone that no other text continues.
         """
         before = self._placed(row)
         known = {(placed_in, digest): placement[2] for placement, placed_in, digest in before}
@@ -350,7 +357,7 @@ class SqliteStore(StoreReading):
         return not all(_is_continued(text, new) for text in gone)
 
     def _placed(self, row: int) -> list[tuple[tuple[Any, ...], int, bytes]]:
-        """The placements of a session as they are stored, each with its chunk's part and hash."""
+        """Return the stored placements of a session, each with the part and the hash of its chunk."""
         found = self.db.execute(
             "SELECT placements.*, chunks.part, chunks.hash FROM placements JOIN chunks ON chunks.id = chunk "
             "WHERE session = ?",
@@ -439,8 +446,9 @@ class SqliteStore(StoreReading):
 
 
 def _rank(session: Session, file: LogFile) -> str:
-    """Of several logs of a session the greatest is read: the one that goes furthest, else the original, else the longer
-    one, and of two that say the same the older one.
+    """Return the rank of a log. Of several logs of a session, the one with the greatest rank is read.
+
+    It goes furthest; else it is the original; else it is the longer one, or of two equal ones the older one.
     """
     until = (session.turns[-1].timestamp if session.turns else "") or session.last_activity
     if session.resumed.reason == "elsewhere" and session.resumed.start == len(session.turns):
@@ -450,17 +458,17 @@ def _rank(session: Session, file: LogFile) -> str:
 
 
 def _is_continued(text: str, texts: Sequence[str]) -> bool:
-    """Return True if one of these begins with that text."""
+    """Return True if one of `texts` begins with `text`."""
     return text in texts or any(one.startswith(text) for one in texts)
 
 
 def _has_words_of(names: str, words: Words) -> bool:
-    """Tell if every word of a title that was, of other names and of a headline is still in one of the texts."""
+    """Return True if each word of the old title and names is still in one of the texts."""
     texts = (words.title, words.also_called, words.headline, words.asked, words.answered, words.actions)
     return all(any(word in text for text in texts) for word in _WORD.findall(names))
 
 
 def _forks(document: Document) -> list[tuple[int | None, int]]:
-    """For each chunk, after which turn its exchange can be forked, and how many tokens that loads."""
+    """Return for each chunk the turn after which its exchange can be forked, and how many tokens that loads."""
     ends, loads = document.session.ends(), document.session.loads()
     return [(end, loads[-1 if end is None else end]) for end in (ends[chunk.turn] for chunk in document.chunks)]

@@ -1,10 +1,9 @@
-"""Stores vectors in a vec0 table of sqlite-vec, partitioned by part of the index, so that a search reads only what it
-may find. A row's number is its chunk's.
+"""Storage of vectors in a vec0 table of sqlite-vec, partitioned by part of the index.
 
-sqlite-vec keeps the vectors of a part in *groups* of 128 in ordinary tables beside its own (``vectors_chunks``: slots
-that are used; ``vectors_rowids``: the slot of a row; ``vectors_vector_chunks00``: the bytes of a group). They are only
-read here: a vector by its place, which takes a tenth of the time of a row of the vec0 table, and groups one after
-another. Without the extension whole groups can be taken out as well.
+A row's id is its chunk's id. sqlite-vec keeps the vectors of a part in *groups* of 128 in ordinary tables
+(``vectors_chunks``: used slots; ``vectors_rowids``: the slot of a row; ``vectors_vector_chunks00``: the bytes of a
+group). This module only reads these tables: a vector by its slot, which takes a tenth of the time of the vec0 table, or
+group by group. Without the extension, whole groups can be deleted as well.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ NUMBER = 8
 
 @contextmanager
 def telling_damage(db: apsw.Connection) -> Iterator[None]:
-    """sqlite-vec has no code of its own for damage. Where it fails, whether its tables say the same is looked at.
+    """Turn an error of sqlite-vec into a damage error if its tables are damaged, since it has no error code for damage.
 
     Raises:
-        apsw.CorruptError: they do not.
+        apsw.CorruptError: the tables are damaged.
     """
     try:
         yield
@@ -44,19 +43,19 @@ def telling_damage(db: apsw.Connection) -> Iterator[None]:
 
 
 def length(db: apsw.Connection) -> int:
-    """Bytes of a vector: one a dimension."""
+    """Return the number of bytes of a vector: one a dimension."""
     return int(db.execute("SELECT value FROM meta WHERE key = 'dimensions'").get or 0)
 
 
 def slots_of(used: bytes) -> Iterator[int]:
-    """The numbers of the bits that are set."""
+    """Return the positions of the set bits."""
     return (8 * at + bit for at, byte in enumerate(used) for bit in range(8) if byte >> bit & 1)
 
 
 def faults(db: apsw.Connection) -> Iterator[str]:
-    """Groups of vectors of another shape than they must have, and passages whose vector is not where it should be.
+    """Yield groups of vectors with a wrong shape, and passages with a missing or misplaced vector.
 
-    What sqlite-vec keeps is looked at without it.
+    The tables are read without sqlite-vec.
     """
     size = length(db)
     if not size:
@@ -88,7 +87,7 @@ def faults(db: apsw.Connection) -> Iterator[str]:
 
 
 def create(db: apsw.Connection, dimensions: int) -> None:
-    """An empty table for vectors of so many dimensions, in the place of another one."""
+    """Create an empty table for vectors of so many `dimensions`, in place of an older one."""
     db.execute(
         "DROP TABLE IF EXISTS vectors; "
         f"CREATE VIRTUAL TABLE vectors USING vec0(part INTEGER PARTITION KEY, vector int8[{int(dimensions)}] "
@@ -99,10 +98,10 @@ def create(db: apsw.Connection, dimensions: int) -> None:
 
 
 def append(db: apsw.Connection, part: int, vectors: Mapping[int, bytes]) -> None:
-    """Keep coded vectors (`nearest.coded`) by chunk.
+    """Store coded vectors (see `nearest.coded`) by chunk.
 
     Raises:
-        ValueError: they are not of the length that the index has.
+        ValueError: the vectors have another length than those of the index.
     """
     if any(len(vector) != length(db) for vector in vectors.values()):
         raise ValueError("these vectors are not from the model of the index")
@@ -115,7 +114,7 @@ def append(db: apsw.Connection, part: int, vectors: Mapping[int, bytes]) -> None
 
 
 def adopt(db: apsw.Connection, part: int, chunks: Sequence[int]) -> None:
-    """Give those of these chunks that wait the vector of the same text in another part, where there is one."""
+    """Give each of these chunks without a vector the vector of an equal text in another part, if there is one."""
     twins: list[Any] = db.execute(
         "SELECT chunks.id, twin.id FROM chunks "  # noqa: S608 - integers
         "JOIN chunks AS twin ON twin.hash = chunks.hash AND twin.block <> 0 "
@@ -127,7 +126,7 @@ def adopt(db: apsw.Connection, part: int, chunks: Sequence[int]) -> None:
 
 
 def remove(db: apsw.Connection, chunks: Sequence[int]) -> None:
-    """Let go of the vectors of these chunks. sqlite-vec writes zeros in their places."""
+    """Delete the vectors of these chunks. sqlite-vec overwrites them with zeros."""
     having = f"SELECT id FROM chunks WHERE id IN ({numbers(chunks)}) AND block <> 0"  # noqa: S608 - integers
     leaving = [chunk for (chunk,) in db.execute(having)]
     if not leaving:
@@ -143,7 +142,7 @@ def remove(db: apsw.Connection, chunks: Sequence[int]) -> None:
 
 
 def read(db: apsw.Connection, chunks: Iterable[int], parts: Iterable[int] | None = None) -> list[tuple[int, bytes]]:
-    """Those of these chunks that have a vector (in these parts), with it."""
+    """Return these chunks with their vectors, for those that have one (in these parts)."""
     found: list[tuple[int, bytes]] = []
     with telling_damage(db), db:  # as they are at one moment: a group may go, or its places be given to others
         found += _read(db, _places(db, chunks, parts))
@@ -151,7 +150,7 @@ def read(db: apsw.Connection, chunks: Iterable[int], parts: Iterable[int] | None
 
 
 def read_groups(db: apsw.Connection, parts: Iterable[int]) -> Iterator[tuple[bytes, bytes, bytes]]:
-    """Every group of these parts: which slots are used (a bit each), their chunks (8 bytes each), their vectors."""
+    """Yield each group of these parts: used slots (a bit each), chunk ids (8 bytes each) and vectors."""
     shape = (GROUP // 8, GROUP * NUMBER, GROUP * length(db))
     with telling_damage(db):
         groups: Any = db.execute(
@@ -181,7 +180,7 @@ def _read(db: apsw.Connection, places: Sequence[tuple[int, int, int]]) -> Iterat
 def _places(
     db: apsw.Connection, chunks: Iterable[int], parts: Iterable[int] | None = None
 ) -> list[tuple[int, int, int]]:
-    """Group, slot and chunk, of those that have a vector (in these parts), in order."""
+    """Return group, slot and chunk of each of these chunks that has a vector (in these parts), in order."""
     inside = "" if parts is None else f" AND partition00 IN ({numbers(parts)})"
     found: Any = db.execute(
         "SELECT chunk_id, chunk_offset, place.rowid FROM vectors_rowids AS place "  # noqa: S608 - integers
@@ -191,7 +190,7 @@ def _places(
 
 
 def _fill_up(db: apsw.Connection, group: int) -> None:
-    """Give up a group that is less than half full: new rows come into the last one of a part alone."""
+    """Move the vectors of a group that is less than half full, because new rows only go to the last group of a part."""
     part, used, rowids = db.execute(
         "SELECT partition00, validity, rowids FROM vectors_chunks WHERE chunk_id = ?", (group,)
     ).fetchone() or (0, b"", b"")
@@ -205,7 +204,7 @@ def _fill_up(db: apsw.Connection, group: int) -> None:
 
 
 def _remove_groups(db: apsw.Connection, groups: Iterable[int]) -> None:
-    """Delete emptied groups as the extension would. Their other chunks wait for vectors again."""
+    """Delete groups without the extension. Their other chunks wait for vectors again."""
     within = numbers(groups)
     db.execute(
         f"UPDATE chunks SET block = 0 WHERE id IN (SELECT rowid FROM vectors_rowids WHERE chunk_id IN ({within})); "  # noqa: S608
@@ -216,5 +215,5 @@ def _remove_groups(db: apsw.Connection, groups: Iterable[int]) -> None:
 
 
 def numbers(ids: Iterable[int]) -> str:
-    """Return ids for the text of a query."""
+    """Return ids as a list for the text of a query."""
     return ", ".join(str(int(id_)) for id_ in ids)
