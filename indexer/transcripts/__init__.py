@@ -1,1 +1,1 @@
-"""Reading the agents' own session files, read-only."""
+"""Reading of the agents' own session logs. Nothing here writes."""

@@ -1,4 +1,4 @@
-"""One line for what a tool call did: enough to find it again, never its output."""
+"""One-line descriptions of tool calls, and the files that they edit and read. Outputs are never part of them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _HEADER_CHARACTERS = 8000
 
 
 def describe(name: str, arguments: Mapping[str, Any]) -> Masked:
-    """The action line of a call, such as ``edit src/a.py`` or ``run pytest -q``; empty for calls that say nothing."""
+    """Return the action line of a call, such as ``edit src/a.py`` or ``run pytest -q``; empty if it says nothing."""
     if name in _SILENT or is_ours(name) or passes_on(arguments):
         return NOTHING
     path = _first(arguments, "file_path", "notebook_path", "path", "filePath")
@@ -80,14 +80,14 @@ def describe(name: str, arguments: Mapping[str, Any]) -> Masked:
 
 
 def describe_raw(name: str, text: str) -> Masked:
-    """The action line of a call whose argument is one text: a patch or a script."""
+    """Return the action line of a call with one text as its input: a patch or a script."""
     if not text or is_ours(name) or name in _SILENT or runs_ours(text):
         return NOTHING
     return _patch(text) or _line(f"run {text}")
 
 
 def edited_by(name: str, arguments: Mapping[str, Any] | str) -> tuple[str, ...]:
-    """The paths of the files that a call edits, as it names them."""
+    """Return the paths of the files that a call edits, as it names them."""
     if isinstance(arguments, str):
         return _patched(arguments)
     if name in _EDITS and arguments.get("command") != "view":
@@ -99,28 +99,28 @@ def edited_by(name: str, arguments: Mapping[str, Any] | str) -> tuple[str, ...]:
 
 
 def lines_by(name: str, arguments: Mapping[str, Any] | str) -> tuple[bytes, ...]:
-    """The hashes of the lines that a call adds to each of the files that it edits, in the order of `edited_by`."""
+    """Return the hashes of the lines that a call adds to each file that it edits, in the order of `edited_by`."""
     patch = "" if name in _EDITS and not isinstance(arguments, str) else patch_in(name, arguments)
     return added_line_hashes(arguments, patch, _patched(patch) if patch else ("",))
 
 
 def patch_in(name: str, arguments: Mapping[str, Any] | str) -> str:
-    """Return a call's input that can be a patch."""
+    """Return the text in a call's input that may be a patch."""
     if isinstance(arguments, str):
         return arguments
     return (name == "apply_patch" and patch_of(arguments)) or command_of(arguments)
 
 
 def writes(edits: Sequence[str], arguments: Mapping[str, Any] | str) -> bool:
-    """Return True if a call edits files or runs something: the session is the author of its input."""
+    """Return True if a call edits files or runs something, so that the session is the author of its input."""
     return bool(edits) or isinstance(arguments, str) or bool(command_of(arguments))
 
 
 def read_by(name: str, arguments: Mapping[str, Any] | str) -> tuple[str, ...]:
-    """The paths of the files that a call reads, as it names them: with a tool, or with a command that shows files.
+    """Return the paths of the files that a call reads with a tool or a command, as it names them.
 
-    Of a command it is what can be told for sure: none of a line that changes the directory, none but absolute paths
-    of a shell that may have changed it before.
+    Only reliable paths of a command count: none if the line changes the directory, and only absolute ones if an earlier
+    call may have changed it.
     """
     if isinstance(arguments, str):
         return ()
@@ -158,9 +158,9 @@ def _patched(text: str) -> tuple[str, ...]:
 
 
 def succeeded(output: str, *, said: bool | None = None, not_run: tuple[str, ...] = ()) -> bool | None:
-    """Return True if a command succeeded: by its exit status, else by the agent's word (`said`). `None` if unknown.
+    """Return True if a command succeeded: by its exit status, else by the agent's word `said`.
 
-    `not_run` is how the agent begins the answer of a call that was not carried out.
+    `None` is unknown. `not_run` are the beginnings of outputs of calls that were not carried out.
     """
     status, _ = status_and_body(output)
     if status is not None:
@@ -171,7 +171,7 @@ def succeeded(output: str, *, said: bool | None = None, not_run: tuple[str, ...]
 
 
 def error_note(output: str) -> Masked:
-    """Exit status and first line of what went wrong, for a failed call."""
+    """Return the exit status and the first line of the error of a failed call."""
     status, body = status_and_body(output)
     lines = (_ERROR_TAG.sub("", found[0]).strip() for found in islice(_LINE.finditer(body), _MOST_LINES))
     said = next((line for line in lines if line and not _is_header(line)), "")
@@ -181,7 +181,10 @@ def error_note(output: str) -> Masked:
 
 
 def status_and_body(output: str) -> tuple[int | None, str]:
-    """The exit status in the header of an output, and what stands below; a status further down is somebody else's."""
+    """Return the exit status in the header of an output, and the rest.
+
+    A status further down belongs to another program.
+    """
     header, marker, body = output[:_HEADER_CHARACTERS].partition("\nOutput:")
     if marker and (found := _STATUS.findall(header)):  # the last one: the command stands above it
         return int(found[-1]), body
@@ -246,7 +249,7 @@ _MOST_PLACES = 8
 
 
 def worked_in(arguments: Mapping[str, Any], began: str, cwd: str) -> tuple[str, ...]:
-    """The directories but `began`, or files in them, in which a call that is made in `cwd` does more than look."""
+    """Return the directories or files outside `began` in which a call, made in `cwd`, does more than look."""
     line, given = command_of(arguments), next(filter(None, map(arguments.get, _PLACED)), "")
     here = _joined(cwd, given) if isinstance(given, str) else ""
     if not line or (here == began and not _GOES.search(line)):
@@ -284,7 +287,7 @@ def _writes(program: str, given: list[str]) -> bool:
 
 
 def _joined(here: str, path: str) -> str:
-    """A path below `here`, without ``..``; empty where only a shell knows what it is."""
+    """Return `path` below `here` without ``..``; empty if only a shell can resolve it."""
     path = path.strip("\"'")
     if _NO_PATH.search(path) or "\0" in (joined := os.path.join(here, path)) or not joined.startswith("/"):  # noqa: PTH118 - text
         return ""

@@ -1,4 +1,4 @@
-"""Interface of every agent's adapter, and the discovery of logs by listing folders and `stat` alone."""
+"""The interface of the agents' adapters, and the discovery of logs by listing folders and `stat` alone."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from indexer.transcripts.model import AgentName, BrokenLine, Session
 
 
 class LogFile(NamedTuple):
-    """A session's log as one `stat` saw it. There are thousands, nearly all unchanged: nothing is made of them early.
+    """A session's log as of one `stat`.
 
-    Mostly that is a file. One of many in a file, `within`, is named as if that file were a folder: `location` is
-    ``<within>/<key>``, where no file can be. `size` and `mtime_ns` are then what that file says of this one session, so
-    that the others are not read again with it; `size` is about how large it is.
+    There are thousands, nearly all unchanged, so that nothing is derived from them early. Usually a log is a file. If
+    one file (`within`) has many sessions, `location` is ``<within>/<key>``, which cannot be a file. `size` and
+    `mtime_ns` then describe this session alone, so that the others are not read again with it. `size` is an estimate.
     """
 
     agent: AgentName
@@ -35,12 +35,12 @@ class LogFile(NamedTuple):
 
     @property
     def stamp(self) -> tuple[int, int, int]:
-        """Size, time and inode: what tells a log that has not changed."""
+        """Return size, time and inode, which identify an unchanged log."""
         return self[2:5]
 
     @property
     def path(self) -> Path:
-        """The `location` as a path."""
+        """Return the `location` as a path."""
         return Path(self.location)
 
 
@@ -49,9 +49,9 @@ MOST_DAYS = 1_000_000
 
 
 class Retention(NamedTuple):
-    """An agent deletes its logs when it starts: those that nobody has written to for so many `days`.
+    """The deletion of logs by an agent when it starts: of those without a new record for `days`.
 
-    `setting` says where a person can change that.
+    `setting` names the agent's setting for this.
     """
 
     days: float
@@ -60,7 +60,9 @@ class Retention(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A reader's position: byte `offset`, lines read so far, a digest of the bytes around, the reader's `state`."""
+    """The position of a reader: byte `offset`, number of lines, a digest of the bytes around it, and the reader's
+    `state`.
+    """
 
     offset: int
     lines: int
@@ -76,11 +78,11 @@ UNREAD = Checkpoint(0, 0, "", b"")
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """Result of reading a log: the session, or `None` with the reason, and the position to continue from.
+    """The result of reading a log: the session, or `None` with the reason, and the position from which to continue.
 
-    `resumed` says that only what was added since the checkpoint was read; `broken` and `bytes_read` speak of that.
-    `unknown` counts the records of the whole log that the reader skipped because it does not know them, of `records`.
-    Both are 0 for agents that do not count. `masked` says that the texts of the session are.
+    `resumed` is True if only lines after the checkpoint were read; `broken` and `bytes_read` then cover these lines. Of
+    all `records`, `unknown` counts those of unknown type; both are 0 for agents that do not count. `masked` is True if
+    the session's texts are masked.
     """
 
     session: Session | None
@@ -95,7 +97,7 @@ class ReadResult:
 
 
 class AgentAdapter(Protocol):
-    """One agent: where its logs are and how they are read. Adapters never write."""
+    """The interface to one agent's logs: where they are, and how they are read. Adapters never write."""
 
     name: AgentName
     #: The environment variable that says where its folder is.
@@ -112,32 +114,32 @@ class AgentAdapter(Protocol):
     resumes: tuple[str, ...] = ()
 
     def homes(self) -> tuple[Path, ...]:
-        """The agent's own folder, and those of further accounts; they need not exist."""
+        """Return the agent's own folder, and those of further accounts. They need not exist."""
 
     def home(self) -> Path:
-        """The agent's own folder: the first one."""
+        """Return the agent's own folder: the first of `homes`."""
         return self.homes()[0]
 
     def folders(self) -> tuple[tuple[Path, int], ...]:
-        """The folders that its logs are in, each with how many levels below; they need not exist."""
+        """Return the folders with logs, each with the number of levels below it. They need not exist."""
 
     def discover(self) -> Iterator[LogFile]:
-        """Every session log, by directory listing and `stat` alone. Sub-agents' own files are left out."""
+        """Yield all session logs, by directory listing and `stat` alone. Files of sub-agents are left out."""
 
     def log_at(self, location: str) -> LogFile | None:
-        """The session log at exactly this place, as `discover` would give it; `None` where it would not."""
+        """Return the log at exactly this location, as `discover` would yield it, or `None`."""
 
     def logs_of(self, changed: str) -> Iterable[LogFile]:
-        """The logs that a change of this file may have changed."""
+        """Return the logs that a change of the file `changed` may have changed."""
         found = self.log_at(changed)
         return () if found is None else (found,)
 
     def has_lost(self, location: str) -> bool:
-        """Return True if a log within a file no longer exists: the file can be read, and does not have it."""
+        """Return True if a log within a file no longer exists: the file can be read, and lacks it."""
         return False
 
     def unread(self) -> str:
-        """Why none of its logs can be read although there may be some, and what to do; empty where nothing is wrong."""
+        """Return why none of its logs can be read, and what to do; empty if nothing is wrong."""
         for folder, _ in self.folders():
             try:
                 os.scandir(folder).close()
@@ -148,55 +150,60 @@ class AgentAdapter(Protocol):
         return ""
 
     def retention(self) -> Retention | None:
-        """When it deletes its own logs, as its settings say; `None` where it does not."""
+        """Return when the agent deletes its own logs, according to its settings; `None` if it does not."""
         return None
 
     def is_composed(self, file: LogFile) -> bool:
-        """Return whether `as_file` makes a file of the log, also of other files: its size is another than the log's."""
+        """Return True if `as_file` composes a file, also from other files.
+
+        Its size then differs from the log's size.
+        """
         return bool(file.within)
 
     def as_file(self, path: Path) -> AbstractContextManager[Path]:
-        """The log as a file of its own that `read` takes, for a copy of it; nothing is lost that a session needs.
+        """Return the log as a file that `read` accepts, to be copied. It has everything that a session needs.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: the log cannot be read.
         """
         return nullcontext(path)
 
     def locate(self, session_id: str) -> tuple[Path, ...]:
-        """The files of this session id, newest first; empty where there is none."""
+        """Return the files of the session with this id, newest first."""
 
     def id_of(self, path: Path) -> str:
-        """The session id as the file's name says it."""
+        """Return the session id in the log's file name."""
 
     def is_copy(self, path: Path) -> bool:
-        """Return True if a log is elsewhere than its session began, judging by its beginning.
+        """Return True if the log is a copy: according to its beginning, the session began in another place.
 
         Raises:
-            OSError: the file cannot be opened or is not a regular file.
+            OSError: the file cannot be opened, or is not a regular file.
         """
 
     def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
-        """The session in `path`. For the index, with a `checkpoint`, be it `UNREAD`: what was said in it is masked, and
-        it is read from there if the file has only grown since.
+        """Read the session at `path`.
+
+        With a `checkpoint`, even `UNREAD`, the result is masked for the index, and reading continues there if the log
+        has only grown.
 
         Raises:
-            OSError: the file cannot be opened or is not a regular file.
+            OSError: the file cannot be opened, or is not a regular file.
         """
 
     def glance(self, path: Path) -> Session | None:
-        """Read a log's first and last records for a list: title, directory, starter, last time.
+        """Read the first and last records of a log for a list: title, directory, origin and last time.
 
         Raises:
-            OSError: the file cannot be opened, is not a regular file, or holds no record.
+            OSError: the file cannot be opened, is not a regular file, or has no record.
         """
 
     def twins(self, path: Path) -> tuple[Path, ...]:
-        """Other logs of the session in `path`: it was moved or copied, and perhaps went on there."""
+        """Return other logs of the session at `path`, which was moved or copied and may have continued there."""
         return ()
 
     def time_of(self, file: LogFile) -> str:
-        """When anything was last said or done in a session: programs that copy, sync or restore a file restamp it.
+        """Return the time of a session's last record. File times are not reliable after a copy, sync or restore.
 
         Raises:
             OSError: as in `glance`.
@@ -205,27 +212,29 @@ class AgentAdapter(Protocol):
         return session.last_activity if session else ""
 
     def said_at(self, file: LogFile) -> str:
-        """Return when anything was last said or done in a log; empty if it does not say, or cannot be read."""
+        """Return the time of a log's last record; empty if unknown or unreadable."""
         with suppress(Exception):  # what is wrong with a log is told where it is read
             return self.time_of(file)
         return ""
 
     def worked_at(self, file: LogFile) -> str:
-        """Return when a session was last worked on. A log that does not say it was so when it was written to.
+        """Return when a session was last worked on. Without a time in the log, the file's time is used.
 
-        A file that keeps many sessions says it of each.
+        A file with many sessions records a time for each.
         """
         from indexer.transcripts.state import utc
 
         return ("" if file.within else self.said_at(file)) or utc(file.mtime_ns / 1e9)
 
     def newest_log(self) -> Path | None:
-        """Return the log of the session that was last worked on; `None` if there are none."""
+        """Return the log of the session that was last worked on, or `None`."""
         newest = max(self.discover(), key=lambda file: (self.worked_at(file), file.mtime_ns), default=None)
         return newest and newest.path
 
     def place_of(self, directory: str) -> str:
-        """Return the common beginning of locations of logs from `directory` or below; empty if they do not show it."""
+        """Return the common prefix of the locations of logs from `directory` or below; empty if locations do not show
+        it.
+        """
         return ""
 
     def resume_command(self, session_id: str) -> tuple[str, ...]:
@@ -234,14 +243,14 @@ class AgentAdapter(Protocol):
 
 
 class UnknownAgentError(IndexerError, ValueError):
-    """Nothing of ours knows an agent of this name."""
+    """No agent of this name is known."""
 
     code = "unknown_agent"
     http_status = 400
 
 
 class Agents:
-    """The agents whose logs are read, in their order, each by its name. Whoever calls hands them in."""
+    """The agents with logs to read, in order, by name. The caller provides them."""
 
     def __init__(self, *agents: AgentAdapter) -> None:
         self._by_name = {agent.name: agent for agent in agents}
@@ -250,7 +259,7 @@ class Agents:
         return iter(self._by_name.values())
 
     def __getitem__(self, name: str) -> AgentAdapter:
-        """The agent of that name.
+        """Return the agent of this name.
 
         Raises:
             UnknownAgentError: there is none.
@@ -264,12 +273,12 @@ class Agents:
         return naming_sessions(place for agent in self for place in agent.places)
 
     def opens_a_session(self, action: str) -> bool:
-        """Return True if an action's line names a log of any agent, or our export of one."""
+        """Return True if an action line names a log of any agent, or an export of one."""
         return self._sessions.search(action) is not None
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Their names."""
+        """Return the names of the agents."""
         return tuple(self._by_name)
 
 
@@ -281,7 +290,7 @@ _PLAIN = re.compile(r"\w[\w-]*")
 
 
 def is_name(stem: str) -> bool:
-    """Return whether a log can have this name: its session's, and not one that a program has made of it.
+    """Return True if `stem` can be the name of a log. Names that other programs derive from one are refused.
 
     Sync and backup programs leave copies: ``ID (conflicted copy)``, ``ID.sync-conflict-1``, ``ID-HOST``, ``ID 2``.
     """
@@ -299,9 +308,9 @@ def regular_files(
     *,
     part: str = "",
 ) -> list[LogFile]:
-    """Regular files named `prefix`…`suffix` with this `part` in `folder` and `depth` levels below, by name.
+    """Return the logs named `prefix`…`suffix` with `part` in their name, in `folder` and `depth` levels below, by name.
 
-    Unreadable folders, names that are not UTF-8, and those that are no session's (see `is_name`), are passed over.
+    Unreadable folders, names that are not UTF-8, and names that `is_name` refuses are skipped.
     """
     found: list[LogFile] = []
     for _, _, entries in _walk(str(folder), depth):
@@ -321,7 +330,7 @@ def regular_file(
     prefix: str = "",
     suffix: str | tuple[str, ...] = ".jsonl",
 ) -> LogFile | None:
-    """The log at `location`, if `regular_files` of one of these folders (with their depths) would find it."""
+    """Return the log at `location` if `regular_files` would find it in one of `folders` (each with its depth)."""
     for folder, depth in folders:
         *above, name = location.removeprefix(f"{folder}/").split("/")
         if f"{folder}/{'/'.join([*above, name])}" == location and len(above) <= depth:
@@ -334,9 +343,9 @@ def regular_file(
 
 
 def odd_files(folder: Path | str, suffix: tuple[str, ...], depth: int) -> Iterator[tuple[str, str]]:
-    """Yield files that are named like logs and are none, and folders that are not looked into, each with the reason.
+    """Yield files that are named like logs but are none, and folders that are not searched, each with the reason.
 
-    `folder` is looked through with `depth` levels below it.
+    `folder` is searched with `depth` levels below it.
     """
     walked = list(_walk(str(folder), depth))
     paths = {path for path, _, _ in walked}
@@ -352,14 +361,15 @@ def odd_files(folder: Path | str, suffix: tuple[str, ...], depth: int) -> Iterat
 
 
 def folders_of(folder: str, depth: int) -> Iterator[str]:
-    """The folder and those in which `regular_files` looks below it."""
+    """Yield the folders that `regular_files` searches."""
     return (path for path, _, _ in _walk(folder, depth))
 
 
 def _walk(folder: str, depth: int) -> Iterator[tuple[str, int, list[os.DirEntry[str]]]]:
-    """Each folder, how many levels below it count, and its entries. A linked folder comes last, and only if no other
-    way has led to it, by device and inode: people move a project or a year to another disk, and link in circles. None
-    leads above `folder`, to the whole disk.
+    """Yield each folder, the number of levels to search below it, and its entries.
+
+    Linked folders come last, and only if no other path has led to them, by device and inode. People move a project to
+    another disk, and link in circles. No link leads to a parent of `folder`, and so to the whole disk.
     """
     links: list[tuple[str, int]] = []
     walked: list[str] = []
@@ -384,7 +394,7 @@ def _walk(folder: str, depth: int) -> Iterator[tuple[str, int, list[os.DirEntry[
 
 
 def _is_known(path: str, seen: set[tuple[int, int]]) -> bool:
-    """Mark a folder as seen. Return True if it already was."""
+    """Mark a folder as visited. Return True if it already was."""
     try:
         info = os.stat(path)  # noqa: PTH116 - as text
     except OSError:
@@ -395,7 +405,7 @@ def _is_known(path: str, seen: set[tuple[int, int]]) -> bool:
 
 
 def _entries(folder: Path | str) -> list[os.DirEntry[str]]:
-    """List a folder by name; an unreadable one is empty."""
+    """Return the entries of a folder by name; none if it is unreadable."""
     try:
         with os.scandir(str(folder)) as listing:
             return sorted(listing, key=attrgetter("name"))
@@ -404,7 +414,7 @@ def _entries(folder: Path | str) -> list[os.DirEntry[str]]:
 
 
 def _odd(entry: os.DirEntry[str]) -> str:
-    """Say what an entry is; empty where it is a regular file."""
+    """Describe the type of an entry; empty for a regular file."""
     try:
         if entry.is_file():
             return ""
@@ -418,12 +428,12 @@ def _odd(entry: os.DirEntry[str]) -> str:
 
 
 def is_there(location: str) -> bool:
-    """Return True if a log's file, or the file that contains it, exists; False if that is unknown."""
+    """Return True if a log's file, or the file that contains the log, exists; False if that is unknown."""
     return os.path.exists(location) or os.path.isfile(os.path.dirname(location))  # noqa: PTH110, PTH113, PTH120 - False on any error
 
 
 def _is_listed(folder: str, below: Sequence[str], depth: int) -> bool:
-    """Return True if these nested names are folders to search."""
+    """Return True if the nested folders `below` are searched."""
     path, linked = folder, False
     for name in below:
         path = f"{path}/{name}"
@@ -447,7 +457,7 @@ def _seen(agent: AgentName, path: str, info: os.stat_result) -> LogFile | None:
 
 
 def stamp_of(info: os.stat_result) -> tuple[int, int, int]:
-    """Size, time and inode of a file, each as a number that can be stored: some file systems and clocks know larger."""
+    """Return size, time and inode of a file, limited to numbers that the index can store."""
     size, mtime_ns, inode = info.st_size, info.st_mtime_ns, info.st_ino
     if mtime_ns > _LARGEST or inode > _LARGEST:
         return size, mtime_ns & _LARGEST, inode & _LARGEST
@@ -455,7 +465,7 @@ def stamp_of(info: os.stat_result) -> tuple[int, int, int]:
 
 
 def _is_text(name: str) -> bool:
-    """No agent writes a file name that is not UTF-8, and the index could not store it."""
+    """Return True if a file name is UTF-8. No agent writes other names, and the index cannot store them."""
     try:
         return name.isascii() or bool(name.encode())
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Collects the results of a session's calls, for any agent: files, symbols, command lines and how they ended."""
+"""Recording of a session's tool calls and results, for any agent: files, names of code, commands and their success."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from indexer.transcripts.texts import TITLE_CHARACTERS, Answers
 
 
 class CommandPurpose(NamedTuple):
-    """The purpose of a command line. `hidden` says that something behind it decides the line's exit status."""
+    """The purpose of a command line. `hidden` is True if a later command decides the line's exit status."""
 
     commits: bool
     tests: bool
@@ -105,9 +105,9 @@ _SUMMARY_CHARACTERS = 20_000
 
 
 class PendingCommands:
-    """The deeds of one log whose answers have not been read yet, by the id of their call.
+    """The purposes of command lines in one log that have no result yet, by the id of their call.
 
-    `not_run` is how the agent begins the answer of a call that was not carried out.
+    `not_run` are the beginnings of results of calls that were not carried out.
     """
 
     def __init__(self, kept: Mapping[str, Sequence[bool]] | None = None, *, not_run: tuple[str, ...] = ()) -> None:
@@ -115,21 +115,21 @@ class PendingCommands:
         self._open = {call: CommandPurpose(*deed) for call, deed in (kept or {}).items()}
 
     def kept(self) -> dict[str, list[bool]]:
-        """Return the state as JSON values, to be continued later."""
+        """Return the state as JSON values, from which a later reading continues."""
         return {call: list(deed) for call, deed in self._open.items()}
 
     def begin(self, call: str, line: str) -> None:
-        """`call` runs this command line."""
+        """Record that `call` runs the command line `line`."""
         if deed := purpose_of(line):
             self._open[call] = deed
 
     def rename(self, call: str, new: str) -> None:
-        """The answer of `call` will come as that of `new`."""
+        """Record that the result of `call` will have the id `new`."""
         if deed := self._open.pop(call, None):
             self._open[new] = deed
 
     def end(self, call: str, output: str, *, said: bool | None = None) -> Proof:
-        """Return what the answer of `call` proves. `said` is the agent's own word on its success."""
+        """Return what the result of `call` proves. `said` is the agent's own word on its success."""
         deed = self._open.pop(call, None)
         if deed is None:
             return Proof.NOTHING
@@ -140,7 +140,7 @@ class PendingCommands:
 
 
 def purpose_of(line: str) -> CommandPurpose | None:
-    """Return a command line's purpose, if it is to commit or to test."""
+    """Return the purpose of a command line; `None` if it neither commits nor tests."""
     return _known_purpose(line) if len(line) <= _KNOWN_CHARACTERS else _purpose_of(line)
 
 
@@ -166,7 +166,7 @@ _known_purpose = lru_cache(maxsize=1024)(_purpose_of)
 
 
 def proof_of(deed: CommandPurpose, output: str, *, done: bool | None) -> Proof:
-    """Return what such a command's answer proves. `done` says if it succeeded, `None` if unknown."""
+    """Return what the output of a command with this purpose proves. `done` is True on success, `None` if unknown."""
     output = _COLOURS.sub("", output)
     sure = done and not deed.hidden
     if deed.commits and (_COMMITTED.search(output) or (sure and not _NOTHING_TO_COMMIT.search(output))):
@@ -178,8 +178,9 @@ def proof_of(deed: CommandPurpose, output: str, *, done: bool | None) -> Proof:
 
 
 def commits_made(output: str) -> tuple[list[str], Masked]:
-    """Return the shortened names of the commits that git has made, without first ones, which templates share; and the
-    subject of the last one.
+    """Return the shortened names of the commits that git made, and the subject of the last one.
+
+    First commits of a repository are left out, because templates share them.
     """
     found = list(_COMMITTED.finditer(_COLOURS.sub("", output)))
     subject = shorten(mask(found[-1][3]), TITLE_CHARACTERS) if found else NOTHING
@@ -187,7 +188,7 @@ def commits_made(output: str) -> tuple[list[str], Masked]:
 
 
 def pushed_to(output: str) -> str:
-    """The URL of the remote that git has pushed to; empty if it has not pushed."""
+    """Return the URL of the remote to which git has pushed; empty if it has not."""
     found = _PUSHED.search(_COLOURS.sub("", output)) if "To " in output else None
     return found[1] if found else ""
 
@@ -242,7 +243,7 @@ def _is_test(word: str) -> bool:
 
 
 def _is_hidden(bare: str) -> bool:
-    """Return True if the line's exit status may come from something behind its commits and tests."""
+    """Return True if the exit status may come from a command after the commits and tests of the line."""
     parts = _PARTS.split(bare)
     first = next((number for number, part in enumerate(parts) if _has_purpose(part)), None)
     if first is None:  # it is run by something else
@@ -260,7 +261,7 @@ _MOST_COMMITS = 16
 
 
 class Tools(Protocol):
-    """An agent's tools, and how their results read."""
+    """The description of an agent's tools, and of how their results read."""
 
     #: The names of its tools in descriptions of calls, where they differ from its own.
     tools: ClassVar[Mapping[str, str]]
@@ -273,9 +274,10 @@ class Tools(Protocol):
 
 
 class CallRecorder:
-    """Calls and results as they are read. `facts` are those of an earlier reading; what is kept here leaves them.
+    """A recorder of calls and results while a log is read.
 
-    `opens_a_session` tells if the line of an action names a log: its reader reads more of our answer.
+    `facts` are those of an earlier reading; recorded ones are removed. `opens_a_session` returns a true value if an
+    action line names a log: its reader sees more of smart-fork's answer.
     """
 
     #: `True` if names are noted of all calls, also of those without an action.
@@ -303,22 +305,22 @@ class CallRecorder:
         }
 
     def share(self, others: CallRecorder) -> None:
-        """Note the names that another log of the session has, or one before it."""
+        """Add the names of code of another log of the session, or of an earlier one."""
         self.symbols = Symbols(islice(chain(others.symbols, self.symbols), MAX_SYMBOLS))
         self.wrote = Symbols(islice(chain(others.wrote, self.wrote), MAX_SYMBOLS))
 
     def calls(self, made: Iterable[UsedTool]) -> tuple[ToolCall, ...]:
-        """Note these calls."""
+        """Record these calls."""
         return tuple(map(self.call, made))
 
     def described(self, name: str, given: object) -> Masked:
-        """Return the action line of a call. A text that a tool is given is known if it is a patch."""
+        """Return the action line of a call. An input that is one text is described if it is a patch."""
         if isinstance(given, str):
             return describe_raw(name, given) if edited_by(name, given) else NOTHING
         return describe(name, given) if given and isinstance(given, dict) else NOTHING
 
     def call(self, made: UsedTool, *, ours: bool = False) -> ToolCall:
-        """Note a call; `ours` if it asks smart-fork, whatever its tool is called."""
+        """Record a call. `ours` marks a question to smart-fork, whatever its tool is called."""
         identity, name, arguments = intern(made.id), intern(made.name), made.given
         known_as = self._tools.tools.get(name, name)
         given = arguments if isinstance(arguments, dict | str) else {}
@@ -345,7 +347,7 @@ class CallRecorder:
         return began, self._facts.get("stands") or began
 
     def begin(self, made: UsedTool) -> None:
-        """Note the command line of a call."""
+        """Record the command line of a call."""
         if isinstance(made.given, dict):
             self.deeds.begin(made.id, command_of(made.given))
 
@@ -354,11 +356,11 @@ class CallRecorder:
         return self.deeds.end(back.id, back.output, said=not back.failed)
 
     def results(self, given_back: Iterable[GivenBack]) -> tuple[ToolResult, ...]:
-        """Note these results."""
+        """Record these results."""
         return tuple(map(self.result, given_back))
 
     def result(self, back: GivenBack) -> ToolResult:
-        """Note the result of a call."""
+        """Record the result of a call."""
         identity, note, proof, errors, words, subject = intern(back.id), NOTHING, Proof.NOTHING, b"", NOTHING, NOTHING
         asked = self.asked.pop(identity, None)
         if identity not in self.ours:
@@ -377,7 +379,10 @@ class CallRecorder:
         return ToolResult(identity, back.failed, note, proof, errors, words, subject)
 
     def _errors(self, back: GivenBack, proof: Proof, *, tried: bool) -> bytes:
-        """The hashes of what went wrong. `tried` is a test or a commit: what it prints when all is well is no error."""
+        """Return the hashes of a result's error lines.
+
+        `tried` marks a test or a commit, which prints such lines even on success.
+        """
         key = key_in_use()
         if not key or not (tried or back.failed or proof is Proof.FAILED):
             return b""
@@ -397,13 +402,16 @@ _MOST = 20
 
 
 class Directories:
-    """Counts the shell commands of a session, and where they ran. `packed` is what can be kept of it as JSON."""
+    """The number of a session's shell commands, and the directories in which they ran.
+
+    `packed` is the state as JSON.
+    """
 
     def __init__(self, packed: Mapping[str, Any] | None = None) -> None:
         self.packed: dict[str, Any] = dict(packed or {"commands": 0, "ran_in": {}})
 
     def note(self, tool: str, arguments: object) -> None:
-        """One call of a tool."""
+        """Record one call of a tool."""
         if tool not in _SHELLS or not isinstance(arguments, dict):
             return
         self.packed["commands"] += 1
@@ -412,7 +420,7 @@ class Directories:
             ran_in[where] = ran_in.get(where, 0) + 1
 
     def agreed(self) -> str:
-        """The directory in or below which all ran that name one, if those are most of all; else empty."""
+        """Return the directory that contains all named directories, if most commands name one; else empty."""
         ran_in: Mapping[str, int] = self.packed["ran_in"]
         if not ran_in or 2 * sum(ran_in.values()) <= self.packed["commands"]:
             return ""

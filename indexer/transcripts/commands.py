@@ -1,4 +1,4 @@
-"""Parses a shell's command line without running it, and recognizes our own commands and tools."""
+"""Parsing of shell command lines without running them, and recognition of smart-fork's own commands and tools."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ _DURATION = late(r"\d+(?:\.\d+)?[smhd]?")
 
 @lru_cache(maxsize=64)  # one call is asked what it reads, where it works and what it proves
 def simple_commands(line: str) -> tuple[tuple[str, ...], ...]:
-    """Return the words of each command that `line` runs, its program first, without what merely runs another one."""
+    """Return the words of each command in `line`, its program first, without programs such as `env` that run another
+    one.
+    """
     return tuple(_simple_commands(line, 0))
 
 
@@ -70,13 +72,13 @@ def _simple_commands(line: str, depth: int) -> Iterator[tuple[str, ...]]:
 
 
 def unquoted(line: str) -> str:
-    """`line` without what stands between quotation marks or in here-documents, and without joined outputs."""
+    """Return `line` without quoted text, here-documents and redirected outputs."""
     line = _HERE_DOCUMENT.sub(r"\3", _CONTINUED.sub(" ", line[:_MAX_CHARACTERS]))
     return _JOINED_OUTPUT.sub(" ", _QUOTED.sub("''", line))
 
 
 def command_of(arguments: Mapping[str, object]) -> str:
-    """The command line in the arguments of a shell's call."""
+    """Return the command line in the input of a shell call."""
     command = arguments.get("command") or arguments.get("cmd") or ""
     if isinstance(command, list):
         words = [str(word) for word in command[:100]]
@@ -86,7 +88,7 @@ def command_of(arguments: Mapping[str, object]) -> str:
 
 
 def patch_of(arguments: Mapping[str, object]) -> str:
-    """The patch in the arguments of a call, by the names that agents give it; empty where there is none."""
+    """Return the patch in the input of a call, by the names that agents use; empty if there is none."""
     return next((text for name in _PATCHES if isinstance(text := arguments.get(name), str) and text), "")
 
 
@@ -107,7 +109,7 @@ def _parted(line: str) -> Iterator[list[str]]:
 
 
 def _words(line: str) -> list[str]:
-    """Return the words of `line` without comments, and what parts them, as `shlex` would.
+    """Return the words and separators of `line` without comments, as `shlex` would.
 
     Raises:
         ValueError: a quotation mark is never closed.
@@ -184,7 +186,7 @@ _CHANGING = {"-i", "--in-place", "-delete", "-exec", "-execdir"}
 
 
 def is_ours(name: str, namespace: str = "") -> bool:
-    """Return True if a tool is smart-fork's own, whose calls and answers must never be found again."""
+    """Return True if a tool is smart-fork's own. Its calls and results must never be indexed."""
     if names_us(name) or names_us(namespace):
         return True
     server, _, tool = name.rpartition("__")
@@ -192,14 +194,14 @@ def is_ours(name: str, namespace: str = "") -> bool:
 
 
 def runs_ours(arguments: object) -> bool:
-    """Return True if a call with these arguments runs smart-fork: its output repeats our answer."""
+    """Return True if a call with this input runs smart-fork, so that its output repeats our answer."""
     if isinstance(arguments, str):
         return names_us(arguments) and _SCRIPTED.search(arguments) is not None
     return isinstance(arguments, Mapping) and (passes_on(arguments) or _any_ours(command_of(arguments)))
 
 
 def passes_on(arguments: Mapping[str, object]) -> bool:
-    """Return True if a call with these arguments lets another agent ask smart-fork, or reads how to."""
+    """Return True if a call lets another agent ask smart-fork, or reads the instructions for that."""
     told, skill = arguments.get("prompt"), arguments.get("skill")
     if isinstance(skill, str) and skill.partition(":")[0] == "smart-fork":
         return True
@@ -207,12 +209,12 @@ def passes_on(arguments: Mapping[str, object]) -> bool:
 
 
 def calls_us(said: str) -> bool:
-    """Return True if a person's text is a command of ours, one of our expanded prompts, or our output."""
+    """Return True if a person's text is a command of smart-fork, one of its expanded prompts, or its output."""
     return _CALLED.match(said) is not None or _PRINTED.search(said) is not None
 
 
 def without_ours(line: str) -> str:
-    """A command line without those of its commands that run smart-fork; empty where the others only serve them."""
+    """Return a command line without commands that run smart-fork; empty if the other commands only serve them."""
     if not _may_name_us(line):
         return line
     commands = simple_commands(line)
@@ -223,12 +225,13 @@ def without_ours(line: str) -> str:
 
 
 def only_looks(line: str) -> bool:
-    """Return True if a command line only looks at things."""
+    """Return True if a command line changes nothing."""
     return all(map(_looks, simple_commands(line)))
 
 
 def naming_sessions(places: Iterable[str]) -> re.Pattern[str]:
-    """Return a pattern for action lines that name a log or our export of one, since opening it repeats our answer.
+    """Return a pattern for action lines that name a log or an export of a session, since opening it repeats our answer.
+
     `places` are the log folders of agents below a home.
     """
     return re.compile(rf"/(?:{'|'.join(map(re.escape, (_EXPORTS, *places)))})/")
@@ -290,7 +293,7 @@ _MAX_COMMANDS = 12
 
 
 class Commands(tuple[tuple[str, ...], ...]):
-    """The words of a line's commands, without options; none of those that only look or prepare."""
+    """The words of a line's commands without options. Commands that only look or prepare are left out."""
 
     __slots__ = ()
 
@@ -300,27 +303,27 @@ class Commands(tuple[tuple[str, ...], ...]):
         return cls(dict.fromkeys(islice(_named_commands(line), _MAX_COMMANDS)))
 
     def are_again(self, other: Commands) -> bool:
-        """Tell if a line is another one again: it runs the same programs, or nearly the same words."""
+        """Return True if this line repeats `other`: it runs equal programs, or has most of the words."""
         return {words[:2] for words in self} <= {words[:2] for words in other} or self.are_alike(other)
 
     def are_alike(self, other: Commands) -> bool:
-        """Tell if two lines have most of their words in common."""
+        """Return True if two lines have most of their words in common."""
         words, others = ({word for words in line for word in words} for line in (self, other))
         return 2 * len(words & others) > len(words | others)
 
     def change(self) -> bool:
-        """Tell if they say that they change what later ones find."""
+        """Return True if the names of the commands say that they change something."""
         named = (word for words in self if words[0] != "git" for word in words[:3])
         return any(_SUBCOMMAND.fullmatch(word) and _CHANGES.search(word) for word in named)
 
     @staticmethod
     def hide_the_end(line: str) -> bool:
-        """Tell if the exit status of a line can be that of something behind the command."""
+        """Return True if the exit status of a line may come from a later command."""
         return _BEHIND.search(unquoted(line)) is not None
 
 
 def is_aside(program: str) -> bool:
-    """Return True if a program only looks, or only prepares."""
+    """Return True if a program only looks or only prepares."""
     return program in _IS_ASIDE
 
 

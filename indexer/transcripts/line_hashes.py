@@ -1,7 +1,10 @@
-"""The lines that a call adds to files, as keyed hashes: who wrote a line is found by them, and the line is not kept.
+"""Keyed hashes of lines, which are stored in place of the lines: lines added to files, and error lines in outputs.
 
-A line counts without white space, without the comma or semicolon at its end, and whichever quotation marks it has:
-formatters change these. Lines are noted only while an index is written, with the key of that index.
+A line that a call adds to a file tells who wrote the line. It is compared without white space, without a comma or
+semicolon at its end, and with one kind of quotation marks, because formatters change these.
+
+An error line is compared without paths, numbers, ids and times. Lines that every program prints, such as "Permission
+denied", do not identify an error. Lines are hashed only while an index is written, with the key of that index.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ _key = b""
 
 @contextmanager
 def noting(key: bytes) -> Iterator[None]:
-    """Note lines with this key while logs are read."""
+    """Hash lines with `key` while logs are read in this block."""
     global _key  # noqa: PLW0603 - readers are called in many ways, and there is one index
     before, _key = _key, key
     try:
@@ -45,25 +48,25 @@ def noting(key: bytes) -> Iterator[None]:
 
 
 def key_in_use() -> bytes:
-    """Return the key with which lines are noted; empty if they are not."""
+    """Return the key of `noting`; empty if lines are not hashed."""
     return _key
 
 
 def comparable_lines(text: str) -> list[bytes]:
-    """Return the lines of a text as they are compared."""
+    """Return the lines of a text in the form in which authored lines are compared."""
     bare = text.encode("utf-8", "replace").translate(_QUOTES, b" \t\r\f\v")
     return [line.rstrip(b",;") for line in bare.split(b"\n")]
 
 
 def line_hashes(lines: Iterable[bytes], key: bytes) -> list[bytes]:
-    """Return the hash of each plain line that says something, in order."""
+    """Return the hashes of comparable lines that are long enough to identify an author."""
     return [blake2b(line, digest_size=_SIZE, key=key).digest() for line in lines if len(line) >= LEAST]
 
 
 def added_line_hashes(given: Mapping[str, Any] | str, patch: str, paths: Iterable[str]) -> tuple[bytes, ...]:
-    """Return the joined hashes of the lines that an edit adds to each of these paths; nothing if none are noted.
+    """Return the joined hashes of the lines that an edit adds to each of `paths`; nothing outside `noting`.
 
-    `patch` is what the call was given if that is a patch, with the paths as it names them.
+    `patch` is the call's input if that is a patch, in which the paths are named.
     """
     if not _key:
         return ()
@@ -84,13 +87,13 @@ def added_line_hashes(given: Mapping[str, Any] | str, patch: str, paths: Iterabl
 
 
 def _joined(old: Iterable[bytes], new: Iterable[bytes]) -> bytes:
-    """The hashes of the lines that are only in the new text, each once."""
+    """Return the joined hashes of the lines that are only in the new text, each once."""
     gone = set(old)
     return b"".join(line_hashes([line for line in dict.fromkeys(new) if line not in gone], _key))
 
 
 def _patched(patch: str) -> dict[str, tuple[list[bytes], list[bytes]]]:
-    """The old and the new lines of each file of a patch."""
+    """Return the old and the new lines of each file in a patch."""
     files: dict[str, tuple[list[str], list[str]]] = {}
     old, new = list[str](), list[str]()
     for line in patch.splitlines():
@@ -149,13 +152,13 @@ _IS_COMMON = frozenset(_COMMON.split("|"))
 
 
 def line_shape(line: str) -> str:
-    """Return a line as it is compared."""
+    """Return a line without paths, numbers, ids and times, as error lines are compared."""
     line = _CHANGING.sub(lambda found: found.lastgroup or "", line[:_LONGEST])
     return " ".join(line.split())
 
 
 def error_signatures(output: str) -> list[str]:
-    """Return the plain lines that tell what went wrong, in order; none that any program could have printed."""
+    """Return the shapes of an output's error lines that identify an error, in order."""
     if len(output) > _BEGINNING + _ENDING:
         output = f"{output[:_BEGINNING]}\n{output[-_ENDING:]}"
     if "\x1b" in output:
@@ -165,7 +168,7 @@ def error_signatures(output: str) -> list[str]:
 
 
 def error_lines(output: str) -> Iterator[str]:
-    """Yield the lines of an output that tell what went wrong, also common ones, as they are."""
+    """Yield an output's error lines verbatim, including lines that every program prints."""
     if len(output) > _BEGINNING + _ENDING:
         output = f"{output[:_BEGINNING]}\n{output[-_ENDING:]}"
     found = _COLORS.sub("", output) if "\x1b" in output else output
@@ -192,16 +195,16 @@ def _telling(output: str) -> Iterator[str]:
 
 
 def text_hashes(lines: Iterable[str], key: bytes) -> list[bytes]:
-    """Return the hash of each of these lines."""
+    """Return the hash of each text."""
     return [blake2b(line.encode("utf-8", "replace"), digest_size=_SIZE, key=key).digest() for line in lines]
 
 
 def split_hashes(joined: bytes) -> list[bytes]:
-    """Return the hashes in their joined form."""
+    """Split joined hashes."""
     return [joined[start : start + _SIZE] for start in range(0, len(joined), _SIZE)]
 
 
 def _is_its_own(line: str) -> bool:
-    """Return True if it has at least two words of its own, or one that is a name of code."""
+    """Return True if a line has two specific words, or one name of code, so that it identifies an error."""
     words = {word for word in _WORD.findall(line) if word.lower() not in _IS_COMMON}
     return len(words) >= 2 or any(_NAME.search(word) for word in words)

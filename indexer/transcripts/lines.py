@@ -1,4 +1,4 @@
-"""Tolerant, streaming, resumable reading of JSON Lines files that another program may be writing."""
+"""Reading of JSON Lines logs while other programs may write them: tolerant, streaming and resumable."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _Objects = list[tuple[bytes, dict[str, Any]]]
 
 
 class Stretch(NamedTuple):
-    """A part of a file."""
+    """A byte range of a file."""
 
     path: Path
     start: int
@@ -66,7 +66,7 @@ class Stretch(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One decoded JSON object, and the bytes that it came from or where they are; of those the record is abridged."""
+    """A decoded JSON object with its bytes, or with their position. The record of a long line is abridged."""
 
     number: int
     kept: bytes | Stretch
@@ -74,7 +74,7 @@ class Line(NamedTuple):
 
     @property
     def source(self) -> bytes:
-        """The bytes that it came from; read again, where the line is long."""
+        """Return the bytes of the object. Those of a long line are read again."""
         if isinstance(self.kept, bytes):
             return self.kept
         with open_regular(self.kept.path) as file:
@@ -83,19 +83,19 @@ class Line(NamedTuple):
 
     @property
     def whole(self) -> dict[str, Any]:
-        """The record with its long texts, where it is abridged."""
+        """Return the record with its long texts."""
         return self.record if isinstance(self.kept, bytes) else decode_line(self.source)[0][0][1]
 
     @property
     def raw(self) -> bytes:
-        """The verbatim bytes without the line's end."""
+        """Return the verbatim bytes without the line's end."""
         return self.source.rstrip(b"\r\n")
 
 
 class Bound:
-    """The time limit of a look at a session. Each reading of its log meanwhile stops at the same record.
+    """The time limit of one look at a session. Each reading of a log within this look stops at one record.
 
-    `measures` says whether the look is at the sizes of records as well.
+    `measures` is True if the look also needs the sizes of records.
     """
 
     def __init__(self, clock: Callable[[], float], share: float, *, measures: bool) -> None:
@@ -103,11 +103,11 @@ class Bound:
         self._stops: dict[Path, int] = {}
 
     def is_over(self, seconds: float) -> bool:
-        """Tell if so much time has passed."""
+        """Return True if `seconds` have passed."""
         return self._clock() - self._begun >= seconds
 
     def stops(self, path: Path, offset: int) -> bool:
-        """Tell if nothing is read from `offset` on. Some of each log is read in any case."""
+        """Return True if nothing is read from `offset` on. The beginning of each log is read in any case."""
         stop = self._stops.get(path)
         if stop is None and offset >= LOOK_BYTES and self.is_over(self._share * LOOK_SECONDS):
             stop = self._stops[path] = offset
@@ -122,10 +122,10 @@ current_bound: ContextVar[Bound | None] = ContextVar("bound", default=None)
 def bounded(
     share: float = 1.0, clock: Callable[[], float] = time.thread_time, *, measures: bool = False
 ) -> Iterator[None]:
-    """Read no more of a large log meanwhile than a look at it has time for; `clock` is the processor's.
+    """Limit the time in which large logs are read in this block. `clock` is the processor's time.
 
-    A command that does more with the turns than show them takes a `share` of that time. One that counts what they cost
-    has the records measured while they are read (`measures`).
+    A command that does more with the turns than show them takes a `share` of that time. With `measures`, the sizes of
+    records are computed while they are read, for commands that count costs.
     """
     token = current_bound.set(current_bound.get() or Bound(clock, share, measures=measures))
     try:
@@ -135,16 +135,17 @@ def bounded(
 
 
 def is_over(seconds: float) -> bool:
-    """Tell if a look has taken so long."""
+    """Return True if the current look has taken `seconds`."""
     return (bound := current_bound.get()) is not None and bound.is_over(seconds)
 
 
 class LineReader:
-    """Streams the JSON objects of a log: broken lines are counted, a torn last line waits for its rest.
+    """A stream of the JSON objects in a log.
 
-    After iteration `offset` and `lines` say where complete lines end, and `odd` why no record was found in what was
-    read. Memory is bounded: long lines are abridged. With `most` it ends after the record in which so many bytes are
-    read; `left` counts the bytes behind the end of a look (see `bounded`).
+    Broken lines are counted, and an unfinished last line waits for its rest. After iteration, `offset` and `lines` are
+    the end of the complete lines, and `odd` says why no record was found. Long lines are abridged, so that memory is
+    bounded. With `most`, reading ends after the record that reaches so many bytes. `left` is the number of bytes behind
+    the end of a look (see `bounded`).
     """
 
     def __init__(self, path: Path, offset: int = 0, lines: int = 0, most: int = 0) -> None:
@@ -162,9 +163,7 @@ class LineReader:
 
     @property
     def worth_resuming(self) -> bool:
-        """Return True if the state is worth storing: the log may grow, is long, or has broken lines, to be reported
-        once.
-        """
+        """Return True if the reader's state is worth storing: the log may grow, is long, or has broken lines."""
         long = self.start > 0 or self.offset >= RESUME_BYTES or bool(self.broken)
         return long or time.time() - self.path.stat().st_mtime < RESUME_SECONDS
 
@@ -208,14 +207,17 @@ class LineReader:
 
 
 def _odd(raw: bytes, reason: str, read: int) -> str:
-    """Describe a file without any record up to this line; empty if it may just have been started."""
+    """Describe a file without any record up to this line; empty if the log may have just begun."""
     if reason:
         return f"{NO_LOG}no line is a valid record"
     return f"{NO_LOG}only blanks and NUL bytes" if b"\0" in raw or read > _LINE_BYTES else ""
 
 
 def resume(path: Path, checkpoint: Checkpoint | None) -> tuple[LineReader, tuple[dict[str, Any], list[Turn]] | None]:
-    """A reader of `path`, from `checkpoint` on where the log has only grown since, and what was remembered of it."""
+    """Return a reader of `path` with the stored facts and turns.
+
+    It continues at `checkpoint` if the log has only grown.
+    """
     kept = unpack(checkpoint.state) if checkpoint and only_grown(path, checkpoint) else None
     if checkpoint is None or kept is None:
         return LineReader(path), None
@@ -223,10 +225,10 @@ def resume(path: Path, checkpoint: Checkpoint | None) -> tuple[LineReader, tuple
 
 
 def first_lines(path: Path, lacks: Callable[[], str] = str) -> Iterator[Line]:
-    """The lines of the first 256 KB of a log; those of the next as well while these `lacks` something, up to 16 MB.
+    """Yield the lines in the first 256 KB of a log, and more, up to 16 MB, while `lacks` names something missing.
 
     Raises:
-        OSError: none of them holds a record, or what is needed.
+        OSError: these lines have no record, or lack what is needed.
     """
     reader = LineReader(path, most=GLANCE_BYTES)
     yield from reader
@@ -240,10 +242,10 @@ def first_lines(path: Path, lacks: Callable[[], str] = str) -> Iterator[Line]:
 
 
 def last_lines(path: Path, most: int = LOOK_BYTES, behind: int = 0) -> Iterator[bytes]:
-    """The lines in the last `most` bytes of a log that begin `behind` that offset, the last one first.
+    """Yield the lines that begin in the last `most` bytes of a log after the offset `behind`, last one first.
 
     Raises:
-        OSError: the file cannot be opened or is not a regular file.
+        OSError: the file cannot be opened, or is not a regular file.
     """
     with open_regular(path) as file:
         start = size = file.seek(0, os.SEEK_END)  # of a compressed log, as it was
@@ -264,7 +266,7 @@ def last_lines(path: Path, most: int = LOOK_BYTES, behind: int = 0) -> Iterator[
 
 
 def last_records(path: Path, kinds: Collection[bytes]) -> Iterator[dict[str, Any]]:
-    """The records of these kinds in the last 64 KB of a log, as far as `first_lines` does not come to them."""
+    """Yield the records of these kinds in the last 64 KB of a log, except those that `first_lines` reads."""
     lines = (line for line in last_lines(path, _END_BYTES, GLANCE_BYTES) if any(kind in line for kind in kinds))
     for line in reversed(list(lines)):
         for _, record in decode_line(line)[0]:
@@ -272,7 +274,7 @@ def last_records(path: Path, kinds: Collection[bytes]) -> Iterator[dict[str, Any
 
 
 def probe(path: Path, offset: int) -> str:
-    """A digest of the first bytes and of those just before `offset`: it stays the same while a log only grows."""
+    """Return a digest of the first bytes and of the bytes before `offset`, which stays while a log only grows."""
     with open_regular(path) as file:
         head = file.read(min(offset, PROBE_BYTES))
         file.seek(max(0, offset - PROBE_BYTES))
@@ -281,20 +283,21 @@ def probe(path: Path, offset: int) -> str:
 
 
 def only_grown(path: Path, checkpoint: Checkpoint) -> bool:
-    """Return True if the content up to the checkpoint is unchanged."""
+    """Return True if the log is unchanged up to the checkpoint."""
     return path.stat().st_size >= checkpoint.offset and probe(path, checkpoint.offset) == checkpoint.probe
 
 
 def _stands_within_a_line(file: IO[bytes], offset: int) -> bool:
-    """Go to `offset`; says whether the line before it had no newline yet when it was read."""
+    """Seek to `offset`. Return True if the line before it had no newline."""
     file.seek(max(0, offset - 1))
     return file.read(min(offset, 1)) not in (b"", b"\n")
 
 
 def _decode_long(file: IO[bytes], begun: bytes, most: int) -> tuple[_Objects, str, int, bool]:
-    """The abridged objects of a line that has `begun`, what is wrong with it, its size, and whether it has ended.
+    """Read the rest of a long line.
 
-    Of one that is no record about `most` bytes are passed over.
+    Return its abridged objects, an error text, its size, and whether it has ended. Of a line without a record, about
+    `most` bytes are skipped.
     """
     size, ended = 0, False
 
@@ -326,7 +329,7 @@ def _piece(file: IO[bytes]) -> bytes:
 
 
 def decode_file(path: Path) -> Iterator[Line]:
-    """The one object that is a file; nothing where it is none."""
+    """Yield the JSON object that is the content of a file; nothing if there is none."""
     with open_regular(path) as file:
         data = file.read(MAX_LINE_BYTES + 1)
         if not is_long(data):
@@ -339,7 +342,7 @@ def decode_file(path: Path) -> Iterator[Line]:
 
 
 def decode_document(path: Path) -> tuple[Any, int]:
-    """The JSON value in a file, and the file's size; `None` without one. Long texts of a large file are cut."""
+    """Return the JSON value in a file, or `None`, and the file's size. Long texts of a large file are abridged."""
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         begun = [b'{"document":', file.read(min(size, MAX_LINE_BYTES) + 1)]
@@ -353,23 +356,23 @@ def decode_document(path: Path) -> tuple[Any, int]:
 
 
 def _rest(begun: bytes, file: IO[bytes]) -> Iterator[bytes]:
-    """A file that has `begun`, in pieces; not more of it than a record may have."""
+    """Yield a file in pieces, starting with the piece `begun`, up to the maximum size of a record."""
     return chain([begun], islice(iter(partial(file.read, _PIECE_BYTES), b""), GAP_BYTES // _PIECE_BYTES))
 
 
 def as_read(source: bytes) -> _Objects:
-    """The objects of a line as a reader gives them: those of a long one are abridged."""
+    """Return the objects of a line as a reader yields them. Those of a long line are abridged."""
     made = abridged([source]) if is_long(source) else source
     return decode_line(made or b"")[0]
 
 
 def is_long(source: bytes) -> bool:
-    """Return True if a reader abridges that line."""
+    """Return True if a reader abridges a line of this length."""
     return len(source) > MAX_LINE_BYTES
 
 
 def decode_line(raw: bytes) -> tuple[_Objects, str]:
-    """The objects of one line, each with its bytes, and what is wrong with the rest, if anything is."""
+    """Return the objects of one line with their bytes, and an error text for the rest."""
     try:
         record = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
@@ -380,10 +383,10 @@ def decode_line(raw: bytes) -> tuple[_Objects, str]:
 
 
 def _repaired(raw: bytes, reason: str) -> tuple[_Objects, str]:
-    """The objects of a line that is not plain JSON, up to the first thing that is none.
+    """Return the objects at the beginning of a line that is no plain JSON.
 
-    A newline between them was lost (seen in Claude Code 2.1 and Codex), or bytes that are not UTF-8, control characters
-    or half surrogates are in them.
+    A newline between objects was lost (seen in Claude Code 2.1 and Codex), or the line has bytes that are not UTF-8,
+    control characters or half surrogates.
     """
     text = raw.decode("utf-8", "surrogateescape")
     objects: _Objects = []

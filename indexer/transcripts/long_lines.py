@@ -1,6 +1,6 @@
-"""A line of JSON that is too long to be decoded, abridged: its long texts become what they are, and how long.
+"""Abridged decoding of JSON lines that are too long: each long text is replaced by a note with its length.
 
-All else of it stays, so that its record counts where it stands. It is read in pieces, however long it is.
+The rest of the record stays, so that it keeps its place. The line is read in pieces, so that memory is bounded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _OPEN, _CLOSE = b"{[", b"}]"
 
 
 def abridged(pieces: Iterable[bytes]) -> bytes | None:
-    """The line without its long texts; `None` where that is too long as well."""
+    """Return the line without its long texts; `None` if it is still too long."""
     line = _Line()
     for piece in pieces:
         if not line.read(piece):
@@ -31,12 +31,12 @@ def abridged(pieces: Iterable[bytes]) -> bytes | None:
 
 
 def instead(size: int) -> str:
-    """Return the replacement for a text of so many bytes."""
+    """Return the replacement for a text of `size` bytes."""
     return f"[a text of {size:,} bytes, too long to be read]"
 
 
 class _Line:
-    """The kept part of a line so far."""
+    """The part of a line that is kept so far."""
 
     def __init__(self) -> None:
         self.made = bytearray()
@@ -49,7 +49,7 @@ class _Line:
         self._ended: int | None = None
 
     def read(self, piece: bytes) -> bool:
-        """Take the next piece. False where that is too much."""
+        """Read the next piece. Return False if the line is too long."""
         data, at = self._rest + piece, 0
         self._rest = b""
         while at < len(data) and self._tokens <= MOST_TOKENS:

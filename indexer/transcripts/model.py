@@ -1,7 +1,7 @@
-"""A conversation of any agent: frozen values, no I/O.
+"""The values of a conversation, of any agent: frozen, without I/O.
 
-A *session* is one conversation in one file. A *turn* is one record of it. An *exchange* is one thing the person asked
-and everything the agent did until the next.
+A *session* is one conversation in one file. A *turn* is one record of it. An *exchange* is one prompt and everything
+that the agent did until the next prompt.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ Inferred = Literal["", "environment_context", "commands", "folder", "commit"]
 
 
 class Proof(StrEnum):
-    """Evidence from a call's answer about the work; most calls have none. `FAILED` is a test run or a commit."""
+    """The evidence that a call's result gives about the work.
+
+    Most results give none. `FAILED` is a failed test run or commit.
+    """
 
     NOTHING = ""
     COMMITTED = "committed"
@@ -40,11 +43,12 @@ class Proof(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One action of the agent. `action` is one line ("edit src/a.py", "run pytest -q"), empty if it says nothing.
+    """One tool call.
 
-    `ours` is whether it asks smart-fork something, `edits` and `reads` are the files that it sets out to edit and to
-    read, as it names them. `lines` are the hashes of the lines that it adds to each of `edits`, where they are noted.
-    `places` are other directories than the session's first in which its commands do more than look.
+    `action` describes it in one line ("edit src/a.py", "run pytest -q"), and is empty if it says nothing. `ours` is
+    True for a question to smart-fork. `edits` and `reads` are the files to edit and to read, as the call names them.
+    `lines` are the hashes of the lines that it adds to each of `edits`, if hashes are noted. `places` are directories
+    outside the session's first one in which its commands do more than look.
     """
 
     id: str
@@ -59,11 +63,12 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """Result of a call. `note` is an exit status or the first line of an error, never the output itself.
+    """The result of a tool call.
 
-    `errors` are the joined hashes of the lines that tell what went wrong, where they are noted: of what failed, and of
-    tests and commits that went well, which print such lines all the same. `words` are what a person answers in it to
-    the agent's question, or says when refusing the call. `commit` is the subject of the last commit that it made.
+    `note` is an exit status or the first line of an error, never the output itself. `errors` are the joined hashes of
+    its error lines, if hashes are noted. They come from failed calls, and from successful tests and commits, which
+    print such lines as well. `words` are a person's answer to the agent's question, or a person's reason to refuse the
+    call. `commit` is the subject of the last commit that the call made.
     """
 
     tool_use_id: str
@@ -76,9 +81,9 @@ class ToolResult:
 
 
 class RecordSize(NamedTuple):
-    """The characters of a record that the model is sent, in full and with its results shortened.
+    """The number of characters of a record that the model receives, in full and with shortened results.
 
-    `sums_up` marks what a compaction has left.
+    `sums_up` marks the summary of a compaction.
     """
 
     characters: int = 0
@@ -87,9 +92,9 @@ class RecordSize(NamedTuple):
 
 
 class Cache(NamedTuple):
-    """Lifetime of the model's cache in seconds, as the log says, and the time of the last request that used it.
+    """The lifetime of the model's cache in seconds, and the time of the last request that used it.
 
-    Without `seconds` the log does not say it.
+    Both come from the log. `seconds` is 0 if the log does not say it.
     """
 
     seconds: int = 0
@@ -100,12 +105,11 @@ class Cache(NamedTuple):
 class Turn:
     """One record of a session.
 
-    `text` is what was said, without injected boilerplate. `prompt` is true for a person's own words. `token_est` is
-    about characters / 4. `loaded` is how many tokens the agent says it had in its context after this turn, 0
-    where it says nothing. `cached_for` is how many seconds the cache lives that its request wrote or read, 0 where the
-    log does not say it. `summary` is what a compaction has left: nobody says it. Records of one message of the model
-    share `group`. `raw` is the verbatim line without its newline, only where the reader was asked to keep it. `cwd` is
-    where the agent stood, if not where it first did.
+    `text` is the message without injected text. `prompt` is True for a person's own words. `token_est` is the number of
+    characters divided by 4. `loaded` is the agent's own count of tokens in its context after this turn; 0 if unknown.
+    `cached_for` is the lifetime of the cache in seconds; 0 if unknown. `summary` is the summary of a compaction.
+    Records of one message of the model share `group`. `raw` is the verbatim line without its newline, if the reader was
+    asked to keep it. `cwd` is the agent's directory, if it is not the first one.
     """
 
     id: str
@@ -130,41 +134,45 @@ class Turn:
 
     @property
     def message(self) -> str:
-        """The message of the model that it is a record of; empty where its log does not say it."""
+        """Return the id of the model's message to which this record belongs; empty if unknown."""
         return "" if self.group in (self.ITEM, self.EVENT) else self.group
 
     @property
     def speaks(self) -> bool:
-        """Return True if it has text or calls. Traces of the agent's own commands have none."""
+        """Return True if the turn has text or calls. Traces of the agent's own commands have neither."""
         return self.role != "system" and bool(self.text or self.tool_calls or self.tool_results)
 
     @property
     def answer(self) -> Masked:
-        """The person's words in its results. They begin no exchange: a copy cannot separate them from the call that
-        they answer.
+        """Return a person's words in the results of this turn.
+
+        They start no exchange, since a copy must keep them with the call.
         """
         return joined("\n", [result.words for result in self.tool_results if result.words])
 
     @property
     def spoken(self) -> tuple[Turn, ...]:
-        """The turn itself, if the person or the agent speaks in it, and then a person's answer as a turn of theirs."""
+        """Return the turn itself if a person or the agent speaks in it, then a person's answer as a turn of its own."""
         own = (self,) if self.text and self.role in ("user", "assistant") else ()
         return (*own, replace(self, role="user", text=answer)) if (answer := self.answer) else own
 
     @property
     def sums_up(self) -> bool:
-        """`True` if it is what a compaction has left: no other system turn loads tokens."""
+        """Return True for the summary of a compaction. No other system turn loads tokens."""
         return self.role == "system" and self.loaded > 0
 
 
 def turn_of(identity: str, parent: str | None, role: Role, moment: str, text: str = "", **more: Any) -> Turn:
-    """Return a turn whose tokens are estimated. `more` are other fields of it."""
+    """Return a turn with an estimated number of tokens. `more` are further fields."""
     return Turn(identity, parent, role, moment, text, estimate_tokens(text, len(more.get("tool_calls", ()))), **more)
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A prompt and everything until the next; the first may lack a prompt. `start` indexes ``Session.turns``."""
+    """A prompt and all turns until the next prompt.
+
+    The first exchange may lack a prompt. `start` is an index into ``Session.turns``.
+    """
 
     index: int
     start: int
@@ -173,7 +181,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class BrokenLine:
-    """A line that could not be decoded: kept out, counted and reported. `number` counts from 1."""
+    """A line that could not be decoded. It is left out, counted and reported. `number` counts from 1."""
 
     path: Path
     number: int
@@ -184,12 +192,12 @@ ResumedReason = Literal["", "compaction", "gap", "elsewhere"]
 
 
 class Resumed(NamedTuple):
-    """The part that the agent's own program loads to resume or fork a session: the turns from `start` on.
+    """The turns that the agent's own program loads when it resumes or forks a session: those from `start` on.
 
-    Without a `reason` it loads all of them. After a compaction it loads the summary, the turn at `start`, and what
-    follows, and of the turns before it those that the compaction `kept` as they are. At a gap, where a record was never
-    written, it loads only what follows. Of a session that went on in two folders it loads what both logs have, and the
-    end of its own log, which begins at `start`.
+    Without a `reason`, it loads all turns. After a compaction, it loads the summary at `start`, the turns after it, and
+    the earlier turns that the compaction `kept`. At a gap, where a record was never written, it loads only the turns
+    after the gap. Of a session that continued in two folders, it loads the common turns and the end of its own log,
+    from `start` on.
     """
 
     start: int = 0
@@ -199,29 +207,22 @@ class Resumed(NamedTuple):
 
 @dataclass(frozen=True)
 class Session:
-    """One conversation: its active chain of turns, oldest first, and what its records say about it.
+    """One conversation: its active chain of turns, oldest first, and the facts in its records.
 
-    `root_id` names the family: sessions that share a beginning share it. `parent_id` is the session it was forked from,
-    where that is recorded. `symbols` are names of code that its tools were given or gave back. `copied` says that its
-    file lies elsewhere than where the session was begun: another file of the same session is the original. `named` is
-    whether a person has given it its title, as far as that can be told: Codex makes its own from the first prompt.
-    `also_called` are its other names, former ones too, a line each: it is found by them, and not shown with them.
-    `headline` is as in `headline_of`.
-    `circular` says that records name each other as parents, so that their order is that of the file. `interrupted` is
-    whether the person has stopped the agent in what it did last. `inferred_from` is what `cwd` was taken from where the
-    log does not state it; `head` the commit that it was begun at, where that matters: without a `cwd`, or with one that
-    the agent's commands tell. `begun_at` is that commit wherever the log records it, `remote` the repository's URL, and
-    `commits` are the last ones that it made, as git shortens their names.
-    `own` is the first turn that a fork has not from the session that it was forked from, as far as its log tells.
-    `unread` counts the bytes at its log's end that a look at a very large one has not read.
-    `resumed` are the turns that the agent's own program loads.
-    `sizes` are those of its records, with the numbers of their turns, where it was read to be measured (see `bounded`),
-    and its agent's records can be.
-    `models` are those that have answered, in the order in which they first did. `wrote` are those of the `symbols` that
-    are in its edits and commands.
-    `received` says that a repository keeps it, as somebody else wrote it, `guest` that it was not begun in the project
-    that is asked about: its title is of what it did there.
-    Times are ISO 8601 in UTC with ``Z``, or empty.
+    `root_id` names the family: sessions with a common beginning share it. `parent_id` is the session from which this
+    one was forked, if recorded. `symbols` are names of code in the inputs and outputs of its tools, and `wrote` those
+    in its edits and commands. `copied` marks a log that is a copy of the original log. `named` is True if a person gave
+    the title, as far as the log tells. `also_called` are other names, one a line: they are searched, but not shown.
+    `headline` is as in `headline_of`. `circular` marks records that name each other as parents, so that they are in the
+    file's order. `interrupted` is True if a person stopped the last work of the agent. `inferred_from` says how `cwd`
+    was found if no record states it. `head` is the commit at which the session began, if `cwd` is missing or inferred;
+    `begun_at` is that commit in any case. `remote` is the URL of the repository. `commits` are the last commits that
+    the session made, with shortened names. `own` is the index of the first turn of a fork that its parent does not
+    have. `unread` is the number of bytes at the end of a very large log that were not read. `resumed` are the turns
+    that the agent's own program loads. `sizes` are the sizes of the records, with the numbers of their turns, if the
+    session was read to be measured (see `bounded`). `models` are the models that answered, in order. `received` marks a
+    session that another person wrote and a repository keeps. `guest` marks a session that began outside the project of
+    the search: its title describes its work in that project. Times are ISO 8601 in UTC with ``Z``, or empty.
     """
 
     agent: AgentName
@@ -260,7 +261,7 @@ class Session:
     guest: bool = False
 
     def exchanges(self) -> tuple[Exchange, ...]:
-        """The turns grouped by what the person asked; turns before the first prompt form an exchange of their own."""
+        """Return the turns grouped by prompt. Turns before the first prompt form an exchange of their own."""
         starts = [i for i, turn in enumerate(self.turns) if turn.prompt or i == 0]
         parts = pairwise((*starts, len(self.turns)))
         return tuple(Exchange(index, start, self.turns[start:end]) for index, (start, end) in enumerate(parts))
@@ -271,14 +272,17 @@ class Session:
 
     @property
     def token_estimate(self) -> int:
-        """About how many tokens a fork of all of it loads, since its last compaction; a gap is bridged."""
+        """Return about how many tokens a fork of the whole session loads, since its last compaction.
+
+        Gaps are bridged.
+        """
         return self.loads()[-1] if self.resumed.start < len(self.turns) else self.instructions
 
     @cached_property
     def instructions(self) -> int:
-        """About how many tokens the agent's own instructions and tools take, without which no session begins.
+        """Return about how many tokens the agent's own instructions and tools take in each session.
 
-        They are its first count, beyond what had been said by then; 0 where it has counted nothing.
+        This is the agent's first count, minus the messages so far; 0 if the agent has counted nothing.
         """
         said = 0
         for turn in self.turns:
@@ -288,9 +292,10 @@ class Session:
         return 0
 
     def loads(self) -> tuple[int, ...]:
-        """For each turn, about how many tokens a copy up to it loads: as last counted, and what came since.
+        """Return for each turn about how many tokens a copy up to this turn loads: the last count, plus what came
+        since.
 
-        An agent that resumes after a gap counts only what follows: a copy has what stands before it as well.
+        An agent that resumes after a gap counts only the turns after the gap. A copy also has the turns before it.
         """
         own, (start, reason, _), total, loads = self.instructions, self.resumed, 0, list[int]()
         before = max((turn.loaded for turn in self.turns[:start]), default=0) if reason == "gap" else 0
@@ -305,7 +310,7 @@ class Session:
         return tuple(loads)
 
     def compacted(self, end: int | None = None) -> int:
-        """Return how many turns a compaction has forgotten for a fork of all turns, or for a copy up to `end`.
+        """Return how many turns a compaction drops from a fork of all turns, or from a copy up to turn `end`.
 
         Copies bridge gaps.
         """
@@ -314,15 +319,17 @@ class Session:
         return max((start for start in self._compactions() if end is None or start <= end), default=0)
 
     def _compactions(self) -> list[int]:
-        """The turns that what compactions have left begins with: their summaries."""
+        """Return the indexes of all summaries of compactions."""
         last = {self.resumed.start} if self.resumed.reason == "compaction" else set()
         return sorted(last.union(i for i, turn in enumerate(self.turns) if turn.sums_up))
 
     @property
     def beginnings(self) -> tuple[str, ...]:
-        """The ids of the turns with which a fork of it may begin: an agent copies what it loads, and may join the
-        prompts before an answer to one. A number is any session's, and so is the id of what an agent itself says first:
-        it may be made of its text, which many sessions share.
+        """Return the ids of the turns with which a fork of this session may begin.
+
+        An agent copies what it loads, and may join the prompts before an answer to one. Ids that are numbers are left
+        out, since any session has them. So is the id of an agent's own first message, since it may be made of a text
+        that many sessions share.
         """
         found = [self.root_id]
         for start in sorted({0, self.resumed.start, *self._compactions()}):
@@ -331,10 +338,10 @@ class Session:
         return tuple(dict.fromkeys(one for one in found if one and not one.isdigit()))
 
     def cache(self, end: int | None = None) -> Cache:
-        """Return what the log says of the cache of the whole session, or of its turns up to `end`.
+        """Return what the log says about the cache of the whole session, or of its turns up to `end`.
 
-        A request is sent when the turn before its answer is there: the answer itself may take minutes. Of one with
-        a gap nobody knows whether requests after it began as those of a fork do.
+        A request is sent when the turn before its answer exists. The answer itself may take minutes. For a session with
+        a gap, it is unknown if later requests began as those of a fork do.
         """
         if self.resumed.reason == "gap" and (end is None or end >= self.resumed.start):
             return Cache()
@@ -347,15 +354,15 @@ class Session:
 
     @property
     def unfinished(self) -> bool:
-        """Return True if it ends unfinished: with an unanswered prompt or error, a call, or an interruption."""
+        """Return True if the session ends with an unanswered prompt or error, a call, or an interruption."""
         spoken = next((turn for turn in reversed(self.turns) if turn.speaks), None)
         done = spoken is not None and spoken.role == "assistant" and bool(spoken.text) and not spoken.tool_calls
         return self.interrupted or not done
 
     def branch_points(self) -> tuple[int, ...]:
-        """The turns after which the session can go on differently.
+        """Return the indexes of the turns after which the session can be forked.
 
-        Nothing waits for a tool's answer there, and the agent has said its last word on what it was asked.
+        At these turns no call waits for its result, and the agent has finished its answer to the prompt.
         """
         following = dict(pairwise(i for i, turn in enumerate(self.turns) if turn.speaks))
         return tuple(
@@ -366,9 +373,10 @@ class Session:
         )  # fmt: skip
 
     def pairs(self) -> tuple[int, ...]:
-        """The turns that complete a pair: an answer, or the result of a call, where no call waits for its result.
+        """Return the indexes of turns that complete a pair: an answer, or the result of a call, while no call waits for
+        its result.
 
-        Only the turns before it decide that, so a copy that ends there ends with the same pair.
+        This depends on earlier turns alone, so a copy that ends there ends with a complete pair as well.
         """
         points = []
         waiting: set[str] = set()
@@ -382,9 +390,9 @@ class Session:
         return tuple(points)
 
     def ends(self) -> tuple[int | None, ...]:
-        """For each turn, the branch point that ends what it belongs to; `None` where that is the session's own end.
+        """Return for each turn the branch point that ends its exchange; `None` for the session's own end.
 
-        Before a compaction it is the last pair: a later end has forgotten the turn.
+        Before a compaction, it is the last complete pair, because later turns have lost the turn.
         """
         last_prompt = max((i for i, turn in enumerate(self.turns) if turn.prompt), default=0)
         points = [point for point in self.branch_points() if point < last_prompt]
@@ -401,19 +409,17 @@ class Session:
 
     @property
     def messages(self) -> tuple[tuple[int, Turn], ...]:
-        """The turns that a reader sees, as ``show`` and ``--at`` number them: (index into `turns`, turn) of each spoken
-        turn.
-        """
+        """Return the turns that a reader sees, as ``show`` and ``--at`` number them: (index in `turns`, turn)."""
         return tuple((i, one) for i, turn in enumerate(self.turns) for one in turn.spoken)
 
 
 def estimate_tokens(text: str, calls: int = 0) -> int:
-    """About four characters a token, and eight tokens more for each tool call."""
+    """Estimate tokens: one for four characters, and eight for each tool call."""
     return -(-len(text) // 4) + 8 * calls
 
 
 class UsedTool(NamedTuple):
-    """A call: its id, the name of its tool, and what the tool was given."""
+    """A tool call: its id, the tool's name, and the tool's input."""
 
     id: str
     name: str
@@ -421,7 +427,10 @@ class UsedTool(NamedTuple):
 
 
 class GivenBack(NamedTuple):
-    """The result of a call, a shell's exit status first; of an edit, its changes as a unified diff."""
+    """The result of a call.
+
+    An output of a shell begins with the exit status. `patch` are the changes of an edit as a unified diff.
+    """
 
     id: str
     output: str
@@ -430,7 +439,7 @@ class GivenBack(NamedTuple):
 
 
 class Item(NamedTuple):
-    """The text of a record, the calls that it makes, the results in it, its thoughts, and its number of images.
+    """The content of a record: text, calls, results, thoughts, and the number of images.
 
     An encrypted thought is an empty text.
     """

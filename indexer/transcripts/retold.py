@@ -1,7 +1,8 @@
-"""Reads another agent's actions in a handed-over session: a line for each action, its result below it.
+"""Parsing and rendering of handed-over actions: another agent's actions in a session's text, a line each, results
+below.
 
-It stands in the words of the agent that was told, but nobody has said it: to whoever searches it is actions and output,
-and to whoever asks what became of the work it is calls with their results.
+The text is in the words of the agent that received it, although nobody said it. A search treats it as actions and
+output, and an outcome as calls with results.
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ _EDIT, _READ, _RUN, _CUT = "edit ", "read ", "run ", "…"
 
 
 class Action(NamedTuple):
-    """Something that an agent did, on one line, and how it went, as far as that is told; of the rest the `names`."""
+    """An action of an agent on one line, with its outcome as far as it was handed over.
+
+    `names` are names of code in the rest.
+    """
 
     line: str
     outcome: str = ""
@@ -52,11 +56,17 @@ class Action(NamedTuple):
 
     @property
     def noted(self) -> str:
-        """Its line as it is indexed: one that failed with how its output begins, as an agent's own has it."""
+        """Return the line as it is indexed.
+
+        A failed action gets the beginning of its output, as in the agent's own session.
+        """
         return f"{self.line} -> {error_note(self.outcome)}" if self.failed else self.line
 
     def rendered(self) -> Iterator[str]:
-        """The lines in which it is told. Its output is a quotation on one line: nothing in it is the agent's own."""
+        """Yield the lines of the hand-over.
+
+        The output is quoted on one line, so that nothing in it passes for an action.
+        """
         line = _safe(" ".join(self.line.split())).translate(_ALIKE)
         how = [_FAILED] * self.failed + [_NO_RESULT] * (not self.answered)
         how += [_PROOFS[self.proof]] if self.proof else []
@@ -71,7 +81,7 @@ class Action(NamedTuple):
 
 
 class Retold(NamedTuple):
-    """A text and the actions after it."""
+    """A text, and the handed-over actions after it."""
 
     said: str
     done: tuple[Action, ...] = ()
@@ -84,7 +94,10 @@ def rendered(said: str, done: Iterable[Action]) -> str:
 
 
 def retold(text: str) -> Retold:
-    """A text of an agent, and what it is told at its end to have been done; of all others only what is said."""
+    """Split an agent's text into its message and the handed-over actions at its end.
+
+    A text without actions is unchanged.
+    """
     said, begins, block = text.rpartition(f"{DONE}\n")
     lines = block.splitlines()
     if not begins or (said and not said.endswith("\n\n")) or not all(map(_is_told, lines)):
@@ -106,18 +119,18 @@ def breaks_off(turn: Turn) -> bool:
 
 
 def calls_of(turn: Turn) -> tuple[ToolCall, ...]:
-    """The calls of a turn, its own and those that it is told of."""
+    """Return the calls of a turn, and the handed-over calls in its text."""
     return (*turn.tool_calls, *(call for call, _ in _told(turn))) if DONE in turn.text else turn.tool_calls
 
 
 def results_of(turn: Turn) -> tuple[ToolResult, ...]:
-    """Return the results of a turn's calls, and of handed-over calls that it describes."""
+    """Return the results of a turn's calls, and those of handed-over calls in its text."""
     told = (result for _, result in _told(turn) if result)
     return (*turn.tool_results, *told) if DONE in turn.text else turn.tool_results
 
 
 def _told(turn: Turn) -> Iterator[tuple[ToolCall, ToolResult | None]]:
-    """Yield the handed-over calls that a turn describes, with ids of ours and their results if there are any."""
+    """Yield the handed-over calls of a turn, with ids of ours, and their results if there are any."""
     if turn.role != "assistant":
         return
     for number, one in enumerate(retold(turn.text).done):
@@ -128,7 +141,7 @@ def _told(turn: Turn) -> Iterator[tuple[ToolCall, ToolResult | None]]:
 
 
 def _edited(line: str) -> tuple[str, ...]:
-    """The file of a line that says of one alone; what was cut off names none."""
+    """Return the file of a line that edits exactly one file. A truncated line names none."""
     return (line.removeprefix(_EDIT),) if line.startswith(_EDIT) and not line.endswith(_CUT) else ()
 
 
@@ -158,7 +171,7 @@ def _safe(text: str) -> str:
 
 
 def _unquoted(output: str) -> str:
-    """Return the quoted text. Earlier versions wrote output line by line, unquoted."""
+    """Return the quoted text. Earlier versions wrote output line by line, without quotes."""
     if len(output) < 2 or "\n" in output or output[0] + output[-1] != '""':
         return output
     return _ESCAPED.sub(lambda one: one[1] or "\n", output[1:-1]).replace(_BRACKET, "<")

@@ -1,4 +1,4 @@
-"""Serializes a reader's state between two readings, as bytes for the index."""
+"""Serialization of a reader's state between two readings, as bytes that the index stores."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ KEPT_BYTES = 4 << 20
 
 
 class WarmTurns(NamedTuple):
-    """Some turns of a log in a row, and their packed form."""
+    """Consecutive turns of a log, and their packed form."""
 
     turns: tuple[Turn, ...]
     packed: bytes
@@ -49,9 +49,9 @@ class _Log(NamedTuple):
 
 
 class Warm:
-    """The last packed objects beside their bytes: for a growing log only new ones are packed and unpacked.
+    """A cache of the last packed turns, so that only new turns of a growing log are packed and unpacked.
 
-    It saves time alone: whatever is not here is made again, and comes out the same. For any number of threads.
+    It only saves time: a missing entry is computed again, with an equal result. All threads may use it.
     """
 
     def __init__(self, most: int = KEPT_BYTES) -> None:
@@ -62,7 +62,7 @@ class Warm:
         self._logs: OrderedDict[int, _Log] = OrderedDict()
 
     def remember(self, packed: bytes, batches: Sequence[WarmTurns]) -> None:
-        """These are the `batches` of which `packed` consists; they take the place of what that log had before."""
+        """Store the `batches` of which `packed` consists. They replace earlier batches of that log."""
         if not batches:
             return
         first = id(batches[0].turns[0])
@@ -74,14 +74,14 @@ class Warm:
                 self._let_go(next(iter(self._logs)))
 
     def recall(self, packed: bytes) -> list[Turn] | None:
-        """The turns in `packed`, if they are still here."""
+        """Return the turns in `packed`, or `None` if they are not cached."""
         digest = _digest(packed)
         with self._lock:
             found = next((log for log in self._logs.values() if log.digest == digest), None)
         return None if found is None else [turn for batch in found.batches for turn in batch.turns]
 
     def batches(self, first: Turn) -> tuple[WarmTurns, ...]:
-        """Return the packed turns of the log that begins with this turn."""
+        """Return the packed turns of the log that begins with the turn `first`."""
         with self._lock:
             log = self._logs.get(id(first))
         return log.batches if log is not None else ()
@@ -104,11 +104,10 @@ _warm = Warm()
 
 
 def pack(facts: Mapping[str, Any], names: Mapping[str, Any], turns: Sequence[Turn]) -> bytes:
-    """`facts` (JSON values only), `names` that are no secrets, and `turns`, compressed, without a secret. The turns of
-    a log that has grown are packed as far as they are new.
+    """Serialize and compress `facts` (JSON values), `names` without secrets, and masked `turns`.
 
-    Empty if a fact holds a secret, such as a directory of that name: masked, it would be another fact. The log is then
-    read from its start each time.
+    Only new turns are packed. Return an empty value if a fact has a secret, such as a directory of that name: a masked
+    fact would be another fact. The log is then read from its start each time.
     """
     if not _is_masked(facts):
         return b""
@@ -141,7 +140,7 @@ def _member(value: object) -> bytes:
 
 
 def unpack(data: bytes) -> tuple[dict[str, Any], list[Turn]] | None:
-    """Facts and turns, or `None` where they were written by another version of the readers or are damaged."""
+    """Return facts and turns; `None` if another version of the readers wrote them, or they are damaged."""
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
             version, facts = orjson.loads(file.readline())
@@ -156,7 +155,7 @@ def unpack(data: bytes) -> tuple[dict[str, Any], list[Turn]] | None:
 
 
 def turn_to_row(turn: Turn) -> list[Any]:
-    """A turn without its raw bytes as JSON values, masked."""
+    """Return a turn as JSON values, masked and without its raw bytes."""
     return [
         turn.id, turn.parent_id, turn.role, turn.timestamp, mask_once(turn.text), turn.token_est,
         [
@@ -179,9 +178,9 @@ def _paths(paths: Iterable[str]) -> list[str]:
 
 
 def turn_from_row(row: list[Any]) -> Turn:
-    """The reverse of `turn_to_row`: what was masked when it was packed is so still.
+    """Return the turn of a row of `turn_to_row`. It stays masked.
 
-    Ids and names come up again and again: one copy of each is kept.
+    Ids and names repeat, so that one copy of each is kept in memory.
     """
     id_, parent, role, timestamp, text, tokens, calls, results, prompt, group, loaded, cached, summary, cwd = row
     return Turn(
@@ -202,17 +201,17 @@ def turn_from_row(row: list[Any]) -> Turn:
 
 
 def count(value: object) -> int:
-    """A number of things, as a log gives it; 0 where it is none."""
+    """Return a count from a log; 0 if the value is not a plausible count."""
     return value if type(value) is int and 0 < value < _MAX_COUNT else 0
 
 
 def is_path(value: object) -> TypeGuard[str]:
-    """Return True if a log's value can be a directory: the system accepts no path with a NUL."""
+    """Return True if a log's value can be a directory. No system accepts a path with a NUL."""
     return isinstance(value, str) and value != "" and "\0" not in value
 
 
 def _seconds(number: float) -> float:
-    """A number of seconds, milliseconds, microseconds or nanoseconds since 1970 as seconds."""
+    """Convert seconds, milliseconds, microseconds or nanoseconds since 1970 to seconds."""
     found = [seconds for unit in (1, 1e3, 1e6, 1e9) if _FIRST <= (seconds := number / unit) < _END]
     if not found:
         raise ValueError(number)
@@ -220,10 +219,10 @@ def _seconds(number: float) -> float:
 
 
 def utc(value: object) -> str:
-    """A timestamp of any form seen in logs as ISO 8601 in UTC with ``Z``; empty where it is none.
+    """Convert a timestamp of any form seen in logs to ISO 8601 in UTC with ``Z``; empty if it is none.
 
-    A time without a zone is taken as UTC. Of a number the unit is told by its size. What is no time of this century is
-    no time at all.
+    A time without a zone is taken as UTC. The unit of a number is inferred from its size. Times outside this century
+    count as none.
     """
     try:
         if isinstance(value, str) and ("-" in value or not _NUMBER.fullmatch(value)):

@@ -1,7 +1,7 @@
-"""Names of code in what tools were given and gave back: a session is found by a name that it only saw.
+"""Names of code in the inputs and outputs of tools, by which a session is found that only saw a name.
 
-Tool output itself is never indexed; a name such as ``getUserById`` or ``MAX_RETRY_COUNT`` is a few bytes. A piece of a
-secret may look like a name: what is new is looked for a second time in the lines around it when they are masked.
+Tool output itself is never indexed. A name such as ``getUserById`` or ``MAX_RETRY_COUNT`` takes a few bytes. A part of
+a secret may look like a name, so each new name must also be visible in the masked lines around it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _MOST_SHOWN = 200_000
 
 
 class Symbols:
-    """The different names in the texts that are added, in the order of their first appearance."""
+    """The different names in the added texts, in the order of their first appearance."""
 
     def __init__(self, known: Iterable[str] = ()) -> None:
         self._known: dict[str, None] = dict.fromkeys(known)
@@ -66,7 +66,7 @@ class Symbols:
         return iter(self._known)
 
     def add(self, text: str) -> None:
-        """The names at the beginning of `text`."""
+        """Add the names at the beginning of `text`."""
         if len(self._known) < MAX_SYMBOLS:
             head = _head(text)
             if len(head) > HEAD_CHARACTERS:
@@ -77,7 +77,7 @@ class Symbols:
                 self._search()
 
     def add_all(self, value: object) -> None:
-        """The same for every text in the arguments of a call, however deep."""
+        """Add the names in each text of a call's input, at any depth."""
         waiting = [value]
         while waiting:
             value = waiting.pop()
@@ -94,7 +94,7 @@ class Symbols:
                     waiting += reversed(parts)
 
     def add_codes(self, lines: Iterable[str]) -> None:
-        """The codes in the lines of an output that tell what went wrong: E0308, ENOENT, HTTP 418, SQLSTATE 42P01."""
+        """Add the error codes in an output's error lines: E0308, ENOENT, HTTP 418, SQLSTATE 42P01."""
         for line in lines:
             found = [one for one in _CODE.findall(line) if one not in self._known]
             if found and len(self._known) + len(found) <= MAX_SYMBOLS:
@@ -125,12 +125,15 @@ class Symbols:
 
     @classmethod
     def forget_shown(cls) -> None:
-        """To be called when logs have been read: what one of them shows may be taken out of it later."""
+        """Forget the names that masking has not hidden.
+
+        Call it after logs were read: text may be cut from them later.
+        """
         _shown.clear()
 
 
 def _head(text: str) -> str:
-    """The beginning of `text`, with more of a line that does not end there: without half a secret."""
+    """Return the beginning of `text`, up to the end of a line, so that no secret is split."""
     if len(text) > HEAD_CHARACTERS:
         end = text.rfind("\n", HEAD_CHARACTERS - _BEYOND, HEAD_CHARACTERS)
         text = text[: end if end >= 0 else HEAD_CHARACTERS + _BEYOND]
@@ -142,7 +145,7 @@ _known = lru_cache(maxsize=16)(mask)
 
 
 def _tells(arguments: Mapping[str, Any]) -> bool:
-    """Return True if one of these arguments can mark another as secret."""
+    """Return True if one argument can mark another one as secret."""
     return any(map(_is_telling, arguments)) or any(
         key in arguments and isinstance(name := arguments[key], str) and _TELLING.search(name) for key in _NAMES
     )
@@ -154,7 +157,7 @@ def _is_telling(name: str) -> bool:
 
 
 def _masked(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """`arguments` as they are where each stands beside its name; nothing of those that cannot be read so."""
+    """Return a call's input masked as JSON, in which each value is beside its name; empty if that is not possible."""
     try:
         return dict_in(json_in(mask(orjson.dumps(arguments).decode())))
     except TypeError:
@@ -166,7 +169,7 @@ def _is_name(word: str) -> bool:
 
 
 def _shown_in(text: str, names: Mapping[str, int]) -> Iterator[str]:
-    """Those of `names`, which are given with their places in `text`, that are there when it is masked as well."""
+    """Yield those of `names`, given with their positions in `text`, that are also in the masked text."""
     for start, end, inside in _surroundings(text, names):
         lines = text[start:end]
         masked = mask(lines)
@@ -174,7 +177,7 @@ def _shown_in(text: str, names: Mapping[str, int]) -> Iterator[str]:
 
 
 def _surroundings(text: str, names: Mapping[str, int]) -> Iterator[tuple[int, int, list[str]]]:
-    """The lines of `names`, in order, and what is above them, as stretches that do not overlap."""
+    """Yield the lines of `names` with the text above them, as stretches that do not overlap."""
     start, end, inside = 0, -1, list[str]()
     for name, place in names.items():
         if place > end:

@@ -1,4 +1,6 @@
-"""Recognizes inserted texts of agents and ours, and finds a session's title: its given name, else its first prompt."""
+"""Texts in logs: text that agents and smart-fork inject, a session's title and names, and a person's answers to
+questions.
+"""
 
 from __future__ import annotations
 
@@ -68,9 +70,9 @@ _NO_NAME = late(rf"{_FAILURE}|Error:|Untitled|New (?:chat|conversation|session)\
 
 
 def title_of(named: str, prompts: Iterable[str] = (), *, by_agent: str = "") -> Masked:
-    """The name that a person gave, else the agent's own, else the first of `prompts` that says something.
+    """Return the name that a person gave, else the agent's own name, else the first of `prompts` that says something.
 
-    Where none does, the first one that is not empty.
+    If no prompt does, the first one that is not empty is used.
     """
     if named.strip():
         return _title(named)
@@ -82,7 +84,7 @@ def title_of(named: str, prompts: Iterable[str] = (), *, by_agent: str = "") -> 
 
 
 def _asked(prompt: str) -> str:
-    """Return what a long prompt asks before or behind what is pasted; all of it if that cannot be told apart."""
+    """Return the question in a long prompt, before or after pasted text; all of it if they cannot be told apart."""
     if len(prompt) <= _LOOKED_AT:
         return prompt
     lines = [line for line in prompt[:_LOOKED_AT].splitlines()[:_ENDS] if line.strip()]
@@ -98,7 +100,7 @@ def _asked(prompt: str) -> str:
 
 
 def _is_sentence(line: str, lines: Mapping[str, int]) -> bool:
-    """Return True if a line looks like a person's: mostly words, and unlike all others."""
+    """Return True if a line looks written by a person: mostly words, and unlike all other lines."""
     line = line.strip()
     words = sum(one.isalpha() or one.isspace() for one in line)
     said = len(line.split()) >= _SENTENCE_WORDS or (not line.isascii() and _DENSE.search(line) is not None)
@@ -107,9 +109,9 @@ def _is_sentence(line: str, lines: Mapping[str, int]) -> bool:
 
 
 def also_called(title: Masked, names: Iterable[str]) -> Masked:
-    """Return a session's other names, one a line. They are searched but not shown.
+    """Return a session's other names, one a line. They are searched, but not shown.
 
-    A summary that an agent made too early to be the title still tells what the session began with.
+    A summary that an agent made too early for a title still says with what the session began.
     """
     others = dict.fromkeys(_title(name) for name in names if _is_a_name(name))
     others.pop(title, None)
@@ -125,8 +127,9 @@ def says_something(prompt: str) -> bool:
 
 
 def headline_of(title: Masked, turns: Sequence[Turn]) -> Masked:
-    """Return what a session did in these turns, where its title names no work: the subject of its last commit, or a
-    prompt; the first of these that does. Empty where the title says it best.
+    """Return what a session did in `turns` if its title names no work: the subject of its last commit, or a prompt.
+
+    Return an empty text if the title says it best.
     """
     commits = (one.commit for turn in reversed(turns) for one in reversed(turn.tool_results) if one.commit)
     prompts = (title_of("", (turn.text,)) for turn in turns if turn.prompt)
@@ -135,7 +138,7 @@ def headline_of(title: Masked, turns: Sequence[Turn]) -> Masked:
 
 
 def telling(title: str, others: Iterable[str]) -> str:
-    """Return the title where it names work, else the first of the others that does, or else says anything."""
+    """Return `title` if it names work, else the first of `others` that does, else the first that says anything."""
     if names_work(title):
         return title
     said = list(others)
@@ -143,7 +146,7 @@ def telling(title: str, others: Iterable[str]) -> str:
 
 
 def names_work(title: str) -> bool:
-    """Return True if a title names the work: two key words, no question and no command of an agent."""
+    """Return True if a title names work: at least two key words, no question and no command of an agent."""
     if title.endswith(("?", "\uff1f")) or _COMMAND.match(title) or not says_something(title):
         return False
     words = [word for word in _WORD.findall(_POINTING.sub(" ", title)) if _tells(word.lower())]
@@ -151,7 +154,7 @@ def names_work(title: str) -> bool:
 
 
 def with_name(names: Iterable[str], name: str) -> list[str]:
-    """The last names of a session that has just been given this one."""
+    """Return the last names of a session after it was given `name`."""
     fits = [name] if len(name) <= _LONGEST_NAME else []
     return [*(one for one in names if one != name), *fits][-OTHER_NAMES:]
 
@@ -168,7 +171,7 @@ def _tells(word: str) -> bool:
 
 
 def _without_markup(prompt: str) -> str:
-    """A prompt's words without the marks of headings, lists and what was pasted; as it is where nothing is left."""
+    """Return a prompt without marks of headings, lists and pasted text; unchanged if nothing is left."""
     text = _PLACEHOLDERS.sub("", prompt).strip()
     if _HEADED.match(text):
         text = next(filter(names_work, _HEADING.findall(text)), text)
@@ -180,7 +183,7 @@ def _title(text: str) -> Masked:
 
 
 def masked_name(text: str) -> Masked:
-    """Mask `text`, also a secret at its end of which the agent has cut off a part."""
+    """Mask `text`, including a secret at its end that the agent has truncated."""
     return mask_cut(text) if text.endswith(("…", "...")) else mask(text)
 
 
@@ -245,7 +248,7 @@ _NOT_A_PERSON = (
 
 
 def strip_boilerplate(text: str) -> str:
-    """The person's own words in `text`; empty where nothing of it is theirs. Never executes or resolves anything."""
+    """Return a person's own words in `text`; empty if there are none. Nothing is executed or resolved."""
     for _ in range(_PASSES):
         shorter = _strip_once(text)
         if shorter == text:
@@ -256,12 +259,12 @@ def strip_boilerplate(text: str) -> str:
 
 
 def strip_recall(text: str) -> str:
-    """An agent's own words in `text`, which may repeat what we have told it."""
+    """Return an agent's own words in `text`, without hints of smart-fork that the agent repeats."""
     return _without_elements(text, RECALL_TAG).strip()
 
 
 def strip_reminders(text: str) -> str:
-    """Remove the reminders that an agent's program adds to a tool's output for its model."""
+    """Remove the reminders that an agent's program adds to a tool's output."""
     return _without_elements(text, _REMINDER).strip()
 
 
@@ -285,7 +288,7 @@ def _strip_once(text: str) -> str:
 
 
 def _without_elements(text: str, tag: str) -> str:
-    """`text` without what stands between ``<tag>`` and ``</tag>``, in one pass however often either comes up."""
+    """Remove each element ``<tag>``…``</tag>`` from `text`, in one pass."""
     closing = f"</{tag}>"
     if closing not in text:
         return text
@@ -314,7 +317,7 @@ Said = Iterable[tuple[str, str]]
 
 
 class Answers:
-    """A person's words in one agent's results. Without forms of its own, a result is the answer of one question."""
+    """The rules by which one agent's results contain a person's words. By default, a result answers one question."""
 
     #: The tools that ask the person, and those that propose a plan.
     asking: ClassVar[re.Pattern[str]] = late(r"(?i)ask_?user\w*|ask_?question|question")
@@ -329,7 +332,7 @@ class Answers:
     none: ClassVar[tuple[str, ...]] = ("",)
 
     def asked_by(self, tool: str, given: object) -> Questions | None:
-        """Return the questions that a call asks the person, masked; empty for a plan, and `None` for any other call."""
+        """Return the masked questions of a call to a person; empty for a plan, `None` for any other call."""
         if self.planning.fullmatch(tool):
             return []
         if not self.asking.fullmatch(tool) or not isinstance(given, Mapping):
@@ -341,9 +344,9 @@ class Answers:
         ]
 
     def words_in(self, output: str, questions: Questions | None, *, failed: bool) -> Masked:
-        """Return what a person says in the result of a call, each answer behind its question; empty if nothing.
+        """Return a person's words in the result of a call, each answer after its question; empty without any.
 
-        `questions` are those of `asked_by`. Other calls say something only where they were refused.
+        `questions` come from `asked_by`. Results of other calls have words only if a person refused the call.
         """
         if not failed and questions is None:
             return NOTHING
@@ -360,11 +363,11 @@ class Answers:
         return mask(strip_boilerplate("\n".join(lines))) if lines else NOTHING
 
     def refusal(self, words: str) -> Said:
-        """Return the words of a refusal."""
+        """Return a refusal as pairs of a question and an answer."""
         return [("", words)]
 
     def answered(self, output: str, questions: Questions) -> Said:
-        """Return the answers in a result."""
+        """Return the answers in a result as pairs of a question and an answer."""
         if _NO_ANSWER.match(output):
             return []
         words = output[begun.end() :] if (begun := _SAID.match(output)) else output
