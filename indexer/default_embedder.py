@@ -70,7 +70,7 @@ class LightEmbedder:
 
     @property
     def model(self) -> str:
-        """Return the same name as for sentence-transformers, since the vectors can be compared."""
+        """Return the name that sentence-transformers gives to the model, since the vectors can be compared."""
         return f"{DEFAULT_MODEL}@{DEFAULT_WEIGHTS_SHA256[:12]}"
 
     def embed(self, texts: Sequence[str]) -> Matrix:
@@ -157,7 +157,7 @@ def is_known(word: str) -> bool:
 def _onnxruntime() -> Any:
     """Import onnxruntime with its telemetry disabled, whatever the environment says.
 
-    Its builds report to their maker what is loaded with them, and keep a file for that in the person's home. Nothing
+    Its builds report to their maker the models that they load, and keep a file for that in the person's home. Nothing
     may leave this machine. Programs that we start must not inherit the setting.
 
     Raises:

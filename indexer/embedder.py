@@ -88,7 +88,7 @@ def without_frameworks(setting: str, name: str) -> ModelUnavailableError:
 class SentenceTransformerEmbedder:
     """A sentence-transformers model that is loaded on first use. Only one thread at a time computes.
 
-    The model runs on a GPU if the GPU gives the same vectors as the processor. If the GPU fails, the model moves to
+    The model runs on a GPU if the GPU and the processor give equal vectors. If the GPU fails, the model moves to
     the processor.
 
     On the processor it uses `threads`, or one thread for each core. Several texts are embedded with bfloat16 matrix
@@ -215,7 +215,7 @@ def _on_gpu(model: SentenceTransformer, texts: Sequence[str]) -> NDArray[np.floa
 
 
 def _move(model: SentenceTransformer, device: str) -> None:
-    """Move `model` to `device`, if it gives the same vectors there as on the processor.
+    """Move `model` to `device`, if the vectors there equal those of the processor.
 
     Raises:
         ArithmeticError: the vectors differ. A driver may raise any other error.

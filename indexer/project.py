@@ -273,7 +273,7 @@ def project_of(directory: str | Path) -> Project:
 
 
 def begun_at(head: str, project: Project) -> Project:
-    """Return the project of a session whose log names no reliable directory, but the commit `head` at which it began.
+    """Return the project of a session that began at the commit `head`, for a log without a reliable directory.
 
     Such a session belongs to each repository that has the commit, even one that is cloned later. A search decides that.
     """

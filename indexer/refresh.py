@@ -1,4 +1,4 @@
-"""Updates of the index: reads changed logs on demand or completely, embeds what is new, and erases forgotten sessions.
+"""Updates of the index: reads changed logs on demand or completely, embeds new chunks, and erases forgotten sessions.
 
 One process at a time reads logs and one embeds. Embedding takes long, and must not delay new words. Sessions of which
 only a kept copy is left are indexed as well. Nothing stays of sessions that a person has forgotten.

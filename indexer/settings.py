@@ -59,7 +59,7 @@ class Variable(str):
         return int(text if text.isascii() and text.isdigit() and len(text) < 10 else self.default)
 
     def fault(self, environment: Mapping[str, str] | None = None) -> str:
-        """Describe what is wrong with the value; empty if it is valid or not set."""
+        """Describe the defect of the value; empty if it is valid or not set."""
         import re  # the status line reads settings, too
 
         text, (pattern, said) = self.text(environment), Setting.ALLOWED.get(self, (".*", ""))

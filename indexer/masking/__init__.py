@@ -1,7 +1,8 @@
-"""Secrets out of what is exported, indexed, logged or shown: `mask` puts ``[REDACTED:<kind>]`` in their place.
+"""Masking of secrets in everything that is exported, indexed, logged or shown: `mask` replaces each by
+``[REDACTED:<kind>]``.
 
-`Masked` is a text that went through it. Only such a text can be shortened, which is done here alone: of a secret that a
-cut has gone through, nothing would be known any more. A mask is never cut in two.
+A `Masked` text went through `mask`. Texts are shortened only here, and only after masking: a secret that a cut has
+split would not be recognized. A mask is never cut.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _LONGEST_MASK = len(MARK) + 41
 
 
 def shorten(text: Masked, limit: int) -> Masked:
-    """`text` on one line, white space collapsed, at most `limit` characters with an ellipsis at a cut."""
+    """Return `text` on one line with collapsed white space and at most `limit` characters, an ellipsis at a cut."""
     line = " ".join(text[: limit * 8].split())
     if len(line) <= limit:
         return Masked(line)
@@ -58,7 +59,7 @@ def shorten(text: Masked, limit: int) -> Masked:
 
 
 def beginning(text: Masked, limit: int) -> Masked:
-    """The first `limit` characters of `text`, and behind them how many more there are."""
+    """Return the first `limit` characters of `text`, followed by the number of characters that are left out."""
     if len(text) <= limit:
         return text
     end, _ = _mask_around(text, limit)
@@ -66,25 +67,25 @@ def beginning(text: Masked, limit: int) -> Masked:
 
 
 def ending(text: Masked, limit: int) -> Masked:
-    """The last `limit` characters of `text`."""
+    """Return the last `limit` characters of `text`."""
     _, start = _mask_around(text, max(0, len(text) - limit))
     return Masked(text[start:])
 
 
 def between(text: Masked, start: int, end: int, *, cut: tuple[bool, bool] = (False, False)) -> Masked:
-    """Return what stands between two positions, with an ellipsis where it is `cut` off before or behind."""
+    """Return the text between two positions. `cut` puts an ellipsis before or behind it."""
     _, start = _mask_around(text, start)
     end, _ = _mask_around(text, end)
     return Masked("…" * cut[0] + text[start:end].rstrip() + "…" * cut[1])
 
 
 def joined(by: str, texts: Iterable[Masked]) -> Masked:
-    """`texts` as one, with `by` between them."""
+    """Join `texts` with `by` between them."""
     return Masked(by.join(texts))
 
 
 def _mask_around(text: str, position: int) -> tuple[int, int]:
-    """Return where the mask that a cut at `position` would go through begins and ends; without one, `position`."""
+    """Return the start and end of the mask that a cut at `position` would split; without one, `position` twice."""
     start = text.rfind(MARK, max(0, position - _LONGEST_MASK), position + len(MARK) - 1)
     end = text.find("]", start, start + _LONGEST_MASK) + 1 if start >= 0 else 0
     return (start, end) if start < position < end else (position, position)
@@ -95,7 +96,7 @@ _KNOWN: ContextVar[tuple[str, ...]] = ContextVar("secrets known here", default=(
 
 @contextmanager
 def knowing(secrets: Iterable[str]) -> Iterator[None]:
-    """Mask these texts as well, wherever they are: a session shows elsewhere that they are secret."""
+    """Mask these `secrets` as well in this block: the session shows elsewhere that they are secret."""
     before = _KNOWN.set(tuple(secrets))
     try:
         yield
@@ -104,29 +105,29 @@ def knowing(secrets: Iterable[str]) -> Iterator[None]:
 
 
 def mask(text: str) -> Masked:
-    """`text` with every secret in it replaced by ``[REDACTED:<kind>]``; ids, hashes, code and placeholders stay.
+    """Replace each secret in `text` by ``[REDACTED:<kind>]``. Ids, hashes, code and placeholders stay.
 
-    Doing it again changes nothing.
+    Masking a masked text changes nothing.
     """
     return Masked(_redact()(_without_known(text)))
 
 
 def mask_cut(text: str) -> Masked:
-    """A text that others have cut, masked: what could be the beginning of a secret at its end is taken for one."""
+    """Mask a text that another program has truncated. A possible beginning of a secret at its end is masked as well."""
     from indexer.masking.secrets import masked_before_a_cut
 
     return Masked(masked_before_a_cut(text))
 
 
 def mask_parts(parts: Sequence[str]) -> list[Masked]:
-    """Texts that were cut from one, in order, masked: a secret may go from one into the next."""
+    """Mask consecutive parts of one text. A secret may continue from one part to the next."""
     from indexer.masking.secrets import redact_parts
 
     return [Masked(part) for part in redact_parts([_without_known(part) for part in parts])]
 
 
 def mask_screen(text: str) -> Masked:
-    """Mask a terminal's screen: a secret may be wrapped, or cut at an ellipsis or the end."""
+    """Mask the screen of a terminal. A secret may be wrapped, or truncated at an ellipsis or at the end."""
     from indexer.masking.secrets import masked_screen
 
     return Masked(masked_screen(text))
@@ -140,7 +141,7 @@ def _without_known(text: str) -> str:
 
 @cache
 def _redact() -> Callable[[str], str]:
-    """Patterns are compiled where there is something to mask."""
+    """Return the masking function. Its rules are loaded on first use."""
     from indexer.masking.secrets import redact
 
     return redact
@@ -151,7 +152,7 @@ KEPT_CHARACTERS = 8 << 20
 
 
 class Masks:
-    """`mask`, remembered. For any number of threads."""
+    """A cache of masked texts. All threads may use it."""
 
     def __init__(self, mask: Callable[[str], Masked], most: int = KEPT_CHARACTERS) -> None:
         self._mask = mask
@@ -161,7 +162,7 @@ class Masks:
         self._known: dict[str, Masked] = {}
 
     def __call__(self, text: str) -> Masked:
-        """`text`, masked."""
+        """Return `text`, masked."""
         known = self._known.get(text)
         if known is not None:
             return known
@@ -170,7 +171,7 @@ class Masks:
         return masked
 
     def know(self, text: str, masked: Masked) -> None:
-        """Remember what `text` is masked. Other processes mask as well."""
+        """Add a masked text to the cache: reader processes mask as well."""
         with self._lock:
             if text not in self._known:
                 self._known[text] = masked

@@ -1,6 +1,8 @@
-"""Secrets that are known by the block in which they stand: a Secret of Kubernetes, a table, codes, cookies, rows.
+"""Secrets that are recognized by the block around them: a Kubernetes Secret, a table, recovery codes, cookies, SQL
+rows.
 
-And those alone in their line below what they are: the answer of a command, a page's field, a file's only line.
+Also secrets alone on their line below their announcement: the output of a command, a field of a page, the only line of
+a file.
 """
 
 from __future__ import annotations
@@ -102,9 +104,9 @@ _FIELD = late(r"[ \t]*(?:[eEnN]?'((?:[^']|''){0,500})'|([^,]*))[ \t]*(?:,|\Z)")
 def blocks_in(
     text: str, lower: bytes, signs: Collection[bytes], places: Mapping[bytes, list[int]], *, tabs: bool
 ) -> Iterator[Span]:
-    """The secrets in such blocks; what lines begin with in a listing or a difference is no part of them.
+    """Yield the secrets in blocks. Line numbers of a listing and marks of a diff are skipped.
 
-    `tabs` says whether there may be long tokens behind tabs.
+    `tabs` is True if long tokens may follow tabs.
     """
     finders = list(_finders(lower, signs, places))
     if tabs:
@@ -133,7 +135,7 @@ def _finders(
 
 
 def _heads(lower: bytes, start: int, end: int) -> bool:
-    """Return True if such a word is the heading of a column."""
+    """Return True if a telling word is the heading of a column."""
     return (
         _BEHIND_HEADING.match(lower, end) is not None
         and _BEFORE_HEADING.search(lower, max(0, start - 18), start) is not None
@@ -145,7 +147,7 @@ def _span(match: re.Match[str], group: int, kind: str) -> Span:
 
 
 def _kubernetes(text: str) -> Iterator[Span]:
-    """Values of a Secret."""
+    """Yield the values of a Kubernetes Secret."""
     done = 0
     for place in (found.start() for found in _IS_SECRET.finditer(text)):
         if place < done:
@@ -165,7 +167,7 @@ def _kubernetes(text: str) -> Iterator[Span]:
 
 
 def _tables(text: str) -> Iterator[Span]:
-    """Cells below a heading that says so: in Markdown, parted by commas or tabs, or one below the other."""
+    """Yield the cells below a telling heading: in Markdown, or separated by commas, tabs or blanks."""
     separator, columns, position = "", list[_Column](), 0
     lower = text.encode("ascii", "replace").lower()  # in which searching is much faster than with large letters
     while position < len(text):
@@ -191,7 +193,7 @@ def _is_heading(cell: str) -> bool:
 
 
 class _Column(NamedTuple):
-    """A cell of a heading, and where the next one begins."""
+    """A cell of a heading, and the start of the next one."""
 
     number: int
     text: str
@@ -241,7 +243,7 @@ def _is_cell(value: str) -> bool:
 
 
 def _codes(text: str) -> Iterator[Span]:
-    """Codes of which each lets one in once: several behind words that say so, one like the other."""
+    """Yield recovery codes: several alike codes behind words that announce them."""
     lower, done = text.lower(), 0
     for place in sorted(place for sign in _CODES_BEGIN_WITH for place in positions_of(lower, sign)):
         if place >= done and (begin := _CODES_BEGIN.match(text, place)):
@@ -251,7 +253,7 @@ def _codes(text: str) -> Iterator[Span]:
 
 
 def _alike(text: str, end: int) -> list[re.Match[str]]:
-    """Codes of one length behind `end`; among and beside those with digits one may have none."""
+    """Return codes of one length behind `end`. Among codes with digits, one may have none."""
     near = list[re.Match[str]]()
     for code in _CODE.finditer(text, end, end + 1500):
         if code.start() - end > (24 if near else 80):
@@ -271,7 +273,7 @@ def _alike(text: str, end: int) -> list[re.Match[str]]:
 
 
 def _one(text: str, end: int) -> list[re.Match[str]]:
-    """The one code behind a colon."""
+    """Return the single code behind a colon."""
     behind = _BEHIND.match(text, end)
     code = _CODE.match(text, behind.end()) if behind else None
     return [code] if code and is_code(code[0]) else []
@@ -282,12 +284,12 @@ def _shape(code: str) -> list[int]:
 
 
 def is_code(value: str) -> bool:
-    """Return True if it is no word: it has a digit, and is no id of a log."""
+    """Return True if the value has a digit and is no id of a log."""
     return any(c.isdigit() for c in value) and not monotone(value)
 
 
 def _neighbors(text: str) -> Iterator[Span]:
-    """A value that only what stands beside it in the same object tells of."""
+    """Yield values that are secret because of other fields of their object."""
     for value in _VALUE_OF.finditer(text):
         before = text[max(0, value.start() - 402) : value.start()].rpartition("{")[2]
         beside = before + value[0] + text[value.end() : value.end() + 400].partition("}")[0]
@@ -299,14 +301,14 @@ def _neighbors(text: str) -> Iterator[Span]:
 
 
 def _cookies(text: str) -> Iterator[Span]:
-    """Cookies in a file of Netscape's form."""
+    """Yield cookies in a file of Netscape's format."""
     for cookie in _COOKIE.finditer(text):
         if looks_random(cookie[1].rstrip(), lenient=True):
             yield _span(cookie, 1, "cookie")
 
 
 def _rows(text: str) -> Iterator[Span]:
-    """Values of a column that says so."""
+    """Yield the values of telling columns in SQL inserts."""
     for insert in _INSERT.finditer(text):
         columns = [number for number, cell in enumerate(insert[1].split(",")) if _is_heading(cell)]
         for row in _ROW.finditer(text, insert.start(2), insert.end(2)) if columns else ():
@@ -368,7 +370,7 @@ def asks_for_one(line: str) -> bool:
 
 
 def answers_in(text: str, lower: bytes, signs: Collection[bytes], places: Mapping[bytes, list[int]]) -> Iterator[Span]:
-    """The secrets in `text`, which is `lower` with one byte a character and no capitals, and has these of the signs."""
+    """Yield the secrets that are alone on their line below an announcement. `lower` is the text in lower case bytes."""
     there = [*_ANSWER_STEMS, *(said for word, said in _BY_WORD.items() if word in signs)]
     for start, end in lines_at(lower, sorted(place for literal in there for place in places.get(literal, ()))):
         found = _ALONE.match(text, end) if end - start < _LONGEST else None

@@ -1,7 +1,8 @@
-"""Finds secrets by the words around them: phrases are words with a secret between them.
+"""Secrets that are recognized by the words around them.
 
-``phrases.rules`` has those of programs, ``prose.rules`` those of sentences, ``commands.rules`` options of commands.
-Near a word that tells of a secret, whatever stands between, it is a strange word: what nobody writes as one.
+A phrase is a pattern of words with a secret between them. ``phrases.rules`` has phrases of programs, ``prose.rules``
+those of sentences, and ``commands.rules`` options of commands. Near a word that tells of a secret, a *strange* word,
+which nobody writes as a word, is a secret as well.
 """
 
 from __future__ import annotations
@@ -83,11 +84,11 @@ _CHECKS: Mapping[str, Callable[[str], bool]] = {
 
 @dataclass(frozen=True, slots=True, eq=False)  # told apart as objects: their long texts are compared nowhere
 class Phrase:
-    """Words with a secret between them, which is the last group of the pattern. All literals are in lower case.
+    """A pattern of words with a secret as its last group. All literals are in lower case.
 
-    A line has one of `anchors`. A text has one of `words` as a whole word, or else one of `signs`. `least` is the
-    check that a value passes. With `whole` the pattern may go over several lines, with `reach` so many characters
-    beyond a line; with `begins` it starts with an anchor.
+    A line must have one of `anchors`. A text must have one of `words` as a whole word, or else one of `signs`. `least`
+    is the check for the value. With `whole`, the pattern may span several lines, with `reach` it may go so many
+    characters beyond a line, and with `begins` it starts with an anchor.
     """
 
     kind: str
@@ -102,7 +103,7 @@ class Phrase:
 
 
 def phrases_of(name: str) -> list[Phrase]:
-    """Return the phrases of a file of rules."""
+    """Return the phrases of a rule file."""
     return [_phrase(rule) for rule in rules_in(name)]
 
 
@@ -128,9 +129,9 @@ def _phrase(rule: Rule) -> Phrase:
 
 
 def found_in(phrase: Phrase, text: str, lower: bytes, places: Iterable[int]) -> Iterator[Span]:
-    """Yield the secrets of a phrase in `text`, which is `lower` with one byte a character and no capitals.
+    """Yield the secrets of a phrase in `text`. `lower` is the text in lower case bytes of equal positions.
 
-    `places` are where its anchors begin.
+    `places` are the positions of the phrase's anchors.
     """
     if phrase.begins:
         matches = (compiled(phrase.pattern).match(text, place) for place in places)
@@ -141,7 +142,7 @@ def found_in(phrase: Phrase, text: str, lower: bytes, places: Iterable[int]) -> 
 
 
 def _stretched(lines: list[tuple[int, int]], reach: int) -> list[tuple[int, int]]:
-    """Return the lines with `reach` more characters each; lines that then touch become one."""
+    """Return the lines, extended by `reach` characters. Lines that then touch become one."""
     stretches = lines[:1]
     for start, end in lines[1:]:
         first, last = stretches[-1]
@@ -184,7 +185,7 @@ _CRYPT = late(
 
 
 def _wrapped() -> Iterator[Phrase]:
-    """Yield a phrase for each short token that a line end may part."""
+    """Yield a phrase for each short token that a line end may split."""
     for vendor in VENDORS:
         length = vendor.length or _LEAST
         for beginning in vendor.beginnings:
@@ -219,9 +220,9 @@ PHRASE_ANCHORS = frozenset(anchor for phrase in _TOLD if phrase not in _ABROAD f
 
 
 def phrases_in(text: str, lower: bytes, signs: Iterable[bytes], places: Mapping[bytes, list[int]]) -> Iterator[Span]:
-    """Yield the secrets in `text`, which is `lower` with one byte a character and no capitals, and has these signs.
+    """Yield the secrets of all phrases in `text`. `lower` is the text in lower case bytes of equal positions.
 
-    `places` are those of the anchors that it has.
+    `signs` are the telling words of the text, and `places` the positions of its anchors.
     """
     for phrase in dict.fromkeys(phrase for sign in signs for phrase in _BY_SIGN.get(sign, ())):
         if not places.keys().isdisjoint(phrase.anchors):
@@ -230,7 +231,7 @@ def phrases_in(text: str, lower: bytes, signs: Iterable[bytes], places: Mapping[
 
 
 def phrases_abroad(text: str, plain: bytes) -> Iterator[Span]:
-    """Yield passwords that are told in words beyond ASCII."""
+    """Yield passwords after words with letters beyond ASCII."""
     for phrase in _ABROAD if speaks_abroad(text) else ():
         for word in (anchor.decode() for anchor in phrase.anchors):
             if word in text:
@@ -238,7 +239,7 @@ def phrases_abroad(text: str, plain: bytes) -> Iterator[Span]:
 
 
 def hashes_in(text: str, lower: bytes) -> Iterator[Span]:
-    """Yield hashes of passwords."""
+    """Yield password hashes."""
     for match in _CRYPT.finditer(text) if b"$" in lower else ():
         if not monotone(match[1]):
             yield Span(match.start(1), SHAPE, match.end(1), "password-hash")
@@ -253,7 +254,7 @@ _NAMES = bytes(
 
 
 def commands_in(text: str, lower: bytes) -> Iterator[Span]:
-    """Yield the passwords behind options of commands."""
+    """Yield passwords after options of commands."""
     if options := [found.start() for found in _OPTION.finditer(lower)]:
         lines = lines_at(lower, options)
         said = b"\n".join([lower[start:end] for start, end in lines])
@@ -342,7 +343,10 @@ _ABOUT = late(expanded("{about_no_secret}"))
 
 
 def strange_in(text: str, lower: bytes, signs: Collection[bytes], places: Mapping[bytes, list[int]]) -> Iterator[Span]:
-    """The secrets in `text`, which is `lower` with one byte a character and no capitals, and has these of the signs."""
+    """Yield strange words near the telling words of `text`.
+
+    `lower` is the text in lower case bytes of equal positions.
+    """
     for sign in _SIGNS.intersection(signs):
         done = 0
         for place in places.get(sign, ()):
@@ -356,7 +360,7 @@ def strange_in(text: str, lower: bytes, signs: Collection[bytes], places: Mappin
 
 
 def _told_before(text: str, position: int) -> Iterator[Span]:
-    """A word right before, in the same sentence, of which it is said that it is the one."""
+    """Yield a strange word directly before a telling word, if the sentence says that it is the secret."""
     for piece in _TOLD_BEFORE.finditer(_NO_LINE.split(text[max(0, position - 90) : position])[-1]):
         start = position - len(piece.string) + piece.start(1)
         value = piece[1].rstrip(".:")
@@ -365,7 +369,7 @@ def _told_before(text: str, position: int) -> Iterator[Span]:
 
 
 def strange_behind(text: str, lower: bytes, noun: Noun) -> Iterator[Span]:
-    """The same behind a word of which `lower` has nothing."""
+    """Yield strange words behind a telling word with letters beyond ASCII."""
     return _behind(text, lower, noun.end, told=True, password=noun.kind == "password")
 
 
@@ -377,7 +381,7 @@ def _behind(text: str, lower: bytes, position: int, *, told: bool, password: boo
 
 
 def _pieces(text: str, lower: bytes, position: int, *, told: bool, password: bool) -> Iterator[Span]:
-    """Yield strange words in the line behind a position, and what is told there as a password."""
+    """Yield strange words in the line behind a position, and words that are introduced as a password."""
     stop = position + _REACH
     line = lower.find(b"\n", position, stop + _LONGEST)
     for number, piece in enumerate(_PIECE.finditer(text, position, line if line >= 0 else stop + _LONGEST)):
@@ -408,7 +412,10 @@ def _pieces(text: str, lower: bytes, position: int, *, told: bool, password: boo
 
 
 def _is_told(text: str, position: int, start: int, value: str) -> bool:
-    """Return True if the text says that this is the secret, all in one case and no checksum of a file."""
+    """Return True if the text introduces this word as the secret.
+
+    The word has one case, and is no checksum of a file.
+    """
     if is_uuid(value):
         before = text[max(0, position - 24) : position]
         return _ONLY_SAID.fullmatch(text, position, start) is not None and not _BARE_TOKEN.search(before)
@@ -416,7 +423,7 @@ def _is_told(text: str, position: int, start: int, value: str) -> bool:
 
 
 def _is_said(text: str, position: int, start: int, end: int, *, told: bool) -> bool:
-    """Return whether the words around a value say that it is the password of which the text speaks at a position."""
+    """Return True if the words around a value say that it is the password mentioned at `position`."""
     if _MACHINE.search(text, start, end):
         return False
     if _SAID_BEFORE.search(text, position, start) or _SAID_BEHIND.match(text, end):
@@ -428,7 +435,10 @@ def _is_said(text: str, position: int, start: int, end: int, *, told: bool) -> b
 
 
 def keys_in(text: str, plain: bytes, starts: Sequence[int]) -> Iterator[Span]:
-    """Long words that are thrown together, in a line that tells of a secret, or below one; `starts` are in them."""
+    """Yield long random words in a line that tells of a secret, or below such a line.
+
+    `starts` are positions in them.
+    """
     for begin, end in long_words(plain, starts):
         value = text[begin:end].rstrip("=")
         number = all(map(is_number, value.split("-")))
@@ -441,7 +451,7 @@ def keys_in(text: str, plain: bytes, starts: Sequence[int]) -> Iterator[Span]:
 
 
 def _in_company(text: str, begin: int, end: int, *, number: bool) -> bool:
-    """Return True if a key's line says that it is one, or the line above does, with little else beside it."""
+    """Return True if a key's line says that it is one, or the line above does, with little else beside the key."""
     first = begun(text, begin, 200)
     before, behind = text[first:begin], text[end : ended(text, end, 100)]
     if (
@@ -470,7 +480,7 @@ def _in_company(text: str, begin: int, end: int, *, number: bool) -> bool:
 
 
 def _is_below(text: str, first: int, before: str, behind: str) -> bool:
-    """Return True if the position has a value of a block whose heading says so."""
+    """Return True if the value is in a block with a heading that tells of a secret."""
     if len(before) + len(behind) > 40 or not first:
         return False
     indent = len(before) - len(before.lstrip())

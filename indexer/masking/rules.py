@@ -1,6 +1,6 @@
-"""Finds secrets in a text by rules: text files here, each rule with its samples.
+"""The rules that describe secrets, read from text files in this folder, each rule with its samples.
 
-They are not TOML, because its parser takes 30 ms for so many rules, and each command that masks something reads them.
+The files are not TOML: its parser takes 30 ms for so many rules, and each command that masks something reads them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CHANGES = late(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
 
 
 class Span(NamedTuple):
-    """Position of a secret. `source` ranks one known by its shape before one that is assigned, or is beside a name."""
+    """The position of a secret. `source` ranks how it was found: by its shape, by words, by a name, or near a word."""
 
     start: int
     source: int
@@ -32,7 +32,7 @@ class Span(NamedTuple):
 
 
 def lines_at(plain: bytes, positions: Iterable[int]) -> list[tuple[int, int]]:
-    """The lines at ascending `positions`, each once, with the line end before them."""
+    """Return the lines at ascending `positions`, each once, including the line end before each."""
     lines: list[tuple[int, int]] = []
     end = -1
     for position in positions:
@@ -45,18 +45,18 @@ def lines_at(plain: bytes, positions: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def begun(text: str, position: int, most: int) -> int:
-    """Return where the line at a position begins, at `most` so many characters before it."""
+    """Return the start of the line at `position`, but at most `most` characters before it."""
     return max(text.rfind("\n", max(0, position - most), position) + 1, position - most, 0)
 
 
 def ended(text: str, position: int, most: int) -> int:
-    """Return where the line at a position ends, at `most` so many characters behind it."""
+    """Return the end of the line at `position`, but at most `most` characters behind it."""
     end = text.find("\n", position, position + most)
     return end if end >= 0 else position + most
 
 
 def positions_of(text: AnyStr, needle: AnyStr) -> Iterator[int]:
-    """Yield the positions of `needle`."""
+    """Yield the positions of `needle` in `text`."""
     position = text.find(needle)
     while position >= 0:
         yield position
@@ -87,7 +87,7 @@ _NAME = re.compile(r"\{([a-z_]+)\}")
 
 
 def rules_in(name: str) -> list[Rule]:
-    """Return the rules of a file. A rule has the values of its lines by their first words."""
+    """Return the rules of a file. A rule maps the first word of each of its lines to the rest of that line."""
     rules = list[Rule]()
     for line in lines_of(name, "       "):
         key, value = line[:7].rstrip(), line[7:]
@@ -102,7 +102,10 @@ def rules_in(name: str) -> list[Rule]:
 
 
 def lines_of(name: str, continued: str) -> list[str]:
-    """Return the lines of a file without comments. A line that begins with `continued` continues the one before."""
+    """Return the lines of a rule file without comments.
+
+    A line that begins with `continued` continues the one before.
+    """
     text = Path(__file__).with_name(f"{name}.rules").read_text(encoding="utf-8")
     whole = text.replace(f"\n{continued}", " " if continued == "    " else "")
     return [line for line in whole.splitlines() if line and not line.startswith("#")]
@@ -115,12 +118,12 @@ def literals(rule: Rule, key: str) -> tuple[str, ...]:
 
 @cache
 def compiled(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern with names of other patterns in it."""
+    """Compile a pattern in which names stand for other patterns."""
     return re.compile(expanded(pattern))
 
 
 def expanded(pattern: str) -> str:
-    """Return a pattern with the patterns that its names stand for."""
+    """Replace the names in a pattern by the patterns for which they stand."""
     while (longer := _NAME.sub(lambda name: _NAMED[name[1]], pattern)) != pattern:
         pattern = longer
     return pattern
@@ -130,9 +133,9 @@ rules_in("values")
 
 
 class Vendor(NamedTuple):
-    """One kind of token of ``vendors.rules``: its beginnings, and a pattern for what follows.
+    """One kind of token in ``vendors.rules``: its beginnings, and a pattern for the rest.
 
-    A pattern that is not `exact` stands for at least `length` letters and digits, which must look random.
+    If the pattern is not `exact`, the rest has at least `length` letters and digits and must look random.
     """
 
     kind: str

@@ -1,7 +1,7 @@
-"""Finds the secrets of a text in each of the ways in which it can be read.
+"""The search for all secrets of a text, in each form in which the text can be read.
 
-Of texts that others have cut, what stands at the edge is a secret if any way to go on makes it one. Texts that a log
-cuts up, lists of lines, of hunks, of parts, are masked as the one text that they are for people.
+For a truncated text, a possible secret at the cut is a secret if some continuation makes it one. Texts that a log
+splits, such as lists of lines or of hunks, are masked as one text.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LETTERS = bytes(byte if chr(byte).isascii() and chr(byte).isalnum() else 32 for
 
 
 def words_of(lower: bytes) -> list[bytes]:
-    """The words of a text."""
+    """Return the words of a text in lower case."""
     return lower.translate(_LETTERS).split()
 
 
@@ -61,7 +61,7 @@ _DEPTH = 2
 
 
 def redact(text: str) -> str:
-    """Return `text` with every secret replaced. Doing it again changes nothing."""
+    """Replace each secret in `text` by a mask. Masking a masked text changes nothing."""
     # A second round sees what only a mask beside it made into a secret of its own. It ends: each round hides more.
     while spans := spans_of(text):
         found = known_from(text, spans)
@@ -78,7 +78,7 @@ def known_from(text: str, spans: Iterable[Span]) -> list[str]:
 
 
 def hidden(text: str, spans: Iterable[Span]) -> str:
-    """Return `text` with a mask for each of `spans`; where two overlap, the first names the kind."""
+    """Return `text` with a mask for each of `spans`. Where two overlap, the first one names the kind."""
     pieces: list[str] = []
     position = 0
     for span in sorted(spans):
@@ -90,7 +90,7 @@ def hidden(text: str, spans: Iterable[Span]) -> str:
 
 
 def spans_of(text: str, depth: int = 0) -> list[Span]:
-    """Return the secrets of a text."""
+    """Return the positions of all secrets in a text."""
     text = _MASK.sub(lambda mask: HIDDEN * len(mask[0]), text) if MARK in text else text  # what is hidden already
     read = _looked_at(text)
     spans = _read(read, depth)
@@ -117,7 +117,7 @@ def spans_of(text: str, depth: int = 0) -> list[Span]:
 
 
 def _going_on(text: str, spans: Iterable[Span]) -> Iterator[Span]:
-    """Yield what secrets that a line end parts go on with."""
+    """Yield the rest of each secret that a line end splits."""
     for span in spans:
         rest = _GOES_ON.match(text, span.end)
         if rest and goes_on(text[span.start : span.end], rest[1]):
@@ -125,9 +125,10 @@ def _going_on(text: str, spans: Iterable[Span]) -> Iterator[Span]:
 
 
 class _Text(NamedTuple):
-    """A text, as bytes with the same positions, and as these in lower case; its runs, starts of tokens, and signs.
+    """A text, its bytes with equal positions, and the facts by which rules are selected.
 
-    `places` are where literals begin that tell of secrets, or stand beside them.
+    `lower` is in lower case. `runs` marks token characters, `tokens` are the starts of long runs, and `signs` the words
+    and literals that tell of secrets. `places` are the positions of literals.
     """
 
     text: str
@@ -148,7 +149,7 @@ def _looked_at(text: str) -> _Text:
 
 
 def _read(read: _Text, depth: int, *, whole: bool = True) -> list[Span]:
-    """Return the secrets of a text that is read in one way. Rules without a sign in the text are not tried."""
+    """Return the secrets of one reading of a text. Rules without a sign in the text are skipped."""
     text, lower, signs, places = read.text, read.lower, read.signs, read.places
     spans = list[Span]()
     if read.tokens:
@@ -170,7 +171,7 @@ def _read(read: _Text, depth: int, *, whole: bool = True) -> list[Span]:
 
 
 def _read_as(reading: View, spans: Iterable[Span]) -> Iterator[Span]:
-    """Yield the secrets of another reading, at their positions in the text."""
+    """Yield the secrets of another reading, at their positions in the original text."""
     for span in spans:
         start, end = reading.original(span.start, span.end)
         yield Span(start, span.source, end, span.kind)
@@ -194,7 +195,7 @@ _PUTTY = late(r"Private-Lines: \d{1,4}\s{1,4}((?>(?:[A-Za-z0-9+/=]{16,}+\s{0,4})
 
 
 def private_keys(text: str, plain: bytes) -> Iterator[Span]:
-    """Whole blocks, and those of which a part is cut off. A bare header is no secret."""
+    """Yield private keys: whole blocks, and blocks of which a part is missing. A header alone is no secret."""
     if b"---" not in plain and b"Private-Lines:" not in plain:
         return
     for begin in _BEGIN.finditer(text) if b"---BEGIN" in plain or b"---- BEGIN" in plain else ():
@@ -237,13 +238,13 @@ _WRAP = late(r"[ \t]*[│┃┆|]?[ \t]*\n[ \t]*[│┃┆|]?[ \t]*")
 
 
 def masked_before_a_cut(text: str) -> str:
-    """`text`, masked, with what its end may have cut in two."""
+    """Mask `text`, including a possible beginning of a secret at its end."""
     found = _ELLIPSIS.search(text)
     return redact(hidden(text, [*spans_of(text), *_cut_at(text, found.start() if found else len(text))]))
 
 
 def masked_screen(text: str) -> str:
-    """`text` of a terminal, masked: lines are wrapped anywhere, and what is too long for one ends in an ellipsis."""
+    """Mask a terminal's screen, on which lines are wrapped anywhere, and long lines end in an ellipsis."""
     wraps = list(_wraps(text))
     spans = [*spans_of(text), *_cut_at(text, len(text.rstrip()))]
     for match in _ELLIPSES.finditer(text):
@@ -257,7 +258,7 @@ def masked_screen(text: str) -> str:
 
 
 def _wraps(text: str) -> Iterator[tuple[int, int]]:
-    """The ends of lines that are full: what stands there may go on in the next one."""
+    """Yield the ends of full lines, which may continue in the next line."""
     lines = [line.strip(_FRAME) for line in text.split("\n")]
     full = max(max(map(len, lines)) - _ROOM, _NARROWEST)
     for line, match in zip(lines, _WRAP.finditer(text), strict=False):
@@ -266,7 +267,7 @@ def _wraps(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _cut_at(text: str, end: int) -> Iterator[Span]:
-    """Yield possible beginnings of a secret that is cut at `end`."""
+    """Yield possible beginnings of a secret that is truncated at `end`."""
     start = max(0, end - _LOOKED_AT)
     for way in _WAYS_ON:
         for span in spans_of(text[start:end] + way):
@@ -281,12 +282,12 @@ _KEY_LINE = late(r"(?:(?<!\\)|(?<=\\[nrt]))[A-Za-z0-9+/]{24,}={0,2}")
 
 
 def hidden_in_parts(parts: Sequence[str], spans: Iterable[Span]) -> list[str]:
-    """`parts` with a mask for each of `spans`, which are in the text that they make as lines."""
+    """Return `parts` with a mask for each of `spans`, which are positions in the parts joined as lines."""
     return _hidden(parts, _inside(parts, spans, "\n"))
 
 
 def redact_parts(parts: Sequence[str]) -> list[str]:
-    """Texts that were cut from one, each masked as it would be there: where white space was left out, and in words."""
+    """Mask parts of one text, each as in the whole text: joined as lines, and joined without a separator."""
     inside = [(by, spans_of(by.join(parts))) for by in ("\n", "")]
     spans = [
         [*lines, *words] for lines, words in zip(*(_inside(parts, found, by) for by, found in inside), strict=True)
@@ -295,7 +296,7 @@ def redact_parts(parts: Sequence[str]) -> list[str]:
 
 
 def _inside(parts: Sequence[str], spans: Iterable[Span], by: str) -> list[list[Span]]:
-    """The same spans in each part."""
+    """Return the spans of the joined text as spans in each part."""
     inside: list[list[Span]] = [[] for _ in parts]
     starts = list(accumulate((len(part) + len(by) for part in parts), initial=0))
     for span in spans:
@@ -313,9 +314,9 @@ def _hidden(parts: Sequence[str], inside: Iterable[list[Span]]) -> list[str]:
 def together(
     values: list[Any], change: Callable[[list[str]], list[str]], fixed: Callable[[str, Any], bool]
 ) -> list[Any]:
-    """A list in which texts that follow each other are changed as one, and the same field of objects that do.
+    """Change a list in which consecutive texts are changed as one text, and so is each field of consecutive objects.
 
-    Fields that are `fixed` stay.
+    Fields for which `fixed` is true stay.
     """
     if len(values) < 2:
         return values
@@ -335,13 +336,13 @@ def together(
 
 
 def key_lines(text: str) -> set[str]:
-    """The lines of the private keys in a text, without a plus before them: a difference may have put it there."""
+    """Return the lines of private keys in a text, without a leading plus, which a diff may have added."""
     keys = [span for span in spans_of(text) if span.kind == "private-key"] if "PRIVATE KEY" in text else []
     return {line.lstrip("+") for span in keys for line in _KEY_LINE.findall(text, span.start, span.end)}
 
 
 def lines_at(text: str, lines: Collection[str]) -> list[Span]:
-    """Return the spans of these lines in a text."""
+    """Return the spans of these private-key lines in a text."""
     return [
         Span(found.start(), SHAPE, found.end(), "private-key")
         for found in (_KEY_LINE.finditer(text) if lines else ())
@@ -350,7 +351,7 @@ def lines_at(text: str, lines: Collection[str]) -> list[Span]:
 
 
 def answered(command: str, output: str) -> set[str]:
-    """The secrets in what a command has printed that are none without the command."""
+    """Return the secrets in a command's output that are recognized as secrets only together with the command."""
     asked = f"$ {command.rstrip().rpartition(chr(10))[2]}\n"
     alone = redact(output)
     found = {(asked + output)[span.start : span.end] for span in spans_of(asked + output) if span.start >= len(asked)}

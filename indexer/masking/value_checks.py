@@ -1,4 +1,4 @@
-"""Tells secrets from names, references and placeholders, and knows the words for a secret in many languages."""
+"""Checks that tell a secret from a name, a reference or a placeholder, and words for secrets in many languages."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ _CHOSEN_SIGNS = frozenset("!#$%^*~@")
 
 
 def placeholder(value: str) -> bool:
-    """Return True if `value` is only a placeholder for a secret."""
+    """Return True if `value` is a placeholder for a secret."""
     return _STANDS_FOR.search(value[:256]) is not None or value[:1] in "<$" or len(set(value)) <= 2
 
 
 def is_secret(text: str, kind: str, form: Form, *, amazon: bool = False) -> bool:
-    """Return True if the value of a key name is a secret, which would be of that kind.
+    """Return True if the value of a name is a secret of this `kind`.
 
-    `amazon` is whether the name says that it is of Amazon, whose keys may begin like a path.
+    `amazon` is True if the name belongs to Amazon, whose keys may begin like a path.
     """
     if len(text) < 6 or placeholder(text):
         return False
@@ -94,7 +94,7 @@ def is_secret(text: str, kind: str, form: Form, *, amazon: bool = False) -> bool
 
 
 def _is_jumbled(text: str) -> bool:
-    """Large and small letters in no order, with a digit."""
+    """Return True for upper and lower case letters in no order, with a digit."""
     cases = len(_CASES.findall(text))
     return (
         len(text) >= 12
@@ -105,7 +105,7 @@ def _is_jumbled(text: str) -> bool:
 
 
 def is_chosen(text: str) -> bool:
-    """Return True if it looks like a secret that a person thought up."""
+    """Return True if the text looks like a secret that a person thought up."""
     mixed = is_mixed(text)
     signs = sum(c in _CHOSEN_SIGNS for c in (text if mixed else text.strip("*~!#"))[1:])
     cases = not text.islower() and not text.isupper()
@@ -159,43 +159,43 @@ def _refers(text: str, kind: str, form: Form) -> bool:
 
 
 def is_name(text: str) -> bool:
-    """Return True if it can be the name of a variable, a field or a label."""
+    """Return True if the text can be the name of a variable, a field or a label."""
     return _WORDS.search(text) is not None and not _NO_NAME.match(text)
 
 
 def is_coined(text: str) -> bool:
-    """Several words that make a password."""
+    """Return True for several words that form a password."""
     return _TITLED.fullmatch(text) is not None or (_COINED.fullmatch(text) is not None and is_worded(text))
 
 
 def is_mixed(text: str) -> bool:
-    """Letters and digits."""
+    """Return True if the text has letters and digits."""
     return any(map(str.isdigit, text)) and any(map(str.isalpha, text))
 
 
 def is_tangled(text: str) -> bool:
-    """Large and small letters in no order, as no name has them."""
+    """Return True for upper and lower case letters in an order that no name has."""
     return len(text) >= 12 and 3 * len(_CASES.findall(text)) >= len(text) and len(_CAPITALS.findall(text)) >= 2
 
 
 def is_scrambled(text: str) -> bool:
-    """Large and small letters that part no words: at least three pieces are too short for one, or without a vowel."""
+    """Return True for upper and lower case letters that form no words: three pieces are too short, or have no vowel."""
     pieces = _PIECES.findall(text) if len(text) >= 12 and text.isalpha() else []
     return sum(len(one) < 3 or not _VOWEL.search(one) for one in pieces) >= 3
 
 
 def is_strong(text: str) -> bool:
-    """Return True if it is no word: it has a digit or a sign."""
+    """Return True if the text is no word: it has a digit or a sign."""
     return len(text) >= 4 and any(c.isdigit() or c in _STRONG_SIGNS for c in text) and not _REFERENCE.match(text)
 
 
 def is_hard(text: str) -> bool:
-    """Return True if it is no word, number or name."""
+    """Return True if the text is no word, number or name."""
     return (is_mixed(text) and is_strong(text)) or is_tangled(text) or is_chosen(text)
 
 
 def is_alone(text: str) -> bool:
-    """Return True if it looks like a secret that a command prints alone."""
+    """Return True if the text looks like a secret that a command prints alone."""
     if _HEX.fullmatch(text):
         return len(text) >= 32 and is_mixed(text)
     return (
@@ -208,7 +208,7 @@ def is_alone(text: str) -> bool:
 
 
 def is_unlike_words(text: str) -> bool:
-    """Return True if it is a password or key even in weak context: signs among letters and digits, or random."""
+    """Return True if the text is a password or key even in weak context: mixed with signs, or random."""
     signs = any(c in "!#$%^*~" for c in text[1:]) or sum(c == "@" for c in text[1:]) == 1
     if not is_alone(text) or is_identity(text) or _FORMAT.search(text):
         return False
@@ -216,9 +216,7 @@ def is_unlike_words(text: str) -> bool:
 
 
 def is_strange(text: str) -> bool:
-    """Return True if it cannot be a name: letters and digits in no order, with signs among them, or words with a
-    number.
-    """
+    """Return True if the text cannot be a name: letters and digits in no order, with signs, or words with a number."""
     # None of what follows is without a digit, as most words of code are.
     if len(text) < 8 or not any(map(str.isdigit, text)):
         return False
@@ -237,13 +235,13 @@ def is_strange(text: str) -> bool:
 
 
 def is_key_pair(said: str) -> bool:
-    """The id of a key and the key, as they are written as base64."""
+    """Return True for the id of a key and the key, as they are encoded in base64."""
     _, colon, key = said.partition(":")
     return bool(colon) and 16 <= len(key) < 200 and (is_thrown_together(key) or is_strange(key))
 
 
 def is_made_up(text: str) -> bool:
-    """Return True if it looks like a password of words, digits and signs, where the text announces one."""
+    """Return True if the text looks like a password of words, digits and signs, where a password is announced."""
     return (
         len(text) >= 8
         and is_alone(text)
@@ -256,7 +254,7 @@ def is_made_up(text: str) -> bool:
 
 
 def is_thrown(text: str) -> bool:
-    """Return True if it is a random mix of one case of letters and digits: a long key that is no git hash."""
+    """Return True for a random mix of digits and letters of one case: a long key that is no git hash."""
     if _HEX.fullmatch(text):
         return len(text) >= 32 and is_mixed(text)
     if _LOWER_WORDS.fullmatch(text):
@@ -265,7 +263,7 @@ def is_thrown(text: str) -> bool:
 
 
 def is_thrown_together(text: str) -> bool:
-    """Large letters, small letters and digits that follow each other as chance has it: in names they do so rarely."""
+    """Return True for upper case letters, lower case letters and digits in a random order, which is rare in names."""
     return (
         changes(text) >= 2
         and sum(map(str.isupper, text)) >= 3
@@ -275,24 +273,24 @@ def is_thrown_together(text: str) -> bool:
 
 
 def goes_on(secret: str, rest: str) -> bool:
-    """Tell if this is the rest of a secret that a line end parts."""
+    """Return True if `rest` is the rest of a secret that a line end splits."""
     return is_thrown_together(rest) or (is_mixed(rest) and _HEX.fullmatch(secret + rest) is not None)
 
 
 def is_dense(text: str) -> bool:
-    """A password that a program has made: letters of both kinds with signs or digits among them."""
+    """Return True for a generated password: letters of both cases mixed with signs or digits."""
     kinds = (any(c.isupper() for c in text), any(c.islower() for c in text), any(c.isdigit() for c in text))
     return sum(kinds) >= 2 and len(_SIGNS_OF_PASSWORDS.findall(text)) >= 2 and not _FORMAT_OR_PATH.search(text)
 
 
 def is_number(text: str) -> bool:
-    """A long number of base 16, as keys are written."""
+    """Return True for a long hexadecimal number, as keys are written."""
     return len(text) in (32, 40, 48, 64) and is_mixed(text) and _HEX.fullmatch(text) is not None
 
 
 def is_told(text: str) -> bool:
-    """Return True if it looks like a password passed on in a conversation: no word, and nothing else that has letters
-    and digits.
+    """Return True if the text looks like a password in a conversation: no word, and nothing else with letters and
+    digits.
     """
     return (
         (is_mixed(text) or is_coined(text) or _SIGNED.match(text) is not None)
@@ -310,7 +308,7 @@ def is_sentence(text: str) -> bool:
 
 
 def is_worded(text: str) -> bool:
-    """A password, or several words that make one: no sentence."""
+    """Return True for a password, or several words that form one, but no sentence."""
     if is_strong(text):
         return True
     words = re.split("[ -]", text)
@@ -320,27 +318,27 @@ def is_worded(text: str) -> bool:
 
 
 def is_long(text: str) -> bool:
-    """A key to sign with."""
+    """Return True for a signing key."""
     return len(text) >= 16 and is_mixed(text) and changes(text) >= 2 and not _NAME.fullmatch(text)
 
 
 def is_uuid(text: str) -> bool:
-    """Return True if this is a UUID."""
+    """Return True if the text is a UUID."""
     return _UUID.fullmatch(text) is not None
 
 
 def is_identity(text: str) -> bool:
-    """Return True if this is a UUID, or a hash as git and others write it."""
+    """Return True if the text is a UUID, or a hash as git and others write it."""
     return is_uuid(text) or (_HEX.fullmatch(text) is not None and len(text) in (40, 64))
 
 
 def is_opaque(value: str) -> bool:
-    """Return True if it is random and no identifier."""
+    """Return True if the text is random and no identifier."""
     return looks_random(value, lenient=len(value) >= 32) and not _UUID.fullmatch(value) and not _HEX.fullmatch(value)
 
 
 def looks_random(value: str, *, lenient: bool = False) -> bool:
-    """Letters and digits thrown together, which words with numbers and dates between separators are not."""
+    """Return True for letters and digits in a random order, unlike words with numbers and dates between separators."""
     count = changes(value)
     mixed = not value.islower() and not value.isupper() and any(c.isdigit() for c in value)
     if count >= 4 or (value.isalnum() and mixed and (count >= 1 if len(value) >= 20 else count >= 3)):
@@ -351,7 +349,10 @@ def looks_random(value: str, *, lenient: bool = False) -> bool:
 
 
 def is_base64_pair(value: str, *, told: bool = False) -> bool:
-    """Tell if this is a name and a password, as HTTP and Docker write them. A password that is `told` needs no name."""
+    """Return True for a name and a password in base64, as HTTP and Docker write them.
+
+    With `told`, the name may be missing.
+    """
     try:
         said = base64.b64decode(value + "=" * (-len(value) % 4), validate=True).decode()
     except (binascii.Error, ValueError):
@@ -385,7 +386,7 @@ _ORDINARY = bytes(range(128))
 
 
 class Noun(NamedTuple):
-    """Position of a word for a secret, and of its value."""
+    """The position of a word for a secret, and the kind of secret."""
 
     start: int
     end: int
@@ -393,13 +394,13 @@ class Noun(NamedTuple):
 
 
 def speaks_abroad(text: str) -> bool:
-    """Return whether a text has letters of such words."""
+    """Return True if a text has letters that occur in foreign words for secrets."""
     rare = text.encode("utf-8", "surrogatepass").translate(None, _ORDINARY).decode("utf-8", "surrogatepass")
     return not _LETTERS.isdisjoint(rare)
 
 
 def nouns_in(text: str) -> list[Noun]:
-    """Find words for a secret in letters beyond ASCII."""
+    """Return the words for secrets that have letters beyond ASCII."""
     if not speaks_abroad(text):
         return []
     return [

@@ -1,8 +1,8 @@
-"""A text as it may have to be read for a secret in it to be seen, and where everything stands in the text itself.
+"""Other readings of a text, in which hidden secrets become visible, with the positions in the original text.
 
-What nobody sees (zero-width characters, soft hyphens, colours of a terminal) and what only looks different (wide
-letters, no-break spaces, escapes of JSON, HTML and addresses) keeps no secret from being one. Most texts have nothing
-of the kind and are read as they are. Texts that are written as base64 or as numbers are read as well.
+Invisible characters (zero-width characters, soft hyphens, terminal colors) and look-alikes (wide letters, no-break
+spaces, escapes of JSON, HTML and URLs) can hide a secret. Most texts have none, and are read as they are. Text written
+as base64 or as hexadecimal numbers is decoded as well.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ _FULL_LINE = 56
 
 
 class View:
-    """`text` is what is read where `edits`, stretches of the original and what is read instead, are carried out."""
+    """A reading of a text: `text` is the original with `edits`, which replace spans of the original."""
 
     def __init__(self, original: str, edits: Iterable[tuple[int, int, str]]) -> None:
         self._edits = list(edits)
@@ -111,11 +111,11 @@ class View:
         self.text = "".join(pieces)
 
     def original(self, start: int, end: int) -> tuple[int, int]:
-        """Map a span of the view to its span in the original."""
+        """Map a span of the reading to its span in the original text."""
         return self._place(start)[0], self._place(end - 1)[1]
 
     def _place(self, position: int) -> tuple[int, int]:
-        """Map one character to its span in the original."""
+        """Map one character to its span in the original text."""
         starts, places = self._pieces
         number = bisect_right(starts, position) - 1
         start, end, same = places[number]
@@ -126,9 +126,9 @@ class View:
 
     @cached_property
     def _pieces(self) -> tuple[list[int], list[tuple[int, int, bool]]]:
-        """Compute each piece's start in `text`, its span in the original, and whether it is identical there.
+        """Return the start of each piece in `text`, its span in the original, and whether the piece is unchanged.
 
-        Most texts are only read.
+        Most readings need no positions.
         """
         starts: list[int] = []
         places: list[tuple[int, int, bool]] = []
@@ -144,7 +144,7 @@ class View:
 
 
 def as_seen(text: str) -> list[View]:
-    """The ways to read a text with controls or characters beyond ASCII without what nobody sees."""
+    """Return the readings of a text without invisible characters; none if it has no such characters."""
     if not (_ODD.search(_rare(text)) and _HIDES.search(text)):
         return []
     ways = [_seen, lambda found: _seen(found).strip(" ")] if _LIKE_SPACES.search(text) else [_seen]
@@ -152,10 +152,10 @@ def as_seen(text: str) -> list[View]:
 
 
 def other_readings(text: str, plain: bytes, *, telling: bool, spelled: bool) -> Iterator[View]:
-    """The ways to read `text` beside the plain one that may show something else.
+    """Yield further readings of `text` that may show a secret: without escapes, entities, or list separators.
 
-    `plain` is the text with one byte a character, `telling` says whether it says something of secrets, and `spelled`
-    whether some of its characters are spelled out, which hides that.
+    `plain` is the text with one byte a character. `telling` is True if it mentions secrets. `spelled` is True if some
+    of its characters are written as escapes.
     """
     if b"[0m" in plain and b"\x1b" not in plain:
         yield _changed(text, _ALTERED, _seen)
@@ -175,11 +175,11 @@ def other_readings(text: str, plain: bytes, *, telling: bool, spelled: bool) -> 
 def joined(
     text: str, plain: bytes, tokens: Iterable[int], begins: Callable[[str, int, int, bool], bool]
 ) -> View | None:
-    """The lines in which a token is broken that goes on in the next line, in one; `None` where there is none.
+    """Return the lines that split a token, joined; `None` without a split token.
 
-    `plain` is the text with one byte a character, `tokens` are where long runs of token characters begin, and `begins`
-    says whether what stands between two positions is the beginning of a token that is known, and whether what follows
-    looks like the rest of one.
+    `plain` is the text with one byte a character, and `tokens` are the starts of long runs of token characters.
+    `begins` returns whether a known token begins between two positions, and gets whether the rest of a token seems to
+    follow.
     """
     edits, position = list[tuple[int, int, str]](), 0
 
@@ -222,9 +222,9 @@ def joined(
 
 
 def _begun(plain: bytes, token: int) -> tuple[int, int, int, bool] | None:
-    """Return the span of the word at the end of the line before, and its continuation, if `token` begins a line.
+    """Return the word at the end of the line before `token` and the continuation, if `token` begins a line.
 
-    The last value is whether a sign says that it goes on.
+    The last value is True if a sign, such as a backslash, marks the continuation.
     """
     if plain[token - 1 : token] == b"%" and plain[token : token + 2] in (b"0A", b"0a"):
         token += 2
@@ -236,19 +236,19 @@ def _begun(plain: bytes, token: int) -> tuple[int, int, int, bool] | None:
 
 
 def _is_rest(plain: bytes, start: int) -> bool:
-    """Return True if the rest of the line is only the rest of a token."""
+    """Return True if the rest of the line can only be the rest of a token."""
     return _THROWN.match(plain, start) is not None
 
 
 def _going_on(plain: bytes, token: int) -> re.Match[bytes] | None:
-    """Match a token's continuation in the next line, if there is one."""
+    """Return the match of a token's continuation in the next line, or `None`."""
     run = _RUN.match(plain, token)
     end = run.end() if run else token
     return _GOES_ON.match(plain, end) if plain[end : end + 1] in _MAY_GO_ON else None
 
 
 def _wrapped(plain: bytes, line: int, token: int, found: re.Match[bytes]) -> bool:
-    """Return True if a line is so long that it was wrapped, or a string in it, and no value follows."""
+    """Return True if a line, or a string in it, is long enough to be wrapped, and no value follows."""
     if found.start(1) - line < _FULL_LINE:
         return (
             plain[token - 1 : token] in _QUOTES and plain[found.end(2) : found.end(2) + 1] == plain[token - 1 : token]
@@ -257,7 +257,7 @@ def _wrapped(plain: bytes, line: int, token: int, found: re.Match[bytes]) -> boo
 
 
 def _rare(text: str) -> str:
-    """The characters of `text` that are no ordinary ones, which are few: to search all for them takes much longer."""
+    """Return the unusual characters of `text`, which are few: a search in all characters takes much longer."""
     return text.encode("utf-8", "surrogatepass").translate(None, _ORDINARY).decode("utf-8", "surrogatepass")
 
 
@@ -298,7 +298,7 @@ _HEX_TEXT = late(rb"(?:[2-7][0-9a-fA-F]|0[aAdD9]){16,}")
 
 
 def texts_in(plain: bytes, starts: Iterable[int]) -> Iterator[tuple[int, int, str]]:
-    """Yield base64 spans of readable texts, with the texts. `starts` are where long runs of token characters begin."""
+    """Yield base64 spans of readable text, decoded. `starts` are the starts of long runs of token characters."""
     for begin, end in long_words(plain, starts):
         if _HEX_TEXT.fullmatch(plain, begin, end):
             yield begin, end, bytes.fromhex(plain[begin:end].decode()).decode("ascii", "replace")
@@ -311,7 +311,7 @@ def texts_in(plain: bytes, starts: Iterable[int]) -> Iterator[tuple[int, int, st
 
 
 def long_words(plain: bytes, starts: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Yield where words of at least 20 letters of base64 begin and end; `starts` are in them."""
+    """Yield the spans of words with at least 20 base64 characters. `starts` are positions in them."""
     done = 0
     for start in starts:
         if start < done:

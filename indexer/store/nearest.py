@@ -65,7 +65,7 @@ class NearestSimilarities:
         return list(map(Near, chunks[order].tolist(), map(tuple, cosines[order].tolist())))
 
     def of(self, chunks: Collection[int]) -> dict[int, tuple[float, ...]]:
-        """Return the cosines of those of these `chunks` that are known here."""
+        """Return the cosines of `chunks`, except unknown ones."""
         there = np.isin(self._chunks, np.fromiter(chunks, np.int64, len(chunks)))
         return dict(zip(self._chunks[there].tolist(), map(tuple, self._cosines[there].tolist()), strict=True))
 

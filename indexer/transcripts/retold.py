@@ -1,8 +1,7 @@
-"""Parsing and rendering of handed-over actions: another agent's actions in a session's text, a line each, results
-below.
+"""Parsing and rendering of another agent's actions in a handed-over session: a line for each, its result below.
 
-The text is in the words of the agent that received it, although nobody said it. A search treats it as actions and
-output, and an outcome as calls with results.
+The text is in the words of the agent that received it, although that agent has not said it. A search treats the text
+as actions and output, and an outcome treats it as calls with results.
 """
 
 from __future__ import annotations

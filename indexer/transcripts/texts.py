@@ -248,7 +248,7 @@ _NOT_A_PERSON = (
 
 
 def strip_boilerplate(text: str) -> str:
-    """Return a person's own words in `text`; empty if there are none. Nothing is executed or resolved."""
+    """Return a person's own words in `text`; empty without any. Nothing is executed or resolved."""
     for _ in range(_PASSES):
         shorter = _strip_once(text)
         if shorter == text:
