@@ -70,7 +70,15 @@ def identify(
     `client` is the client's name, and `roots` are its root URIs. `directory` is the server's own working directory.
     """
     agent = agent_of(client)
-    project = _project(agent, meta, roots, environment, directory)
+    candidates = [
+        *workspaces(meta),
+        *(path_of(root) for root in roots),
+        # One agent may have inherited variables from another agent that started it.
+        *(environment.get(name) for one in ([agent] if agent else AGENTS) for name in one.project_variables),
+        # Daemons are started in "/", which is above all projects and tells nothing.
+        str(directory) if directory != Path(directory.anchor) else None,
+    ]
+    project = next((path for path in candidates if isinstance(path, str) and _is_directory(path)), None)
     if agent is None:
         return ToolCaller(None, AGENTS.caller_session(environment), project)
     call = ClientCall(meta, arguments or {}, environment, project)
@@ -88,24 +96,6 @@ def agent_of(client: str | None) -> Agent | None:
 def workspaces(meta: Mapping[str, Any]) -> list[str]:
     """Return the directories in which an agent works, as the data of a request name them."""
     return [path for agent in AGENTS if agent.caller for path in agent.caller.workspaces(meta)]
-
-
-def _project(
-    agent: Agent | None,
-    meta: Mapping[str, Any],
-    roots: Sequence[str],
-    environment: Mapping[str, str],
-    directory: Path,
-) -> str | None:
-    candidates = [
-        *workspaces(meta),
-        *(path_of(root) for root in roots),
-        # One agent may have inherited variables from another agent that started it.
-        *(environment.get(name) for one in ([agent] if agent else AGENTS) for name in one.project_variables),
-        # Daemons are started in "/", which is above all projects and tells nothing.
-        str(directory) if directory != Path(directory.anchor) else None,
-    ]
-    return next((path for path in candidates if isinstance(path, str) and _is_directory(path)), None)
 
 
 def _is_directory(path: str) -> bool:
@@ -194,9 +184,16 @@ def _meta(ctx: Context[Any, Any]) -> Mapping[str, Any]:
 async def _roots(ctx: Context[Any, Any]) -> list[str]:
     """Return the URIs of the client's roots. The client is asked once for each request."""
     request, roots = _named.get()
-    if request is not ctx.request_context:
-        roots = await _ask_for_roots(ctx)
-        _named.set((ctx.request_context, roots))
+    if request is ctx.request_context:
+        return roots
+    given: object = (ctx.input_responses or {}).get(ROOTS)
+    if given is None and _knows_roots(ctx):
+        # The question belongs to this request, since some clients read nothing else.
+        belongs, session = ServerMessageMetadata(related_request_id=ctx.request_id), ctx.request_context.session
+        with anyio.move_on_after(ROOTS_SECONDS), suppress(Exception):  # a client may announce roots and refuse them
+            given = await session.send_request(ListRootsRequest(), ListRootsResult, metadata=belongs)
+    roots = [str(root.uri) for root in given.roots] if isinstance(given, ListRootsResult) else []
+    _named.set((ctx.request_context, roots))
     return roots
 
 
@@ -207,16 +204,6 @@ def roots_question(ctx: Context[Any, Any]) -> InputRequests:
     """
     modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
     return {ROOTS: ListRootsRequest()} if modern and _knows_roots(ctx) and process_place(ctx) is None else {}
-
-
-async def _ask_for_roots(ctx: Context[Any, Any]) -> list[str]:
-    given: object = (ctx.input_responses or {}).get(ROOTS)
-    if given is None and _knows_roots(ctx):
-        # The question belongs to this request, since some clients read nothing else.
-        belongs, session = ServerMessageMetadata(related_request_id=ctx.request_id), ctx.request_context.session
-        with anyio.move_on_after(ROOTS_SECONDS), suppress(Exception):  # a client may announce roots and refuse them
-            given = await session.send_request(ListRootsRequest(), ListRootsResult, metadata=belongs)
-    return [str(root.uri) for root in given.roots] if isinstance(given, ListRootsResult) else []
 
 
 def _knows_roots(ctx: Context[Any, Any]) -> bool:

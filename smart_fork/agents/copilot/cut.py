@@ -33,6 +33,9 @@ _KEEPING = ("session.", "system.message", "assistant.turn_", "subagent.", "abort
 _FORKED = re.compile(r'Forked (?:from|this session into) "(.*)" \([0-9a-f-]{36}\)', re.DOTALL)
 #: The prefix of a compaction's events, which contain the whole conversation.
 _ALL = "model."
+#: The tables with texts of sessions in the database of Copilot CLI's own search.
+_TABLES = """SELECT m.name FROM sqlite_schema AS m JOIN pragma_table_info(m.name) AS c
+    WHERE m.type = 'table' AND c.name = 'session_id' AND m.name <> 'assistant_usage_events'"""
 
 
 def _calls_in(data: Mapping[str, Any]) -> Iterator[str]:
@@ -143,15 +146,8 @@ class CopilotCutter(TreeCutter):
         """Delete a session's rows in the database of Copilot CLI's own search, which works without them."""
 
         def change(db: apsw.Connection) -> None:
-            for table in _tables(db):
+            for (table,) in db.execute(_TABLES).fetchall():
                 db.execute(f'DELETE FROM "{table}" WHERE session_id = ?', (session.session_id,))  # noqa: S608 - its own
             db.execute("UPDATE sessions SET summary = NULL WHERE id = ?", (session.session_id,))
 
         erase(HOME.of(session.source_path) / "session-store.db", "Copilot CLI", change)
-
-
-def _tables(db: apsw.Connection) -> list[str]:
-    """Return the names of the tables with texts of sessions."""
-    query = """SELECT m.name FROM sqlite_schema AS m JOIN pragma_table_info(m.name) AS c
-        WHERE m.type = 'table' AND c.name = 'session_id' AND m.name <> 'assistant_usage_events'"""
-    return [str(name) for (name,) in db.execute(query)]

@@ -17,7 +17,7 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 
@@ -89,19 +89,12 @@ class GeminiCalls(CallerIdentity):
             words, since = above.cmdline(), above.create_time()
         except psutil.Error:
             words, since = [], time.time()
-        return _named(words) or _begun(Path(call.project), utc(since))
-
-
-def _named(words: Sequence[str]) -> str | None:
-    """Return the session that a process's words name, if it exists."""
-    named = (word for option, word in pairwise(words) if option in _NAMING)
-    return next((one for one in named if GeminiAdapter().locate(one)), None)
-
-
-def _begun(project: Path, since: str) -> str | None:
-    """Return the newest session in the directory `project` that began after `since`."""
-    newest = newest_logs(project_for(project) / CHATS, _LOGS)
-    return next((id_of(path) for path in newest if start_of(path) >= since), None)
+        named = (word for option, word in pairwise(words) if option in _NAMING)
+        known: str | None = next((one for one in named if GeminiAdapter().locate(one)), None)
+        if known:
+            return known
+        newest = newest_logs(project_for(Path(call.project)) / CHATS, _LOGS)
+        return next((id_of(path) for path in newest if start_of(path) >= utc(since)), None)
 
 
 class GeminiPresence(Presence):
