@@ -63,7 +63,7 @@ _ONE_OF = "2025-11-25"
 
 @value
 class NoIndex(Value):
-    """The answer of `index_status` where the index cannot be used: why, and what to do."""
+    """The answer of `index_status` if the index cannot be used: the reason and the next steps."""
 
     error: str
     message: str
@@ -287,11 +287,9 @@ class SearchTools:
     ) -> Any:  # fmt: skip
         from smart_fork.forking.search_and_fork import find_and_fork
 
-        given, agent = sent_arguments(ctx), asked.agent_type
-        asked = replace(
-            asked,
-            agent_type=(caller.agent or agent) if given.get("agent_type") is None else agent,
-        )
+        given = sent_arguments(ctx)
+        if given.get("agent_type") is None and caller.agent:
+            asked = replace(asked, agent_type=caller.agent)
         # Without these arguments, sessions of other agents are suitable too.
         anybody = all(given.get(name) is None for name in ("agent_type", "collection"))
         choice = replace(choice or SessionChoice(), or_all=anybody, call=given)

@@ -107,9 +107,8 @@ def _cut(answer: dict[str, Any]) -> None:
     """Shorten the snippets so that the answer has at most `ANSWER` bytes for `RESULTS` results."""
     hits = [hit for hit in answer["results"] if hit.get("snippet")]
     if hits:
-        written = len(
-            _written(_without_nulls(answer | {"results": [hit | {"snippet": ""} for hit in answer["results"]]}))
-        )
+        bare = [hit | {"snippet": ""} for hit in answer["results"]]
+        written = len(_written(_without_nulls(answer | {"results": bare})))
         room = ANSWER * max(1.0, len(answer["results"]) / RESULTS) - written
         for hit in hits:
             hit["snippet"] = _beginning(hit["snippet"], max(SNIPPET_LEAST, int(room / len(hits))))
