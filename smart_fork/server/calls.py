@@ -262,7 +262,7 @@ Send = Callable[[float, float, str], Awaitable[None]]
 
 
 class Reporter:
-    """Sends the progress of one call to its client. Only the event loop's thread uses it."""
+    """The progress of one call, as it is reported to the client. Only the event loop's thread uses it."""
 
     def __init__(self, send: Send, clock: Callable[[], float] = time.monotonic) -> None:
         self._send, self._clock = send, clock

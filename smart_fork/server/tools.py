@@ -1,4 +1,4 @@
-"""Makes MCP tools from functions and requests, checks their arguments, and shortens their answers for a model.
+"""MCP tools made from functions and requests, with checks of their arguments and answers that are short for a model.
 
 `smart_fork.cli.options` makes the command line from the requests too.
 """

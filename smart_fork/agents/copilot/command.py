@@ -27,7 +27,7 @@ _NOTE = re.compile(r"inuse\.([1-9]\d{0,9})\.lock")
 
 
 class CopilotPresence(Presence):
-    """Recognizes Copilot CLI's processes, and tells in which session each of them is."""
+    """Copilot CLI's processes, and the session in which each of them is."""
 
     def goes_on_in(self, session_id: str, words: Collection[str]) -> bool:
         """Return whether a process with these words resumes that session. Options are one word with their values."""
@@ -43,7 +43,7 @@ class CopilotPresence(Presence):
 
 
 class CopilotScreen(Screen):
-    """Reads Copilot CLI's screen."""
+    """Copilot CLI's screen: its questions, its input line, and whether Copilot CLI works."""
 
     typed = re.compile(r"^ ?\u276f(\s*|\s+(?!\d[.)]\s).*)$")
     busy = re.compile(r"^\s*[○◉●◎]\s+\w+.*\besc (interrupt|cancel|esc\b)")
@@ -51,7 +51,7 @@ class CopilotScreen(Screen):
 
 
 class CopilotStarter(OptionStarter):
-    """Makes Copilot CLI's command lines. Its own fork is a command on its screen."""
+    """The command lines that start Copilot CLI. Its own fork is a command on its screen."""
 
     asking = ("--mode=interactive",)
     unasked = ("--allow-all",)

@@ -129,7 +129,7 @@ class CopilotCopy(Copy):
 
 
 class CopilotCopier(Copier):
-    """Copies Copilot CLI's sessions."""
+    """The copier of Copilot CLI's sessions."""
 
     codec, copies = fold.CODEC, CopilotCopy
 
@@ -202,7 +202,7 @@ _MADE = UUID("3c8f1d52-0a4e-5b67-8d29-636f70696c6f")
 
 
 class CopilotForms(fold.CopilotCodec, Forms):
-    """Converts Copilot CLI's events for other machines, and writes handed-over sessions.
+    """Copilot CLI's events in the form in which they are shared, and the writer of handed-over sessions.
 
     Shared events are in a line, without their places in the chain.
     """

@@ -52,7 +52,7 @@ _NAME = re.compile(rb"^name:.*\n(?:[ \t].*\n|\n)*", re.MULTILINE)
 
 
 class CopilotCutter(TreeCutter):
-    """Reads Copilot CLI's transcripts (``events.jsonl``) for cuts.
+    """Copilot CLI's transcripts (``events.jsonl``) as they are cut.
 
     Events other than messages repeat a call, the prompt that a hook got, or something else of their exchange.
     """

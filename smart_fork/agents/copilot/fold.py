@@ -48,7 +48,7 @@ class CopilotAnswers(Answers):
 
 
 class CopilotCodec(SizedCodec):
-    """Decodes Copilot CLI's events."""
+    """The decoder of Copilot CLI's events."""
 
     answers = CopilotAnswers()
     shell, not_run = "bash", ("Permission denied", "The user rejected", "Denied by")
@@ -175,7 +175,7 @@ class CopilotTree(FolderlessTree):
     codec, session_logs = CODEC, AGENTS.session_logs
 
     def is_known(self, record: Record) -> bool:
-        """Return whether the kind of an event is known. Those that begin with ``model.`` belong to a compaction."""
+        """Return whether the kind of an event is known. Kinds that begin with ``model.`` belong to a compaction."""
         return super().is_known(record) or str(record.get("type")).startswith("model.")
 
     def feed(self, line: Line) -> None:
@@ -228,7 +228,7 @@ class CopilotTree(FolderlessTree):
         return filter(None, (self.given_name(),))
 
     def origin(self) -> Origin:
-        """Return who began the session. Prompts of a script look like a person's."""
+        """Return whether a person or a program began the session. A script's prompts look like a person's."""
         return origin_by_workers(self.own_id(), named=bool(self.given_name()))
 
     def given_name(self) -> str:
@@ -276,7 +276,7 @@ _TOOL, _STARTED = "task", "subagent.started"
 
 
 class CopilotSubAgents(SubAgents):
-    """Finds and reads the sub-agents of Copilot CLI's sessions. Their events are in the session's log."""
+    """The sub-agents of Copilot CLI's sessions. Their events are in the session's log."""
 
     def begun(self, session: Session) -> Mapping[str, str]:
         if not any(call.name == _TOOL for turn in session.turns for call in turn.tool_calls):
@@ -314,7 +314,7 @@ class _SubAgentTree(CopilotTree):
 
 
 class CopilotHeads(Heads):
-    """Reads the beginnings of Copilot CLI's logs."""
+    """The beginnings of Copilot CLI's logs, which tell the parents of forks."""
 
     def begins(self, kin: FamilyLog) -> bool:
         records = (line.record for line in islice(LineReader(kin.path), HEAD_RECORDS))

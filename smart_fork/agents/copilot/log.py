@@ -43,7 +43,7 @@ def _scalar(text: str) -> str:
 
 
 class CopilotStorage(Storage):
-    """Knows from which directories Copilot CLI can resume a session."""
+    """The directories from which Copilot CLI can resume a session."""
 
     def finds(self, log: Path, cwd: str, directory: Path) -> bool:
         """Return whether Copilot CLI works in `directory` when it resumes the session there.
@@ -54,7 +54,7 @@ class CopilotStorage(Storage):
 
 
 class CopilotAdapter(TreeAdapter):
-    """Finds and reads Copilot CLI's sessions; version 1.0.102 seen. Each session has a folder of its own."""
+    """The adapter for Copilot CLI's sessions; version 1.0.102 seen. Each session has a folder of its own."""
 
     name = "copilot"
     depth = 1

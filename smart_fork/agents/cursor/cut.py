@@ -145,7 +145,7 @@ def _dicts(value: object) -> list[dict[str, Any]]:
 
 
 class CursorCutter(Cutter):
-    """Reads Cursor's conversations for cuts, from ``state.vscdb`` or a side-car ``….excised.jsonl``."""
+    """Cursor's conversations as they are cut, from ``state.vscdb`` or a side-car ``….excised.jsonl``."""
 
     suffixes = (*DATABASES, ".jsonl")
 

@@ -28,7 +28,7 @@ _OTHERS = re.compile(r"[^a-zA-Z0-9]+")
 
 
 class CursorCodec(ReadCodec):
-    """Decodes the messages of Cursor's agent."""
+    """The decoder of the messages of Cursor's agent."""
 
     tools = MappingProxyType({"Shell": "Bash", "StrReplace": "Edit"})
     starting = ("Task", "Agent")
@@ -50,7 +50,7 @@ class CursorCodec(ReadCodec):
 
 
 class CursorAdapter(ReadAdapter):
-    """Finds and reads the sessions of Cursor's agent. Sub-agents have a folder below their session's."""
+    """The adapter for the sessions of Cursor's agent. Sub-agents have a folder below their session's."""
 
     name = "cursor"
     resumes = ("cursor-agent", "--resume")

@@ -39,7 +39,7 @@ _RULE = re.compile(r"^─{10,}$")
 
 
 class GeminiScreen(Screen):
-    """Reads Gemini CLI's screen."""
+    """Gemini CLI's screen: its questions, its input line, and whether Gemini CLI works."""
 
     typed = re.compile(r"^ ?[>*!](\s|$)")
     keys = re.compile(r"\(esc\)|" + Screen.keys.pattern, re.IGNORECASE)
@@ -61,7 +61,7 @@ class GeminiScreen(Screen):
 
 
 class GeminiStarter(OptionStarter):
-    """Makes Gemini CLI's command lines. Its own fork deletes the session that it creates."""
+    """The command lines that start Gemini CLI. Its own fork deletes the session that it creates."""
 
     resumed = "name"
 
@@ -72,7 +72,7 @@ _LOGS = f"{BEGINS}*.jsonl"
 
 
 class GeminiCalls(CallerIdentity):
-    """Identifies the session that calls smart-fork's tools.
+    """The session that calls smart-fork's tools.
 
     Gemini CLI does not tell its servers which session calls. The process that started the server tells: its words name
     the session that it resumed, or it began one after its start. If it began several, the one written last counts,
@@ -98,9 +98,7 @@ class GeminiCalls(CallerIdentity):
 
 
 class GeminiPresence(Presence):
-    """Recognizes Gemini CLI's processes, and tells in which session each of them is, by the times at which sessions
-    began.
-    """
+    """Gemini CLI's processes, and the session in which each of them is, by the times at which sessions began."""
 
     forks = ("--session-file",)
 

@@ -115,7 +115,7 @@ class GeminiCopy(Copy):
 
 
 class GeminiCopier(Copier):
-    """Copies Gemini CLI's sessions."""
+    """The copier of Gemini CLI's sessions."""
 
     codec, copies = CODEC, GeminiCopy
 
@@ -146,7 +146,9 @@ _MADE = UUID("5b0d6a3e-8f0c-5a41-9c57-67656d696e69")
 
 
 class GeminiForms(GeminiCodec, PartForms):
-    """Converts Gemini CLI's messages and lists of messages for other machines, and writes handed-over sessions."""
+    """Gemini CLI's messages and lists of messages in the form in which they are shared, and the writer of handed-over
+    sessions.
+    """
 
     taken = frozenset({"sessionId", "projectHash", "forkedFrom"})
     free = frozenset({"args", "result", "response", "resultDisplay"})

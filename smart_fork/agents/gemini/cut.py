@@ -37,7 +37,7 @@ _OTHER = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class GeminiCutter(TreeCutter):
-    """Reads Gemini CLI's transcripts (``session-….jsonl``) for cuts."""
+    """Gemini CLI's transcripts (``session-….jsonl``) as they are cut."""
 
     codec = CODEC
     identity, links = "id", ()

@@ -320,7 +320,7 @@ _NAMES, _ID = b'"agentId"', re.compile(r"[0-9A-Za-z-]{1,100}")
 
 
 class GeminiSubAgents(SubAgents):
-    """Finds and reads the sub-agents of Gemini CLI's sessions. Each has a log file."""
+    """The sub-agents of Gemini CLI's sessions. Each has a log file."""
 
     def begun(self, session: Session) -> Mapping[str, str]:
         answers = [turn.raw for turn in session.turns if turn.tool_calls and _NAMES in turn.raw]
@@ -352,7 +352,7 @@ def named_in(raw: bytes) -> Iterator[tuple[str, str]]:
 
 
 class GeminiHeads(Heads):
-    """Reads the beginnings of Gemini CLI's logs."""
+    """The beginnings of Gemini CLI's logs, which tell the parents of forks."""
 
     def begins(self, kin: FamilyLog) -> bool:
         memory = Memory()

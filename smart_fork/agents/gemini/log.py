@@ -29,7 +29,7 @@ _NAMED = re.compile(rf"{_DATED.pattern}(?:\w{{{SHORT}}}|\w{{{SHORT}}}(?:-\w{{4}}
 
 
 class GeminiAdapter(OwnLogs):
-    """Finds and reads Gemini CLI's sessions; version 0.61.0 seen."""
+    """The adapter for Gemini CLI's sessions; version 0.61.0 seen."""
 
     name = "gemini"
     named_by_id = False
@@ -158,7 +158,7 @@ def _has_another_name(file: LogFile) -> bool:
 
 
 class GeminiStorage(Storage):
-    """Knows where Gemini CLI stores sessions, and from which directories it finds them."""
+    """The places of Gemini CLI's sessions, and the directories from which Gemini CLI finds them."""
 
     def folder(self, directory: Path) -> Path:
         return project_for(directory) / CHATS

@@ -139,7 +139,7 @@ class GeminiAnswers(JsonAnswers):
 
 
 class GeminiCodec(CopyCodec):
-    """Decodes Gemini CLI's messages. Results are in their calls, or in messages of their own."""
+    """The decoder of Gemini CLI's messages. Results are in their calls, or in messages of their own."""
 
     answers = GeminiAnswers()
     #: Empty, because a call's record has its result: a shell's command is noted with the result.

@@ -37,7 +37,7 @@ _LAST = 4
 
 
 class OpenCodeScreen(Screen):
-    """Reads OpenCode's screen."""
+    """OpenCode's screen: its questions, its input line, and whether OpenCode works."""
 
     def question(self, screen: Masked) -> Question | None:
         """Return the question on the screen, or `None`. Its options have no numbers, and cannot be chosen."""
@@ -73,7 +73,7 @@ _ID_CHARACTERS = 26
 
 
 class OpenCodeStarter(Starter):
-    """Makes OpenCode's command lines."""
+    """The command lines that start OpenCode."""
 
     forks = ("opencode", "-s", "ID", "--fork")
     ids = re.compile(r"ses_[A-Za-z0-9]{8,64}")
@@ -99,7 +99,7 @@ class OpenCodeStarter(Starter):
 
 
 class OpenCodePresence(Presence):
-    """Recognizes OpenCode's processes, and tells in which session each of them is."""
+    """OpenCode's processes, and the session in which each of them is."""
 
     forks = ("--fork",)
 
@@ -144,7 +144,10 @@ def _last_written(database: Path, session_id: str) -> tuple[str, float] | None:
 
 
 class OpenCodeBirths(Births):
-    """Recognizes a new session of OpenCode by its beginning. The ids of forks are chosen, and need no recognition."""
+    """The beginning of a new session, by which the session of a started worker is recognized.
+
+    The ids of forks are chosen, and need no recognition.
+    """
 
     def birth(self, log: Path) -> Birth | None:
         try:

@@ -140,7 +140,7 @@ class OpenCodeCopy(Copy):
 
 
 class OpenCodeCopier(Copier):
-    """Copies OpenCode's sessions."""
+    """The copier of OpenCode's sessions."""
 
     codec, copies = CODEC, OpenCodeCopy
 
@@ -199,9 +199,7 @@ class OpenCodeCopier(Copier):
 
 
 class _NewIds:
-    """Assigns new ids to messages and their parts. The ids contain a number that grows, as OpenCode's own contain the
-    time.
-    """
+    """New ids for messages and their parts. They contain a growing number; OpenCode's own ids contain the time."""
 
     def __init__(self, new: NewSession) -> None:
         self._session, self._directory = new.id, new.cwd
@@ -264,7 +262,7 @@ def _changed(session: Session) -> ForkRefused:
 
 
 def _info(found: Record, session: Session, new: NewSession) -> dict[str, Any]:
-    """Return the description of the copied session."""
+    """Return the copy's description, which is the first part of its document."""
     moment = int(new.now.timestamp() * 1000)
     kept = {name: value for name, value in found["info"].items() if name not in _NOT_COPIED}
     own = {"id": new.id, "time": {"created": moment, "updated": moment}}

@@ -36,7 +36,7 @@ _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant"}
 
 
 class OpenCodeCutter(Cutter):
-    """Reads and writes OpenCode's sessions for cuts, in the database or in an exported file."""
+    """OpenCode's sessions as they are cut, in the database or in an exported file."""
 
     suffixes = ()
 

@@ -56,7 +56,7 @@ class OpenCodeAnswers(QuotedAnswers):
 
 
 class OpenCodeCodec(CopyCodec):
-    """Decodes OpenCode's messages."""
+    """The decoder of OpenCode's messages."""
 
     shell = "Bash"
     not_run = ("The user rejected permission", "The user has specified a rule which prevents", "Tool execution aborted")
@@ -388,7 +388,7 @@ _NAMES = b'"sessionId"'
 
 
 class OpenCodeSubAgents(SubAgents):
-    """Finds and reads the sub-agents of OpenCode's sessions. Each is a session in the database."""
+    """The sub-agents of OpenCode's sessions. Each is a session in the database."""
 
     def begun(self, session: Session) -> Mapping[str, str]:
         raw = [turn.raw for turn in session.turns if turn.tool_calls and _NAMES in turn.raw]
@@ -423,7 +423,7 @@ def begun_in(parts: Iterable[Record]) -> Iterator[tuple[str, str]]:
 
 
 class OpenCodeHeads(Heads):
-    """Reads the beginnings of OpenCode's sessions."""
+    """The beginnings of OpenCode's sessions, which tell the parents of forks."""
 
     def begins(self, kin: FamilyLog) -> bool:
         found = written(kin.path, 1)

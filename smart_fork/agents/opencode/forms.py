@@ -50,7 +50,9 @@ _SIGNED = ("itemId", "signature", "thoughtSignature", "reasoningEncryptedContent
 
 
 class OpenCodeForms(OpenCodeCodec, Forms):
-    """Converts OpenCode's messages and their parts for other machines, and writes handed-over sessions."""
+    """OpenCode's messages and their parts in the form in which they are shared, and the writer of handed-over
+    sessions.
+    """
 
     taken = _OWN
     free = frozenset({"input", "output", "metadata"})

@@ -28,7 +28,7 @@ def database(home: Path | None = None) -> Path:
 
 
 class OpenCodeAdapter(DatabaseAdapter):
-    """Finds and reads OpenCode's sessions; version 1.18 seen."""
+    """The adapter for OpenCode's sessions; version 1.18 seen."""
 
     name = "opencode"
     resumes = ("opencode", "-s")
@@ -76,7 +76,7 @@ class OpenCodeAdapter(DatabaseAdapter):
 
 
 class OpenCodeStorage(Storage):
-    """Knows from which directories OpenCode can resume a session.
+    """The directories from which OpenCode can resume a session.
 
     Seen with 1.18: in another directory ``opencode run -s`` works in the session's own, prints nothing and never ends.
     """

@@ -64,7 +64,7 @@ class OpenCodeLogin(Login):
 
 
 class OpenCodeCalls(CallerIdentity):
-    """Identifies the calling session by an argument that the plugin adds to each call of smart-fork's tools."""
+    """The session that calls smart-fork's tools, named by an argument that the plugin adds to each call."""
 
     #: No tool of smart-fork has a parameter of this name.
     argument = "calling_session"

@@ -22,7 +22,7 @@ from smart_fork.system.processes import Running
 
 
 class QwenPresence(Presence):
-    """Recognizes Qwen Code's processes, and tells in which session each of them is."""
+    """Qwen Code's processes, and the session in which each of them is."""
 
     forks = ("--fork-session",)
 
@@ -36,7 +36,7 @@ class QwenPresence(Presence):
 
 
 class QwenScreen(Screen):
-    """Reads Qwen Code's screen."""
+    """Qwen Code's screen: its questions, its input line, and whether Qwen Code works."""
 
     typed = re.compile(r"^[>*!](\s|$)")
     keys = re.compile(r"Waiting for user confirmation|" + Screen.keys.pattern, re.IGNORECASE)
@@ -46,7 +46,7 @@ class QwenScreen(Screen):
 
 
 class QwenStarter(OptionStarter):
-    """Makes Qwen Code's command lines."""
+    """The command lines that start Qwen Code."""
 
     forks = ("qwen", "--resume", "ID", "--fork-session")
     commands, always = ("/",), False

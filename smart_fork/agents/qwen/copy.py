@@ -73,7 +73,7 @@ class QwenCopy(TreeCopy):
 
 
 class QwenCopier(TreeCopier):
-    """Copies Qwen Code's sessions.
+    """The copier of Qwen Code's sessions.
 
     A copy has no messages from before a compaction, and none that a rewind left. It also lacks records about the
     session itself: telemetry, commands and snapshots of files.
@@ -97,7 +97,7 @@ _MADE = UUID("0f2d3c4b-6b7c-5d0e-9a36-71776e636f64")
 
 
 class QwenForms(QwenCodec, PartForms):
-    """Converts Qwen Code's records for other machines, and writes handed-over sessions.
+    """Qwen Code's records in the form in which they are shared, and the writer of handed-over sessions.
 
     Shared records are in a line, without their places in the tree.
     """

@@ -17,7 +17,7 @@ from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, RecordFacts, Tr
 
 
 class QwenCutter(TreeCutter):
-    """Reads Qwen Code's transcripts (``<session-id>.jsonl``) for cuts."""
+    """Qwen Code's transcripts (``<session-id>.jsonl``) as they are cut."""
 
     codec = CODEC
     roles: ClassVar[Mapping[str, Role]] = {"user": "user", "assistant": "assistant", "tool_result": "tool"}

@@ -70,7 +70,7 @@ class QwenAnswers(Answers):
 
 
 class QwenCodec(MessageCodec):
-    """Decodes Qwen Code's records. The diff of an edit is beside the call's result."""
+    """The decoder of Qwen Code's records. The diff of an edit is beside the call's result."""
 
     field = "parts"
     answers = QwenAnswers()
@@ -215,7 +215,9 @@ class QwenTree(Tree):
         return str(self.facts.get("ai_title", ""))
 
     def origin(self) -> Origin:
-        """Return who began the session. Prompts of a script look like a person's."""
+        """Return whether a person, a program or another session began the session. A script's prompts look like a
+        person's.
+        """
         named = bool(self.given_name())
         return "subagent" if self.facts.get("begun_by_another") else origin_by_workers(self.own_id(), named=named)
 
@@ -243,7 +245,7 @@ def loaded_after(record: Record) -> int:
 
 
 class QwenSubAgents(LoggedSubAgents):
-    """Finds and reads the sub-agents of Qwen Code's sessions. Each has a log file."""
+    """The sub-agents of Qwen Code's sessions. Each has a log file."""
 
     agent = "qwen"
     tree = QwenTree
@@ -260,7 +262,9 @@ class QwenSubAgents(LoggedSubAgents):
 
 
 class QwenHeads(TreeHeads):
-    """Reads the beginnings of Qwen Code's logs. Qwen Code's own forks have the form of smart-fork's copies."""
+    """The beginnings of Qwen Code's logs, which tell the parents of forks. Qwen Code's own forks have the form of
+    smart-fork's copies.
+    """
 
     said = SAID
 

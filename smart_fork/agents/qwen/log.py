@@ -30,7 +30,7 @@ def agents_of(log: Path) -> Path:
 
 
 class QwenAdapter(TreeAdapter):
-    """Finds and reads Qwen Code's sessions; version 0.24.4 seen."""
+    """The adapter for Qwen Code's sessions; version 0.24.4 seen."""
 
     name = "qwen"
     depth = 3
@@ -45,7 +45,7 @@ class QwenAdapter(TreeAdapter):
 
 
 class QwenStorage(Storage):
-    """Knows where Qwen Code stores sessions, and from which directories it finds them."""
+    """The places of Qwen Code's sessions, and the directories from which Qwen Code finds them."""
 
     def folder(self, directory: Path) -> Path:
         return folder_of(directory)
