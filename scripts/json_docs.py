@@ -27,7 +27,7 @@ from smart_fork.forking import results
 from smart_fork.page import export
 from smart_fork.repository import history
 from smart_fork.sharing.sync import run as sync_run
-from smart_fork.workers import state, termination
+from smart_fork.workers import answers, termination
 
 DOCS = Path(__file__).resolve().parent.parent / "docs/reference/json.md"
 _COMMON = "Common keys"
@@ -88,19 +88,19 @@ TABLES: Mapping[str, Table] = {
     "made commits": _of(session_view.CommitsMade),
     "made commit": _of(session_view.MadeCommit),
     "export": _of(export.SessionFile),
-    "active and list_workers": _of(state.Workers, rare="notice"),
-    "workers": _of(state.WorkerState),
-    "read and read_worker": _of(state.WorkerRead, but=state.WorkerState),
-    "message and message_worker": _of(state.WorkerMessaged, but=state.WorkerState),
-    "wait and wait_workers": _of(state.WorkersWaited),
-    "waited": _of(state.WorkerWaited, but=state.WorkerState),
-    "close, stop and close_workers": _of(state.WorkersClosed),
-    "closed": _of(state.WorkerClosed),
+    "active and list_workers": _of(answers.Workers, rare="notice"),
+    "workers": _of(answers.WorkerState),
+    "read and read_worker": _of(answers.WorkerRead, but=answers.WorkerState),
+    "message and message_worker": _of(answers.WorkerMessaged, but=answers.WorkerState),
+    "wait and wait_workers": _of(answers.WorkersWaited),
+    "waited": _of(answers.WorkerWaited, but=answers.WorkerState),
+    "close, stop and close_workers": _of(answers.WorkersClosed),
+    "closed": _of(answers.WorkerClosed),
     "branch and branch_session": _of(results.Branched),
     "lineage and session_lineage": _of(results.Family),
     "relatives": _of(results.Relative),
-    "compare and compare_workers": _of(state.Comparison),
-    "compared": _of(state.Compared, rare="diff"),
+    "compare and compare_workers": _of(answers.Comparison),
+    "compared": _of(answers.Compared, rare="diff"),
     "project": _of(history.AboutProject),
     "sync": _of(sync_run.Synced),
     "moved": _of(sync_run.Moved),

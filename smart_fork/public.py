@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from smart_fork.finding.session_library import Library
     from smart_fork.finding.session_view import Conversation, Exported
     from smart_fork.finding.sessions import ReadRange
-    from smart_fork.forking.request import Wanted
+    from smart_fork.forking.request import Budget
     from smart_fork.forking.results import Branched, Forked
-    from smart_fork.workers.state import WorkerClosed, WorkerMessaged, WorkerRead, WorkerWaited
+    from smart_fork.workers.answers import WorkerClosed, WorkerMessaged, WorkerRead, WorkerWaited
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +266,7 @@ def _forked(
     prompt: str | None,
     options: Mapping[str, Any],
     asked: Mapping[str, Any],
-    wanted: Wanted | None,
+    wanted: Budget | None,
 ) -> Forked:
     """Fork one session, or merge several. A copy of a shared session is deleted if the fork fails or is only a
     preview.
@@ -286,15 +286,15 @@ def _wanted(
     also: Sequence[str],
     keep: Sequence[int] = (),
     drop: Sequence[int] = (),
-) -> Wanted | None:
+) -> Budget | None:
     """Return the budget with the exchanges to keep and drop; `None` without a budget."""
-    from smart_fork.forking.request import Wanted, amount
+    from smart_fork.forking.request import Budget, parse_amount
 
     if budget is None:
         if intent or also or keep or drop:
             raise Usage("intent, also, keep and drop are only for a budget", "Give a budget as well, such as 30000.")
         return None
-    return Wanted(amount(budget), frozenset(keep), frozenset(drop))
+    return Budget(parse_amount(budget), frozenset(keep), frozenset(drop))
 
 
 def branch(

@@ -140,7 +140,7 @@ def test_every_public_name_exists():
 #: Exceptions that no caller meets, and why they are none of the tree.
 NOBODY_MEETS = {
     "StateUnavailable": "an `OSError`, told as that of a file is",
-    "Later": "stops a search until a person has answered a form; the tool gives the form",
+    "AnswerPending": "stops a search until a person has answered a form; the tool gives the form",
     "Unanswered": "the same, with the form",
 }
 

@@ -48,8 +48,8 @@ def place_of(question: Question, session_id: str, embedder: Any) -> Place | None
     from smart_fork.errors import NotFound
     from smart_fork.finding.index_refresh import Engine
     from smart_fork.finding.session_library import Library
-    from smart_fork.forking.budget import Answers, answering, chosen
-    from smart_fork.forking.request import Wanted
+    from smart_fork.forking.fork_content import IntentEvidence, answering, chosen
+    from smart_fork.forking.request import Budget
 
     found = ((reader, log) for reader in READERS for log in reader.locate(session_id))
     reader, log = next(found, (None, None))
@@ -60,8 +60,8 @@ def place_of(question: Question, session_id: str, embedder: Any) -> Place | None
     loaded = {*range(session.resumed.start, last + 1), *session.resumed.kept}
     plain = Fork(wrote.turns <= loaded, session.token_estimate - session.instructions)
     with Library.open(None, Engine(embedder)) as library:
-        answers = Answers(question.text, (), library)
-        kept = chosen(session, last, Wanted(BUDGET), answers)
+        answers = IntentEvidence(question.text, (), library)
+        kept = chosen(session, last, Budget(BUDGET), answers)
         try:
             message = answering(session, answers)
         except NotFound:

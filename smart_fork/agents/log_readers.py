@@ -59,7 +59,7 @@ class Readers(Agents):
         from smart_fork.workers.registry import Registry
 
         with Registry() as registry:
-            return {copy.path for copy in registry.staged_copies(session_id)}
+            return {str(path) for path, known in registry.staged_copies().items() if known == session_id}
 
     def unread(self, adapters: Iterable[AgentAdapter] | None = None) -> tuple[str, ...]:
         """Return a sentence for each agent in `adapters` with sessions that cannot be read; without `adapters`, for

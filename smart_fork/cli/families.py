@@ -16,7 +16,7 @@ from smart_fork.cli.options import HandedOption, SessionArgument
 from smart_fork.cli.output import Plain, cut_to, one_line, out, plain, printed_as_json, say, say_notes
 from smart_fork.cli.progress import library_shown, starting
 from smart_fork.errors import Usage
-from smart_fork.forking.request import BranchRequest, BudgetAsked
+from smart_fork.forking.request import BranchRequest, BudgetOptions
 from smart_fork.snippets import ago, tokens_about
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def branch(
         str | None,
         typer.Option("--excise", help="Turns to drop, numbered as in `excise list`: 5-7,9."),
     ] = None,
-    budget: BudgetAsked,
+    budget: BudgetOptions,
 ) -> None:
     """Copy a session under a title of its own, to go on with later; the original stays untouched."""
     from smart_fork.forking.branch import branch as branch_session

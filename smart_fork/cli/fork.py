@@ -21,7 +21,7 @@ from smart_fork.cli.progress import library_shown, starting
 from smart_fork.cli.short_ids import short
 from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage
 from smart_fork.finding.team_search import is_shared
-from smart_fork.forking.request import Best, BudgetAsked, ForkRequest
+from smart_fork.forking.request import BestSessions, BudgetOptions, ForkRequest
 from smart_fork.forking.results import Forked, NotForked
 
 if TYPE_CHECKING:
@@ -69,9 +69,9 @@ def fork(
         ),
     ] = None,
     asked: ForkRequest,
-    best: Best,
+    best: BestSessions,
     options: Options,
-    budget: BudgetAsked,
+    budget: BudgetOptions,
     merge: Annotated[bool, "Merge several sessions into one fork, within --budget."] = False,
 ) -> None:
     """Run a fork of a session; the original stays untouched. Of several sessions, each in its own git worktree.
@@ -107,7 +107,7 @@ def fork(
         print_forked(forked, dry_run=asked.dry_run)
 
 
-def check_given(asked: ForkRequest, best: Best, *, several: bool, merge: bool) -> None:
+def check_given(asked: ForkRequest, best: BestSessions, *, several: bool, merge: bool) -> None:
     """Refuse options that do not go together on the command line.
 
     Raises:
@@ -232,7 +232,7 @@ def price_in_words(price: ForkPrice) -> str:
     return ", ".join(filter(None, (f"It loads about {price.tokens:,}{of} tokens", cached)))
 
 
-def fork_several(ids: Sequence[str], best: Best, like: ForkRequest, *, in_worktrees: bool | str) -> None:
+def fork_several(ids: Sequence[str], best: BestSessions, like: ForkRequest, *, in_worktrees: bool | str) -> None:
     """Fork them, or the best that are found, as `like` says; and say of each what became of it.
 
     Exits with 1 if one was not started, with 3 if none fits.
@@ -240,7 +240,8 @@ def fork_several(ids: Sequence[str], best: Best, like: ForkRequest, *, in_worktr
     Raises:
         SmartForkError: none was started.
     """
-    from smart_fork.forking.search_and_fork import FLOOR, fan_out
+    from smart_fork.finding.ranking import LIKELY_SCORE
+    from smart_fork.forking.search_and_fork import fan_out
 
     with library_shown(like.cwd) as library:
         asked, left_out = [replace(like, session=one) for one in ids], 0
@@ -252,13 +253,13 @@ def fork_several(ids: Sequence[str], best: Best, like: ForkRequest, *, in_worktr
     if not printed_as_json(answer):
         _print_forks(answer.forks, dry_run=like.dry_run)
         if left_out:
-            least = FLOOR if best.min_score is None else best.min_score
+            least = LIKELY_SCORE if best.min_score is None else best.min_score
             say(f"note: {left_out} more were skipped: their scores are below {least:.2f}. --min-score 0 takes all.")
     if any(isinstance(one, NotForked) for one in answer.forks):
         raise typer.Exit(1)
 
 
-def _best_found(like: ForkRequest, best: Best, library: Library) -> tuple[list[ForkRequest], int]:
+def _best_found(like: ForkRequest, best: BestSessions, library: Library) -> tuple[list[ForkRequest], int]:
     """The best of what is found; where none fits, that is said beside what was found."""
     from smart_fork.cli.found import print_hits
     from smart_fork.finding.answer import Found

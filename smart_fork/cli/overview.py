@@ -33,9 +33,9 @@ from smart_fork.finding.index_refresh import index_status
 from smart_fork.hooks import recall_switch
 from smart_fork.snippets import ago
 from smart_fork.system.processes import Processes
+from smart_fork.workers.answers import WorkerState
 from smart_fork.workers.registry_file import has_registry
 from smart_fork.workers.roster import list_workers
-from smart_fork.workers.state import WorkerState
 
 
 @value

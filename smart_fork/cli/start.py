@@ -26,9 +26,9 @@ from smart_fork.workers.places import choose_place
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from smart_fork.forking.occupation import AlreadyRuns
+    from smart_fork.forking.preconditions import AlreadyRuns
     from smart_fork.forking.results import NotSpawned, SpawnedWorker, StartedWorker
-    from smart_fork.workers.state import WorkerMessaged
+    from smart_fork.workers.answers import WorkerMessaged
 
 _NO_SUBJECT = Subject()
 PromptArgument = Annotated[list[str] | None, typer.Argument(help="Prompt.")]
@@ -62,7 +62,7 @@ def resume(
     force: ForceOption = False,
 ) -> None:
     """Go on in a session, in its own directory. Where a worker is in it already, go there."""
-    from smart_fork.forking.occupation import AlreadyRuns
+    from smart_fork.forking.preconditions import AlreadyRuns
     from smart_fork.forking.spawn import session_to_resume
 
     try:
@@ -81,9 +81,8 @@ def continue_newest(
     force: ForceOption = False,
 ) -> None:
     """Go on in the newest session of the directory. Where a worker is in it already, go there."""
-    from smart_fork.forking.occupation import AlreadyRuns
+    from smart_fork.forking.preconditions import AlreadyRuns, directory
     from smart_fork.forking.spawn import check_free, newest_session
-    from smart_fork.forking.start import directory
 
     headless = choose_place(options.place, Processes(), os.environ).headless
     target, caller = directory(project or Path.cwd()), _caller()

@@ -17,13 +17,13 @@ from smart_fork.finding.request import current_project
 from smart_fork.snippets import ago, minute, tokens_about
 from smart_fork.system.processes import Processes
 from smart_fork.workers import termination as trees
+from smart_fork.workers.answers import Compared
 from smart_fork.workers.comparison import compare as compared
 from smart_fork.workers.roster import list_workers, read_worker, wait_workers
-from smart_fork.workers.state import Compared
 from smart_fork.workers.termination import WorkersTree
 
 if TYPE_CHECKING:
-    from smart_fork.workers.state import WorkerClosed, WorkerState
+    from smart_fork.workers.answers import WorkerClosed, WorkerState
 
 WorkerArgument = Annotated[str, typer.Argument(metavar="ID", help="Worker: id, name, session id or terminal.")]
 WorkersArgument = Annotated[list[str], typer.Argument(metavar="ID…", help="Workers: id, name, session id or terminal.")]

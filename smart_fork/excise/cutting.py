@@ -39,7 +39,7 @@ from smart_fork.finding.index_access import kept_open
 from smart_fork.finding.results import title as shown_title
 from smart_fork.forking.branch import command_to_resume, new_title, refuse_while_tasks_run, refuse_while_working
 from smart_fork.forking.family import Descendant, Descent
-from smart_fork.forking.occupation import Occupation
+from smart_fork.forking.preconditions import Occupation
 from smart_fork.system import call_context
 from smart_fork.system.call_context import refuse_cancelled
 from smart_fork.system.processes import Machine

@@ -44,7 +44,7 @@ from smart_fork.excise.writing import finish_cut, refresh, written_path
 from smart_fork.finding import session_notes
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.sessions import MIN_PREFIX, Located, locate, only_one
-from smart_fork.forking import temporary_logs
+from smart_fork.forking.temporary_logs import delete_leftover_logs
 from smart_fork.snippets import quoted
 from smart_fork.system import call_context
 from smart_fork.system.processes import Processes
@@ -163,7 +163,7 @@ def _forgotten(agent: AgentName, session_id: str) -> bool:
     if (agent, session_id) not in forgotten():
         return True  # it did not come to that
     snapshots.forget(session_id)
-    temporary_logs.clear()
+    delete_leftover_logs()
     with only_writer(PATIENCE):
         _remove_older_indexes()
     return forget_workers(session_id)
@@ -186,7 +186,7 @@ def erase(
         with only_writer(PATIENCE):
             remove_unfinished_files()
             sweep_reading()
-            temporary_logs.clear()
+            delete_leftover_logs()
             _remove_older_indexes()
             for copy in filter(None, (kept_logs.find(agent, one) for one in session_ids)) if agent else ():
                 _drop_kept_parts(copy, wanted)

@@ -43,7 +43,7 @@ from smart_fork.excise.cut_plan import CutPlan
 from smart_fork.excise.transcript import PATIENCE, dependent_logs, derived_from, keys_of, load_copy, matching_turns
 from smart_fork.finding.index_access import opened
 from smart_fork.forking.family import Descent
-from smart_fork.forking.occupation import Occupation
+from smart_fork.forking.preconditions import Occupation
 
 NOTHING = Descent()
 

@@ -41,9 +41,9 @@ from smart_fork.finding.session_view import SessionNotes
 from smart_fork.repository.git import Repository
 from smart_fork.snippets import minute, quotation
 from smart_fork.system.processes import Processes
-from smart_fork.workers.births import worker_of
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.registry_file import has_registry
+from smart_fork.workers.session_matching import worker_of
 
 TITLE_CHARACTERS, OUTCOME_CHARACTERS = 80, 160
 

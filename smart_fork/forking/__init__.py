@@ -1,1 +1,1 @@
-"""From what is asked for to a worker that lives."""
+"""Forks (resumable copies of past sessions): request, plan, budget, handover, copy, start, family."""

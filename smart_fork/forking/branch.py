@@ -1,6 +1,6 @@
-"""A branch of a session: a copy under a title of its own, which an agent can go on with while the original stays.
+"""Branch of a session: a copy with its own title, which an agent can continue while the original stays unchanged.
 
-Whether an agent is at work in the session is told by what is known of our workers, and by the tasks in its log.
+The worker registry and the tasks in the log tell whether an agent is at work in the original.
 """
 
 from __future__ import annotations
@@ -35,12 +35,21 @@ from smart_fork.finding import sessions
 from smart_fork.finding.results import title as shown_title
 from smart_fork.finding.session_place import belongs, unplaced, where_now
 from smart_fork.finding.team_search import sessions_here
-from smart_fork.forking.budget import answering, chosen, gathered
-from smart_fork.forking.occupation import Occupation
-from smart_fork.forking.request import BranchRequest, Wanted
-from smart_fork.forking.restored_logs import forkable, is_others, refuse_without_log
-from smart_fork.forking.results import Branched, Forked, Handed, Named
-from smart_fork.forking.session_copy import Branch, branch_point, last_branch_point, message_at, write_copy
+from smart_fork.forking.copies import (
+    ForkPoint,
+    WrittenCopy,
+    branch_point,
+    forkable,
+    is_others,
+    last_branch_point,
+    message_at,
+    refuse_without_log,
+    write_copy,
+)
+from smart_fork.forking.fork_content import answering, chosen, gathered, hand_over_to
+from smart_fork.forking.preconditions import Occupation
+from smart_fork.forking.request import BranchRequest, Budget
+from smart_fork.forking.results import Branched, Forked, HandoverSize, NamedSession
 from smart_fork.snippets import MAX_NAME_CHARACTERS, plain_name, quoted
 from smart_fork.system.call_context import refuse_cancelled
 from smart_fork.system.processes import Clock, Machine
@@ -69,7 +78,7 @@ def is_unfinished(session: Session) -> bool:
 
 
 def earlier_message() -> str:
-    """Suggest to fork at an earlier message meanwhile."""
+    """Return the hint to branch at an earlier message meanwhile."""
     return advice(
         "Or branch at an earlier message: --at N, numbered as in `smart-fork show`.",
         tool="Or branch at an earlier message: at, numbered as in read_session.",
@@ -77,7 +86,7 @@ def earlier_message() -> str:
 
 
 def refuse_while_working(session: Session, now: float, hint: str) -> None:
-    """Nothing is copied of what is just being written.
+    """Refuse to copy a session while its agent writes to it. `now` is the current time in seconds.
 
     Raises:
         ForkRefused: the agent is answering, or one of its tools runs.
@@ -91,9 +100,9 @@ def refuse_while_working(session: Session, now: float, hint: str) -> None:
 
 
 def refuse_while_tasks_run(session: Session, hint: str, *, caller: str | None = None) -> None:
-    """Refuse a session whose agent has background tasks: they would continue in the original only.
+    """Refuse a session with running background tasks: they would continue in the original only.
 
-    `caller` is the session that asks, whose agent is there. What an agent has left undone ended with it.
+    `caller` is the id of the session that makes the request. Unfinished tasks of an ended agent do not count.
 
     Raises:
         ForkRefused: shells, monitors or sub-agents of the session still run.
@@ -115,7 +124,7 @@ WRITTEN_SECONDS, LOOK_SECONDS = 3.0, 0.2
 
 @dataclass(frozen=True, slots=True)
 class PlannedBranch:
-    """A branch that can be written, up to turn `end`. What was made to read its session is `held` until it is."""
+    """A branch ready to be written, up to turn `end`. Temporary logs that its session needs stay `held` until then."""
 
     request: BranchRequest
     session: Session
@@ -133,14 +142,13 @@ class PlannedBranch:
     def plan(
         cls, request: BranchRequest, library: Opening | None = None, *, now: float | None = None, clock: Clock
     ) -> Self:
-        """Decide everything about a branch; nothing is written.
+        """Decide everything about a branch; write nothing.
 
-        It ends with what its message is part of, or with the last finished turn. What answers is asked of the
-        `library`, by default the commands' own. The caller's own session is waited for where it is so new that its
-        agent has not written it down yet.
+        The branch ends after the requested message's answer, or with the last finished turn. The `library` finds the
+        answering exchange. If the caller's own session is so new that it has no log yet, wait for the log.
 
         Raises:
-            SmartForkError: it cannot be written.
+            SmartForkError: the branch cannot be written.
         """
         at, budget, caller = request.message, request.budget, request.caller_session_id
         chooses = request.at_match or budget is not None
@@ -158,7 +166,7 @@ class PlannedBranch:
                     )
                 agent = request.agent_of(session)
                 moment = clock.now() if now is None else now
-                from smart_fork.forking.start import place_of_work
+                from smart_fork.forking.preconditions import place_of_work
 
                 target = place_of_work(session.cwd, request.cwd)
                 if request.project is not None and not _belongs(session, request.project):
@@ -169,23 +177,19 @@ class PlannedBranch:
                 through = answering(session, answers) if request.at_match else None
                 end, notes = _end(session, at, through, moment, caller)
                 kept = chosen(session, end, budget, answers) if budget is not None else None
-                told = None
-                if agent != session.agent:
-                    from smart_fork.forking.handover import handover
-
-                    excerpt = kept.excerpt if kept else None
-                    told = handover(session, end, agent, excerpt, unmasked=request.options.unmasked)
-                    notes += _notes(told.handed, agent, budget)
+                excerpt, unmasked = kept.excerpt if kept else None, request.options.unmasked
+                _, told = hand_over_to(agent, session, ForkPoint.after(session, end), excerpt, unmasked=unmasked)
+                notes += _notes(told.handed, agent, budget) if told else []
                 notes += filter(None, [sessions.left_out(session)])
                 notes = [*(kept.selection.notes if kept else ()), *notes]
             return cls(request, session, agent, target, end, kept, told, tuple(notes), moment, held.pop_all())
 
     @bounded()
     def write(self) -> Branched:
-        """Write it, and resume it if that is asked for.
+        """Write the branch, and resume it if requested.
 
         Raises:
-            SmartForkError: nothing was made.
+            SmartForkError: nothing was written.
         """
         session, told = self.session, self.handover
         asked, parent = self.request.title, told.title if told else session.title
@@ -203,16 +207,16 @@ class PlannedBranch:
             options = Options(prompt=options.prompt or None, place=options.place, name=final)
             return replace(report, started=self._started(written, options))
 
-    def _written(self, becomes: NewSession) -> Branch:
+    def _written(self, becomes: NewSession) -> WrittenCopy:
         if self.handover is None:
             excerpt = self.kept.excerpt if self.kept else None
             return write_copy(self.session, self.end, becomes, excerpt=excerpt)
-        from smart_fork.forking.handover import write_told
+        from smart_fork.forking.handover import write_handover
 
-        written = write_told(READERS[self.agent], self.handover, self.session, becomes, Machine())
+        written = write_handover(READERS[self.agent], self.handover, self.session, becomes, Machine())
         return replace(written, source_session_id=self.session.session_id)
 
-    def _started(self, written: Branch, options: Options) -> Forked:
+    def _started(self, written: WrittenCopy, options: Options) -> Forked:
         from smart_fork.forking.start import resume_written
         from smart_fork.forking.worker import WorkerSpec
 
@@ -228,11 +232,11 @@ class PlannedBranch:
             )
         )
 
-    def _report(self, written: Branch, title: str) -> Branched:
+    def _report(self, written: WrittenCopy, title: str) -> Branched:
         session = self.session
         return Branched(
             session_id=written.session_id, agent_type=written.agent, title=shown_title(title), path=str(written.path),
-            copied=written.copied, parent=Named(session.session_id, shown_title(session.title)), at=self.end,
+            copied=written.copied, parent=NamedSession(session.session_id, shown_title(session.title)), at=self.end,
             working_directory=str(self.target), warnings=(*self.notes, *written.warnings),
             resume_command=command_to_resume(written.agent, written.session_id, str(self.target)),
             resume_original=command_to_resume(session.agent, session.session_id, session.cwd, session=session),
@@ -243,18 +247,18 @@ class PlannedBranch:
 def branch(
     request: BranchRequest, library: Opening | None = None, *, now: float | None = None, clock: Clock | None = None
 ) -> Branched:
-    """Copy a session; see `PlannedBranch`.
+    """Copy a session as `request` says. `library` is the index to search, by default the command line's.
 
     Raises:
-        SmartForkError: nothing was made.
+        SmartForkError: nothing was written.
     """
     return PlannedBranch.plan(request, library, now=now, clock=clock or Clock()).write()
 
 
 def _source(reference: str, own: str, clock: Clock, held: ExitStack, as_agent: AgentName | None) -> Session:
-    """The session that is meant. What its agent is asked first it writes down a moment later: `own` is waited for.
+    """Read the session named by `reference`. If it is the caller's session `own`, wait until its log appears.
 
-    A log that is made for it is there as long as it is `held`.
+    A temporary log made for it stays until `held` closes.
     """
     if not Reference.parsed(reference).names_session:
         raise Usage(
@@ -286,10 +290,10 @@ def _belongs(session: Session, project: str) -> bool:
 
 @contextmanager
 def new_title(parent_title: str, target: Path, moment: float, *, name: str | None = None) -> Iterator[str]:
-    """Reserve a branch's title while it is written, so that no concurrent branch gets the same one.
+    """Reserve a title for a branch while it is written, so that no concurrent branch takes the title.
 
     Raises:
-        SmartForkError: in place of an `OSError`, also one that is met meanwhile.
+        SmartForkError: in place of an `OSError`, also one raised inside the context.
     """
     try:
         with held_file(private_dir(state_home()) / "branch.lock"):
@@ -300,8 +304,8 @@ def new_title(parent_title: str, target: Path, moment: float, *, name: str | Non
         raise SmartForkError(f"Failed to branch conversation: {what_failed(error)}", hint) from error
 
 
-def _remember(written: Branch, session: Session, end: int) -> None:
-    """Keep from where it is: its own log says so no longer when that is gone."""
+def _remember(written: WrittenCopy, session: Session, end: int) -> None:
+    """Record the branch's parent and fork point outside its log, which may be deleted."""
     through = session.turns[end].id
     one = session_origins.HandedOver(written.session_id, written.agent, session.agent, session.session_id, through)
     try:
@@ -311,7 +315,7 @@ def _remember(written: Branch, session: Session, end: int) -> None:
         raise
 
 
-def _notes(handed: Handed, agent: AgentName, budget: Wanted | None) -> list[str]:
+def _notes(handed: HandoverSize, agent: AgentName, budget: Budget | None) -> list[str]:
     """Return the notes on a handover for a person."""
     from smart_fork.forking.handover import beyond, notes
 
@@ -321,7 +325,7 @@ def _notes(handed: Handed, agent: AgentName, budget: Wanted | None) -> list[str]
 def _end(
     session: Session, at: int | None, through: str | None, now: float, caller: str | None
 ) -> tuple[int, list[str]]:
-    """The last turn of the copy, and what is to be said about it."""
+    """Return the last turn of the copy, and notes about it."""
     if through is not None:
         end = branch_point(session, through)
         return end, [f"Branched after message {end}, where the exchange that answers best ends"]
@@ -358,9 +362,9 @@ _BRANCHED = re.compile(rb"\(branch", re.IGNORECASE)
 
 
 def branch_title(name: str | None, parent_title: str, taken: Container[str], milliseconds: int) -> str:
-    """The title of a branch that is called `name`, or like its parent. Pure.
+    """Return a free title for a branch, from `name` or its parent's title.
 
-    `taken` holds the titles of the project as `titles.comparable_title` gives them, `milliseconds` is the time.
+    `taken` holds the project's titles as keys from `titles.comparable_title`. `milliseconds` is the time.
     """
     base = titles.without_suffix(plain_name(name)) or titles.without_suffix(plain_name(parent_title)) or FALLBACK
     numbers = chain(("",), (f" {number}" for number in range(2, MAX_NUMBER + 1)))
@@ -370,9 +374,9 @@ def branch_title(name: str | None, parent_title: str, taken: Container[str], mil
 
 
 def titles_like_ours(agents: Agents, project: Project) -> set[str]:
-    """Return the comparable form of each title in `project` with "(Branch": no other can be in the way. One scan.
+    """Return the `titles.comparable_title` of each title in `project` with "(Branch" in it, in one scan of the logs.
 
-    Logs that cannot be read have no title.
+    Unreadable logs have no title.
     """
     found: set[str] = set()
     for adapter in agents:
@@ -407,7 +411,7 @@ def _both_ends(log: LogFile) -> bytes:
 
 
 def _given(ends: bytes) -> Iterator[str]:
-    """The names that it was given: those that it had once are as good as taken."""
+    """Yield the titles that a log's records give the session, also earlier ones: they count as taken."""
     for line in filter(_BRANCHED.search, ends.splitlines()):
         for _, record in decode_line(line)[0]:
             payload = record.get("payload")

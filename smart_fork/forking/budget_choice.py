@@ -1,10 +1,9 @@
-"""Spends a budget on the turns of a session that gain the most for each token.
+"""Budget choice: selects the exchanges (a prompt and its answer) of a session that gain most per token.
 
-What speaks for an exchange says how likely it is the one that answers. What is gained by keeping it grows with how much
-of it is kept: what was asked and answered, then its edits with what they need, then every call with its result, long
-ones shortened, and last all of it in full. What is cheap or likely so comes before what is neither.
-
-Pure: what speaks for each exchange is given.
+The evidence tells how likely each exchange is the answer to the intent. The gain grows with the kept part of an
+exchange: first its words, then its edits with what they need, then every call with shortened results, last everything
+in full. The parts with the best ratio of gain to tokens come first. The functions here are pure; the evidence is an
+argument.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
+from itertools import zip_longest
 from math import exp
 from typing import Any, NamedTuple
 
@@ -22,8 +22,8 @@ from indexer.transcripts.model import Session
 from smart_fork.agents.copier import Excerpt
 from smart_fork.errors import ForkRefused, Usage, advice
 from smart_fork.finding.ranking import ExchangeEvidence
-from smart_fork.forking.exchange_parts import Costs, Needs, ToolStep, Unit, costs, marker, plain, title, units
-from smart_fork.forking.request import MATCH, Wanted
+from smart_fork.forking.exchange_parts import Costs, Dependencies, ExchangeUnit, ToolStep, marker, plain, title, units
+from smart_fork.forking.request import MATCH, Budget
 from smart_fork.forking.results import Kept, SelectedExchange, Selection
 
 #: What it is worth to keep of what answers what was asked and answered; all its edits beside that, with what they need;
@@ -34,7 +34,7 @@ WORTH, LEAST_LEVELS = (1.0, 4.0, 0.3, 0.02), 3
 SHARPNESS, BEFORE = 3.0, 0.5
 #: The words of what is as likely as this come first. Its edits, and those of what a session begins with, for the rest
 #: builds on that, are kept beyond the share that is filled.
-LIKELY = 0.03
+LIKELY_SCORE = 0.03
 #: Exchanges are filled up to this share of a session: a fork of much of it saves little.
 FILLED = 0.25
 #: As little as answers is at most this share of a session, or so many tokens, beside what is always kept.
@@ -45,20 +45,10 @@ OPENING, ANSWER, LAST, NEEDED, NEAR, WANTED = "opening", "answers", "last", "nee
 
 
 @dataclass(frozen=True, slots=True)
-class Gains:
-    """The worth of each exchange, by number; `point` is the one at whose end all that is asked is known.
-
-    `unknown` says why there is none.
-    """
-
-    of: Mapping[int, float] = field(default_factory=dict)
-    point: int | None = None
-    unknown: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class KeptTurns:
-    """The turns kept so far and the reason for each exchange. Long results are shortened unless kept in `full`."""
+    """The turns kept so far, with the reason for each exchange. Long results are shortened unless the turn is in
+    `full`.
+    """
 
     kept: frozenset[int] = frozenset()
     full: frozenset[int] = frozenset()
@@ -67,7 +57,7 @@ class KeptTurns:
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """A possible addition: an exchange and what it needs, as turns, and those of them in `full`."""
+    """A possible addition to the choice: `turns` of an exchange and what they need, some of them in `full`."""
 
     place: int
     turns: frozenset[int]
@@ -85,17 +75,24 @@ class PricedAddition:
 
 
 class Chooser:
-    """Chooses among the exchanges of one session."""
+    """The selection among the exchanges of one session, up to turn `end`, by the evidence for each."""
 
-    def __init__(self, units: Sequence[Unit], costs: Costs, end: int, session: Session, gains: Gains) -> None:
-        self.units, self.costs, self.end, self.session, self.unknown = units, costs, end, session, gains.unknown
+    def __init__(self, session: Session, costs: Costs, end: int, evidence: ExchangeEvidence) -> None:
+        self.units, self.costs, self.end, self.session = units(session, costs, end), costs, end, session
+        self.unknown = "" if evidence.parts else evidence.why_not
         self._name = plain(session.session_id)
-        self.needs = Needs(units)
-        self._gain = [_gain(gains, unit.number, _next(units, place)) for place, unit in enumerate(units)]
-        self._point = _place_of(units, gains.point)
+        self.needs = Dependencies(self.units)
+        gains, numbers = _gains(evidence), [unit.number - 1 for unit in self.units]
+        self._gain = [
+            max((gain for at, gain in gains.items() if at >= number and (after is None or at < after)), default=0.0)
+            for number, after in zip_longest(numbers, numbers[1:])
+        ]
+        self._point = None
+        if evidence.parts and evidence.point is not None:
+            self._point = max((at for at, number in enumerate(numbers) if number <= evidence.point), default=0)
 
     def smallest(self, drop: Collection[int] = ()) -> KeptTurns:
-        """Return the minimum: the first prompt, the matching exchange and the last one, each in its words."""
+        """Return the minimum: the words of the first exchange, the matching one and the last one."""
         choice, best = KeptTurns(), [(place, ANSWER) for place in self._best()[:1]]
         for place, why in ((0, OPENING), *best, (len(self.units) - 1, LAST)):
             if self.units[place].number not in drop:
@@ -103,14 +100,14 @@ class Chooser:
         return choice
 
     def all_but(self, drop: Collection[int], keep: Collection[int] = ()) -> KeptTurns:
-        """Everything but what is to be dropped."""
+        """Return all turns except the dropped exchanges."""
         kept = frozenset(turn for unit in self.units if unit.number not in drop for turn in unit.whole)
         return KeptTurns(kept, kept, {unit.number: WANTED for unit in self.units if unit.number in keep})
 
     def within(self, most: int | None, keep: Collection[int] = (), drop: Collection[int] = ()) -> KeptTurns:
-        """Return the choice that fits into `most` tokens; without a limit, the smallest that answers.
+        """Return the choice that fits into `most` tokens; without a limit, the smallest choice that answers.
 
-        What is to be kept or dropped is, whatever it takes.
+        Exchanges in `keep` and `drop` are kept or dropped at any cost.
         """
         choice = self.smallest(drop)
         for place, unit in enumerate(self.units):
@@ -122,7 +119,7 @@ class Chooser:
         bound = max(LEAST_TOKENS, int(share * whole))
         most, bound, least = (bound, bound, True) if most is None else (most, min(most, bound), False)
         sure = (0, *self._answers, *(() if least else self._mended()))
-        likely = [place for place in self._ranked() if self._chances[place] >= LIKELY or place in sure]
+        likely = [place for place in self._ranked() if self._chances[place] >= LIKELY_SCORE or place in sure]
         for place in likely:
             choice = self._added(choice, self._addition(place, self.needs.said(place)), most, gone)
         pieces = self._by_gain(likely, LEAST_LEVELS) if least else self._by_gain(range(len(self.units)), len(WORTH))
@@ -140,7 +137,7 @@ class Chooser:
 
     @cached_property
     def titles(self) -> list[Masked]:
-        """The title of each exchange."""
+        """Return the title of each exchange."""
         return [title(unit) for unit in self.units]
 
     def tokens(self, choice: KeptTurns) -> int:
@@ -154,7 +151,7 @@ class Chooser:
         return own + self.costs.summary(self.end)
 
     def told(self, kept: frozenset[int]) -> dict[int, str]:
-        """Return summaries of omitted exchanges, by the turn that each precedes."""
+        """Return summaries of omitted exchanges, by the turn that each summary precedes."""
         found: dict[int, str] = {}
         first, exchanges, steps = None, 0, 0
         for unit in self.units:
@@ -172,7 +169,7 @@ class Chooser:
         return found
 
     def _added(self, choice: KeptTurns, added: Addition, bound: int, gone: frozenset[int]) -> KeptTurns:
-        """The choice with what is added, where that fits."""
+        """Return the choice with `added`, or unchanged if that exceeds `bound`."""
         turns, full = added.turns - gone, added.full - gone
         if gone & self.units[added.place].whole or (turns <= choice.kept and full <= choice.full):
             return choice
@@ -182,7 +179,7 @@ class Chooser:
         return more if self._own(more) <= bound and self.tokens(more) <= bound else choice
 
     def _with_beginning(self, choice: KeptTurns, bound: int, gone: frozenset[int]) -> KeptTurns:
-        """The choice with as much of the session's beginning as fits: a cache that has it reads it for little."""
+        """Return the choice with as much of the session's beginning as fits: the model's cache makes it cheap."""
         for place, unit in enumerate(self.units):
             choice = self._added(choice, Addition(place, unit.whole, OPENING, unit.whole), bound, gone)
             if not (unit.whole <= choice.kept and unit.whole <= choice.full):
@@ -190,7 +187,7 @@ class Chooser:
         return choice
 
     def _with_last(self, choice: KeptTurns, added: Addition, bound: int, gone: frozenset[int]) -> KeptTurns:
-        """The choice with the last edits of an exchange that fit."""
+        """Return the choice with as many of an exchange's last edits as fit."""
         if choice.kept >= added.turns or gone & self.units[added.place].whole:
             return choice
 
@@ -202,9 +199,9 @@ class Chooser:
         return with_last(fitting[count - 1]) if count else choice
 
     def _with_runs(self, choice: KeptTurns, place: int, room: int, gone: frozenset[int], *, looked: bool) -> KeptTurns:
-        """The choice with what was run in an exchange, results shortened, and what was only `looked` at.
+        """Return the choice with an exchange's commands, results shortened; with `looked`, also its read-only steps.
 
-        As much of each as there is room for, the shortest first: what a run has printed is nowhere else.
+        The shortest steps come first, as many as fit into `room`. Command output is found nowhere else.
         """
         left = [
             step
@@ -237,7 +234,7 @@ class Chooser:
         return KeptTurns(choice.kept | added.turns, choice.full | added.full, why)
 
     def _best(self) -> list[int]:
-        """The places of exchanges that anything speaks for, the best first; the last ones, where nothing does."""
+        """Return the places of exchanges with any evidence, best first. Without evidence, return all, last first."""
         if not any(self._gain):
             return sorted(range(len(self.units)), reverse=True)
         ranked = sorted(range(len(self.units)), key=lambda place: (-self._gain[place], -place))
@@ -245,16 +242,16 @@ class Chooser:
 
     @cached_property
     def _answers(self) -> list[int]:
-        """The places of what answers: the best, and that by whose end all is known."""
+        """Return the places of the best exchange and of the exchange at whose end the intent is answered."""
         return list(dict.fromkeys([*self._best()[:1], *([self._point] if self._point is not None else [])]))
 
     def _mended(self) -> list[int]:
-        """The place after the best, where files are changed there: what answers is often mended in what follows it."""
+        """Return the place after the best exchange if it edits files: corrections often follow an answer."""
         after = [place + 1 for place in self._best()[:1] if place + 1 < len(self.units)]
         return [place for place in after if self.needs.edits(place)]
 
     def _ranked(self) -> list[int]:
-        """The places of all exchanges, the likeliest first."""
+        """Return the places of all exchanges, likeliest first."""
         return sorted(range(len(self.units)), key=lambda place: (-self._chances[place], -place))
 
     @cached_property
@@ -267,12 +264,12 @@ class Chooser:
         return [one / sum(odds) for one in odds]
 
     def _by_gain(self, places: Iterable[int], levels: int) -> list[Addition]:
-        """Return possible additions from these exchanges, up to so many `levels` of each, by gain per token."""
+        """Return possible additions from these exchanges, up to `levels` of each, by gain per token."""
         pieces = [piece for place in places for piece in self._pieces(place, levels)]
         return [piece.added for piece in sorted(pieces, key=lambda piece: -piece.gain / piece.tokens)]
 
     def _pieces(self, place: int, levels: int) -> list[PricedAddition]:
-        """One exchange piece by piece: each gains less a token than the one before, with which it is kept else."""
+        """Return an exchange in pieces of falling gain per token. A piece that gains more joins the one before it."""
         found: list[PricedAddition] = []
         before = 0
         for worth, (turns, full) in zip(WORTH[:levels], self._levels(place), strict=False):
@@ -298,53 +295,20 @@ class Chooser:
         return Addition(place, turns, ANSWER if place in self._answers else NEAR, full)
 
 
-def _gain(gains: Gains, number: int, following: int | None) -> float:
-    """Return the gain of an exchange, or of several that form one."""
-    own = [gain for at, gain in gains.of.items() if at >= number and (following is None or at < following)]
-    return max(own, default=0.0)
-
-
-def _next(units: Sequence[Unit], place: int) -> int | None:
-    return units[place + 1].number if place + 1 < len(units) else None
-
-
-def _place_of(units: Sequence[Unit], number: int | None) -> int | None:
-    if number is None:
-        return None
-    return max((place for place, unit in enumerate(units) if unit.number <= number), default=0)
-
-
 class Selected(NamedTuple):
-    """A selection, the excerpt that it is of the session (`None` for all of it), and what has chosen it."""
+    """A selection, its excerpt of the session (`None` for the whole session), and its chooser."""
 
     selection: Selection
     excerpt: Excerpt | None
     chooser: Chooser
 
 
-def selected(session: Session, end: int, wanted: Wanted, evidence: ExchangeEvidence | None) -> Selected:
-    """Choose what of a session up to turn `end` is kept within a budget, by the `evidence` for its exchanges.
-
-    Without any, what was said last is kept.
+def within(chooser: Chooser, wanted: Budget) -> Selected:
+    """Choose the exchanges to keep within a budget.
 
     Raises:
-        ForkRefused: nothing is left out of sessions of that agent.
-        Usage: there is no exchange of a number that was given, or nothing would be left.
-    """
-    return within(chooser_of(session, costs(session), end, evidence), wanted)
-
-
-def chooser_of(session: Session, counted: Costs, end: int, evidence: ExchangeEvidence | None) -> Chooser:
-    """Return what chooses among the exchanges of a session up to turn `end`."""
-    return Chooser(units(session, counted, end), counted, end, session, gains_of(evidence))
-
-
-def within(chooser: Chooser, wanted: Wanted) -> Selected:
-    """Choose what is kept within a budget.
-
-    Raises:
-        ForkRefused: there is no prompt.
-        Usage: there is no exchange of a number that was given, or nothing would be left.
+        ForkRefused: the session has no prompt up to that turn.
+        Usage: an exchange number does not exist, or nothing would remain.
     """
     parts, counted, end = chooser.units, chooser.costs, chooser.end
     _check(parts, wanted)
@@ -387,23 +351,20 @@ def within(chooser: Chooser, wanted: Wanted) -> Selected:
 
 
 def _new_from(session: Session, end: int, kept: frozenset[int], taken: Sequence[int], whole: Sequence[int]) -> int:
-    """The first message that is not sent as the agent has sent it: the first of all, where that was compacted."""
+    """Return the first turn that is not sent as before; 0 if the session was compacted."""
     if session.compacted(end):
         return 0
     return next((turn for turn in range(end + 1) if turn not in kept or taken[turn] < whole[turn]), end + 1)
 
 
-def gains_of(evidence: ExchangeEvidence | None) -> Gains:
-    """Combine the evidence for each exchange, counted from 1, from meaning and words, into one number."""
-    if evidence is None or not evidence.parts:
-        return Gains(unknown=evidence.why_not if evidence is not None else "")
-    nearest = max(part.nearest for part in evidence.parts.values()) or 1.0
-    words = max(part.words for part in evidence.parts.values()) or 1.0
-    gains = {number + 1: part.nearest / nearest + part.words / words for number, part in evidence.parts.items()}
-    return Gains(gains, None if evidence.point is None else evidence.point + 1)
+def _gains(evidence: ExchangeEvidence) -> dict[int, float]:
+    """Return one number for each exchange (counted from 0) from its similarity of meaning and shared words."""
+    nearest = max((part.nearest for part in evidence.parts.values()), default=0.0) or 1.0
+    words = max((part.words for part in evidence.parts.values()), default=0.0) or 1.0
+    return {number: part.nearest / nearest + part.words / words for number, part in evidence.parts.items()}
 
 
-def _check(parts: Sequence[Unit], wanted: Wanted) -> None:
+def _check(parts: Sequence[ExchangeUnit], wanted: Budget) -> None:
     if not any(unit.prompt for unit in parts):
         raise ForkRefused("No prompt up to that message.", "Fork it at a later message.")
     known = {unit.number for unit in parts}
@@ -440,7 +401,7 @@ def _rows(chooser: Chooser, choice: KeptTurns) -> tuple[SelectedExchange, ...]:
     return tuple(rows)
 
 
-def _how(unit: Unit, kept: frozenset[int], *, complete: bool) -> Kept:
+def _how(unit: ExchangeUnit, kept: frozenset[int], *, complete: bool) -> Kept:
     if not kept:
         return "nothing"
     if kept >= unit.whole:

@@ -1,6 +1,6 @@
-"""The exchanges of a session as what a budget keeps or drops, and the steps in them: calls stay with their results.
+"""Parts of a session that a budget keeps or drops: exchanges, and their steps. Tool calls stay with their results.
 
-Their tokens come from their characters, at the rate at which their agent has counted them.
+Tokens are estimated from characters, at the rate that the agent's own counts show.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ COUNTED = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """The tokens of each turn, in full and with its results shortened.
+    """The tokens of each turn, in full (`turns`) and with its results shortened (`short`).
 
-    And those of what each compaction has left, by the number of the turn it stands at.
+    `summaries` has the tokens that each compaction left, with the number of its turn. `rate` is characters per token.
     """
 
     turns: tuple[int, ...]
@@ -44,7 +44,7 @@ class Costs:
         return (self.turns if full else self.short)[turn]
 
     def of_text(self, text: str) -> int:
-        """About what a text takes."""
+        """Return the estimated tokens of a text."""
         return ceil(len(text) / self.rate)
 
     def summary(self, end: int) -> int:
@@ -57,7 +57,7 @@ def costs(session: Session) -> Costs:
 
     Raises:
         ForkRefused: the log was rewritten meanwhile.
-        NotFound: a session that this one was forked from is gone.
+        NotFound: the session's parent is gone.
     """
     sizes, short, sums = [0] * len(session.turns), [0] * len(session.turns), list[tuple[int, int]]()
     for number, size in session.sizes or AGENTS.copier_of(session.agent).sizes(session):
@@ -92,19 +92,18 @@ def _rate(session: Session, sizes: Sequence[int]) -> float:
 #: What is asked in so few characters says nothing without what was said before it.
 SHORT_CHARACTERS = 16
 #: Words that come with calls whose answers take more than this are not kept for themselves.
-AT_MOST = 1_500
+MAX_WORDS_TOKENS = 1_500
 #: Of an answer, how much of its end is looked at for a question, and what one ends with, in any script.
 _END, _ASKS = 300, "?\uff1f\u061f"
 
 
 @dataclass(frozen=True, slots=True)
 class ToolStep:
-    """Turns that go together: one message of the agent's, with the results of its calls; or what the person said.
+    """Turns that belong together: a message of the agent with the results of its calls, or a person's message.
 
-    `tokens` is what it takes, `short` what with its results shortened.
-    `edits` and `reads` are the files that it changes and looks at, as it names them; of most commands it is not known
-    which of their words are files. `asks` says that a person answers or refuses a call in it: that is what was
-    decided; `broken` that a result is missing, so that it cannot be kept.
+    `tokens` is the size, `short` the size with shortened results. `edits` and `reads` are the files that the step
+    changes and reads, under the agent's names; for most commands they are unknown. `asks` is true if a person answered
+    or refused a call: a decision. `broken` is true if a result is missing, so that the step cannot be kept.
     """
 
     turns: tuple[int, ...]
@@ -120,11 +119,11 @@ class ToolStep:
     actions: tuple[str, ...] = ()
 
     def shows(self, path: str) -> bool:
-        """Return True if it reads this file."""
+        """Return True if the step reads this file."""
         return any(_same(path, one) for one in self.reads)
 
     def names(self, path: str) -> bool:
-        """Return True if it runs a command that names this file, for whatever purpose."""
+        """Return True if the step runs a command that names this file."""
         name = PurePosixPath(path).name
         return bool(name) and any(
             action.startswith("run ") and re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", action)
@@ -134,17 +133,17 @@ class ToolStep:
 
     @property
     def runs(self) -> bool:
-        """Return True if it runs a command."""
+        """Return True if the step runs a command."""
         return any(action.startswith("run ") for action in self.actions)
 
     def changes(self, path: str) -> bool:
-        """Return True if it edits or creates this file."""
+        """Return True if the step edits or creates this file."""
         return any(_same(path, one) for one in self.edits)
 
 
 @dataclass(frozen=True)
-class Unit:
-    """One exchange. `number` is that of the exchange, from 1; `steps` are in order, the person's words first."""
+class ExchangeUnit:
+    """One exchange, or several that share a call. `number` counts from 1; `steps` begin with the person's words."""
 
     number: int
     start: int
@@ -152,42 +151,42 @@ class Unit:
 
     @property
     def prompt(self) -> str:
-        """The person's prompt."""
+        """Return the person's prompt."""
         return next((step.text for step in self.steps if step.prompt), "")
 
     @cached_property
     def whole(self) -> frozenset[int]:
-        """All turns of it that can be kept."""
+        """Return all turns that can be kept."""
         return _turns(step for step in self.steps if not step.broken)
 
     @cached_property
     def words(self) -> frozenset[int]:
-        """The turns of the prompt and of the final answer to it."""
+        """Return the turns of the prompt and of the final answer."""
         said = [step for step in self.steps if step.text and not step.prompt and not step.broken]
         last = next((step for step in reversed(said) if not step.calls), said[-1] if said else None)
-        if last and last.calls and last.short > AT_MOST:
+        if last and last.calls and last.short > MAX_WORDS_TOKENS:
             last = None
         return _turns([*(step for step in self.steps if step.prompt), *([last] if last else [])])
 
     @property
     def answer(self) -> str:
-        """The last that was said to it."""
+        """Return the text of the last answer."""
         return next((step.text for step in reversed(self.steps) if step.text and not step.prompt), "")
 
     @property
     def asks_back(self) -> bool:
-        """Return True if it ends with a question to the person."""
+        """Return True if the answer ends with a question to the person."""
         return any(mark in self.answer[-_END:] for mark in _ASKS)
 
     @property
     def is_short(self) -> bool:
-        """Return True if the prompt says little by itself."""
+        """Return True if the prompt is too short to say much."""
         return len(self.prompt.strip()) <= SHORT_CHARACTERS
 
 
-def units(session: Session, costs: Costs, end: int) -> tuple[Unit, ...]:
-    """The exchanges of a session up to turn `end`. What crosses from one into the next makes them one."""
-    made: list[Unit] = []
+def units(session: Session, costs: Costs, end: int) -> tuple[ExchangeUnit, ...]:
+    """Return the exchanges of a session up to turn `end`. Exchanges that share a call or message become one."""
+    made: list[ExchangeUnit] = []
     of_calls = {call.id: i for i, turn in enumerate(session.turns[: end + 1]) for call in turn.tool_calls}
     answered = {
         result.tool_use_id for turn in session.turns[: end + 1] for result in turn.tool_results if result.tool_use_id
@@ -199,16 +198,16 @@ def units(session: Session, costs: Costs, end: int) -> tuple[Unit, ...]:
         steps = _steps(session, costs, numbers, answered)
         if made and _crosses(session, made[-1].start, exchange.start, numbers, of_calls):
             both = sorted({i for step in (*made[-1].steps, *steps) for i in step.turns})
-            made[-1] = Unit(made[-1].number, made[-1].start, tuple(_steps(session, costs, both, answered)))
+            made[-1] = ExchangeUnit(made[-1].number, made[-1].start, tuple(_steps(session, costs, both, answered)))
         else:
-            made.append(Unit(exchange.index + 1, exchange.start, tuple(steps)))
+            made.append(ExchangeUnit(exchange.index + 1, exchange.start, tuple(steps)))
     if len(made) > 1 and not made[0].prompt:  # what came before the first question is part of it
-        made[:2] = [Unit(made[1].number, made[0].start, (*made[0].steps, *made[1].steps))]
+        made[:2] = [ExchangeUnit(made[1].number, made[0].start, (*made[0].steps, *made[1].steps))]
     return tuple(made)
 
 
 def _crosses(session: Session, start: int, border: int, numbers: Sequence[int], of_calls: dict[str, int]) -> bool:
-    """Return True if a call and its result, or the parts of a message, are on both sides of the border."""
+    """Return True if a call and its result, or the parts of a message, are on both sides of turn `border`."""
     groups = {turn.message for turn in session.turns[start:border]} - {""}
     return any(
         session.turns[i].message in groups
@@ -260,7 +259,7 @@ def _step(session: Session, costs: Costs, numbers: Sequence[int], answered: set[
 
 
 def _same(one: str, other: str) -> bool:
-    """Return True if two names can mean one file: they are equal, or one is relative to a directory in the other."""
+    """Return True if two names can mean one file: equal, or one relative to a directory in the other."""
     one, other = one.removeprefix("./"), other.removeprefix("./")
     return one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")
 
@@ -273,35 +272,35 @@ def _turns(steps: object) -> frozenset[int]:
 SAYS_IT = 240
 
 
-class Needs:
-    """Dependencies between the turns of a session."""
+class Dependencies:
+    """Dependencies between the turns of a session, by place of the exchange."""
 
-    def __init__(self, units: Sequence[Unit]) -> None:
+    def __init__(self, units: Sequence[ExchangeUnit]) -> None:
         self._units = units
         self._steps = [step for unit in units for step in unit.steps]
         self._place = {turn: place for place, step in enumerate(self._steps) for turn in step.turns}
         self._readings: dict[tuple[int, str], int | None] = {}
 
     def said(self, place: int) -> frozenset[int]:
-        """Of the exchange in that place what was asked and answered, with what it was asked for."""
+        """Return the words of the exchange at `place`, and the question that its prompt responds to."""
         return self._units[place].words | self.question(place)
 
     def done(self, place: int, last: int | None = None) -> frozenset[int]:
-        """The same, and all its edits and decisions, or the `last` of them, with all that they need."""
+        """Return an exchange's words, its edits and decisions (all or the `last` of them), and what they need."""
         edits = self.edits(place)
         some = edits[max(0, len(edits) - last) :] if last is not None else edits
         return self.said(place) | self.closed(self._units[place].words | {turn for step in some for turn in step.turns})
 
     def edits(self, place: int) -> list[ToolStep]:
-        """The steps of it that change files, or have the person decide."""
+        """Return the steps of an exchange that change files, or in which a person decides."""
         return [step for step in self._units[place].steps if (step.edits or step.asks) and not step.broken]
 
     def whole(self, place: int) -> frozenset[int]:
-        """All of an exchange, with what that needs."""
+        """Return all turns of an exchange, and what they need."""
         return self.closed(self._units[place].whole) | self.question(place)
 
     def question(self, place: int) -> frozenset[int]:
-        """Return the question or remark that an exchange's prompt responds to."""
+        """Return the turns of the question or remark that an exchange's prompt responds to."""
         found = frozenset[int]()
         while place > 0:
             unit, before = self._units[place], self._units[place - 1]
@@ -312,7 +311,7 @@ class Needs:
         return found
 
     def closed(self, turns: frozenset[int]) -> frozenset[int]:
-        """These turns, and where the files that they edit were looked at last, or made where nobody has looked."""
+        """Return `turns`, and the last reading, or else the creation, of each file that they edit."""
         places = {self._place[turn] for turn in turns if turn in self._place}
         found = set(turns)
         for place in places:
@@ -343,9 +342,10 @@ _LEADING = late(r"^[\W_]+")
 
 
 def marker(session: Masked, first: int, *, exchanges: int = 0, steps: int = 0) -> str:
-    """The text in the place of so many exchanges and steps of a `session`, from turn `first` on.
+    """Return the text that replaces dropped exchanges and steps of `session`, from turn `first` on.
 
-    It says how much that is and how to read it, and quotes nothing: a cut in the original has nothing to follow here.
+    The text counts them and says how to read them. It quotes nothing, so that a later cut in the original leaves
+    nothing here.
     """
     counted = [
         f"{number} {what}{'s' * (number != 1)}" for number, what in ((steps, "step"), (exchanges, "exchange")) if number
@@ -356,8 +356,8 @@ def marker(session: Masked, first: int, *, exchanges: int = 0, steps: int = 0) -
     )
 
 
-def title(unit: Unit) -> Masked:
-    """The title of an exchange: its prompt, and where that says little, its answer as well."""
+def title(unit: ExchangeUnit) -> Masked:
+    """Return the title of an exchange: its prompt, and for a short prompt also its answer."""
     asked = plain(unit.prompt)
     if unit.is_short and (answer := plain(unit.answer)):
         return shorten(mask(f"{asked or '(nothing asked)'}: {answer}"), TITLE_CHARACTERS)
@@ -365,6 +365,6 @@ def title(unit: Unit) -> Masked:
 
 
 def plain(text: str) -> Masked:
-    """A text on one line, without marks, secrets and invisible characters."""
+    """Return a text on one line, without brackets and control characters, with its secrets masked."""
     flat = _SPACES.sub(" ", printable(mask(text[:2000]))).translate(_MARKS)
     return mask(_LEADING.sub("", flat).strip())

@@ -1,8 +1,6 @@
-"""Finds the family of a session, through several agents, and every log that was made of it: copies, branches, forks,
-forks of these, and sessions told of it.
+"""Family of a session, across agents: its parents, and every log made of it (copies, branches, forks, handovers).
 
-The logs themselves say it, and beside them the register of workers and the notes on hand-overs and on cuts. No index is
-needed.
+The evidence is in the logs, in the worker registry, and in the notes on handovers and cuts. No index is needed.
 """
 
 from __future__ import annotations
@@ -36,10 +34,11 @@ _SAID = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class KnownRelations:
-    """Parents of sessions that their own logs do not tell, and the agents of sessions.
+    """Parents of sessions that their own logs do not tell.
 
-    `shared` is what else ties sessions of one agent. `through` is the last message that one which was handed over was
-    told of. Of what is merged `others` has the parents that come behind the first.
+    `forks` maps a session to its parent, `agents` to its agent. `shared` are further ties between sessions of one
+    agent. `through` maps a handed-over session to the last message handed over. `others` has the further parents of a
+    merged one.
     """
 
     forks: dict[str, str] = field(default_factory=dict)
@@ -49,9 +48,7 @@ class KnownRelations:
     others: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def same_agent(self, known: Mapping[str, AgentName]) -> dict[str, AgentName]:
-        """The sessions of the same agents that those which are `known` were forked from, or forked as: also those
-        without a log.
-        """
+        """Return `known` and the relatives of these sessions by forks within one agent, also those without a log."""
         ties = defaultdict[str, set[str]](set)
         for one, other in self.forks.items():
             ties[one].add(other)
@@ -65,10 +62,7 @@ class KnownRelations:
         return reached
 
     def neighbours(self, known: Mapping[str, AgentName]) -> list[tuple[AgentName, str]]:
-        """The sessions of other agents that those which are `known` were forked from, or forked as.
-
-        And those of any agent that they are merged from, or are merged in.
-        """
+        """Return the relatives of the `known` sessions by handovers and merges, as (agent, session id)."""
         merged = [(fork, parent) for fork, parents in self.others.items() for parent in parents]
         ties = [(pair, False) for pair in self.forks.items()] + [(pair, True) for pair in merged]
         found = dict.fromkeys(
@@ -82,7 +76,7 @@ class KnownRelations:
 
 
 def known_relations(asked: Session, workers: Sequence[WorkerRecord]) -> KnownRelations:
-    """Collect the known relations. For the session `asked` about, its own text is read as well."""
+    """Collect the known relations of all sessions. The text of the session `asked` is searched as well."""
     found = KnownRelations(shared={(asked.session_id, message_tie(one)) for one in asked.beginnings})
     for one in workers:
         if one.session_id:
@@ -107,7 +101,7 @@ def known_relations(asked: Session, workers: Sequence[WorkerRecord]) -> KnownRel
 
 
 def relatives(asked: Session, root: str, found: KnownRelations) -> list[FamilyLog]:
-    """The logs of the family of a session, whichever agents' they are."""
+    """Return the logs of a session's family, of all agents."""
     family: list[FamilyLog] = []
     known: dict[str, AgentName] = {}
     waiting = [(asked.agent, asked.session_id)]
@@ -128,13 +122,13 @@ def relatives(asked: Session, root: str, found: KnownRelations) -> list[FamilyLo
 
 
 def _logs(agent: AgentName, session_id: str) -> list[FamilyLog]:
-    """The logs of a session whose agent's families are not known."""
+    """Return the logs of a session if its agent records no families."""
     paths = READERS[agent].locate(session_id) if agent in READERS.names else ()
     return [FamilyLog(agent, session_id, path) for path in paths]
 
 
 def _said_in(session: Session) -> tuple[AgentName, str] | None:
-    """From which session of another agent it says that it was told, and whose that is."""
+    """Return (agent, session id) of the session that this one was handed over from, according to its own text."""
     try:
         with READERS[session.agent].as_file(session.source_path) as path, path.open("rb") as file:
             said = _SAID.search(file.read(_BYTES))
@@ -148,10 +142,10 @@ def _said_in(session: Session) -> tuple[AgentName, str] | None:
 
 
 def parents(family: Sequence[FamilyLog], forks: Mapping[str, str]) -> dict[str, str]:
-    """Find each session's parent; the first ones of all are not in it. There are no circles in it.
+    """Return each session's parent, without cycles. Sessions without a parent are left out.
 
-    Forks of some agents, and the branches that are written, say whose copies they are. Others say nothing, but copy the
-    records of their parent with their ids: the parent is the session that shares the longest beginning and began first.
+    Branches, and forks by some agents, record their parent. Forks by other agents copy the parent's records with their
+    ids. Their parent is the session that shares the longest beginning and began first.
     """
     found: dict[str, str] = {}
     for kin in family if len(family) > 1 else ():
@@ -173,7 +167,7 @@ def parents(family: Sequence[FamilyLog], forks: Mapping[str, str]) -> dict[str, 
 
 
 def reached(first: set[str], links: Mapping[str, Iterable[str]]) -> set[str]:
-    """These sessions, and those that links lead to from them."""
+    """Return the ids `first` and all ids that `links` lead to from them."""
     found, waiting = set(first), list(first)
     while waiting:
         new = set(links.get(waiting.pop(), ())) - found
@@ -183,7 +177,7 @@ def reached(first: set[str], links: Mapping[str, Iterable[str]]) -> set[str]:
 
 
 class _Shared:
-    """Messages that logs have in common. Sets of logs are bits of a number, since there may be hundreds."""
+    """Messages that logs have in common. Sets of logs are the bits of an integer, since there may be hundreds."""
 
     def __init__(self, family: Sequence[FamilyLog]) -> None:
         self._family = sorted(family, key=lambda kin: (kin.begun, kin.session_id))
@@ -193,8 +187,9 @@ class _Shared:
                 self._has[message.id] |= 1 << place
 
     def parent(self, kin: FamilyLog, below: Collection[str]) -> str:
-        """The one that began earlier and shares most, and is not `below` it; of several the one that is recorded, or
-        records the same.
+        """Return the parent: the earlier session that shares most, and is not among `below`.
+
+        Of several such sessions, return the recorded parent, or one with that recorded parent.
         """
         earlier = (1 << self._family.index(kin)) - 1
         later = sum(1 << place for place, one in enumerate(self._family) if below and one.session_id in below)
@@ -212,7 +207,7 @@ class _Shared:
         return best.session_id if best else kin.recorded
 
     def _alive(self, kin: FamilyLog, alive: int) -> tuple[int, int]:
-        """Those of `alive` that share the longest beginning with `kin`, and how long it is."""
+        """Return the logs of the set `alive` that share the longest beginning with `kin`, and its length."""
         shared = 0
         for message in kin.messages:
             left = alive & (self._has.get(message.id, 0) | self._has.get(message.message_id, 0))
@@ -228,7 +223,7 @@ Links = Mapping[str, set[str]]
 
 @dataclass(frozen=True, slots=True)
 class Descendant:
-    """A log with something of a session. `handed_over` says that it has its words, in records of its own."""
+    """A log that contains text of a session. `handed_over` is true if the text is in different records."""
 
     agent: AgentName
     session_id: str
@@ -238,11 +233,11 @@ class Descendant:
 
 @dataclass(frozen=True, slots=True)
 class Descent:
-    """The logs that have something of a session.
+    """The logs that contain text of a session.
 
-    `descendants` were made of it. `unclear` have records of it, and the first is unknown. `siblings` have the same
-    records from an earlier session: its ancestors, and what else was made of these; for other agents that is uncertain.
-    `ancestors` are ids, `without_log` the agents and ids of all relatives that have no log any more.
+    `descendants` were made of the session. `unclear` share records with it, and it is unknown which came first.
+    `siblings` have the shared records from an earlier session: ancestors, and other copies of them. `ancestors` are
+    ids; `without_log` are (agent, id) of relatives without a log.
     """
 
     descendants: tuple[Descendant, ...] = ()
@@ -253,18 +248,18 @@ class Descent:
 
     @property
     def logs(self) -> tuple[Descendant, ...]:
-        """All logs that were made of the session, or may have been."""
+        """Return all logs that were made of the session, or may have been."""
         return (*self.descendants, *self.unclear)
 
     @property
     def copies(self) -> list[Path]:
-        """The logs with its records that were made of it, to any depth: what is cut out of it is cut there."""
+        """Return the logs with copied records of the session, to any depth. A cut in the session also cuts them."""
         return [one.path for one in self.descendants if not one.handed_over]
 
 
 @dataclass(slots=True)
 class _Noted:
-    """Relations noted before cuts, since a cut can remove the records that show them."""
+    """Relations recorded before cuts, since a cut can remove the records that show them."""
 
     agent: AgentName
     below: set[str] = field(default_factory=set)
@@ -273,7 +268,7 @@ class _Noted:
 
 
 def _notes() -> dict[str, _Noted]:
-    """Read the relations that were noted with each session's cuts."""
+    """Return the relations recorded with cuts, by session id."""
     found: dict[str, _Noted] = {}
     for one in snapshots.noted_changes():
         if one.tool in AGENTS:
@@ -285,7 +280,7 @@ def _notes() -> dict[str, _Noted]:
 
 
 def descent(agent: AgentName, session_id: str, path: Path, keys: Collection[str] = ()) -> Descent:
-    """Everything that was made of a session, to any depth. `keys` are those of records that are looked for."""
+    """Return every log that was made of a session, to any depth. `keys` identify the records to look for."""
     if not AGENTS[agent].heads:
         return Descent()
     asked, notes = Session(agent, session_id, path, ()), _notes()
@@ -335,7 +330,7 @@ def descent(agent: AgentName, session_id: str, path: Path, keys: Collection[str]
 
 
 class _Logs:
-    """The logs of a family: those that were made of some of its sessions."""
+    """The logs of a family, and which of its sessions each was made of."""
 
     def __init__(
         self, family: Sequence[FamilyLog], made: Links, agent: AgentName, agents: Mapping[str, AgentName]
@@ -346,7 +341,7 @@ class _Logs:
         self._direct = _same_agent(made, agents, agent)
 
     def of(self, sessions: set[str]) -> list[Descendant]:
-        """Those logs, of these sessions as well."""
+        """Return the logs of `sessions` and of all sessions made of them."""
         below, direct = reached(sessions, self._made), reached(sessions, self._direct)
         return [
             Descendant(kin.agent, kin.session_id, kin.path, handed_over=kin.session_id not in direct)
@@ -355,13 +350,13 @@ class _Logs:
         ]
 
     def told_of(self, sessions: set[str]) -> Iterator[Descendant]:
-        """The logs of these sessions that are other agents'."""
+        """Yield the logs of `sessions` that belong to other agents."""
         for kin in self._family:
             if kin.session_id in sessions and kin.agent != self._agent:
                 yield Descendant(kin.agent, kin.session_id, kin.path, handed_over=True)
 
     def lost(self, sessions: set[str], links: Links) -> Iterator[tuple[AgentName, str]]:
-        """The relatives of these sessions that have no log."""
+        """Yield the relatives of `sessions` that have no log."""
         there = {kin.session_id for kin in self._family}
         ties = {one: {*links.get(one, ()), *self._made.get(one, ())} for one in {*links, *self._made}}
         for one in sorted(reached(sessions, ties) - sessions - there):
@@ -373,8 +368,9 @@ class _Logs:
 def _links(
     family: Sequence[FamilyLog], guessed: Mapping[str, str], found: KnownRelations, cut: str
 ) -> defaultdict[str, set[str]]:
-    """Return the certain parent links. If two logs share records and began at the same time, or one was `cut`, either
-    may be the parent.
+    """Return the certain links from session to parents.
+
+    Two sessions that share records are not linked if they began at the same time, or if one was `cut`.
     """
     known = {kin.session_id: kin for kin in family}
     links: defaultdict[str, set[str]] = defaultdict(set)
@@ -390,7 +386,7 @@ def _links(
 
 
 def _noted_kin(there: set[str], notes: Mapping[str, _Noted], found: KnownRelations) -> Iterator[FamilyLog]:
-    """The logs of the sessions that were of the family of these before cuts."""
+    """Yield the logs of sessions that were related to the sessions in `there` before cuts."""
     ties: dict[str, set[str]] = defaultdict(set)
     agents: dict[str, AgentName] = {}
     for one, noted in notes.items():
@@ -406,7 +402,7 @@ def _noted_kin(there: set[str], notes: Mapping[str, _Noted], found: KnownRelatio
 
 
 def _uncertain(guessed: Mapping[str, str], links: Links, notes: Mapping[str, _Noted]) -> Links:
-    """Sessions one of which was made of the other, where nothing says which: in both directions."""
+    """Return pairs of sessions, in both directions, of which one was made of the other and the order is unknown."""
     tied: dict[str, set[str]] = defaultdict(set)
     noted = ((one, other) for one, known in notes.items() for other in known.unclear)
     for child, parent in (*guessed.items(), *noted):
@@ -417,16 +413,16 @@ def _uncertain(guessed: Mapping[str, str], links: Links, notes: Mapping[str, _No
 
 
 def _same_agent(made: Links, agents: Mapping[str, AgentName], agent: AgentName) -> Links:
-    """The links to sessions of this agent."""
+    """Return the links to sessions of this agent."""
     return {one: {child for child in more if agents.get(child, agent) == agent} for one, more in made.items()}
 
 
 def _add_copies_of_told(
     session_id: str, family: Sequence[FamilyLog], links: Links, made: defaultdict[str, set[str]], direct: Links
 ) -> None:
-    """Count each session that shares records with a told one, and names no parent, as made of that one.
+    """Add to `made` the sessions that share records with a handed-over session and name no parent.
 
-    Which of the two was first does not matter: nothing is cut there, it is searched.
+    Their order does not matter: these logs are searched, not cut.
     """
     told = reached({session_id}, made) - reached({session_id}, direct)
     holders = {message.id: kin.session_id for kin in family if kin.session_id in told for message in kin.messages}
@@ -447,9 +443,7 @@ def _inverted(links: Links) -> defaultdict[str, set[str]]:
 def _holders(
     agent: AgentName, keys: Collection[str], own: Path, files: Iterable[LogFile], *, is_kin: bool
 ) -> Iterator[Descendant]:
-    """The other ones of these logs with one of these records: what stands between may be gone, or nothing may say whose
-    a log is.
-    """
+    """Yield logs outside the known family that contain one of these records: links to them may be lost."""
     cutter, wanted = AGENTS.find_cutter(agent), frozenset(keys)
     for file in files if cutter and keys else ():
         if file.location == str(own) or not _holds(cutter, file, wanted, is_kin=is_kin):
@@ -460,6 +454,6 @@ def _holders(
 
 @lru_cache(maxsize=1 << 17)
 def _holds(cutter: Cutter, file: LogFile, keys: frozenset[str], *, is_kin: bool) -> bool:
-    """Tell if a log has one of these records. A command asks several times, of very many logs."""
+    """Return True if a log contains one of these records. Cached, since a command asks often, for many logs."""
     path = file.path
     return (is_kin or cutter.may_have_others(path)) and cutter.holds(path, keys)

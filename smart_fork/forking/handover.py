@@ -1,7 +1,7 @@
-"""A session handed over to another agent: what that one is told of it, and what stands before.
+"""Handover of a session to another agent: the text for the other agent, and a heading with the facts.
 
-What does not fit into what the other's model takes is left out from the beginning, by whole exchanges. A marker says
-how many; no model is asked for that.
+If the text exceeds the other model's context window, whole exchanges are dropped from the beginning. A marker counts
+them; no model summarizes them.
 """
 
 from __future__ import annotations
@@ -23,52 +23,62 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt, NewSession
 from smart_fork.agents.record_conversion import HomePlace, Utterance
 from smart_fork.errors import advice
+from smart_fork.forking.copies import WrittenCopy, is_others, write_branch
 from smart_fork.forking.exchange_parts import marker, plain
-from smart_fork.forking.handover_log import DATA, SAID_CHARACTERS, as_session, lost_of, utterances, whence
-from smart_fork.forking.neutral_form import SECRETS, NeutralMessage, read
-from smart_fork.forking.request import MATCH, Wanted
-from smart_fork.forking.restored_logs import is_others
-from smart_fork.forking.results import Handed
-from smart_fork.forking.session_copy import Branch, write_branch
+from smart_fork.forking.handover_text import (
+    QUOTED_DATA_NOTICE,
+    SAID_CHARACTERS,
+    SECRETS,
+    NeutralMessage,
+    as_session,
+    lost_of,
+    read_neutral,
+    utterances,
+    whence,
+)
+from smart_fork.forking.request import MATCH, Budget
+from smart_fork.forking.results import HandoverSize
 from smart_fork.repository.history import was_checked_out
 from smart_fork.snippets import quotation
 from smart_fork.system.processes import Machine
 
 #: Of what a model takes, the share that may be told: its agent's own instructions, tools and work need the rest.
-SHARE = 0.6
+MAX_WINDOW_SHARE = 0.6
 #: Of the files that were not committed, so many are named.
-MOST_FILES = 20
+MAX_FILES = 20
 _COMMIT_CHARACTERS = 10
 _CHARACTERS_A_TOKEN = 4
 _CUT = "… "
 _ACT = (
     "Another agent did this work, not you. Act with your own tools, and read files again before you rely on them. "
-    f"{DATA}"
+    f"{QUOTED_DATA_NOTICE}"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """The text that another agent receives of a session, in order, and its size. `title` is the new session's title."""
+    """The text of a handed-over session, in order, and its size. `title` is the new session's title."""
 
     said: tuple[Utterance, ...]
-    handed: Handed
+    handed: HandoverSize
     title: str = ""
 
 
 def handover(
     session: Session, end: int, agent: AgentName, excerpt: Excerpt | None = None, *, unmasked: bool = False
 ) -> Handover:
-    """Return the hand-over of a session to `agent`, up to turn `end` or as an `excerpt` keeps: masked, or `unmasked`.
+    """Return the handover of a session to `agent`, up to turn `end`, or of the turns in `excerpt`.
+
+    Secrets are masked unless `unmasked`.
 
     Raises:
-        Usage: that agent cannot receive sessions of other agents.
-        NotFound: a session that this one was forked from is gone.
+        Usage: the agent cannot receive sessions of other agents.
+        NotFound: the session's parent is gone.
         ForkRefused: the log was rewritten meanwhile.
     """
     AGENTS.teller_of(agent)
-    told = read(session, end, excerpt.kept if excerpt else None, unmasked=unmasked)
-    room = int(AGENTS[agent].model_window() * SHARE)
+    told = read_neutral(session, end, excerpt.kept if excerpt else None, unmasked=unmasked)
+    room = int(AGENTS[agent].model_window() * MAX_WINDOW_SHARE)
     messages, begun = _fitting(session, told.messages, room)
     lines = {turn: text for turn, text in (excerpt.told if excerpt else {}).items() if turn >= begun}
     earlier = sum(bool(exchange.start < begun) for exchange in session.exchanges())
@@ -84,7 +94,7 @@ def handover(
     )
     head = "\n".join(filter(None, facts))
     said = _headed(utterances(session, messages, lines), head)
-    handed = Handed(
+    handed = HandoverSize(
         from_agent=session.agent, session_id=session.session_id,
         exchanges=sum(one.role == "user" for one in messages), earlier=earlier, left_out=missing,
         tokens=sum(estimate_tokens(one.text) for one in said), lost=lost,
@@ -93,23 +103,20 @@ def handover(
 
 
 def joined(parts: Sequence[Handover]) -> Handover:
-    """Several of them, one after the other; their figures are those of all."""
-    first, *rest = parts
-    handed = first.handed
-    for other in rest:
-        one = other.handed
-        handed = replace(
-            handed,
-            exchanges=handed.exchanges + one.exchanges,
-            tokens=handed.tokens + one.tokens,
-            earlier=handed.earlier + one.earlier,
-            left_out=handed.left_out + one.left_out,
-            lost=dict(Counter(handed.lost) + Counter(one.lost)),
-        )
-    return Handover(tuple(one for part in parts for one in part.said), handed, first.title)
+    """Return several handovers as one, in order, with their sizes added up."""
+    every = [part.handed for part in parts]
+    handed = replace(
+        every[0],
+        exchanges=sum(one.exchanges for one in every),
+        tokens=sum(one.tokens for one in every),
+        earlier=sum(one.earlier for one in every),
+        left_out=sum(one.left_out for one in every),
+        lost=dict(sum((Counter(one.lost) for one in every), Counter())),
+    )
+    return Handover(tuple(one for part in parts for one in part.said), handed, parts[0].title)
 
 
-def notes(handed: Handed, agent: AgentName) -> list[str]:
+def notes(handed: HandoverSize, agent: AgentName) -> list[str]:
     """Return the remarks on a handover for a person."""
     own, theirs = AGENTS.title_of(agent), AGENTS.title_of(handed.from_agent)
     many = f"{handed.exchanges} exchange{'s' * (handed.exchanges != 1)}"
@@ -129,8 +136,8 @@ def notes(handed: Handed, agent: AgentName) -> list[str]:
     return said
 
 
-def beyond(handed: Handed, wanted: Wanted) -> list[str]:
-    """Warn if the handover exceeds the budget: retelling can be longer than the original."""
+def beyond(handed: HandoverSize, wanted: Budget) -> list[str]:
+    """Warn if the handover exceeds the budget: its text can be longer than the original."""
     if wanted.budget == MATCH or handed.tokens <= wanted.budget:
         return []
     return [f"The handed-over session takes about {handed.tokens:,} tokens, more than the budget"]
@@ -149,7 +156,7 @@ def _counted(lost: Mapping[str, int]) -> str:
 
 
 def _headed(said: Sequence[Utterance], head: str) -> list[Utterance]:
-    """Insert the utterances after a marked heading, which readers remove. The agent has the last word."""
+    """Return the utterances with a marked heading, which readers remove. The agent has the last word."""
     if not said:
         return []
     first, *rest = said
@@ -160,9 +167,9 @@ def _headed(said: Sequence[Utterance], head: str) -> list[Utterance]:
 
 
 def _fitting(session: Session, messages: Sequence[NeutralMessage], room: int) -> tuple[list[NeutralMessage], int]:
-    """The last messages that fit from an exchange's beginning on, and the turn that this is; 0 where all of them do.
+    """Return the last messages that fit into `room` tokens, and the turn of the first one; 0 if all fit.
 
-    Of a last exchange that is too large by itself, what was asked, and the end of what was done.
+    The messages begin with an exchange. If the last exchange alone is too large, return its prompt and its end.
     """
     sizes = [estimate_tokens(one.rendered()) for one in messages]
     if sum(sizes) <= room:
@@ -183,7 +190,7 @@ def _fitting(session: Session, messages: Sequence[NeutralMessage], room: int) ->
 
 
 def _ending(messages: Sequence[NeutralMessage], room: int) -> list[NeutralMessage]:
-    """The first message, and of the others the last ones; each as far as there is room."""
+    """Return the first message and as many of the last ones as fit, the longest shortened."""
     asked = _shortened(messages[0], room // 2)
     left, kept = room - estimate_tokens(asked.rendered()), list[NeutralMessage]()
     for one in reversed(messages[1:]):
@@ -195,7 +202,7 @@ def _ending(messages: Sequence[NeutralMessage], room: int) -> list[NeutralMessag
 
 
 def _shortened(message: NeutralMessage, room: int) -> NeutralMessage:
-    """A message that takes about so many tokens: its end, and of its actions the last ones."""
+    """Return a message cut to about `room` tokens: the end of its text, and its last actions."""
     if estimate_tokens(message.rendered()) <= room:
         return message
     left, actions = room * _CHARACTERS_A_TOKEN, []
@@ -210,7 +217,7 @@ def _shortened(message: NeutralMessage, room: int) -> NeutralMessage:
 
 
 def _stood(session: Session, end: int) -> str:
-    """Describe the repository at the cut: its commit, and files that were edited but not committed."""
+    """Describe the repository at turn `end`: its commit, and files that were edited but not committed."""
     last = end >= len(session.turns) - 1
     until = (session.last_activity if last else "") or session.turns[end].timestamp
     found = was_checked_out(session, until) if not session_origins.was_received(session.session_id) else None
@@ -221,13 +228,13 @@ def _stood(session: Session, end: int) -> str:
     elif session.begun_at:
         said.append(f"The session began at commit {quotation(session.begun_at, _COMMIT_CHARACTERS)}.")
     if files := _uncommitted(session, end):
-        more = f" and {len(files) - MOST_FILES} more" if len(files) > MOST_FILES else ""
-        said.append(f"Edited, and probably uncommitted then: {', '.join(files[-MOST_FILES:])}{more}.")
+        more = f" and {len(files) - MAX_FILES} more" if len(files) > MAX_FILES else ""
+        said.append(f"Edited, and probably uncommitted then: {', '.join(files[-MAX_FILES:])}{more}.")
     return " ".join(said)
 
 
 def _uncommitted(session: Session, end: int) -> list[str]:
-    """The files that were edited, with success, since it last committed; those edited last come last."""
+    """Return the files edited successfully since the session's last commit, last edited last."""
     edited: dict[str, tuple[str, ...]] = {}
     files: dict[str, None] = {}
     for turn in session.turns[: end + 1]:
@@ -242,17 +249,17 @@ def _uncommitted(session: Session, end: int) -> list[str]:
     return [quotation(path.removeprefix(below), SAID_CHARACTERS) for path in files if mask(path) == path]
 
 
-def write_told(
+def write_handover(
     adapter: AgentAdapter, handover: Handover, source: Session | None, becomes: NewSession, machine: Machine
-) -> Branch:
-    """Write a hand-over as a session of the agent of `adapter`; `source` is the session that was read for it.
+) -> WrittenCopy:
+    """Write a handover as a session of the agent of `adapter`. `source` is the session that was read for it.
 
-    The new session of a teammate's one is noted as a teammate's; undoing it forgets the note.
+    If `source` is a teammate's session, the new session is recorded as one too; undoing the copy deletes the record.
 
     Raises:
-        ForkRefused: the agent would not load it.
-        ProgramFailed: its own program does not take it.
-        OSError: it cannot be written.
+        ForkRefused: the agent would not load the session.
+        ProgramFailed: the agent's program does not accept it.
+        OSError: the file cannot be written.
     """
     handed, cwd = handover.handed, becomes.cwd or Path.cwd()
     place = HomePlace(str(cwd), str(Path.home()))

@@ -1,4 +1,4 @@
-"""A session's family: who was forked from whom and where, what runs, and how to get back."""
+"""Answer about a session's family: parents, forks, where each left its parent, running workers, resume commands."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from smart_fork.finding.results import title as shown_title
 from smart_fork.finding.session_place import permits, placed_here
 from smart_fork.forking.branch import command_to_resume
 from smart_fork.forking.family import KnownRelations, known_relations, parents, relatives
-from smart_fork.forking.results import Family, LeftAt, Relative, Running
+from smart_fork.forking.results import Family, LeftAt, Relative, RunningWorker
 from smart_fork.system import call_context
 from smart_fork.system.processes import Processes
 from smart_fork.workers.places import note_ends
@@ -38,12 +38,12 @@ from smart_fork.workers.registry_file import has_registry
 
 _T = TypeVar("_T")
 #: How much of the message is quoted after which a fork left its parent.
-WORDS = 80
+QUOTE_CHARACTERS = 80
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """Facts about a session."""
+class SessionFacts:
+    """Facts about a session: title, directory, times, size."""
 
     title: str = ""
     cwd: str = ""
@@ -57,7 +57,7 @@ class Facts:
 
 @bounded(0.5)  # it is read for its turns and for its messages
 def lineage(reference: str) -> Family:
-    """The family of a session, from its first member down: each before its forks, forks in the order they were made.
+    """Return the family of a session as a tree: each session before its forks, forks in order of creation.
 
     Raises:
         Usage, NotFound: see `sessions.locate` and `sessions.read`.
@@ -70,7 +70,7 @@ def lineage(reference: str) -> Family:
 
 
 def forks_of(session: Session) -> tuple[Relative, ...]:
-    """The forks of a session that is being read, in the order in which they were made."""
+    """Return the forks of a session that was read already, in order of creation."""
 
     def forks(store: SqliteStore | None) -> tuple[Relative, ...]:
         known = _known(session, store)
@@ -88,7 +88,7 @@ def _with_index(told: Callable[[SqliteStore | None], _T]) -> _T:
 
 
 class _Known(NamedTuple):
-    """Members and parents of a family, and its workers."""
+    """The logs of a family, its known relations, and all workers."""
 
     family: list[FamilyLog]
     found: KnownRelations
@@ -146,7 +146,7 @@ def _told(asked: Session, known: _Known, store: SqliteStore | None) -> Family:
 
 
 def _workers() -> list[WorkerRecord]:
-    """All as they are now, newest first."""
+    """Return all workers with their current state, newest first."""
     if not has_registry():
         return []
     with Registry() as registry:
@@ -156,7 +156,7 @@ def _workers() -> list[WorkerRecord]:
 
 
 def _logs(family: Sequence[FamilyLog]) -> dict[str, list[FamilyLog]]:
-    """The logs of each session, the original first: others are copies that were staged or archived."""
+    """Return the logs of each session, the original first, then staged and archived copies."""
     logs: dict[str, dict[Path, FamilyLog]] = defaultdict(dict)
     for kin in sorted(family, key=lambda kin: (-kin.mtime_ns, str(kin.path))):
         logs[kin.session_id][kin.path] = kin
@@ -170,7 +170,7 @@ def _logs(family: Sequence[FamilyLog]) -> dict[str, list[FamilyLog]]:
 def _in_order(
     above: Mapping[str, str], logs: Mapping[str, Sequence[FamilyLog]], asked: str
 ) -> Iterator[tuple[str, int]]:
-    """Each session with its depth in the tree, also parents that are gone."""
+    """Yield each session with its depth in the tree, including parents without a log."""
     children: dict[str, list[str]] = defaultdict(list)
     for session_id, parent in above.items():
         children[parent].append(session_id)
@@ -194,7 +194,7 @@ def _member(
     """Describe a member from its log, if there is one, and from the worker registry."""
     own = logs.get(session_id, ())
     agent = own[0].agent if own else agent
-    facts = telling.facts(own[0]) if own else Facts()
+    facts = telling.facts(own[0]) if own else SessionFacts()
     return Relative(
         depth=depth, session_id=session_id, agent_type=agent, parent=parent, merged_from=others,
         left_parent_at=telling.left(own[0], logs[parent][0]) if own and parent and parent in logs else None,
@@ -204,34 +204,36 @@ def _member(
         jsonl_path=str(own[0].path) if own else None, copies=tuple(str(kin.path) for kin in own[1:]),
         resume_command=command_to_resume(agent, session_id, facts.cwd) if own else None,
         started_by=next((one.caller_session_id for one in workers if one.session_id == session_id), None),
-        running=running.told(Running, status=running.status or running.state) if running else None,
+        running=running.told(RunningWorker, status=running.status or running.state) if running else None,
     )  # fmt: skip
 
 
-def _facts(one: SessionRow | Session, may_be_told: bool, turns: int, tokens: int) -> Facts:  # noqa: FBT001 - as it is
-    return Facts(one.title, one.cwd, one.started, one.last_activity, turns, tokens, may_be_told, one.inferred_from)
+def _facts(one: SessionRow | Session, may_be_told: bool, turns: int, tokens: int) -> SessionFacts:  # noqa: FBT001 - as it is
+    return SessionFacts(
+        one.title, one.cwd, one.started, one.last_activity, turns, tokens, may_be_told, one.inferred_from
+    )
 
 
 class _Telling:
-    """Titles, sizes and places: from the index where a log has not changed since it was indexed, else from the log."""
+    """A reader of session facts: from the index if the log is unchanged since indexing, otherwise from the log."""
 
     def __init__(self, store: SqliteStore | None, found: KnownRelations, asked: Session) -> None:
         self._store, self._found = store, found
         self._seen: Mapping[str, SeenFile] = store.seen() if store else {}
         self._read: dict[Path, Session | None] = {asked.source_path: asked}
 
-    def facts(self, kin: FamilyLog) -> Facts:
-        """Read the facts about a session from its log."""
+    def facts(self, kin: FamilyLog) -> SessionFacts:
+        """Return the facts about a session."""
         row = self._store.session(kin.agent, kin.session_id) if self._store and self._unchanged(kin) else None
         if row is not None and row.path == str(kin.path):
             return _facts(placed_here(row), permits(row), row.turns, row.tokens)
         session = self._session(kin)
         if session is None:
-            return Facts()
+            return SessionFacts()
         return _facts(placed_here(session), permits(session), len(session.turns), session.token_estimate)
 
     def left(self, kin: FamilyLog, parent: FamilyLog) -> LeftAt | None:
-        """The last message of `parent` that the fork knows, as ``show`` numbers them; `None` where it was rewound."""
+        """Return the last message of `parent` that the fork has, numbered as in ``show``; `None` if it was rewound."""
         above = self._session(parent)
         if above is None:
             return None
@@ -244,7 +246,7 @@ class _Telling:
         if message is None:
             return None
         number, turn = message
-        return LeftAt(number, turn.role, shorten(shown_title(turn.text), WORDS))
+        return LeftAt(number, turn.role, shorten(shown_title(turn.text), QUOTE_CHARACTERS))
 
     def _unchanged(self, kin: FamilyLog) -> bool:
         seen = self._seen.get(str(kin.path))

@@ -1,4 +1,4 @@
-"""A fork of a session, planned: from a request to what would be started, what that will know, and what it costs."""
+"""Plan of a fork: from a request to the command, the fork's content and its cost."""
 
 from __future__ import annotations
 
@@ -25,16 +25,23 @@ from smart_fork.finding.session_place import where_now
 from smart_fork.finding.session_view import BUDGET_TOKENS
 from smart_fork.finding.sessions import Located
 from smart_fork.finding.team_search import sessions_here
-from smart_fork.forking.budget import Answers, content_of, gathered, handed_to, merged
-from smart_fork.forking.budget_choice import Selected, chooser_of, within
-from smart_fork.forking.confirmation import CONFIRM_SECONDS
+from smart_fork.forking.budget_choice import Chooser, Selected, within
+from smart_fork.forking.copies import ForkPoint, brought_back, is_borrowed, last_branch_point, refuse_without_log
 from smart_fork.forking.exchange_parts import Costs, costs
-from smart_fork.forking.request import MATCH, Amount, ForkRequest, Wanted, check
-from smart_fork.forking.restored_logs import brought_back, is_borrowed, refuse_without_log
+from smart_fork.forking.fork_content import IntentEvidence, content_of, gathered, hand_over_to, merged
+from smart_fork.forking.request import MATCH, Amount, Budget, ForkRequest, check
 from smart_fork.forking.results import Forked, ForkPrice, Selection, Way
-from smart_fork.forking.session_copy import Point, last_branch_point
-from smart_fork.forking.start import Prepared, prepare
-from smart_fork.forking.worker import Content, Launched, WorkerSpec, as_fork, done_by, named_as_shared, same_command
+from smart_fork.forking.start import PreparedWorker, prepare
+from smart_fork.forking.worker import (
+    CONFIRM_SECONDS,
+    ForkContent,
+    LaunchedWorker,
+    WorkerSpec,
+    as_fork,
+    done_by,
+    named_as_shared,
+    same_command,
+)
 from smart_fork.snippets import in_words
 from smart_fork.system.processes import Machine
 
@@ -47,34 +54,33 @@ _CHOOSING = 0.2
 
 
 class _Dropped(Exception):
-    """It is not started."""
+    """Signal inside a plan's context that the fork is not started."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """A fork that can be started. What was made to read its sessions is `held` until it is started or shown."""
+    """A planned fork, ready to start. Temporary logs and copies for it are `held` until it is started or shown."""
 
     request: ForkRequest
     here: Sequence[Resolved]
     sessions: tuple[Session, ...]
-    prepared: Prepared
+    prepared: PreparedWorker
     price: ForkPrice | None
     ways: tuple[Way, ...]
     held: ExitStack = field(repr=False, compare=False)
 
     @property
-    def content(self) -> Content:
+    def content(self) -> ForkContent:
         """The content of the fork."""
         return self.prepared.spec.content
 
     @classmethod
     def plan(cls, request: ForkRequest, library: Opening | None = None, machine: Machine | None = None) -> Self:
-        """Decide everything about a fork; nothing is started.
-
-        What answers is asked of the `library`, by default the commands' own.
+        """Decide everything about a fork; start nothing. `library` is the index to search, by default the command
+        line's.
 
         Raises:
-            SmartForkError: it cannot be started.
+            SmartForkError: the fork cannot be started.
         """
         check(request)
         measures = request.dry_run or request.budget is not None
@@ -93,15 +99,15 @@ class Fork:
             return cls(request, here, read, prepared, price, ways, held.pop_all())
 
     def start(self) -> Forked:
-        """Start it.
+        """Start the fork.
 
         Raises:
             SmartForkError: nothing was started, and nothing is left of the attempt.
         """
         return self._told(self.launch())
 
-    def launch(self, *, patience: float = CONFIRM_SECONDS) -> Launched:
-        """Start it, and wait up to `patience` seconds until it is seen to take its prompt.
+    def launch(self, *, patience: float = CONFIRM_SECONDS) -> LaunchedWorker:
+        """Start the fork. Wait up to `patience` seconds until it has visibly taken its prompt.
 
         Raises:
             SmartForkError: nothing was started, and nothing is left of the attempt.
@@ -110,7 +116,7 @@ class Fork:
             return self.prepared.launch(patience=patience)
 
     def preview(self) -> Forked:
-        """Return what would be started."""
+        """Return the answer of a dry run."""
         with self.held:  # a team's copy is known as one until it goes
             forked = self._told(self.prepared.preview())
             shared = [session_origins.viewed_as(one.session_id) or one.session_id for one in self.sessions]
@@ -120,11 +126,11 @@ class Fork:
         return done_by(forked, again)
 
     def drop(self) -> None:
-        """Start nothing: what was made for it is taken away again."""
+        """Start nothing, and remove the logs and copies made for the plan."""
         with suppress(_Dropped), self.held:
             raise _Dropped
 
-    def _told(self, launched: Launched) -> Forked:
+    def _told(self, launched: LaunchedWorker) -> Forked:
         content, first = self.content, self.content.selected[:1]
         lost = (warning for one in self.here for warning in one.warnings)
         forked = as_fork(launched)
@@ -137,7 +143,7 @@ class Fork:
 
 
 def fork_session(request: ForkRequest, library: Opening | None = None) -> Forked:
-    """Fork a session, or only show the fork if it is a dry run.
+    """Fork a session, or in a dry run only show the fork.
 
     Raises:
         SmartForkError: nothing was started, and nothing is left of the attempt.
@@ -148,10 +154,10 @@ def fork_session(request: ForkRequest, library: Opening | None = None) -> Forked
 
 @bounded()
 def check_startable(request: ForkRequest) -> None:
-    """Refuse what a fork of all of a session would be refused for before anything is made: no program, no login.
+    """Refuse a session whose whole fork could not start, for example without program or login. Make nothing.
 
     Raises:
-        SmartForkError: it could not be started.
+        SmartForkError: the fork could not be started.
     """
     found = sessions.locate(request.session)
     refuse_without_log(found, request.as_agent)
@@ -159,17 +165,17 @@ def check_startable(request: ForkRequest) -> None:
         session = sessions.read(located)
         check_forkable(session, request.cwd)
         agent = request.agent_of(session)
-        point, handover = handed_to(agent, session, None, None, unmasked=request.options.unmasked)
-        spec = _spec(request, session, agent, Content(point=point, handover=handover))
+        point, handover = hand_over_to(agent, session, None, None, unmasked=request.options.unmasked)
+        spec = _spec(request, session, agent, ForkContent(point=point, handover=handover))
         plain = replace(spec.options, brief=False)  # git refuses no fork, and is asked for the note when one starts
         prepare(replace(spec, options=plain), dry_run=request.dry_run)
 
 
 def check_forkable(session: Session, cwd: str | None) -> None:
-    """Refuse what results say cannot be forked to work in `cwd`, or where it worked.
+    """Refuse a session that cannot be forked to work in `cwd`, or without `cwd` in its own directory.
 
     Raises:
-        ForkRefused: it cannot.
+        ForkRefused: the session cannot be forked.
     """
     asked = any(turn.prompt for turn in session.turns)
     log = str(session.source_path)
@@ -180,13 +186,13 @@ def check_forkable(session: Session, cwd: str | None) -> None:
         raise ForkRefused(f"{session.session_id} cannot be forked: {'; '.join(whys)}")
 
 
-def _answers(request: ForkRequest, library: Opening | None) -> AbstractContextManager[Answers | None]:
+def _answers(request: ForkRequest, library: Opening | None) -> AbstractContextManager[IntentEvidence | None]:
     chooses = request.at_match or request.budget is not None
     return gathered(request.looked_for, request.also, library, chooses=chooses, compares=request.dry_run)
 
 
 def _share(request: ForkRequest) -> float:
-    """Return the share of a look's time for reading: less where each passage is looked at."""
+    """Return the share of the time limit for reading a log: less if passages are chosen afterwards."""
     return _CHOOSING if request.budget is not None or request.as_agent is not None else 1.0
 
 
@@ -195,7 +201,7 @@ def _read(found: Located, request: ForkRequest, held: ExitStack) -> Session:
     return checkpoints.in_clone(sessions.read(located), str(found.path))
 
 
-def _spec(request: ForkRequest, session: Session, agent: AgentName, content: Content) -> WorkerSpec:
+def _spec(request: ForkRequest, session: Session, agent: AgentName, content: ForkContent) -> WorkerSpec:
     return WorkerSpec(
         "fork", agent, session, request.options, content, cwd=Path(request.cwd) if request.cwd else None,
         or_without=request.or_without, caller_session_id=request.caller_session_id,
@@ -203,17 +209,21 @@ def _spec(request: ForkRequest, session: Session, agent: AgentName, content: Con
 
 
 def _content(
-    request: ForkRequest, read: Sequence[Session], agent: AgentName, answers: Answers | None, *, borrowed: bool
-) -> Content:
+    request: ForkRequest, read: Sequence[Session], agent: AgentName, answers: IntentEvidence | None, *, borrowed: bool
+) -> ForkContent:
     if request.merge is None or request.budget is None:
         return content_of(request, read[0], agent, answers, borrowed=borrowed)
     return merged(request, read, request.budget, agent, answers)
 
 
 def _compared(
-    request: ForkRequest, session: Session, content: Content, prepared: Prepared, answers: Answers | None
+    request: ForkRequest,
+    session: Session,
+    content: ForkContent,
+    prepared: PreparedWorker,
+    answers: IntentEvidence | None,
 ) -> tuple[ForkPrice | None, tuple[Way, ...]]:
-    """Price the fork of one session. A dry run also prices the alternatives."""
+    """Return the price of a fork of one session, and in a dry run the prices of the alternatives."""
     if request.merge:
         return None, ()
     loads, handover = loads_of(session), content.handover
@@ -239,16 +249,15 @@ log = logging.getLogger(__name__)
 
 
 def ways(
-    session: Session, at: Point | None, wanted: Wanted | None, evidence: ExchangeEvidence | None, *,
+    session: Session, at: ForkPoint | None, wanted: Budget | None, evidence: ExchangeEvidence | None, *,
     matched: bool = False, kept: Selected | None = None, loads: Sequence[int] | None = None,
     elsewhere: bool = False,
 ) -> tuple[Way, ...]:  # fmt: skip
-    """All of it, to the message `at` which it was asked, to the end of what answers, and within budgets.
+    """Return the ways to fork a session: whole, up to the message `at`, up to the best answer, and within budgets.
 
-    What answers is told by the `evidence`, or with `matched` by `at`. The budget `wanted` is among them. What cannot
-    be had is left out, and so is what costs more than all of it and carries nothing more of what answers. `kept` is
-    what that budget keeps, and `loads` what `loads_of` has counted, where that is known. `elsewhere` is
-    as `price_of` has it.
+    The `evidence` finds the best answer; with `matched`, it ends at `at`. The budget `wanted` is among the ways.
+    Impossible ways are left out, and ways that cost more than the whole session without carrying more of the answer.
+    `kept` is the budget's choice and `loads` the result of `loads_of`, if known. `elsewhere`: see `shared_until`.
     """
     priced = partial(price_of, session, loads=loads_of(session) if loads is None else loads, elsewhere=elsewhere)
     price = partial(_up_to, session, priced)
@@ -265,15 +274,16 @@ def ways(
         if evidence is None or counted is None:
             return _offered(session, found, match, at)
         end = at.index if at is not None else last_branch_point(session)
-        chooser = kept.chooser if kept else chooser_of(session, counted, end, evidence if answers else None)
-        wanted = wanted or Wanted(MATCH)
+        known = evidence if answers else ExchangeEvidence()
+        chooser = kept.chooser if kept else Chooser(session, counted, end, known)
+        wanted = wanted or Budget(MATCH)
         amounts: list[Amount] = [
             *([MATCH] if answers else []),
             BUDGET_TOKENS if wanted.budget == MATCH else wanted.budget,
         ]
         for budget in amounts:
             same = budget == wanted.budget
-            one = kept if kept is not None and same else within(chooser, wanted if same else Wanted(budget))
+            one = kept if kept is not None and same else within(chooser, wanted if same else Budget(budget))
             told, option = one.selection, f"--budget {budget}"
             tokens = None if told.whole else loaded_within(session, told, end)
             way = _way(option, priced(at, tokens, new_from=told.new_from)) if tokens is not None else price(at, option)
@@ -285,12 +295,12 @@ def ways(
     return _offered(session, found, match, at)
 
 
-def _is_forgotten(session: Session, match: Point | None) -> bool:
+def _is_forgotten(session: Session, match: ForkPoint | None) -> bool:
     return match is not None and match.index < session.compacted()
 
 
-def _offered(session: Session, found: Sequence[Way], match: Point | None, at: Point | None) -> tuple[Way, ...]:
-    """The ways; where the whole session has forgotten what matched, each says whether it carries that."""
+def _offered(session: Session, found: Sequence[Way], match: ForkPoint | None, at: ForkPoint | None) -> tuple[Way, ...]:
+    """Return the ways. If the whole session has forgotten the match (by compaction), mark which ways carry it."""
     if match is None or not _is_forgotten(session, match):
         return tuple(replace(one, carries=None) for one in found)
     there = at is not None and session.compacted(at.index) <= match.index <= at.index
@@ -299,7 +309,7 @@ def _offered(session: Session, found: Sequence[Way], match: Point | None, at: Po
 
 
 def parts_in_words(ways: Sequence[Way]) -> Iterator[str]:
-    """Describe the tokens of a full fork and of its parts, where known."""
+    """Yield a sentence on the tokens of a whole fork and of its parts, if known."""
     for one in ways:
         if one.conversation:
             rest = one.tokens - one.conversation
@@ -310,21 +320,19 @@ def parts_in_words(ways: Sequence[Way]) -> Iterator[str]:
 
 
 def way_in_words(way: Way) -> str:
-    """The use of what a way loads, and whether it has the exchange that matched where not all ways have it."""
+    """Return a text on the last use and cache state of a way's tokens, and on whether it carries the match."""
     carried = {None: "", True: "carries the match", False: "has forgotten the match"}[way.carries]
-    return ", ".join(filter(None, (use_in_words(way), carried)))
-
-
-def use_in_words(way: Way) -> str:
-    """When what a way loads was used, and whether it is in its model's cache, for a person."""
     age, cached = age_of(way.used_at), cache_in_words(way.cached_until, way.cached_tokens)
-    if age is None:
-        another = f"another form, {cached}" if cached else "another form, not cached"
-        return "last use unknown" if way.used_at else another
-    return ", ".join(filter(None, (f"used {in_words(age)} ago", cached)))
+    if age is not None:
+        used = [f"used {in_words(age)} ago", cached]
+    else:
+        used = ["last use unknown"] if way.used_at else ["another form", cached or "not cached"]
+    return ", ".join(filter(None, (*used, carried)))
 
 
-def _up_to(session: Session, priced: Callable[[Point | None], ForkPrice], point: Point | None, option: str) -> Way:
+def _up_to(
+    session: Session, priced: Callable[[ForkPoint | None], ForkPrice], point: ForkPoint | None, option: str
+) -> Way:
     used = session.turns[point.index].timestamp if point is not None else session.last_activity
     return _way(option, priced(point), used)
 
@@ -343,30 +351,30 @@ def _counted(session: Session) -> Costs | None:
 
 
 def _in_parts(session: Session, whole: Way, counted: Costs | None) -> Way:
-    """The way with all of it, and how much of that is the conversation, where that is known."""
+    """Return the way for the whole session with the tokens of its conversation, if known."""
     if counted is None:
         return whole
     end = len(session.turns) - 1
     return replace(whole, conversation=whole.tokens - beside(session, sum(counted.turns), end))
 
 
-def _end_of(session: Session, exchange: int) -> Point | None:
+def _end_of(session: Session, exchange: int) -> ForkPoint | None:
     """Return the fork point after `exchange`; `None` for the session's end."""
     starts = [one.start for one in session.exchanges()]
     if not 0 <= exchange < len(starts):
         return None
     end = session.ends()[starts[exchange]]
-    return None if end is None else Point(end, session.turns[end].id)
+    return None if end is None else ForkPoint.after(session, end)
 
 
 def price_of(
-    session: Session, point: Point | None, within: int | None = None, loads: Sequence[int] | None = None,
+    session: Session, point: ForkPoint | None, within: int | None = None, loads: Sequence[int] | None = None,
     *, new_from: int | None = None, elsewhere: bool = False,
 ) -> ForkPrice:  # fmt: skip
-    """The price of a fork at `point`, or of one that has so many tokens `within` it in another form.
+    """Return the price of a fork at `point`, or of a fork with the tokens `within` a budget or handover.
 
-    What is sent in another form than before is in nobody's cache: of what is kept within a budget only what comes
-    before the turn `new_from` is. `loads` is what `loads_of` has counted, if it has. `elsewhere` as in `shared_until`.
+    Text in a new form is in no cache: within a budget, only turns before `new_from` can be cached. `loads` is the
+    result of `loads_of`, if known. `elsewhere`: see `shared_until`.
     """
     loads = loads_of(session) if loads is None else loads
     whole = loads[-1] if loads else 0
@@ -381,10 +389,10 @@ def price_of(
 
 
 def shared_until(session: Session, end: int | None = None, *, elsewhere: bool = False) -> str:
-    """Return until when the model has in its cache how a session up to turn `end` begins, as a fork there is sent it.
+    """Return until when the model's cache holds the beginning of a fork at turn `end`.
 
-    Empty where the log does not say it, or a fork begins otherwise: of another person's session, across a gap, or
-    `elsewhere`, in another directory than the session's, which most agents' versions name before all that was said.
+    Empty if the log does not tell, or if the fork begins differently from the session: another user's session, a gap,
+    or `elsewhere` (another directory, which most agent versions name before the conversation).
     """
     until = own_cached_until(str(session.source_path), session.cache(end))
     if elsewhere and is_cached(until) and not AGENTS.tail_of(session.agent).keeps_prompt(session.source_path):
@@ -393,9 +401,7 @@ def shared_until(session: Session, end: int | None = None, *, elsewhere: bool = 
 
 
 def loads_of(session: Session) -> Sequence[int]:
-    """Return the tokens that a fork after each turn loads: the agent's own counts where there are any, else an estimate
-    of everything up to there, as in a copy that was never resumed.
-    """
+    """Return the tokens that a fork after each turn loads: the agent counts, or an estimate of all text before."""
     if not any(turn.loaded for turn in session.turns):
         with suppress(SmartForkError):  # such as of an agent whose sessions have no records
             return list(accumulate(costs(session).turns))
@@ -403,17 +409,17 @@ def loads_of(session: Session) -> Sequence[int]:
 
 
 def loaded_within(session: Session, kept: Selection, end: int) -> int:
-    """Return what a fork loads that keeps so much of the conversation up to turn `end`.
+    """Return the tokens that a fork up to turn `end` loads if it keeps only `kept`.
 
-    A budget counts the conversation alone: the agent's instructions and tools are added.
+    A budget counts the conversation only; the agent's instructions and tools are added here.
     """
     return kept.tokens + beside(session, kept.whole_tokens, end)
 
 
 def beside(session: Session, conversation: int, end: int) -> int:
-    """Return the tokens of instructions and tools in what a fork at turn `end` loads, beside its `conversation`.
+    """Return the tokens of instructions and tools in a fork at turn `end`, beside its `conversation`.
 
-    Both add up to what it loads. After a compaction they do not: then what the agent counted first decides.
+    Normally both add up to the loaded tokens. After a compaction, the agent's first count decides.
     """
     first, loaded = session.instructions, session.loads()[end]
     if not first or loaded <= conversation or session.compacted(end):

@@ -1,4 +1,4 @@
-"""Requests for a fork, and the selection among the sessions found."""
+"""Requests: a fork, a branch (a copy with its own title), a budget, and the choice among found sessions."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Amount = int | Literal["match"]
 _NUMBER = late(r"([0-9]{1,9})(?:\.([0-9]{1,3}))?([kKmM]?)")
 _TIMES = {"": 1, "k": 1_000, "m": 1_000_000}
 #: No model takes more.
-MOST = 100_000_000
+MAX_BUDGET_TOKENS = 100_000_000
 
 
-def amount(given: object) -> Amount:
-    """A budget as it was given: ``30000``, ``30k``, ``1.5m`` or ``match``.
+def parse_amount(given: object) -> Amount:
+    """Parse a budget's size: ``30000``, ``30k``, ``1.5m`` tokens, or ``match``.
 
     Raises:
-        Usage: it is none.
+        Usage: `given` is no budget.
     """
     if given == MATCH:
         return MATCH
@@ -41,30 +41,30 @@ def amount(given: object) -> Amount:
     if fraction and not unit:
         raise Usage(f"{shown(given)} is not a budget", "Give a whole number of tokens, such as 30000 or 30k, or match.")
     tokens = int(f"{whole}{fraction.ljust(6, '0')}") * _TIMES[unit] // 1_000_000
-    if not 0 < tokens <= MOST:
+    if not 0 < tokens <= MAX_BUDGET_TOKENS:
         raise Usage(
-            f"A budget is between 1 and {MOST:,} tokens, not {shown(given)}",
+            f"A budget is between 1 and {MAX_BUDGET_TOKENS:,} tokens, not {shown(given)}",
             "Give for example 30k, or match for the least.",
         )
     return tokens
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """A budget, and the numbers of exchanges that are to be kept or dropped, whatever they take."""
+class Budget:
+    """A budget in tokens, and the numbers of exchanges to keep or drop at any cost."""
 
     budget: Amount
     keep: frozenset[int] = frozenset()
     drop: frozenset[int] = frozenset()
 
     def changed(self) -> bool:
-        """Return True if the user has moved exchanges."""
+        """Return True if the user named exchanges to keep or drop."""
         return bool(self.keep or self.drop)
 
 
 @dataclass(frozen=True, slots=True)
-class BudgetAsked:
-    """A budget as people and models give it."""
+class BudgetOptions:
+    """A budget as users and models write it."""
 
     budget: str | None = said(
         help="Keep only relevant exchanges, up to N tokens (30k) or `match`.",
@@ -75,15 +75,15 @@ class BudgetAsked:
     )
     drop: str | None = said(help="Exchanges that a --budget never keeps.", described="Exchanges to drop.")
 
-    def wanted(self) -> Wanted | None:
-        return wanted_of(self.budget, self.keep, self.drop)
+    def wanted(self) -> Budget | None:
+        return parse_budget(self.budget, self.keep, self.drop)
 
 
-def wanted_of(budget: object, keep: str | None = None, drop: str | None = None) -> Wanted | None:
-    """The budget that was given, if any, and the exchanges that are to be kept or dropped, such as ``3,5-7``.
+def parse_budget(budget: object, keep: str | None = None, drop: str | None = None) -> Budget | None:
+    """Parse a budget, and the exchanges to keep or drop, such as ``3,5-7``. Return `None` without a budget.
 
     Raises:
-        Usage: it is none, or exchanges are named without one.
+        Usage: a value is invalid, or exchanges are named without a budget.
     """
     if budget is None:
         if keep is not None or drop is not None:
@@ -92,14 +92,14 @@ def wanted_of(budget: object, keep: str | None = None, drop: str | None = None) 
                 advice("Give a number of tokens as well: --budget 30k.", tool="Give a budget as well: '30k'."),
             )
         return None
-    return Wanted(amount(budget), numbers(keep), numbers(drop))
+    return Budget(parse_amount(budget), parse_numbers(keep), parse_numbers(drop))
 
 
-def numbers(given: str | None) -> frozenset[int]:
-    """The exchanges that are meant by ``3,5-7``.
+def parse_numbers(given: str | None) -> frozenset[int]:
+    """Return the exchange numbers in a text such as ``3,5-7``.
 
     Raises:
-        Usage: it is nothing like that.
+        Usage: the text has another form.
     """
     found: set[int] = set()
     for piece in (given or "").split(","):
@@ -116,7 +116,7 @@ def numbers(given: str | None) -> frozenset[int]:
     return frozenset(found)
 
 
-#: Gives the id of the one among these results that somebody has chosen. It may raise `NotFound`, and `Later`.
+#: Gives the id of the one among these results that somebody has chosen. It may raise `NotFound`, and `AnswerPending`.
 Ask = Callable[[Sequence[Hit]], str]
 #: So many sessions go into one.
 MAX_MERGED = 8
@@ -124,10 +124,11 @@ MAX_MERGED = 8
 
 @dataclass(frozen=True, slots=True)
 class SessionRequest:
-    """A fork or a branch of `session`, a reference as `sessions.locate` takes it.
+    """A request to fork or branch `session`, a reference that `sessions.locate` takes.
 
-    It leaves after message number `at`, or at the end of the exchange that answers with ``"match"``. Within a `budget`
-    it has what answers the `intent` alone. It works in `cwd`, else where the session did, as a session of `as_agent`.
+    The copy ends after message number `at`, or with ``"match"`` after the exchange that answers the `intent`. Within a
+    `budget`, it has only what answers the intent. It works in `cwd`, by default the session's directory. `as_agent` is
+    the agent to hand the session over to.
     """
 
     session: str = said(default="", key="fork_session_id", described="Fork this session.")
@@ -141,27 +142,27 @@ class SessionRequest:
     )
     intent: str | None = said(help="Text for --at match, --budget and --top. Default: the prompt.")
     also: tuple[str, ...] = said(list[str], default=(), help="The same intent in other words. Repeatable, up to 8.")
-    budget: Wanted | None = None
+    budget: Budget | None = None
     cwd: str | None = said(help="Working directory. Default: the session's own.", read=Path)
     as_agent: AgentName | None = said(described="Hand over to this agent.")
     caller_session_id: str | None = None
 
     @property
     def looked_for(self) -> str:
-        """The intent; by default the prompt."""
+        """Return the intent; by default the prompt."""
         return (self.options.prompt if self.intent is None else self.intent) or ""
 
     @property
     def at_match(self) -> bool:
-        """`True` if that is the end of the exchange that answers."""
+        """Return True if the copy ends after the exchange that answers the intent."""
         return self.at == MATCH
 
     @property
     def message(self) -> int | None:
-        """The number of the message, if one was given.
+        """Return the message number to end after, if given.
 
         Raises:
-            Usage: it is none.
+            Usage: `at` is not a message number.
         """
         if isinstance(self.at, str) and not self.at_match:
             raise Usage(
@@ -177,20 +178,20 @@ class SessionRequest:
         return None if isinstance(self.at, str) else self.at
 
     def agent_of(self, session: Session) -> AgentName:
-        """Return the agent that it starts.
+        """Return the agent that the fork starts.
 
         Raises:
-            Usage: there is none of that name.
+            Usage: there is no agent called `as_agent`.
         """
         return session.agent if self.as_agent is None else AGENTS.to_start(self.as_agent)
 
 
 @dataclass(frozen=True, slots=True)
 class ForkRequest(SessionRequest):
-    """A fork of `session`; with `merge` of these as well.
+    """A request to fork `session`, with `merge` together with further sessions.
 
-    If it is not known what answers, it leaves at the exchange with the message `found` that a search has found; with
-    `or_without` it starts also where no worktree can be made. The fork begins with these `notes`.
+    `found` is a message that the search has found; the fork ends with its exchange if the best answer is unknown. With
+    `or_without`, the fork starts even if no worktree can be made. `notes` are put before the fork's warnings.
     """
 
     found: str | None = None
@@ -206,15 +207,15 @@ class ForkRequest(SessionRequest):
 
     @property
     def sessions(self) -> tuple[str, ...]:
-        """The sessions that go into it."""
+        """Return all sessions that go into the fork."""
         return (self.session, *(self.merge or ()))
 
 
 @dataclass(frozen=True, slots=True)
 class BranchRequest(SessionRequest):
-    """A copy of `session` under a `title` of its own; if that does not belong to `project`, it is refused.
+    """A request to copy `session` under its own `title`. A session outside `project` is refused.
 
-    With `start` it is resumed immediately, as its `options` say.
+    With `start`, the copy is resumed immediately with its `options`.
     """
 
     session: str = said(
@@ -235,12 +236,12 @@ class BranchRequest(SessionRequest):
 
 @dataclass(frozen=True, slots=True)
 class SessionChoice:
-    """The selection of one session found: none, unless one of these fields or the fork's request names it.
+    """The choice of one of the sessions found. Without a choice here or in the fork's request, nothing is forked.
 
-    With `auto_fork` it is the best one if it fits: it scores the search's `min_score`, else `FLOOR`. If several fit
-    about as well, it is the one that is chosen by whom `ask` asks. With `or_all` all agents' sessions are searched if
-    those of the request's agent do not fit; `auto_fork` then forks only what starts that agent. `call` has the
-    arguments of the tool that asks, for the calls that it is told to make.
+    `auto_fork` forks the best session if it scores at least the search's `min_score`, else `ranking.LIKELY_SCORE`.
+    If several sessions fit about as well, `ask` lets the user choose one. With `or_all`, all agents' sessions are
+    searched if none of the request's agent fits; `auto_fork` then forks only a session that starts that agent. `call`
+    has the arguments of the calling tool, for the calls suggested in the answer.
     """
 
     auto_fork: bool = said(bool, default=False, described="Fork your agent's best, if it scores min_score (0.5).")
@@ -251,7 +252,7 @@ class SessionChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class Best:
+class BestSessions:
     """The number of found sessions to fork, and their minimum score."""
 
     top: int | None = said(int, help="Fork the N best sessions of this project.")
@@ -263,10 +264,10 @@ NO_CHOICE, NO_FORK = SessionChoice(), ForkRequest()
 
 
 def check(request: ForkRequest) -> None:
-    """Refuse what no session can be forked with. Nothing is read.
+    """Refuse an invalid fork request, before any session is read.
 
     Raises:
-        Usage: something in the request is not valid.
+        Usage: a value in the request is invalid.
     """
     if (message := request.message) is not None and message < 0:
         raise Usage(f"at must be non-negative, not {message}", "Use a message number, such as match.turn_index.")
@@ -300,11 +301,11 @@ def _check_merge(request: ForkRequest, number: int) -> None:
 # Which of several sessions that are about as likely is to be forked: whoever can be asked is asked.
 
 
-class Later(Exception):
+class AnswerPending(Exception):
     """Signals that the user's answer comes in a later request: nothing is forked or answered until then."""
 
 
 def about_as_likely(hits: Sequence[Hit]) -> list[Hit]:
-    """Those of `hits` whose chance is about that of the likeliest."""
+    """Return the hits that are about as likely as the likeliest."""
     least = least_close(max((hit.score for hit in hits), default=0.0))
     return [hit for hit in hits if hit.score >= least]

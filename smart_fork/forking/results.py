@@ -1,4 +1,4 @@
-"""Answers about forks, branches, families and other workers: values."""
+"""Answers about forks, branches, families and started workers, as values that become JSON."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ Kept = Literal["whole", "shortened", "part", "words", "nothing"]
 
 @record
 class SelectedExchange(Value):
-    """One exchange: `number`, from 1, as ``--keep`` takes it, `message` as ``show`` numbers its first message.
+    """One exchange of a session. `number` counts from 1, as ``--keep`` takes it.
 
-    `tokens` is what all of it takes, `kept_tokens` what is kept of it. `why` says what it is kept for.
+    `message` is the number of its first message in ``show``. `tokens` is its full size, `kept_tokens` the size of the
+    kept part. `why` is the reason to keep it.
     """
 
     number: int
@@ -34,12 +35,11 @@ class SelectedExchange(Value):
 
 @record
 class Selection(Value):
-    """The content of a fork within a budget. `tokens` is what it loads beside its agent's instructions and tools,
-    `whole_tokens` what the full session would load.
+    """A budget's choice from a session. `tokens` is the size of the kept conversation, `whole_tokens` of all of it.
 
-    `new_from` is the first message that is dropped or shortened: before it a fork by the session's own agent sends what
-    the session has sent, which may come from the cache. `smallest` says that nothing smaller can be kept, though it is
-    above the budget; `whole` that all of it is forked.
+    `new_from` is the first dropped or shortened message: everything before it may come from the model's cache.
+    `smallest` is true if nothing smaller can be kept, although it exceeds the budget. `whole` is true if everything is
+    kept.
     """
 
     session_id: str
@@ -57,10 +57,10 @@ class Selection(Value):
 
 @value
 class ForkPrice(Value):
-    """About how many tokens a fork loads, and how many all of its session would.
+    """The estimated tokens that a fork loads, and that the whole session would load.
 
-    `cached` says that its model still has them in its cache, where reading them costs a fraction, and `cached_until`
-    until when; without it the log does not say it. Of a fork within a budget these are the first `cached_tokens`.
+    `cached` is true if the model's cache still holds them, which costs a fraction, and `cached_until` is its end;
+    empty if the log does not tell. Within a budget, only the first `cached_tokens` are cached.
     """
 
     tokens: int
@@ -72,11 +72,11 @@ class ForkPrice(Value):
 
 @value
 class Way(Value):
-    """A way to fork a session: its option (empty for all of it), and about how many tokens that loads.
+    """One way to fork a session: its option (empty for the whole session), and the estimated tokens it loads.
 
-    Of all of it, `conversation` are the conversation; the rest is instructions and tools. Its model was last sent these
-    at `used_at`; what has another form than before was never sent. What is cached is told as in `ForkPrice`.
-    `carries` says whether it has the exchange that matched, where the whole session has forgotten that.
+    For a whole session, `conversation` is the conversation's part; the rest is instructions and tools. `used_at` is
+    the last time that the model received these tokens; empty for a new form. For cached values see `ForkPrice`.
+    `carries` is true if the way has the matching exchange, set only if the whole session has forgotten it.
     """
 
     option: str
@@ -90,11 +90,11 @@ class Way(Value):
 
 
 @value
-class Handed(Value):
+class HandoverSize(Value):
     """The size of a handover from a session of `from_agent`: exchanges and estimated tokens.
 
-    Of `earlier` ones it knows the titles alone, `left_out` are messages of a last exchange that is too large by itself;
-    `lost` counts what no other agent can be told.
+    Of the `earlier` exchanges, only a count is handed over. `left_out` counts dropped messages of an oversized last
+    exchange. `lost` counts, by kind, the parts that no other agent can receive.
     """
 
     from_agent: AgentName
@@ -133,7 +133,7 @@ class Forked(Value):
     selection: Selection | None = rare()
     merged: tuple[Selection, ...] = rare(())
     news: str = rare("")
-    handed: Handed | None = rare()
+    handed: HandoverSize | None = rare()
     price: ForkPrice | None = rare()
     ways: tuple[Way, ...] = rare(())
     chosen: Mapping[str, int | None] = spread(forked_index=int | None)
@@ -152,7 +152,7 @@ class NotForked(Value):
 
 @value
 class FannedOut(Value):
-    """The forks that one prompt was given to, and how many that were found fit too little."""
+    """Several forks of one prompt. `left_out` counts found sessions with too low a score."""
 
     prompt: str
     forks: tuple[Forked | NotForked, ...]
@@ -161,10 +161,10 @@ class FannedOut(Value):
 
 @record
 class StartedWorker(Value):
-    """A worker that was started. `session_id` is its own, `source_session_id` that of what it forked or goes on with.
+    """A started worker. `session_id` is its own session; `source_session_id` is the session that it forked or resumed.
 
-    `worktree` and `branch` are those that were made for it. `confirmed` says that it was seen to take its prompt, or to
-    be ready for one. `news` is what a fork was told before its prompt.
+    `worktree` and `branch` were made for it. `confirmed` is true if the worker was seen to take its prompt, or to be
+    ready for one. `news` are the change notes put before a fork's prompt.
     """
 
     worker_id: str
@@ -187,26 +187,26 @@ class StartedWorker(Value):
 
 
 @record
-class Numbered(Value):
-    """One of several that were asked for."""
+class NumberedResult(Value):
+    """The result for one of several requested workers."""
 
     index: int
 
 
 @record
-class SpawnedWorker(StartedWorker, Numbered):
-    """One worker that was asked for: what was started, or `error`, `message` and `hint`."""
+class SpawnedWorker(StartedWorker, NumberedResult):
+    """One of several requested workers, started."""
 
     @classmethod
     def numbered(cls, index: int, worker: StartedWorker, notes: Sequence[str]) -> Self:
-        """A worker that was started as one of several; `notes` come before its warnings."""
+        """Return `worker` as the result number `index`, with `notes` before its warnings."""
         known = {one.name: getattr(worker, one.name) for one in fields(worker)}
         return cls(**known | {"index": index, "warnings": (*notes, *worker.warnings)})
 
 
 @value
 class NotSpawned(Value):
-    """One worker that was asked for and could not be started."""
+    """One of several requested workers that could not be started, and why."""
 
     index: int
     error: str
@@ -224,8 +224,8 @@ class Spawned(Value):
 
 
 @value
-class Named(Value):
-    """A session and what it is called."""
+class NamedSession(Value):
+    """A session and its title."""
 
     session_id: str
     title: str
@@ -240,7 +240,7 @@ class Branched(Value):
     title: str
     path: str
     copied: int
-    parent: Named
+    parent: NamedSession
     at: int
     working_directory: str
     warnings: tuple[str, ...]
@@ -252,7 +252,7 @@ class Branched(Value):
 
 @value
 class LeftAt(Value):
-    """The last message that a fork has from its parent."""
+    """The last message that a fork shares with its parent."""
 
     message: int
     role: str
@@ -260,8 +260,8 @@ class LeftAt(Value):
 
 
 @record
-class Running(Value):
-    """A worker that has the session now."""
+class RunningWorker(Value):
+    """A running worker that has the session open."""
 
     worker_id: str
     kind: str
@@ -273,9 +273,9 @@ class Running(Value):
 
 @record
 class Relative(Value):
-    """One session of a family. `depth` is 0 for the first of all.
+    """One session of a family. `depth` is 0 for the oldest ancestor.
 
-    It is a fork of `parent`, and has something of those in `merged_from` behind that.
+    The session is a fork of `parent`, and also has text of the sessions in `merged_from`.
     """
 
     depth: int
@@ -297,13 +297,13 @@ class Relative(Value):
     copies: tuple[str, ...]
     resume_command: str | None
     started_by: str | None
-    running: Running | None
+    running: RunningWorker | None
     commits: CommitsMade | None = rare()
 
 
 @record
 class Family(Value):
-    """The answer of ``session_lineage``. `left_out` says what of a very long log was not read."""
+    """The answer of ``session_lineage``. `left_out` says which part of a very long log was not read."""
 
     session_id: str
     agent_type: AgentName

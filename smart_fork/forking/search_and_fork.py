@@ -1,4 +1,4 @@
-"""The main job in one call: find, choose, fork. Forks of one session, or of the best ones for one prompt."""
+"""Search and fork in one call: find sessions, choose one, fork it; or fork the best ones with one prompt."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from smart_fork.forking.plan import Fork
 from smart_fork.forking.request import (
     NO_CHOICE,
     NO_FORK,
+    AnswerPending,
     Ask,
-    Best,
+    BestSessions,
+    Budget,
     ForkRequest,
-    Later,
     SessionChoice,
-    Wanted,
     about_as_likely,
-    amount,
+    parse_amount,
 )
 from smart_fork.forking.request import check as check_fork
 from smart_fork.forking.results import FannedOut, Forked, NotForked
@@ -61,14 +61,14 @@ _CHOICES = ("auto_fork", "fork_index", "fork_session_id", "as_agent")
 def find_and_fork(
     request: FindRequest, library: Library, choice: SessionChoice = NO_CHOICE, fork: ForkRequest = NO_FORK
 ) -> Answer:
-    """`find`, and the `fork` that is asked for as ``forked_session``. The search is the same with and without it.
+    """Search, and fork the chosen session. The answer has the results, and the fork as ``forked_session``.
 
-    A fork that fails leaves the results in the answer, with ``error`` and ``hint`` beside them. So does one that is not
-    tried because nothing fits or nobody has chosen. ``next_steps`` has the calls that fork what was passed over.
+    If the fork fails or nothing is chosen, the answer has the results with ``error`` and ``hint``. ``next_steps`` has
+    calls that fork the sessions passed over.
 
     Raises:
-        Usage: something in the request is not acceptable; nothing was read or started.
-        Later: whoever was asked has raised it.
+        Usage: the request is invalid; nothing was read or started.
+        AnswerPending: the user's choice comes in a later request.
     """
     fork = replace(fork, merge=fork.merge or None)
     request = replace(_checked(request, choice, fork), works_in=library.path)
@@ -94,7 +94,7 @@ def find_and_fork(
         _telling(library)("starting the fork", 0, 1)
         forked = plan.fork_session(asked, lambda: nullcontext(library))
         resolved, forked = forked.resolved, replace(forked, chosen={"forked_index": index}, resolved="")
-    except Later:
+    except AnswerPending:
         raise
     except SmartForkError as error:
         steps = () if near else _calls(results, request, choice, fork)
@@ -108,7 +108,7 @@ def find_and_fork(
 
 
 def _checked(request: FindRequest, choice: SessionChoice, fork: ForkRequest) -> FindRequest:
-    """Return the request for the search. Refuse what cannot be forked, before anything is read."""
+    """Return the request for the search. Refuse an invalid fork before anything is read."""
     prompt, place = fork.options.prompt, fork.options.place
     if (choice.auto_fork or choice.fork_index is not None or fork.session) and is_empty(request.intent):
         if not request.code:
@@ -128,7 +128,7 @@ def _checked(request: FindRequest, choice: SessionChoice, fork: ForkRequest) -> 
 
 
 def _completed(fork: ForkRequest, request: FindRequest, library: Library) -> ForkRequest:
-    """The fork of what is searched for, in the project that was asked about. Its prompt is the intent unless given."""
+    """Return the fork request with directory, caller and intent filled in. Its prompt is by default the intent."""
     return replace(
         fork, options=replace(fork.options, prompt=fork.options.prompt or request.intent), intent=request.intent,
         also=tuple(request.also or ()), cwd=request.works_in, caller_session_id=library.caller,
@@ -140,16 +140,16 @@ def _telling(library: Library) -> Progress:
 
 
 def _check_startable(hit: Hit, fork: ForkRequest) -> None:
-    """Refuse what could not be started. A teammate's session is not here yet."""
+    """Refuse a session that could not be started. A teammate's session is checked later: it has no local log."""
     if hit.origin is None:
         plan.check_startable(replace(fork, session=hit.session_id))
 
 
 def _startable(hits: Sequence[Hit], fork: ForkRequest) -> list[Hit]:
-    """Those whose agents could be started; each agent is tried once.
+    """Return the hits with startable agents; each agent is tried once.
 
     Raises:
-        SmartForkError: none could.
+        SmartForkError: no agent could be started.
     """
     refused: dict[AgentName, SmartForkError] = {}
     for agent in dict.fromkeys(hit.agent_type for hit in hits):
@@ -164,12 +164,12 @@ def _startable(hits: Sequence[Hit], fork: ForkRequest) -> list[Hit]:
 
 
 def _is_barred(hit: Hit, library: Library) -> bool:
-    """Tell if a session is a teammate's and the person has not allowed forks of these without a choice."""
+    """Return True if a session is a teammate's and the user has not allowed forking these without a choice."""
     return bool(hit.origin or hit.author) and not (library.elsewhere and library.elsewhere.auto_fork)
 
 
 def _unasked(hit: Hit, request: FindRequest, fork: ForkRequest, library: Library, *, or_all: bool) -> str:
-    """Return why a session is forked only when it is chosen; empty if it may be forked as the best one."""
+    """Return why a session is forked only if chosen; empty if it may be forked as the best one."""
     if _is_barred(hit, library):
         return "it is a teammate's"
     if or_all and fork.as_agent is None and hit.agent_type != request.agent_type:
@@ -178,32 +178,32 @@ def _unasked(hit: Hit, request: FindRequest, fork: ForkRequest, library: Library
 
 
 def _equals(answer: Answer, library: Library) -> list[Hit]:
-    """Return the results that are about as likely as the best one, if there are several to choose from.
+    """Return the results about as likely as the best one, if there are several.
 
-    These share the chance that one of them is meant, so each alone may be below the floor. What another engine has
-    scored is no chance.
+    They share the probability that one of them is meant, so each may be below the limit. Scores of other search
+    engines are no probabilities.
     """
     if not isinstance(answer, Found) or answer.engine != OWN:
         return []
     near = about_as_likely([hit for hit in answer.results if hit.can_fork and not _is_barred(hit, library)])
-    return near if len(near) > 1 and sum(hit.score for hit in near) >= FLOOR else []
+    return near if len(near) > 1 and sum(hit.score for hit in near) >= LIKELY_SCORE else []
 
 
 def _ask(ask: Ask, fork: ForkRequest, library: Library, hits: Sequence[Hit]) -> str:
-    """Ask the person about those that could be started."""
+    """Let the user choose among the startable hits. Return the chosen session's id."""
     able = _startable(hits, fork)
     _telling(library)("waiting for a choice", 0, 1)
     return ask(able)
 
 
 def _loads_much(hit: Hit, fork: ForkRequest) -> bool:
-    """Return whether a person who can be asked is asked first, because of what a fork of the session loads."""
+    """Return True if the fork would load so many tokens that the user is asked first."""
     tokens = hit.match.token_estimate or 0 if fork.at_match else hit.token_estimate if fork.at is None else 0
     return tokens > MUCH_TOKENS and fork.budget is None and not fork.dry_run
 
 
 def _best(answer: Answer, request: FindRequest, choice: SessionChoice, fork: ForkRequest, library: Library) -> str:
-    """Return the best session that fits, of about equally likely ones the first that may be forked unasked."""
+    """Return the best fitting session. Of about equal ones, return the first that may be forked without asking."""
     best = about_as_likely(fitting(answer, MAX_LIMIT, request.min_score)[0])
     whys = {hit.session_id: _unasked(hit, request, fork, library, or_all=choice.or_all) for hit in best}
     if (meant := next((one for one, why in whys.items() if not why), None)) is not None:
@@ -215,17 +215,17 @@ def _best(answer: Answer, request: FindRequest, choice: SessionChoice, fork: For
 
 
 def _passed_over(results: Sequence[Hit], request: FindRequest, choice: SessionChoice, fork: ForkRequest) -> Hit | None:
-    """Return the result that was meant and is not forked: by its index, or the likeliest if it fits."""
+    """Return the hit that was meant but not forked: by its index, or the likeliest one if it fits."""
     if choice.fork_index is not None:
         return next(iter(results[choice.fork_index : choice.fork_index + 1]), None)
-    floor = FLOOR if request.min_score is None else request.min_score
+    floor = LIKELY_SCORE if request.min_score is None else request.min_score
     best = max(results, key=attrgetter("score"), default=None)
     forked = next((hit.score for hit in results if hit.session_id == fork.session), 0.0)
     return best if best is not None and best.score >= floor and forked < least_close(best.score) else None
 
 
 def _calls(results: Sequence[Hit], request: FindRequest, choice: SessionChoice, fork: ForkRequest) -> tuple[str, ...]:
-    """Return the calls that fork what was passed over: handed over to the caller's agent, and by its own agent."""
+    """Return tool calls that fork the session passed over: with the caller's agent, and with the session's own."""
     if (hit := _passed_over(results, request, choice, fork)) is None:
         return ()
     asks = calling.get()
@@ -247,7 +247,7 @@ def _calls(results: Sequence[Hit], request: FindRequest, choice: SessionChoice, 
 
 
 def _chosen(results: Sequence[Hit], fork_index: int | None, session_id: str | None) -> tuple[int | None, str]:
-    """Return the chosen session: by its id, or by its index from 0."""
+    """Return (index, id) of the chosen session, by its id or by its index from 0."""
     if session_id:
         return next((i for i, hit in enumerate(results) if hit.session_id == session_id), None), session_id
     if fork_index is None or not results:
@@ -264,7 +264,7 @@ def _chosen(results: Sequence[Hit], fork_index: int | None, session_id: str | No
 
 
 def find_in_all(request: FindRequest, find: Callable[[FindRequest], Answer]) -> Answer:
-    """`find` for the one agent of the request; where nothing fits, for all of them, and ``agents_notice`` says so.
+    """Search with the request's one agent. If nothing fits, search all agents and say so in ``agents_notice``.
 
     Raises:
         Usage: see `find`.
@@ -288,7 +288,7 @@ def find_in_all(request: FindRequest, find: Callable[[FindRequest], Answer]) -> 
 def fits(answer: Found) -> bool:
     """Return True if the wanted session may be among the results: similar sessions share its probability.
 
-    Another engine's scores are no chances.
+    Scores of other search engines are no probabilities, so their results always fit.
     """
     return bool(answer.results) and (answer.engine != OWN or sum(hit.score for hit in answer.results) >= LIKELY_SCORE)
 
@@ -297,20 +297,20 @@ def _sessions(answer: Answer) -> list[Hit | RecentSession]:
     return [*(answer.results if isinstance(answer, Found) else ()), *(answer.fallback_sessions or ())]
 
 
-MOST = 10
+MAX_FORKS = 10
 #: How many are started at the same time; each start waits until the agent has written its first words.
-AT_ONCE = 4
+MAX_CONCURRENT_STARTS = 4
 
 
 def fan_out(asked: Sequence[ForkRequest], *, in_worktrees: bool | str, library: Opening | None = None) -> FannedOut:
-    """Fork as each of `asked` says; two may name the same session.
+    """Fork each session in `asked`. A session may occur twice.
 
-    All are planned before the first is started. What fails afterwards stands in its place in `forks`, as `NotForked`,
-    and does not keep the others from starting. Names are the one of the options and a number; so are worktrees, or
-    with the name that `in_worktrees` gives them.
+    All forks are planned before the first one starts. A later failure becomes a `NotForked` in `forks` and does not
+    stop the others. Each fork's name is the requested name and a number. So is its worktree's; `in_worktrees` can give
+    another name.
 
     Raises:
-        SmartForkError: one of them cannot be forked; none was started.
+        SmartForkError: a session cannot be forked; nothing was started.
     """
     _check_number(len(asked))
     options = asked[0].options
@@ -328,35 +328,35 @@ def fan_out(asked: Sequence[ForkRequest], *, in_worktrees: bool | str, library: 
             undoing.callback(plans[-1].drop)
         if asked[0].dry_run:
             return FannedOut(options.prompt or "", tuple(replace(one.preview(), resolved="") for one in plans))
-        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="fork") as pool:
+        with ThreadPoolExecutor(MAX_CONCURRENT_STARTS, thread_name_prefix="fork") as pool:
             return FannedOut(options.prompt or "", tuple(pool.map(_started_or_not, plans)))
 
 
 def _check_number(number: int) -> None:
-    if not 1 <= number <= MOST:
-        raise Usage(f"Between 1 and {MOST} sessions can be forked together, not {number}")
+    if not 1 <= number <= MAX_FORKS:
+        raise Usage(f"Between 1 and {MAX_FORKS} sessions can be forked together, not {number}")
 
 
-def search_for(like: ForkRequest, best: Best) -> FindRequest:
-    """Return the search for the best sessions to fork as `like`: for more than are wanted, since some cannot be forked.
+def search_for(like: ForkRequest, best: BestSessions) -> FindRequest:
+    """Return the search for the best sessions to fork as `like`. It asks for extra results: some cannot be forked.
 
     Raises:
-        Usage: the least score is none.
+        Usage: the lowest score is invalid.
     """
     check_score(best.min_score)
     return FindRequest(
-        like.looked_for, agent_type="all", limit=3 * MOST, include_snippets=False, works_in=like.cwd,
+        like.looked_for, agent_type="all", limit=3 * MAX_FORKS, include_snippets=False, works_in=like.cwd,
         as_agent=like.as_agent, also=like.also,
     )  # fmt: skip
 
 
-def best_of(answer: Answer, like: ForkRequest, best: Best) -> tuple[list[ForkRequest], int]:
-    """Return forks as `like` of the best results of a search that can be forked and fit; and how many fit too little.
+def best_of(answer: Answer, like: ForkRequest, best: BestSessions) -> tuple[list[ForkRequest], int]:
+    """Return fork requests as `like` for the best fitting results, and the number of results with too low a score.
 
     Raises:
-        Usage: so many are never forked at once.
-        IndexUnavailable: nothing could be searched.
-        NotFound: nothing that can be forked was found, or nothing that fits.
+        Usage: the number of forks is out of range.
+        IndexUnavailable: the index cannot be searched.
+        NotFound: no result can be forked, or none fits.
     """
     number = best.top or 0
     _check_number(number)
@@ -377,21 +377,17 @@ def _started_or_not(planned: Fork) -> Forked | NotForked:
     return NotForked(resume_session_id=session_id, session_name=name, error=failed.message, hint=failed.hint)
 
 
-#: Below this chance nothing is forked, unless `min_score` says otherwise.
-FLOOR = LIKELY_SCORE
-
-
 def fitting(answer: Answer, most: int, min_score: float | None) -> tuple[tuple[Hit, ...], int]:
-    """Of the best `most` results of a search that can be forked, those that fit; and how many are below the floor.
+    """Return the fitting results among the `most` best forkable ones, and the number of results with too low a score.
 
     Raises:
-        IndexUnavailable: nothing could be searched.
-        NotFound: nothing that can be forked was found, or nothing that fits.
+        IndexUnavailable: the index cannot be searched.
+        NotFound: no result can be forked, or none fits.
     """
     if isinstance(answer, Unsearched):
         raise IndexUnavailable(answer.message, answer.next_steps[0])
     results = answer.results
-    floor = FLOOR if min_score is None else min_score
+    floor = LIKELY_SCORE if min_score is None else min_score
     able = [hit for hit in results if hit.can_fork]
     least = least_close(max((hit.score for hit in able), default=0.0))
     # Those that are about as likely share the chance of the one that is meant: whichever is forked, it fits.
@@ -408,22 +404,22 @@ def fitting(answer: Answer, most: int, min_score: float | None) -> tuple[tuple[H
 
 
 def recommended(hit: Hit, asked: ForkRequest, min_score: float | None = None) -> ForkRequest:
-    """Return a fork of a result as it was `asked`. If it would not know the match, and nothing says how much it has of
-    the session, it leaves at the match, within a budget if that loads very much.
+    """Return the request `asked` for this hit, with a fork point if the whole fork would not contain the match.
 
-    A match that cannot be told from the session is the result's passage, if the result fits.
+    If the request names no fork point or budget, the fork ends at the match, with a budget if it would load very much.
+    The hit's passage stands in for a match that the session itself does not show, if the hit fits.
     """
-    floor = FLOOR if min_score is None else min_score
+    floor = LIKELY_SCORE if min_score is None else min_score
     asked = replace(asked, found=hit.match.message_id if hit.score >= floor else None)
     if not hit.match.lost or asked.at is not None or asked.budget or asked.merge or asked.as_agent:
         return asked
     budget = hit.suggested_budget
-    wanted = Wanted(amount(budget)) if budget else None
+    wanted = Budget(parse_amount(budget)) if budget else None
     return replace(asked, at=hit.suggested_at, budget=wanted, notes=(hit.fork_note,))
 
 
 def none_can_be_forked(results: Sequence[Hit]) -> NotFound:
-    """Return the error for results of which none can be forked: other words do not help if a program is missing."""
+    """Return the error that no result can be forked, with the reason and the next step."""
     reason = f"The reason: {results[0].warning if results else 'nothing was found'}"
     if results and (install := _missing(results[0].agent_type)):
         return NotFound("No forkable sessions found", joined(reason, install))
@@ -435,7 +431,7 @@ def none_can_be_forked(results: Sequence[Hit]) -> NotFound:
 
 
 def _missing(agent: AgentName) -> str:
-    """Advise how to install an agent's missing program."""
+    """Return advice to install an agent's missing program; empty if it is installed."""
     try:
         Program.find(agent, os.environ)
     except SmartForkError as error:

@@ -1,6 +1,6 @@
-"""Up to four workers at once, each with a result of its own; and the sessions that are resumed instead of forked.
+"""Start of up to four workers at once, and the sessions that are resumed instead of forked.
 
-All are checked before the first starts. A session that is open elsewhere is never resumed.
+All workers are checked before the first one starts. A session that is open elsewhere is never resumed.
 """
 
 from __future__ import annotations
@@ -27,18 +27,17 @@ from smart_fork.errors import Ambiguous, ForkRefused, NotFound, SmartForkError, 
 from smart_fork.finding import sessions
 from smart_fork.finding.recent import recent_sessions
 from smart_fork.finding.session_place import directory_of, is_there, where_now
-from smart_fork.forking.confirmation import CONFIRM_SECONDS
+from smart_fork.forking.copies import refuse_borrowed
 from smart_fork.forking.handover import notes as handed_notes
-from smart_fork.forking.occupation import AlreadyRuns, Occupation
 from smart_fork.forking.plan import Fork
-from smart_fork.forking.request import ForkRequest, wanted_of
-from smart_fork.forking.restored_logs import refuse_borrowed
+from smart_fork.forking.preconditions import AlreadyRuns, Occupation, directory
+from smart_fork.forking.request import ForkRequest, parse_budget
 from smart_fork.forking.results import NotSpawned, Spawned, SpawnedWorker
-from smart_fork.forking.start import Prepared, directory, prepare
-from smart_fork.forking.worker import WorkerSpec, as_worker
+from smart_fork.forking.start import PreparedWorker, prepare
+from smart_fork.forking.worker import CONFIRM_SECONDS, WorkerSpec, as_worker
 from smart_fork.snippets import quoted, shown
 from smart_fork.system.processes import Machine
-from smart_fork.workers.places import choose_place, lives
+from smart_fork.workers.places import choose_place, is_alive
 from smart_fork.workers.registry import Kind, Registry, WorkerRecord
 from smart_fork.workers.registry_file import has_registry
 
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
 
 MAX_WORKERS = 4
 #: How long each is looked at, however long the ones before it took: one that dies immediately is to be noticed.
-LEAST_SECONDS = 5.0
+MIN_CONFIRM_SECONDS = 5.0
 #: These read on behind the number: "Worker 0 missing required 'project_path'".
 _READ_ON = ("missing required", "must be")
 _WORDS: Mapping[type, str] = {str: "a string", bool: "true or false", int: "a number"}
@@ -63,25 +62,24 @@ def spawn(
     workers: Sequence[Any], *, caller_session_id: str | None = None, default_agent: AgentName | None = None,
     machine: Machine | None = None, library: Opening | None = None,
 ) -> Spawned:  # fmt: skip
-    """Start 1 to 4 workers, each described by the keys of `KEYS`.
+    """Start 1 to 4 workers, each described by the keys of `KEYS`. Each has its own result, also a failed one.
 
-    Each has a result of its own, also one that could not be started.
-    All together are waited for hardly longer than one fork is.
-    What answers where one is forked within a budget is told by the `library`, the commands' own by default.
+    Together they are waited for hardly longer than one fork. `library` is the index to search, by default the command
+    line's.
 
     Raises:
-        SmartForkError: one of them cannot be had; then none was started.
+        SmartForkError: a worker cannot be started; then none was.
     """
     if not workers:
         raise Usage("At least one worker is required", "Give each a project_path and a prompt.")
     if len(workers) > MAX_WORKERS:
         raise Usage(f"Maximum {MAX_WORKERS} workers per spawn", "Call again for the rest.")
     machine = machine or Machine()
-    ready = list[Ready]()
+    ready = list[ReadyWorker]()
     with ExitStack() as undoing:
         for index, one in enumerate(workers):
             try:
-                asked = Asked(checked(one), default_agent or AGENTS.first(), caller_session_id, machine)
+                asked = WorkerRequest(checked_options(one), default_agent or AGENTS.first(), caller_session_id, machine)
                 ready.append(asked.ready(library))
                 undoing.callback(ready[-1].worker.drop)
             except SmartForkError as error:
@@ -94,17 +92,17 @@ def spawn(
     return Spawned(len(results) - failed, failed, results)
 
 
-class Ready(NamedTuple):
-    """A worker that can be started, and what whoever asked should know of it."""
+class ReadyWorker(NamedTuple):
+    """A worker that can be started, and notes for the caller."""
 
-    worker: Prepared | Fork
+    worker: PreparedWorker | Fork
     notes: Sequence[str]
 
 
-def _result(index: int, ready: Ready, left: float) -> SpawnedWorker | NotSpawned:
-    """One that fails does not keep the others from starting. It is waited for as long as is `left`."""
+def _result(index: int, ready: ReadyWorker, left: float) -> SpawnedWorker | NotSpawned:
+    """Start a worker, and wait for it about `left` seconds. A failure becomes a result, so that the others start."""
     try:
-        launched = ready.worker.launch(patience=max(LEAST_SECONDS, left))
+        launched = ready.worker.launch(patience=max(MIN_CONFIRM_SECONDS, left))
     except SmartForkError as error:
         return NotSpawned(index, error.code, error.message, error.hint)
     except (OSError, apsw.Error) as error:
@@ -114,13 +112,13 @@ def _result(index: int, ready: Ready, left: float) -> SpawnedWorker | NotSpawned
     return SpawnedWorker.numbered(index, as_worker(launched), ready.notes)
 
 
-def checked(said: Any) -> dict[str, Any]:
-    """Validate a worker's options: known names, right types, no contradictions.
+def checked_options(said: Any) -> dict[str, Any]:
+    """Return a worker's options after checking names, types and contradictions.
 
-    By hand, for the tool and for the command alike: the command does without pydantic, which takes a tenth of a second.
+    Checked by hand, because importing pydantic takes a tenth of a second of each command.
 
     Raises:
-        Usage: something is.
+        Usage: an option is unknown, has a wrong type, or contradicts another.
     """
     if not isinstance(said, Mapping):
         raise Usage(f"must be an object, not {shown(said)}", f"Its keys: {', '.join(KEYS)}.")
@@ -138,8 +136,8 @@ def checked(said: Any) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """One worker, as it was `said` in JSON."""
+class WorkerRequest:
+    """A request for one worker, from its JSON options `said`."""
 
     said: Mapping[str, Any]
     default_agent: AgentName
@@ -148,19 +146,19 @@ class Asked:
 
     @property
     def named(self) -> AgentName | None:
-        """The agent that was given."""
+        """Return the requested agent, if any."""
         return AGENTS.to_start(self.said["agent_type"]) if "agent_type" in self.said else None
 
     @property
     def target(self) -> Path:
-        """The directory that it works in."""
+        """Return the worker's directory."""
         return directory(self.said["project_path"])
 
-    def ready(self, library: Opening | None = None) -> Ready:
-        """Return what starts it.
+    def ready(self, library: Opening | None = None) -> ReadyWorker:
+        """Check the request. Return the worker, ready to start.
 
         Raises:
-            SmartForkError: it cannot be had.
+            SmartForkError: the worker cannot be started.
         """
         given, agent, notes = self.said, self.named or self.default_agent, list[str]()
         target, unsaid = self.target, "worktree" not in given
@@ -181,7 +179,7 @@ class Asked:
         agent = self.named or (source.agent if source else agent)
         cwd = None if source and is_there(source.cwd) else target
         spec = WorkerSpec(kind, agent, source, options, cwd=cwd, or_without=unsaid, caller_session_id=self.caller)
-        return Ready(prepare(spec, self.machine), notes)
+        return ReadyWorker(prepare(spec, self.machine), notes)
 
     def _kind(self, agent: AgentName, notes: list[str]) -> Kind:
         fork = self.said.get("fork_session", False)
@@ -200,17 +198,17 @@ class Asked:
         return "new"
 
     def _session(self, agent: AgentName) -> str:
-        """The session to fork."""
+        """Return the reference of the session to fork."""
         if given := self.said.get("fork_from") or self.said.get("resume_session_id"):
             return str(given)
         newest = self._newest(agent)
         return str(Reference(newest.agent, newest.session_id))
 
-    def _fork(self, session: str, options: Options, library: Opening | None) -> Ready:
+    def _fork(self, session: str, options: Options, library: Opening | None) -> ReadyWorker:
         given = self.said
         request = ForkRequest(
             session, options, at=given.get("at"),
-            budget=wanted_of(given.get("budget"), given.get("keep"), given.get("drop")), cwd=str(self.target),
+            budget=parse_budget(given.get("budget"), given.get("keep"), given.get("drop")), cwd=str(self.target),
             as_agent=self.named, caller_session_id=self.caller, or_without="worktree" not in given,
         )  # fmt: skip
         planned = Fork.plan(request, library, self.machine)
@@ -222,10 +220,10 @@ class Asked:
                 notes.append(had)
         if handover := planned.content.handover:
             notes += handed_notes(handover.handed, planned.prepared.spec.agent)
-        return Ready(planned, notes)
+        return ReadyWorker(planned, notes)
 
     def _source(self, kind: Kind, agent: AgentName) -> Session | None:
-        """The session that goes on."""
+        """Return the session to resume; `None` for a new session."""
         if kind == "new":
             return None
         source = self._newest(agent) if kind == "continue" else self._resumed(str(self.said["resume_session_id"]))
@@ -260,7 +258,7 @@ class Asked:
 
 
 #: Sessions of the project among which the directory's newest is looked for.
-LOOKED_AT = 100
+MAX_RECENT_SESSIONS = 100
 
 
 @bounded()
@@ -268,14 +266,14 @@ def session_to_resume(
     reference: str, *, agent: AgentName | None = None, cwd: Path | None = None, force: bool = False,
     machine: Machine | None = None,
 ) -> Session:  # fmt: skip
-    """The session that `reference` means (see `sessions.locate`), to go on with in its own directory.
+    """Return the session that `reference` names (see `sessions.locate`), to be resumed in its own directory.
 
-    With an `agent` it is not looked for: that agent is given the id as it is, in `cwd`. `force` takes it even
-    if it seems to be open somewhere.
+    With an `agent`, there is no search: the agent receives the id unchanged, in `cwd`. With `force`, a session that
+    seems to be open elsewhere is allowed.
 
     Raises:
-        AlreadyRuns: one of our workers is in it.
-        ForkRefused: it seems to be open somewhere else.
+        AlreadyRuns: a worker has the session open.
+        ForkRefused: the session seems to be open elsewhere.
         SmartForkError: there is no such session.
     """
     if agent is not None:
@@ -296,15 +294,15 @@ def session_to_resume(
 def newest_session(
     target: Path, agent: AgentName, *, automated: bool = False, apart_from: str | None = None
 ) -> Session:
-    """The newest session that an agent had in a directory, not that of the caller, `apart_from`.
+    """Return the newest session of an agent in a directory, except the caller's own, `apart_from`.
 
-    The agents' own ways to say so know other directories' sessions in some versions, and do not tell the id
-    beforehand. Like theirs, this knows those that scripts began only with `automated`: for a worker without a terminal.
+    The agents' own commands for this consider other directories in some versions, and do not tell the id before the
+    start. As with them, sessions begun by scripts count only with `automated`, for a worker without a terminal.
 
     Raises:
-        NotFound: there is none.
+        NotFound: the directory has no session of this agent.
     """
-    found = recent_sessions([OWN[agent]], project_of(target), LOOKED_AT, automated=automated).sessions
+    found = recent_sessions([OWN[agent]], project_of(target), MAX_RECENT_SESSIONS, automated=automated).sessions
     here = (one for one in found if one.session_id != apart_from and recorded(one.cwd) == target)
     session = next(here, None)
     if session is None:
@@ -319,18 +317,18 @@ def newest_session(
 
 
 def check_free(session: Session, *, force: bool = False, machine: Machine | None = None) -> None:
-    """Refuse a session that is in use.
+    """Refuse a session that is in use. With `force`, only a running worker of smart-fork counts.
 
     Raises:
-        AlreadyRuns: one of our workers is.
-        ForkRefused: somebody else seems to be, and `force` does not say that it does not matter.
+        AlreadyRuns: a worker has the session open.
+        ForkRefused: another process seems to have it open.
     """
     log = session.source_path if session.turns else READERS.original_of(session.agent, session.session_id)
     Occupation(session.agent, session.session_id, log, machine).check_free(force=force)
 
 
 def _check_alone(reference: str) -> None:
-    """Refuse an id that another agent's session has as well, where a worker is in one of them."""
+    """Refuse an ambiguous id: another agent's session has the id as well, and a worker is in one of them."""
     try:
         sessions.locate(reference)
     except Ambiguous:
@@ -340,7 +338,7 @@ def _check_alone(reference: str) -> None:
 
 
 def _running_worker(reference: str, machine: Machine | None) -> WorkerRecord | None:
-    """The living worker that is meant; its session need not be known yet."""
+    """Return the living worker that `reference` names; its session need not be known yet."""
     if not has_registry():
         return None
     agent, name = Reference.parsed(reference)
@@ -352,4 +350,4 @@ def _running_worker(reference: str, machine: Machine | None) -> WorkerRecord | N
     if agent not in (None, worker.agent):
         return None
     machine = machine or Machine()
-    return worker if lives(worker, machine.processes, machine.env, machine.clock.now()) else None
+    return worker if is_alive(worker, machine.processes, machine.env, machine.clock.now()) else None

@@ -1,4 +1,7 @@
-"""From what is wanted to a running worker: checked first, then program, worktree, transcript, place and registry."""
+"""Start of a worker (an agent that smart-fork runs): program, worktree, session copy, place, registry.
+
+Everything is checked first. A failed start removes what it made.
+"""
 
 from __future__ import annotations
 
@@ -7,58 +10,70 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import field, replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import Self
 
 import apsw
 
+from indexer.files import private_dir
 from indexer.lazy import dataclass
-from indexer.project import resolve
 from indexer.settings import DEPTH
 from indexer.transcripts.base import is_there
 from indexer.transcripts.model import Session
 from smart_fork import session_origins
 from smart_fork.agents import AGENTS
+from smart_fork.agents.copier import NewSession, copy_folder, second_name, stage_transcript
+from smart_fork.agents.cuts.cutter import Files
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.programs import Program
 from smart_fork.agents.starter import ForkPlan, LaunchRequest
-from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice
-from smart_fork.finding.session_place import unplaced, where_now
-from smart_fork.forking.attempt import Attempt, undone
-from smart_fork.forking.confirmation import CONFIRM_SECONDS, Confirmation, confirm, one_at_a_time
-from smart_fork.forking.occupation import admission
-from smart_fork.forking.provisions import Provisions, provisions
-from smart_fork.forking.restored_logs import is_others
+from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
+from smart_fork.forking.copies import is_others, write_branch
+from smart_fork.forking.preconditions import (
+    Provisions,
+    admission,
+    check_delivery,
+    check_handed_over,
+    check_permissions,
+    check_resumable,
+    directory,
+    place_of_work,
+    provisions,
+)
 from smart_fork.forking.results import Forked, StartedWorker
+from smart_fork.forking.temporary_logs import delete_leftover_logs
 from smart_fork.forking.worker import (
-    Launched,
+    CONFIRM_SECONDS,
+    Confirmation,
+    ForkContent,
+    LaunchedWorker,
     WorkerSpec,
-    another_agent,
     as_fork,
     as_worker,
-    elsewhere,
+    confirm,
+    deviations,
     ended_at_once,
     made_first,
-    moved,
+    one_at_a_time,
     preceded,
     remark,
 )
 from smart_fork.repository.worktree import Worktree, empty_submodules
 from smart_fork.snippets import plain_name
-from smart_fork.system import call_context
 from smart_fork.system.call_context import refuse_cancelled
 from smart_fork.system.processes import Machine, Processes
-from smart_fork.workers.observation import undo_cut_off
-from smart_fork.workers.place import Started, WorkerPlace
-from smart_fork.workers.places import choose_place
+from smart_fork.workers.place import WorkerLocation, WorkerPlace
+from smart_fork.workers.places import choose_place, undo_cut_off
 from smart_fork.workers.registry import Registry, WorkerRecord
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """A worker that could be started; nothing has been made for it yet."""
+class PreparedWorker:
+    """A checked worker, ready to start. Nothing has been made for it yet."""
 
     spec: WorkerSpec
     machine: Machine
@@ -72,26 +87,25 @@ class Prepared:
 
     @property
     def cwd(self) -> Path:
-        """The directory that it works in, as far as that is known before the start."""
+        """Return the worker's directory, as far as it is known before the start."""
         return self.worktree or self.request.target_cwd
 
     def plan(self, cwd: Path | None = None, worker_id: str = "") -> ForkPlan:
-        """The command of that worker, which works in `cwd` where it has a directory of its own.
+        """Return the worker's command. `cwd` is its own directory, if it gets one.
 
         Raises:
-            Usage: an id, the prompt or the depth is not acceptable.
-            ForkRefused: another agent's session, or workers of workers of workers.
+            Usage: an id, the prompt or the nesting depth is invalid.
+            ForkRefused: the session is another agent's, or workers are nested too deeply.
         """
         request = replace(self.request, worker_id=worker_id, target_cwd=cwd or self.request.target_cwd)
         with _home_of(self.spec):
             return ForkPlan.of(request)
 
-    def launch(self, *, patience: float = CONFIRM_SECONDS) -> Launched:
-        """Start it, and wait up to `patience` seconds until it is seen to take its prompt.
+    def launch(self, *, patience: float = CONFIRM_SECONDS) -> LaunchedWorker:
+        """Start the worker. Wait up to `patience` seconds until it has visibly taken its prompt.
 
         Raises:
-            SmartForkError: it was not started, or ended before it had taken its prompt; nothing is left of the attempt
-                but a note in the registry and what it said.
+            SmartForkError: the worker did not start, or ended before it took its prompt.
         """
         spec, place, machine = self.spec, self.place, self.machine
         with _home_of(spec), Registry() as registry, Attempt(machine, registry) as attempt:
@@ -100,9 +114,8 @@ class Prepared:
                 attempt.otherwise(spec.written.undo)
             worker = _registered(self, attempt)
             made, warnings = _worktree(self, worker, attempt)
-            warnings += [*elsewhere(spec, place), *another_agent(spec), *moved(spec, self.request.target_cwd)]
-            warnings += spec.unloaded()
-            warnings += self.provisions.notes
+            warnings += deviations(spec, place, self.request.target_cwd)
+            warnings += [*spec.unloaded(), *self.provisions.notes]
             plan = self.plan(made.path if made else None, worker.id)
             if not spec.written:
                 warnings += attempt.stage(plan, spec, worker)
@@ -115,13 +128,15 @@ class Prepared:
                 _give_back(attempt, plan, worker)
                 refuse_cancelled()
                 if place.replaces:  # nothing of ours is left to say so afterwards
-                    _note_running(registry, worker, plan, Started(pid=Processes.own_pid()))
+                    _note_running(registry, worker, plan, WorkerLocation(pid=Processes.own_pid()))
                 environment = self.provisions.environment(plan, machine.env)
                 started = place.start(plan, worker, machine.processes, environment)
                 attempt.succeeded()  # the first step that cannot be taken back
                 plan = replace(plan, new_session_id=started.session_id or plan.new_session_id)
                 Program.keep()
-                launched = Launched(plan, place.name, worker, started, plan.new_session_id, warnings, note=self.note)
+                launched = LaunchedWorker(
+                    plan, place.name, worker, started, plan.new_session_id, warnings, note=self.note
+                )
                 look = partial(confirm, plan, place, started, machine, began, patience=patience)
                 launched, ended = _noted(registry, worker, launched, look)
                 if ended:
@@ -131,25 +146,24 @@ class Prepared:
                     raise ended_at_once(plan, started, ended)
                 return launched
 
-    def preview(self) -> Launched:
+    def preview(self) -> LaunchedWorker:
         """Return what a start would do."""
         plan = self.plan(self.cwd)
-        warnings = [*elsewhere(self.spec, self.place), *another_agent(self.spec)]
-        warnings += moved(self.spec, self.request.target_cwd)
+        warnings = deviations(self.spec, self.place, self.request.target_cwd)
         warnings += made_first(self.spec, plan, in_worktree=self.worktree is not None)
         if self.worktree:
             warnings += filter(None, [empty_submodules(self.request.target_cwd, self.machine.processes)])
-        return Launched(plan, self.place.name, warnings=warnings, note=self.note, name=self.spec.called)
+        return LaunchedWorker(plan, self.place.name, warnings=warnings, note=self.note, name=self.spec.called)
 
     def drop(self) -> None:
-        """Start nothing: nothing was made for it."""
+        """Do nothing: an unstarted worker has nothing to remove. Other plans have more to drop."""
 
 
-def prepare(spec: WorkerSpec, machine: Machine | None = None, *, dry_run: bool = False) -> Prepared:
-    """Check all that can be checked before anything is made; for a `dry_run` not whether its agent is logged in.
+def prepare(spec: WorkerSpec, machine: Machine | None = None, *, dry_run: bool = False) -> PreparedWorker:
+    """Check everything that can be checked before a start. A `dry_run` skips the check of the agent's login.
 
     Raises:
-        SmartForkError: it could not be started.
+        SmartForkError: the worker could not be started.
     """
     spec = replace(spec, source=spec.source and _with_log(spec.source))
     with _home_of(spec):
@@ -157,13 +171,13 @@ def prepare(spec: WorkerSpec, machine: Machine | None = None, *, dry_run: bool =
 
 
 def _home_of(spec: WorkerSpec) -> AbstractContextManager[None]:
-    """Use the agent's folder in which the session is: a person may have several accounts."""
+    """Use the agent home that has the session: a person may have several accounts."""
     own = spec.source if spec.source and spec.source.turns and not spec.content.handover else None
     return AGENTS[spec.agent].home.used(own.source_path if own else None)
 
 
-def _prepared(spec: WorkerSpec, machine: Machine, *, dry_run: bool) -> Prepared:
-    _check_told(spec)
+def _prepared(spec: WorkerSpec, machine: Machine, *, dry_run: bool) -> PreparedWorker:
+    check_handed_over(spec)
     Usage.refuse_empty({"worktree": spec.options.worktree, "name": spec.options.name})
     place = choose_place(spec.options.place, machine.processes, machine.env)
     if place.agent not in (None, spec.agent):
@@ -184,14 +198,14 @@ def _prepared(spec: WorkerSpec, machine: Machine, *, dry_run: bool) -> Prepared:
         has_tools=AGENTS.starter_of(spec.agent).waits and AGENTS.registration_of(spec.agent).starts(),
         options=spec.options,
     )  # fmt: skip
-    _check_asks(request)
+    check_permissions(request)
     for one in () if dry_run else known:
         session_origins.refuse_pending_withdrawal(one.session_id)
-    prepared = Prepared(spec, machine, request, place, note=note)
-    _check_delivery(prepared.plan(), place)
+    prepared = PreparedWorker(spec, machine, request, place, note=note)
+    check_delivery(prepared.plan(), place)
     admission(request, machine, counts=not place.replaces)  # whether the limit is a number; it is asked at the start
     if spec.form == "resume":
-        _check_resumable(spec, request)
+        check_resumable(spec, request)
     worktree = None
     if spec.options.in_worktree and not spec.or_without:
         options = spec.options
@@ -202,16 +216,16 @@ def _prepared(spec: WorkerSpec, machine: Machine, *, dry_run: bool) -> Prepared:
 
 
 def start(spec: WorkerSpec, machine: Machine | None = None) -> StartedWorker:
-    """Check what is wanted and start it.
+    """Check a worker's specification and start it.
 
     Raises:
-        SmartForkError: it was not started.
+        SmartForkError: the worker was not started.
     """
     return as_worker(prepare(spec, machine).launch())
 
 
-def _registered(prepared: Prepared, attempt: Attempt) -> WorkerRecord:
-    """Its row, which takes its place among those that may run before anything is made."""
+def _registered(prepared: PreparedWorker, attempt: Attempt) -> WorkerRecord:
+    """Add the worker to the registry, before anything is made for it, and count it against the limit."""
     spec, request, machine = prepared.spec, prepared.request, prepared.machine
     worker = attempt.registry.add(
         request.agent,
@@ -237,7 +251,7 @@ def _registered(prepared: Prepared, attempt: Attempt) -> WorkerRecord:
     return worker
 
 
-def _worktree(prepared: Prepared, worker: WorkerRecord, attempt: Attempt) -> tuple[Worktree | None, list[str]]:
+def _worktree(prepared: PreparedWorker, worker: WorkerRecord, attempt: Attempt) -> tuple[Worktree | None, list[str]]:
     options, target = prepared.spec.options, prepared.request.target_cwd
     if not options.in_worktree:
         return None, []
@@ -251,25 +265,25 @@ def _worktree(prepared: Prepared, worker: WorkerRecord, attempt: Attempt) -> tup
     return made, [*filter(None, (made.left_unfiltered(processes), empty_submodules(target, processes)))]
 
 
-def _note_running(registry: Registry, worker: WorkerRecord, plan: ForkPlan, started: Started) -> None:
+def _note_running(registry: Registry, worker: WorkerRecord, plan: ForkPlan, started: WorkerLocation) -> None:
     started.note(registry, worker.id, plan.argv)
     if plan.new_session_id:  # a session that is gone on with was the one of an earlier worker's until now
         registry.set_session_id(worker.id, plan.new_session_id)
 
 
 def _give_back(attempt: Attempt, plan: ForkPlan, worker: WorkerRecord) -> None:
-    """A session that is gone on with stays its earlier worker's where nothing comes of this one."""
+    """If this attempt fails, give a resumed session back to the worker that had it before."""
     owner = attempt.registry.of_session(plan.new_session_id) if plan.new_session_id else None
     if owner and owner.id != worker.id and owner.session_id and owner.session_id == plan.new_session_id:
         attempt.otherwise(partial(attempt.registry.set_session_id, owner.id, owner.session_id))
 
 
 def _noted(
-    registry: Registry, worker: WorkerRecord, launched: Launched, look: Callable[[], Confirmation]
-) -> tuple[Launched, Confirmation | None]:
-    """Record what is seen of a worker, and its end if that came before it took its prompt.
+    registry: Registry, worker: WorkerRecord, launched: LaunchedWorker, look: Callable[[], Confirmation]
+) -> tuple[LaunchedWorker, Confirmation | None]:
+    """Wait for what `look` sees of a started worker, and record it. Return also the end if it came before the prompt.
 
-    It was started: nothing that fails now takes it back.
+    The worker runs already, so a failure here does not undo the start.
     """
     plan, started = launched.plan, launched.started
     try:
@@ -290,94 +304,9 @@ def _noted(
         return launched, None
 
 
-def place_of_work(worked_in: str, cwd: str | Path | None = None) -> Path:
-    """Return `cwd`, or where the work goes on of a session that worked in the directory `worked_in`.
-
-    Raises:
-        ForkRefused: nobody knows.
-        NotFound: there is no such directory, and no repository that it was in.
-    """
-    hint = advice("Give a directory: --cwd DIR.", tool="Give a directory: project_path, or cwd of a branch.")
-    if cwd is not None:
-        return directory(cwd)
-    if why := unplaced(worked_in):
-        raise ForkRefused(f"No directory to work in: {why}", hint)
-    return directory(where_now(worked_in), hint)
-
-
-def directory(path: str | Path, hint: str = "Give an existing directory.") -> Path:
-    """An existing directory, resolved.
-
-    Raises:
-        NotFound: there is none of that name.
-    """
-    call_context.require(str(path), plain_name(str(path)))
-    try:
-        target = resolve(path)
-        there = target.is_dir()
-    except (OSError, ValueError) as error:  # too long, a NUL
-        raise NotFound(f"No such directory: {plain_name(str(path))}", hint) from error
-    if not there:
-        raise NotFound(f"No such directory: {plain_name(str(target))}", hint)
-    return target
-
-
-def _check_told(spec: WorkerSpec) -> None:
-    """No agent reads another one's log: it is told of it."""
-    source = spec.source
-    if source is not None and source.agent != spec.agent and not (spec.content.handover or spec.written):
-        raise ForkRefused(
-            f"A session of {AGENTS.title_of(source.agent)} cannot be forked with {AGENTS.title_of(spec.agent)}",
-            advice(
-                f"Hand it over: smart-fork fork {source.session_id} --as {spec.agent}",
-                tool=f"Hand it over: as_agent '{spec.agent}', or agent_type beside fork_from.",
-            ),
-        )
-
-
-def _check_asks(request: LaunchRequest) -> None:
-    """Require confirmations for a session of someone else: its author could have planted instructions."""
-    if request.of_others and request.skip_permissions:
-        raise ForkRefused(
-            f"{request.session_id} continues a teammate's session: its agent asks before it acts",
-            advice(
-                "Drop --skip-permissions. Its window can change the permissions.",
-                tool="Drop skip_permissions. The user can change the permissions in its window.",
-            ),
-        )
-
-
-def _check_resumable(spec: WorkerSpec, request: LaunchRequest) -> None:
-    """A session goes on where it worked, and as itself."""
-    if spec.options.in_worktree or spec.content.point:
-        raise Usage("Only a fork can have a worktree or begin at an earlier message", "Fork the session instead.")
-    source = spec.source
-    if (
-        source
-        and source.turns
-        and not AGENTS.storage_of(spec.agent).finds(source.source_path, source.cwd, request.target_cwd)
-    ):
-        raise ForkRefused(
-            f"{AGENTS.title_of(spec.agent)} cannot find this session in {request.target_cwd}",
-            advice(f"Fork it instead: smart-fork fork {request.session_id}", tool="Fork it instead: fork_from."),
-        )
-
-
-def _check_delivery(plan: ForkPlan, place: WorkerPlace) -> None:
-    """Check that the place can deliver the prompt to the agent."""
-    if plan.prompt and plan.delivery not in place.delivers:
-        hint = advice(
-            "Run it in tmux: --in tmux. Or start without a prompt, and type it.", tool="Run it in tmux: run_in."
-        )
-        how = {"typed": "typed", "input": "on its standard input", "argument": "as an argument"}[plan.delivery]
-        raise ForkRefused(
-            f"{AGENTS.title_of(plan.agent)} takes this prompt only {how}, and that cannot be done in {place.name}", hint
-        )
-
-
 def _depth(env: Mapping[str, str], caller_session_id: str | None) -> int:
-    """Return the nesting depth, from the environment or from the caller's record, since Codex does not pass the
-    variable on.
+    """Return the worker's nesting depth, from the environment or the caller's registry row, as Codex drops the
+    variable.
     """
     text = env.get(DEPTH, "")
     told = int(text) if text.isascii() and text.isdigit() else 0
@@ -388,7 +317,7 @@ def _depth(env: Mapping[str, str], caller_session_id: str | None) -> int:
 
 
 def _with_log(session: Session) -> Session:
-    """A session with its log where it is now: it may have moved to another folder, or to the archive, meanwhile."""
+    """Return the session with its log's current path: the agent may have moved or archived the log."""
     if not session.turns or is_there(str(session.source_path)):
         return session
     found = READERS.original_of(session.agent, session.session_id)
@@ -406,10 +335,10 @@ def _program(spec: WorkerSpec, place: WorkerPlace, machine: Machine) -> str:
 
 
 def resume_written(spec: WorkerSpec, machine: Machine | None = None) -> Forked:
-    """Run a copy of a session that was written; the copy goes where it could not be started.
+    """Run a session copy that was already written. If the run cannot start, delete the copy.
 
     Raises:
-        SmartForkError: nothing was started, and nothing is left of the copy.
+        SmartForkError: nothing was started, and the copy is gone.
     """
     try:
         prepared = prepare(spec, machine)
@@ -418,3 +347,144 @@ def resume_written(spec: WorkerSpec, machine: Machine | None = None) -> Forked:
             undone(spec.written.undo)
         raise
     return as_fork(prepared.launch())
+
+
+def undone(undo: Callable[[], object]) -> None:
+    """Call `undo`. Only log its errors, so that the first error reaches the user."""
+    try:
+        undo()
+    except (OSError, SmartForkError, apsw.Error) as error:
+        log.warning("something that was made for a worker is left: %s", error)
+
+
+class Attempt:
+    """An attempt to start a worker, a context manager. Leaving it undoes all that was made, unless it `succeeded`."""
+
+    def __init__(self, machine: Machine, registry: Registry) -> None:
+        self.machine = machine
+        self.registry = registry
+        self._made: list[Callable[[], object]] = []
+        self._began = self._kept = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        for undo in () if self._kept else reversed(self._made):
+            undone(undo)
+
+    def otherwise(self, undo: Callable[[], object]) -> None:
+        """Register `undo` to be called if the worker does not start."""
+        self._made.append(undo)
+
+    def succeeded(self) -> None:
+        """Keep everything that was made: the worker runs, and later errors undo nothing."""
+        self._began = self._kept = True
+
+    def failed(self) -> None:
+        """Undo everything after all: the worker ended without doing anything."""
+        self._kept = False
+
+    def worktree(
+        self, worker: WorkerRecord, repository: Path, name: str | None, *, with_changes: bool = False
+    ) -> Worktree:
+        """Make a git worktree for the worker."""
+        made = Worktree.create(
+            repository, name, self.machine.processes, with_changes=with_changes,
+            note=lambda planned: self.registry.set_planned(worker.id, planned.made),
+        )  # fmt: skip
+        self.otherwise(lambda: self._without(made))
+        return made
+
+    def _without(self, made: Worktree) -> None:
+        """Remove a worktree, unless an agent ran in it and left unsaved work."""
+        if not self._began:
+            made.remove(self.machine.processes)
+        elif problem := made.remove_if_saved(self.machine.processes):
+            raise ForkRefused(problem)
+
+    def stage(self, plan: ForkPlan, spec: WorkerSpec, worker: WorkerRecord) -> list[str]:
+        """Write the files that the plan needs, from the source session's log. Return notes for the user."""
+        delete_leftover_logs()
+        source = spec.source if spec.source and spec.source.turns else None
+        if plan.staging == "name":
+            return self._name(plan, source.source_path if source else None)
+        if source is None:
+            return []
+        if plan.staging == "transcript":
+            self._transcript(plan, source.source_path, worker)
+        elif plan.staging == "branch" and plan.new_session_id:
+            return self._copy(plan, plan.new_session_id, source, spec.content, worker)
+        return []
+
+    def _transcript(self, plan: ForkPlan, log: Path, worker: WorkerRecord) -> None:
+        folder = AGENTS.storage_of(plan.agent).folder(plan.cwd) or log.parent
+        session_id, now = plan.source_session_id, self.machine.clock.now()
+        target = folder / f"{session_id}{log.suffix}"
+        if not target.exists():
+            self.registry.set_copying(worker.id, target)
+            self.registry.add_staged_copy(target, session_id=session_id, source_path=log, now=now)
+            self.otherwise(lambda: self.registry.forget_staged_copy(target))
+        self.otherwise(stage_transcript(log, session_id, folder).undo)
+
+    def _name(self, plan: ForkPlan, log: Path | None) -> list[str]:
+        """Give the session's log a second name (a hard link) where the agent looks for it. Return notes for the user.
+
+        Both names are one file, so both have the later messages. The link is never undone: a started agent may delete
+        the log.
+        """
+        log = log or READERS.original_of(plan.agent, plan.source_session_id)
+        target = AGENTS.storage_of(plan.agent).resumed(log, plan.source_session_id, plan.cwd) if log else None
+        if not log or not target:
+            return []
+        if target.parent != log.parent:
+            self._make_room(log, target, plan.source_session_id)
+            private_dir(target.parent)
+            copy_folder(log.with_suffix(""), target.with_suffix(""), [])
+            now, session_id = self.machine.clock.now(), plan.source_session_id
+            self.registry.add_staged_copy(target, session_id=session_id, source_path=log, now=now)
+        second_name(log, target)
+        if not target.samefile(log):
+            return [f"It continues in a copy of its log, {target}. {log} is not changed"]
+        return [f"Its log is also {target} now: two names of one file"] if target.parent != log.parent else []
+
+    def _make_room(self, log: Path, target: Path, session_id: str) -> None:
+        """Delete an earlier log copy at `target` if the log still begins with all of it."""
+        is_ours = (
+            self.registry.staged_copies().get(target) == session_id and target.is_file() and not target.samefile(log)
+        )
+        if is_ours and Files().begins_with(log, Files().content(target)):
+            target.unlink()
+
+    def _copy(
+        self, plan: ForkPlan, new_id: str, source: Session, content: ForkContent, worker: WorkerRecord
+    ) -> list[str]:
+        """Write the fork's content as a new session, and record its parent if its log will not. Return notes for the
+        user.
+        """
+        now = datetime.fromtimestamp(self.machine.clock.now())  # noqa: DTZ006 - files may be named by local time
+        reader, becomes = READERS[plan.agent], NewSession(new_id, plan.cwd, now, plan.title)
+        self.registry.set_copying(worker.id, AGENTS.copier_of(plan.agent).place(source.source_path, becomes))
+        if content.handover:
+            from smart_fork.forking.handover import write_handover
+
+            written = write_handover(reader, content.handover, source, becomes, self.machine)
+        else:
+            written = write_branch(
+                reader, source.source_path, becomes, session=source, excerpt=content.excerpt, others=content.others,
+                at=plan.at, machine=self.machine,
+            )  # fmt: skip
+        self.otherwise(written.undo)
+        if content.handover or content.others:
+            through = content.point.message_id if content.point else ""
+            others = [(part.session.agent, part.session.session_id) for part in content.others]
+            one = session_origins.HandedOver(new_id, plan.agent, source.agent, source.session_id, through)
+            session_origins.remember_handover(one, others)
+            self.otherwise(lambda: session_origins.forget_handover(new_id))
+        note = (
+            f"Forked after {written.at}, where the agent had finished what {plan.at} is part of"
+            if plan.at
+            else "The unfinished answer is not in the fork"
+        )
+        moved = written.moved and not (content.excerpt or content.handover)
+        return [*written.warnings, *([note] if moved else [])]

@@ -1,6 +1,6 @@
-"""Temporary logs that are written only to be read. The next fork, cut or forget deletes those of killed processes.
+"""Temporary logs, written only to be read. The next fork, cut or forget deletes the temporary logs of killed processes.
 
-Writers share a lock. Cleaning takes it exclusively, so that it deletes files of dead processes only.
+Writers share a lock. Cleaning takes the lock exclusively, so that it deletes files of dead processes only.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from indexer.locks import held
 
 
 @contextmanager
-def folder() -> Iterator[Path]:
-    """Clean the private folder for temporary logs, and yield it under the shared lock."""
-    clear()
+def temporary_log_folder() -> Iterator[Path]:
+    """Yield the private folder for temporary logs, after deleting leftovers, under a lock that its writers share."""
+    delete_leftover_logs()
     with held(private_dir(_folder()), fcntl.LOCK_SH):
         yield _folder()
 
 
-def clear() -> None:
-    """Delete leftover logs, unless a process is writing."""
+def delete_leftover_logs() -> None:
+    """Delete temporary logs of killed processes, unless a process is writing one."""
     if not any(_folder().glob("*")):
         return
     with suppress(BlockingIOError), held(_folder(), fcntl.LOCK_EX | fcntl.LOCK_NB):

@@ -1,7 +1,8 @@
-"""A worker: what is to be started, what was, and what is said about it."""
+"""A worker's specification, the confirmation that it runs, and the report about it."""
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field, replace
@@ -9,38 +10,44 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from indexer.errors import joined
+from indexer.files import private_dir, state_home
 from indexer.lazy import dataclass
-from indexer.masking import NOTHING, ending, mask
+from indexer.locks import held_file
+from indexer.masking import NOTHING, Masked, ending, mask, mask_screen
 from indexer.outcome import known_files
 from indexer.project import project_of
 from indexer.repositories import recorded
+from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.model import AgentName, Session
+from indexer.transcripts.state import utc
 from indexer.values import seconds_in
 from smart_fork import session_origins
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt
+from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options
 from smart_fork.agents.references import Reference
 from smart_fork.agents.starter import ForkPlan, LaunchKind
 from smart_fork.errors import ProgramFailed, SmartForkError, advice
 from smart_fork.finding.session_place import as_guest, directory_of, in_project, where_now
 from smart_fork.finding.session_view import resumed_part
-from smart_fork.forking.confirmation import CONFIRM_SECONDS, Confirmation
+from smart_fork.forking.copies import ForkPoint, MergedPart, WrittenCopy
 from smart_fork.forking.results import Forked, StartedWorker
-from smart_fork.forking.session_copy import Branch, MergedPart, Point
 from smart_fork.repository import worktree
 from smart_fork.repository.change_summary import note
 from smart_fork.repository.changes_since import SessionKnowledge
 from smart_fork.snippets import printable
 from smart_fork.system.call_context import calling
-from smart_fork.system.processes import Completed, Processes
-from smart_fork.workers.place import Started, WorkerPlace
+from smart_fork.system.processes import Completed, Machine, Processes
+from smart_fork.workers.place import SCREEN_SECONDS as TYPING_SECONDS
+from smart_fork.workers.place import Typist, WorkerLocation, WorkerPlace
 from smart_fork.workers.registry import Kind, WorkerRecord
 
 if TYPE_CHECKING:
+    from smart_fork.agents.screen import Screen
     from smart_fork.forking.budget_choice import Selected
     from smart_fork.forking.handover import Handover
-    from smart_fork.forking.request import ForkRequest, Wanted
+    from smart_fork.forking.request import Budget, ForkRequest
 
 
 #: A name made from a prompt, and room for the number behind it.
@@ -49,22 +56,22 @@ UNNAMED = worktree.plain_name("")
 
 
 def name_of(prompt: str | None) -> str:
-    """A name for workers that were given none: the first words of what they are to do."""
+    """Return a name for a worker, made of the first words of its prompt."""
     words = mask(prompt or "").split(maxsplit=NAME_WORDS)[:NAME_WORDS]
     return worktree.plain_name(" ".join(words).lower())[:NAME_CHARACTERS].strip("-._") or UNNAMED
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
-    """The content of a fork: its session up to `point`, or its `excerpt`, and the parts kept of `others`.
+class ForkContent:
+    """The content of a fork: its session up to `point` or the turns of `excerpt`, and the kept parts of `others`.
 
-    `asked` is the point that was asked for, `leaves` the one before anything was left out. `handover` is what another
-    agent is told of all that. `selected` is what a budget keeps of each session.
+    `asked` is the requested fork point; `leaves` is the point before a budget dropped anything. `handover` is the text
+    for another agent. `selected` has the budget's choice for each session.
     """
 
-    asked: Point | None = None
-    leaves: Point | None = None
-    point: Point | None = None
+    asked: ForkPoint | None = None
+    leaves: ForkPoint | None = None
+    point: ForkPoint | None = None
     excerpt: Excerpt | None = None
     others: tuple[MergedPart, ...] = ()
     handover: Handover | None = None
@@ -74,36 +81,36 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpec:
-    """A worker that is to be started; `source` is the session that it forks or goes on with, `None` for a new one.
+    """A worker to start. `source` is the session that it forks or resumes, `None` for a new session.
 
-    Only the `content` of it goes into a fork. With `or_without` the worker starts also where no worktree can be made.
-    `written` is a copy of the source that is there already.
+    Only the `content` of `source` goes into a fork. With `or_without`, the worker starts even if no worktree can be
+    made. `written` is an existing copy of the source.
     """
 
     kind: Kind
     agent: AgentName
     source: Session | None = None
     options: Options = field(default_factory=Options)
-    content: Content = Content()
+    content: ForkContent = ForkContent()
     cwd: Path | None = None
     or_without: bool = False
     caller_session_id: str | None = None
-    written: Branch | None = None
+    written: WrittenCopy | None = None
 
     @property
     def called(self) -> str | None:
-        """The name of a fork, its worktree and its branch: as was said, else its own prompt's, if that gives one."""
+        """Return the name for a fork, its worktree and its branch: the given name, or one made of its prompt."""
         named = name_of(self.options.prompt) if self.kind == "fork" else UNNAMED
         return self.options.name or (named if named != UNNAMED else None)
 
     @property
     def worktree_name(self) -> str | None:
-        """The name for its worktree."""
+        """Return the name for the worker's worktree."""
         return self.options.worktree if isinstance(self.options.worktree, str) else self.called
 
     @property
     def form(self) -> LaunchKind:
-        """The agent's command to use."""
+        """Return the kind of agent command to use."""
         match self.kind:
             case "continue":
                 return "resume"
@@ -113,7 +120,9 @@ class WorkerSpec:
                 return kind
 
     def note_in(self, target: Path, processes: Processes) -> str:
-        """The note of a fork that works in `target`; empty where there is nothing to say, or it is not wanted."""
+        """Return the note on repository changes since the session, for a fork in `target`. Empty if unneeded or
+        unwanted.
+        """
         source = self.source if self.form == "fork" and self.options.brief else None
         if source is None or (then := self.known_until(source)) is None:
             return ""
@@ -143,7 +152,7 @@ class WorkerSpec:
         )  # fmt: skip
 
     def unloaded(self) -> list[str]:
-        """Warn if the agent does not load the complete session that it resumes."""
+        """Warn if the agent will not load the complete session that it resumes."""
         session = self.source if self.form == "resume" else None
         part = session and resumed_part(session.resumed, session.compacted(), len(session.turns))
         return [f"Its agent {part.sentence}"] if part else []
@@ -156,17 +165,17 @@ LAST_CHARACTERS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Launched:
-    """A worker that was started; of a dry run, only its plan. `session_id` is `None` where it is not known yet.
+class LaunchedWorker:
+    """A started worker; in a dry run, only its plan. `session_id` is `None` until known.
 
-    `confirmed` says that it was seen to take its prompt, or to be ready for one; `note` is what it was told before.
-    `name` is a dry run's.
+    `confirmed` is true if the worker was seen to take its prompt, or to be ready for one. `note` is the text put
+    before the prompt. `name` is set in a dry run only.
     """
 
     plan: ForkPlan
     place: str
     worker: WorkerRecord | None = None
-    started: Started = field(default_factory=Started)
+    started: WorkerLocation = field(default_factory=WorkerLocation)
     session_id: str | None = None
     warnings: list[str] = field(default_factory=list)
     confirmed: bool = False
@@ -174,8 +183,8 @@ class Launched:
     name: str | None = None
 
 
-def as_fork(launched: Launched) -> Forked:
-    """A fork in the words of a fork."""
+def as_fork(launched: LaunchedWorker) -> Forked:
+    """Return a launched worker as the answer about a fork."""
     plan, worker, started = launched.plan, launched.worker, launched.started
     return Forked(
         session_name=worker.name if worker else launched.name or plan.name, worker_id=worker.id if worker else "",
@@ -187,8 +196,8 @@ def as_fork(launched: Launched) -> Forked:
     )  # fmt: skip
 
 
-def as_worker(launched: Launched) -> StartedWorker:
-    """Any worker that was started."""
+def as_worker(launched: LaunchedWorker) -> StartedWorker:
+    """Return a launched worker as the answer about a worker."""
     if launched.worker is None:
         raise TypeError("A dry run has no worker")
     told = describe(launched.worker, launched.plan.shell_command(), launched.warnings, confirmed=launched.confirmed)
@@ -196,14 +205,14 @@ def as_worker(launched: Launched) -> StartedWorker:
 
 
 def describe(worker: WorkerRecord, command: str, warnings: Sequence[str], *, confirmed: bool) -> StartedWorker:
-    """A worker as the registry knows it."""
+    """Return a worker of the registry as the answer about a worker."""
     return worker.told(
         StartedWorker, source_session_id=worker.source_session_id or None, log=worker.log_path, command=command,
         warnings=tuple(warnings), confirmed=confirmed,
     )  # fmt: skip
 
 
-def ended_at_once(plan: ForkPlan, started: Started, seen: Confirmation) -> ProgramFailed:
+def ended_at_once(plan: ForkPlan, started: WorkerLocation, seen: Confirmation) -> ProgramFailed:
     """Return the error for a worker that ended before it took its prompt, with its last output."""
     before = "it took its prompt" if plan.prompt else "it was ready"
     how = Completed.in_words(seen.status)
@@ -216,12 +225,12 @@ def ended_at_once(plan: ForkPlan, started: Started, seen: Confirmation) -> Progr
 
 
 def unexpected(error: Exception) -> SmartForkError:
-    """Return what is said of a fork that failed in a way that nobody has foreseen."""
+    """Return the error for a fork that failed in an unforeseen way."""
     hint = advice("`smart-fork doctor` checks what forks need.", tool="Run the result's fork_command yourself.")
     return SmartForkError(f"The fork failed: {error}", hint)
 
 
-def remark(plan: ForkPlan, started: Started, seen: Confirmation) -> str:
+def remark(plan: ForkPlan, started: WorkerLocation, seen: Confirmation) -> str:
     """Return a remark on a started worker; empty if all is well."""
     if seen.last_words is not None:
         how = Completed.in_words(seen.status)
@@ -245,19 +254,26 @@ def remark(plan: ForkPlan, started: Started, seen: Confirmation) -> str:
 
 
 def done_by(forked: Forked, command: str) -> Forked:
-    """A dry run that says which `command` of ours does what its agent's own cannot do alone."""
+    """Return a dry run whose warnings name the smart-fork `command` that does all the steps."""
     said = (f"{one}: {command}" if one.startswith(NEEDS) else one for one in forked.warnings)
     return replace(forked, warnings=tuple(said))
 
 
 def named_as_shared(forked: Forked, copy: str, shared: str, command: str) -> Forked:
-    """A dry run of a team's session, whose copy is not here any more when somebody reads it."""
+    """Return a dry run of a team's session, with `command` on its shared id: the local copy will be gone."""
     note = f"A real run copies the team's session, then runs: {forked.command.replace(copy, '<its id>')}"
     return replace(forked, command=command, resume_session_id=shared, warnings=(*forked.warnings, note))
 
 
-def another_agent(spec: WorkerSpec) -> list[str]:
-    """Warn if another agent than the caller's resumes a session of its own."""
+def deviations(spec: WorkerSpec, place: WorkerPlace, target: Path) -> list[str]:
+    """Warn if the worker starts in another place, with another agent or in another directory than the caller may
+    expect.
+    """
+    return [*_elsewhere(spec, place), *_another_agent(spec), *_moved(spec, target)]
+
+
+def _another_agent(spec: WorkerSpec) -> list[str]:
+    """Warn if the started agent is not the caller's own."""
     asks = calling.get()
     if asks in (None, spec.agent) or spec.source is None or spec.content.handover:
         return []
@@ -265,15 +281,15 @@ def another_agent(spec: WorkerSpec) -> list[str]:
     return [f"This starts {theirs}, not {own}: the session is one of {theirs}"]
 
 
-def elsewhere(spec: WorkerSpec, place: WorkerPlace) -> list[str]:
-    """Warn if it runs in another place than was asked for."""
+def _elsewhere(spec: WorkerSpec, place: WorkerPlace) -> list[str]:
+    """Warn if the worker runs in another place than requested."""
     if spec.options.place in (None, place.name):
         return []
     return [f"This {AGENTS.title_of(spec.agent)} has no background sessions of its own: it runs as a {place.name}"]
 
 
-def moved(spec: WorkerSpec, target: Path) -> list[str]:
-    """Warn if a session resumes in another directory without being asked to."""
+def _moved(spec: WorkerSpec, target: Path) -> list[str]:
+    """Warn if a session resumes in another directory than its own without a request for that."""
     if spec.source is None or spec.cwd is not None:
         return []
     if where_now(spec.source.cwd) == spec.source.cwd:
@@ -282,7 +298,7 @@ def moved(spec: WorkerSpec, target: Path) -> list[str]:
 
 
 def _as_guest(session: Session, target: Path) -> list[str]:
-    """Warn about a session that only visited the repository in which it is forked."""
+    """Warn about a session that only visited the current repository."""
     try:
         here = project_of(Path.cwd())
     except OSError:  # that directory is gone
@@ -294,7 +310,7 @@ def _as_guest(session: Session, target: Path) -> list[str]:
 
 
 def made_first(spec: WorkerSpec, plan: ForkPlan, *, in_worktree: bool) -> list[str]:
-    """List the steps before the command. A dry run makes nothing, so its command alone would fail."""
+    """List the steps that a real run takes before the command. A dry run takes none, so the command would fail."""
     content, branch = spec.content, plan.staging == "branch"
     worked_in = recorded(spec.source.cwd if spec.source else "")
     elsewhere = plan.staging == "transcript" and (worked_in is None or project_of(worked_in) != project_of(plan.cwd))
@@ -312,8 +328,8 @@ def made_first(spec: WorkerSpec, plan: ForkPlan, *, in_worktree: bool) -> list[s
 # Writes the command of ours for a fork, with all that was asked for: a dry run says it where the agent's own fails.
 
 
-def same_command(references: Sequence[str], request: ForkRequest, point: Point | None = None) -> str:
-    """Return one line that forks these sessions in the same way, up to `point`; several are merged."""
+def same_command(references: Sequence[str], request: ForkRequest, point: ForkPoint | None = None) -> str:
+    """Return the ``smart-fork fork`` command for these sessions and this request, up to `point`. Several are merged."""
     options = request.options
     given: list[tuple[str, object]] = [("--merge", len(references) > 1), ("--at", point and point.index)]
     given += _within(request.budget, request) if request.budget else ()
@@ -327,7 +343,7 @@ def same_command(references: Sequence[str], request: ForkRequest, point: Point |
     return shlex.join(("smart-fork", "fork", *references, *_words(given), *_prompt(options.prompt)))
 
 
-def _within(wanted: Wanted, request: ForkRequest) -> Iterator[tuple[str, object]]:
+def _within(wanted: Budget, request: ForkRequest) -> Iterator[tuple[str, object]]:
     yield "--budget", wanted.budget
     for option, numbers in (("--keep", wanted.keep), ("--drop", wanted.drop)):
         yield option, ",".join(map(str, sorted(numbers))) or None
@@ -344,15 +360,138 @@ def _words(given: Iterable[tuple[str, object]]) -> Iterator[str]:
 
 
 def _prompt(prompt: str | None) -> tuple[str, ...]:
-    """The last word; behind ``--`` where it would pass for an option or a session."""
+    """Return the prompt as arguments, behind ``--`` if it looks like an option or a session."""
     if not prompt:
         return ()
     return ("--", prompt) if prompt.startswith("-") or Reference.parsed(prompt).names_session else (prompt,)
 
 
 def preceded(prompt: str | None, note: str) -> str | None:
-    """`prompt` behind `note`, where there is one to precede; without it where both would be too long."""
+    """Return `prompt` with `note` before it. Return `prompt` alone if either is empty, or both are too long."""
     if not note or not (prompt or "").strip():
         return prompt
     both = f"{note}\n\n{prompt}"
     return both if ForkPlan.fits(both) else prompt
+
+
+#: How long a start waits for the worker to take its prompt, or without one to be ready, and how often it looks.
+CONFIRM_SECONDS, READY_SECONDS = 20.0, 10.0
+#: How long a start waits at least for a line to type the prompt in: who does not type it has started nothing.
+HEARS_SECONDS = 90.0
+LOOK_SECONDS = 0.1
+#: Seconds between two looks at its screen.
+SCREEN_SECONDS = 0.5
+#: File systems round their times, up to two seconds; agents write theirs in milliseconds.
+_FILE_SECONDS = 2.0
+_RECORD_SECONDS = 0.002
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """Evidence that a worker works: `taken` is true if it has taken its prompt, or is ready for one.
+
+    `last_words` is the output of an ended worker, otherwise `None`. `status` is its exit status, negative for a
+    signal, if known. `asks` is the question that the worker waits on. `untold` is true if its prompt could not be
+    typed.
+    """
+
+    session_id: str | None
+    taken: bool
+    last_words: Masked | None = None
+    status: int | None = None
+    asks: str = ""
+    untold: bool = False
+
+
+@contextlib.contextmanager
+def one_at_a_time(plan: ForkPlan) -> Iterator[None]:
+    """Let only one worker start at a time if the agent chooses session ids, so that no two workers are confused."""
+    if plan.new_session_id or not _writes_at_once(plan):  # no log will tell an id that nobody knows beforehand
+        yield
+        return
+    # Where it is not had: better to be taken for another one than not to start.
+    with held_file(private_dir(state_home()) / f"{plan.agent}-start.lock", CONFIRM_SECONDS):
+        yield
+
+
+def confirm(
+    plan: ForkPlan, place: WorkerPlace, started: WorkerLocation, machine: Machine, began: float, *,
+    patience: float = CONFIRM_SECONDS,
+) -> Confirmation:  # fmt: skip
+    """Wait until the worker has taken its prompt, has ended, or asks something, or for `patience` seconds."""
+    screens, now = AGENTS.screen_of(plan.agent), machine.clock.now()
+    unsaid = plan.said if plan.delivery == "typed" else ""
+    deadline = now + (patience if _writes_at_once(plan) else min(patience, READY_SECONDS))
+    look_again, before = now, ""
+    while True:
+        last_words = place.ended(started, machine.processes, machine.env)
+        session_id = _written(plan, READERS[plan.agent], began) if _writes_at_once(plan) else None
+        taken = session_id is not None and _took(plan, session_id, READERS[plan.agent], began)
+        if last_words is None and not taken and machine.clock.now() >= look_again:
+            screen = mask_screen(place.screen(started, machine.processes, machine.env) or "")
+            hears, asks = screens.hears(screen), screens.question(screen)
+            taken = not _writes_at_once(plan) and hears
+            if asks and asks.text == before:  # twice the same: not just drawn over
+                known = session_id or plan.new_session_id
+                return Confirmation(known, taken=False, asks=asks.text, untold=bool(unsaid))
+            if unsaid and hears and not asks:
+                if not _typed(unsaid, place, started, machine, screens):
+                    return Confirmation(session_id or plan.new_session_id, taken=False, untold=True)
+                unsaid, deadline = "", machine.clock.now() + patience
+            look_again, before = machine.clock.now() + SCREEN_SECONDS, asks.text if asks else ""
+        late = machine.clock.now() >= (max(deadline, now + HEARS_SECONDS) if unsaid else deadline)
+        if taken or last_words is not None or late:
+            status = None if last_words is None else place.exit_status(started, machine.processes, machine.env)
+            return Confirmation(session_id or plan.new_session_id, taken, last_words, status, untold=bool(unsaid))
+        machine.clock.sleep(LOOK_SECONDS)
+
+
+def _typed(text: str, place: WorkerPlace, started: WorkerLocation, machine: Machine, screens: Screen) -> bool:
+    """Type the prompt and submit it. Return True on success."""
+    types = Typist(place, started, screens, machine)
+    try:
+        types.type(text)
+        return types.send(text, lambda: not types.holds(text), TYPING_SECONDS)
+    except SmartForkError:
+        return False
+
+
+def _writes_at_once(plan: ForkPlan) -> bool:
+    """Return True if the agent writes its log without further input: with the first prompt, if not before."""
+    return bool(plan.prompt) or plan.writes
+
+
+def _took(plan: ForkPlan, session_id: str, adapter: AgentAdapter, began: float) -> bool:
+    """Return True if the log shows that the worker has begun the prompt. A new log alone does not."""
+    if not plan.prompt:
+        return True
+    for path in adapter.locate(session_id):
+        with contextlib.suppress(OSError):
+            wrote = AGENTS.tail_of(plan.agent).activity(path, utc(began - _RECORD_SECONDS))
+            if wrote.status and not wrote.problem:
+                return True
+    return False
+
+
+def _written(plan: ForkPlan, adapter: AgentAdapter, began: float) -> str | None:
+    """Return the id of the worker's session once it has a log. A resumed session has had its log before."""
+    if plan.new_session_id:
+        return plan.new_session_id if adapter.locate(plan.new_session_id) else None
+    new = (file for file in adapter.discover() if file.mtime_ns >= (began - _FILE_SECONDS) * 1e9)
+    return next((session_id for file in new for session_id in _own_id(file, plan, began)), None)
+
+
+def _own_id(file: LogFile, plan: ForkPlan, began: float) -> Iterator[str]:
+    """Yield the session id of a log that began after `began`, with the plan's parent and directory.
+
+    A new session has no parent; its first prompt must match.
+    """
+    births = AGENTS[plan.agent].births
+    birth = births.birth(file.path) if births else None
+    if births is None or birth is None or birth.parent_id != (plan.source_session_id or None):
+        return
+    if birth.born < began - _RECORD_SECONDS or birth.cwd != str(plan.cwd):
+        return
+    with contextlib.suppress(OSError):
+        if plan.form != "new" or births.was_asked(file.path, ForkPlan.plain_prompt(plan.prompt)):
+            yield birth.session_id

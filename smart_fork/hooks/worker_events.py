@@ -165,7 +165,7 @@ def _whose(
         ours = claimed is not None and claimed.agent == agent and _speaks(claimed, event.session_id, runner)
         return (claimed, True) if ours else (None, False)
     session_id = event.session_id
-    from smart_fork.workers.births import worker_of  # which reads logs
+    from smart_fork.workers.session_matching import worker_of  # which reads logs
 
     known = worker_of(registry, agent, session_id, event.prompt)
     if known is None or known.agent != agent or known.is_over or known.session_id not in (None, session_id):

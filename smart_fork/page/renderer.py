@@ -51,7 +51,7 @@ from smart_fork.forking.worker import name_of
 from smart_fork.page import agent_steps
 from smart_fork.repository.uncommitted import FileChange
 from smart_fork.snippets import ago, in_words, printable, time_of, tokens_about
-from smart_fork.workers.state import Compared
+from smart_fork.workers.answers import Compared
 
 _TYPES = {
     "page.css": "text/css", "page.js": "text/javascript", "session.css": "text/css", "session.js": "text/javascript",

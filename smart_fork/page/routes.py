@@ -36,7 +36,7 @@ from smart_fork.finding.index_refresh import index_status
 from smart_fork.finding.session_library import Opening
 from smart_fork.finding.team_search import sessions_here
 from smart_fork.forking.plan import fork_session, parts_in_words, way_in_words
-from smart_fork.forking.request import MATCH, BudgetAsked, ForkRequest, amount, numbers
+from smart_fork.forking.request import MATCH, BudgetOptions, ForkRequest, parse_amount, parse_numbers
 from smart_fork.forking.results import Forked
 from smart_fork.page import renderer
 from smart_fork.page.conversation_page import check_still
@@ -80,7 +80,7 @@ def forked(form: Mapping[str, str], *, library: Opening, dry_run: bool = False) 
     session, project = form.get("session", "").strip(), form.get("project", "").strip()
     if is_empty(form.get("prompt", "")):
         raise Usage("The prompt is empty.", "Go back and write it in a sentence.")
-    options, budget = read(Options, form, _SAID), read(BudgetAsked, {**form, **_moves(form)}, _SAID)
+    options, budget = read(Options, form, _SAID), read(BudgetOptions, {**form, **_moves(form)}, _SAID)
     with sessions_here([session], folder(project) if project else None, keep=not dry_run) as (here,):
         if seen := form.get("seen", ""):
             check_still(seen, sessions.look_into(sessions.locate(here.session_id)))
@@ -102,7 +102,7 @@ def previewed(form: Mapping[str, str], library: Opening) -> Shown:
     # Each way in words: what it keeps, the option that asks for it, and what is said of it beside.
     ways = tuple((_keeps(way.option), way.option, way.tokens, way_in_words(way)) for way in would.ways)
     given = {name: value for name in ASKED if (value := form.get(name, "").strip())}
-    moved = {number: where for where, those in _moves(form).items() for number in numbers(those)}
+    moved = {number: where for where, those in _moves(form).items() for number in parse_numbers(those)}
     parts = " ".join(parts_in_words(would.ways))
     choice = {"chosen": _option(given), "given": given, "moved": moved}
     return {"fork": would, "selection": would.selection, "ways": ways, "parts": parts, **choice}
@@ -120,7 +120,7 @@ def _in_way(form: Mapping[str, str]) -> Mapping[str, str]:
 def _option(given: Mapping[str, str]) -> str:
     """Return the command-line option of the chosen way to fork; empty for the whole session."""
     if budget := given.get("budget", ""):
-        return f"--budget {amount(budget)}"
+        return f"--budget {parse_amount(budget)}"
     return f"--at {given['at']}" if given.get("at") else ""
 
 

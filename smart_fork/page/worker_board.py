@@ -19,13 +19,12 @@ from smart_fork.repository.worktree import Worktree
 from smart_fork.snippets import time_of
 from smart_fork.system import call_context
 from smart_fork.system.processes import Machine
-from smart_fork.workers.comparison import together
-from smart_fork.workers.observation import Seen
+from smart_fork.workers.answers import WorkerState
+from smart_fork.workers.comparison import grouped_by_start
 from smart_fork.workers.places import place_of
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.registry_file import has_registry
-from smart_fork.workers.roster import WorkerReader
-from smart_fork.workers.state import WorkerState
+from smart_fork.workers.roster import Observation, WorkerReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +203,7 @@ class WorkerBoard:
             )  # fmt: skip
         self._works = {name: work for name, work in self._works.items() if name in shown}
 
-    def _work(self, worker: WorkerRecord, seen: Seen) -> WorkSummary:
+    def _work(self, worker: WorkerRecord, seen: Observation) -> WorkSummary:
         """Return the summary of a worker's work. The log is read again only if the worker has done something since."""
         stamp = (seen.state, seen.status, seen.last_activity, seen.tokens)
         known = self._works.get(worker.id)
@@ -216,7 +215,7 @@ class WorkerBoard:
             )
         return known
 
-    def _outcome(self, worker: WorkerRecord, seen: Seen) -> Outcome:
+    def _outcome(self, worker: WorkerRecord, seen: Observation) -> Outcome:
         """Return the outcome of a worker's own work if the worker is idle or has ended."""
         session = self._watch.session_of(worker) if _column(seen) in ("idle", "ended") else None
         return Outcome.of(session) if session else Outcome.UNKNOWN
@@ -236,13 +235,13 @@ def asked(question: str | None) -> str:
     return blake2b(plain.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
-def _column(seen: Seen) -> str:
+def _column(seen: Observation) -> str:
     if seen.is_over:
         return "ended"
     return {"waiting": "asks", "idle": "idle"}.get(seen.status, "working")
 
 
-def _hears(worker: WorkerRecord, seen: Seen) -> str:
+def _hears(worker: WorkerRecord, seen: Observation) -> str:
     """Return the way in which `message_worker` can reach the worker now; empty if it cannot."""
     try:
         headless = place_of(worker).headless
@@ -255,7 +254,7 @@ def _hears(worker: WorkerRecord, seen: Seen) -> str:
     return "queue" if seen.status == "working" else "message"
 
 
-def _options(seen: Seen) -> tuple[tuple[str, str], ...]:
+def _options(seen: Observation) -> tuple[tuple[str, str], ...]:
     if seen.question is None:
         return ()
     lines = (_OPTION.match(line) for line in (seen.waiting_for or "").splitlines())
@@ -263,7 +262,7 @@ def _options(seen: Seen) -> tuple[tuple[str, str], ...]:
     return tuple((number, texts.get(number, "")) for number in seen.question.options)
 
 
-def _question(seen: Seen) -> str:
+def _question(seen: Observation) -> str:
     """Return the text above the options of a worker's question; the whole text if the options cannot be separated."""
     lines = (seen.waiting_for or "").splitlines()
     options = _options(seen)
@@ -275,5 +274,5 @@ def _together(workers: Sequence[WorkerRecord]) -> dict[str, tuple[str, ...]]:
     """Return, for each worker of a fan-out, all workers of the fan-out. Workers with a prompt of their own are left
     out.
     """
-    same = (group for groups in together(workers) for group in groups if len(group) > 1)
+    same = (group for groups in grouped_by_start(workers) for group in groups if len(group) > 1)
     return {worker.id: tuple(one.id for one in reversed(group)) for group in same for worker in group}

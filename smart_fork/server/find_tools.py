@@ -30,7 +30,7 @@ from smart_fork.finding.answer import Answer, IndexStatus, Recents, Unsearched
 from smart_fork.finding.request import MAX_PHRASING_CHARACTERS, MAX_PHRASINGS, FindRequest, RecentRequest
 from smart_fork.finding.session_view import BUDGET, Conversation, Exported, Hit
 from smart_fork.finding.team_search import team_room, team_search
-from smart_fork.forking.request import Ask, BudgetAsked, ForkRequest, Later, SessionChoice
+from smart_fork.forking.request import AnswerPending, Ask, BudgetOptions, ForkRequest, SessionChoice
 from smart_fork.server import tasks
 from smart_fork.server.calls import ToolCaller, progress_callback, project_for, roots_question, sent_arguments
 from smart_fork.server.tools import brief as briefly
@@ -70,7 +70,7 @@ class NoIndex(Value):
     next_steps: tuple[str, ...]
 
 
-class Unanswered(Later):
+class Unanswered(AnswerPending):
     """The question to the person has no answer yet. The client answers it by calling the tool again.
 
     The argument is the result that the client gets until then.
@@ -91,7 +91,7 @@ def _chosen(ctx: Context[Any, Any], hits: Sequence[Hit]) -> str:
     ask = _asked_again if version in MODERN_PROTOCOL_VERSIONS else _asked
     try:
         answer = ask(ctx, _form(hits, version))
-    except Later:
+    except AnswerPending:
         raise
     except Exception as error:
         raise no_choice_error(hits, "this client could not ask the user") from error
@@ -248,7 +248,7 @@ class SearchTools:
         choice: SessionChoice,
         fork: ForkRequest,
         options: Options,
-        budget: BudgetAsked,
+        budget: BudgetOptions,
         team: Annotated[bool | None, Field(description=AS_THERE)] = None,
     ) -> Any:
         """Find the past session of this repository that already knows how to do something; optionally fork it.

@@ -17,13 +17,13 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.options import KEYS, Options, takes
 from smart_fork.errors import Usage
 from smart_fork.excise.answer import CutRequest, Excised
-from smart_fork.forking.request import BranchRequest, BudgetAsked
+from smart_fork.forking.request import BranchRequest, BudgetOptions
 from smart_fork.forking.results import Branched, Family, NotSpawned, Spawned, SpawnedWorker
 from smart_fork.server import tasks
 from smart_fork.server.calls import BEAT_SECONDS, ToolCaller, in_thread, progress_callback, project_for, reporter
 from smart_fork.system import call_context
 from smart_fork.system.call_context import Cancelled, refuse_cancelled
-from smart_fork.workers.state import (
+from smart_fork.workers.answers import (
     Comparison,
     WorkerMessaged,
     WorkerRead,
@@ -92,7 +92,7 @@ class SessionTools:
         prompt="With start: the prompt.",
     )
     def branch_session(
-        self, *, caller: ToolCaller, asked: BranchRequest, options: Options, budget: BudgetAsked
+        self, *, caller: ToolCaller, asked: BranchRequest, options: Options, budget: BudgetOptions
     ) -> Branched:
         """Copy a session, up to a message or its last finished answer, under a title of its own.
 

@@ -28,9 +28,8 @@ from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Unshareable
 from smart_fork.finding import sessions
 from smart_fork.finding.recent import recent_sessions
 from smart_fork.finding.session_place import belongs, directory_of, unplaced
-from smart_fork.forking import handover_log, neutral_form
-from smart_fork.forking.restored_logs import refuse_borrowed
-from smart_fork.forking.session_copy import Branch, branch_point, write_copy
+from smart_fork.forking import handover_text
+from smart_fork.forking.copies import WrittenCopy, branch_point, refuse_borrowed, write_copy
 from smart_fork.sharing import received_logs
 from smart_fork.sharing.canonical import decode, digest_of, encode
 from smart_fork.sharing.outgoing import last_pair
@@ -160,7 +159,7 @@ class WrittenLog:
     session_id: str
     agent: AgentName
     lost: Mapping[str, int]
-    branch: Branch
+    branch: WrittenCopy
     local: Local
 
     def undo(self) -> None:
@@ -238,7 +237,7 @@ def arrived(
     becomes = TargetSession(source_id, HomePlace.of(root))
     with (
         received_logs.temporary_folder() as folder,
-        handover_log.written(agent, source_id, forms.anew(kept(), becomes), folder) as log,
+        handover_text.temporary_log(agent, source_id, forms.anew(kept(), becomes), folder) as log,
     ):
         session = READERS[agent].read(log, keep_raw=keep_raw).session
         if session is None or not session.messages:
@@ -311,13 +310,13 @@ def crossing(
         yield session, {}
         return
     AGENTS.forms_of(agent)  # what is not shared does not arrive
-    told = neutral_form.read(session, last_pair(session))
-    said = handover_log.utterances(session, told.messages, {0: handover_log.DATA})
+    told = handover_text.read_neutral(session, last_pair(session))
+    said = handover_text.utterances(session, told.messages, {0: handover_text.QUOTED_DATA_NOTICE})
     with (
         received_logs.temporary_folder() as folder,
-        handover_log.as_session(agent, said, HomePlace.of(directory), source_id=source_id, folder=folder) as made,
+        handover_text.as_session(agent, said, HomePlace.of(directory), source_id=source_id, folder=folder) as made,
     ):
-        yield made, handover_log.lost_of(told)
+        yield made, handover_text.lost_of(told)
 
 
 def _read(path: Path, agent: AgentName) -> Session:

@@ -26,7 +26,7 @@ from smart_fork.excise import erasure, transcript, writing
 from smart_fork.excise.cut_plan import CutPlan, map_texts
 from smart_fork.excise.text_search import telling_words, words_and_runs
 from smart_fork.finding import session_notes
-from smart_fork.forking.occupation import Occupation
+from smart_fork.forking.preconditions import Occupation
 from smart_fork.sharing import received_logs
 from smart_fork.sharing.canonical import encode
 

@@ -3,7 +3,7 @@
 1. Sessions that must not be shared are refused. A session ends with its last complete pair (a call with its result, or
 a prompt with its answer). 2. Only the fields on the agent's list stay. 3. Content of files in ``.smartforkignore``
 goes: it has the syntax of ``.gitignore``, and a cloned repository cannot use it to upload anything. 4. Images go,
-unless they are asked for. 5. Paths of this machine become marks. 6. Secrets are masked.
+unless they are asked for. 5. Paths of this machine become marks. 6. RecordMasker are masked.
 
 Marks come first, because a log is compared with earlier pushes by its marked records.
 """
@@ -36,7 +36,7 @@ from smart_fork.agents.codec import Record
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.record_conversion import HOME, LITERAL, ROOT, Forms, HomePlace
 from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError, Unshareable, Usage
-from smart_fork.forking.secrets import MaskedSecrets, Secrets
+from smart_fork.forking.record_masking import MaskedSecrets, RecordMasker
 from smart_fork.sharing.canonical import NOTHING, START, encode, state_after, written
 from smart_fork.snippets import printable, quoted
 
@@ -122,7 +122,7 @@ class Outgoing:
     files: tuple[str, ...] = ()
     title: str = ""
     end: int = 0
-    secrets: Secrets = field(default_factory=Secrets)
+    secrets: RecordMasker = field(default_factory=RecordMasker)
     whole: Callable[[], Outgoing] | None = None
 
     @property
@@ -174,7 +174,7 @@ def prepare(
     session = read or _read(log, agent)
     _may_leave(session, place, known)
     end = last_pair(session)
-    secrets = Secrets(known.redact, known.allow)
+    secrets = RecordMasker(known.redact, known.allow)
     secrets.learn(forms.records_of(session, end))
     steps = _Steps(forms, place, session.cwd, ignore_rules(place), secrets, images=images)
     if open_turns := sum(turn.speaks for turn in session.turns[end + 1 :]):
@@ -220,7 +220,7 @@ def digests_of(lines: Iterable[bytes], agent: AgentName, root: Path) -> frozense
     forms, known = AGENTS.forms_of(agent), config.sharing_rules()
     place = HomePlace.of(root)
     records = [record for line in lines for _, record in decode_line(line)[0]]
-    secrets = Secrets(known.redact, known.allow)
+    secrets = RecordMasker(known.redact, known.allow)
     secrets.learn(records)
     found = set()
     for images in (False, True):
@@ -231,7 +231,7 @@ def digests_of(lines: Iterable[bytes], agent: AgentName, root: Path) -> frozense
     return frozenset(sha256(one).hexdigest() for one in found if one)
 
 
-def plain(text: str, place: HomePlace, secrets: Secrets, forms: Forms) -> str:
+def plain(text: str, place: HomePlace, secrets: RecordMasker, forms: Forms) -> str:
     """Return a text about a session without secrets and without paths of this machine."""
     shared = str(forms.outgoing({"text": text}, place)["text"])
     return secrets.name(shared.replace(ROOT, ".").replace(HOME, "~").replace(LITERAL, ""))
@@ -268,7 +268,14 @@ class _Steps:
     """The steps that remove content from records, with counts of the removed content."""
 
     def __init__(
-        self, forms: Forms, place: HomePlace, cwd: str, hidden: IgnoreRules | None, secrets: Secrets, *, images: bool
+        self,
+        forms: Forms,
+        place: HomePlace,
+        cwd: str,
+        hidden: IgnoreRules | None,
+        secrets: RecordMasker,
+        *,
+        images: bool,
     ) -> None:
         self._forms, self._place, self._cwd = forms, place, cwd
         self._hidden, self._secrets, self._images = hidden, secrets, images

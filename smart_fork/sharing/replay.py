@@ -30,7 +30,7 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.record_conversion import Forms, HomePlace, TargetSession
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Unshareable
 from smart_fork.excise.cut_plan import results_without_call
-from smart_fork.forking.secrets import LOOSE, MaskedSecrets
+from smart_fork.forking.record_masking import MASKABLE_TIES, MaskedSecrets
 from smart_fork.sharing.canonical import Record, decode
 from smart_fork.sharing.outgoing import Outgoing
 
@@ -153,7 +153,7 @@ def _tied(value: Any, forms: Forms) -> Iterator[tuple[str, Any]]:
     """Yield the ids and signatures that tie a record to others, in order."""
     if isinstance(value, dict):
         for name in sorted(value):
-            if name in forms.free or name in LOOSE or name == "type":  # what an image is becomes a text
+            if name in forms.free or name in MASKABLE_TIES or name == "type":  # what an image is becomes a text
                 continue
             if is_fixed_field(name, value[name]) and not isinstance(value[name], dict | list):
                 yield name, value[name]

@@ -13,7 +13,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
 from smart_fork.errors import Conflict, NotFound, ServerUnavailable, Usage, WrongVerb
 from smart_fork.forking.branch import command_to_resume
-from smart_fork.forking.session_copy import Branch, write_copy
+from smart_fork.forking.copies import WrittenCopy, write_copy
 from smart_fork.sharing import canonical, received_logs
 from smart_fork.sharing.local_logs import ahead, arrived, ends_at, local, read_log
 from smart_fork.sharing.outgoing import last_pair, prepare
@@ -355,7 +355,9 @@ def _away(project: TeamProject) -> str:
 
 
 @contextmanager
-def _written(project: TeamProject, one: Alias, at: int | None, title: str, taken_as: PullOptions) -> Iterator[Branch]:
+def _written(
+    project: TeamProject, one: Alias, at: int | None, title: str, taken_as: PullOptions
+) -> Iterator[WrittenCopy]:
     """Write a copy of a log, and yield it. Delete the copy after an error."""
     session = read_log(one.file or Path(), one.platform, project.place.root)
     end = last_pair(session) if at is None else ends_at(session, at)[0]
@@ -372,7 +374,7 @@ def _written(project: TeamProject, one: Alias, at: int | None, title: str, taken
             raise
 
 
-def _alias(project: TeamProject, one: Alias, branch: Branch, out: Outgoing) -> Alias:
+def _alias(project: TeamProject, one: Alias, branch: WrittenCopy, out: Outgoing) -> Alias:
     """Return the alias (the tracked local name) of a copied log.
 
     The alias counts the records that the server had when it last answered as shared.

@@ -1,1 +1,1 @@
-"""The workers that live, and those that have: followed, asked, waited for, closed, compared."""
+"""Workers (agents that smart-fork started): start places, registry, observation, messages, comparison, termination."""

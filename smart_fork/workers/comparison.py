@@ -1,4 +1,4 @@
-"""The work of workers: what became of it, and that of several side by side: answers, changes, tokens, time."""
+"""Outcomes of workers' work (merged or dropped), and comparisons of workers: answers, changes, tokens, time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
@@ -15,7 +14,7 @@ from indexer.errors import what_failed
 from indexer.masking import beginning, mask
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session
-from indexer.values import Value, rare, value
+from indexer.values import Value, rare, seconds_in, value
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import NotFound, SmartForkError, advice
@@ -30,16 +29,16 @@ from smart_fork.repository.uncommitted import difference
 from smart_fork.snippets import printable
 from smart_fork.system import call_context
 from smart_fork.system.processes import Processes
-from smart_fork.workers.places import lives
+from smart_fork.workers.answers import Compared
+from smart_fork.workers.places import is_alive
 from smart_fork.workers.registry import Registry, WorkerRecord
-from smart_fork.workers.state import Compared
 
 log = logging.getLogger(__name__)
 
 
 @value
 class NotedSession(Value):
-    """A session and what is noted of it."""
+    """A session and the notes on it: verdict, tags and marks."""
 
     session_id: str
     agent_type: AgentName
@@ -48,7 +47,7 @@ class NotedSession(Value):
     @classmethod
     @bounded()
     def judge(cls, reference: str, outcome: session_notes.Outcome, reason: str = "") -> NotedSession:
-        """Note what came of a session, as a person says it.
+        """Record a person's verdict on a session.
 
         Raises:
             SmartForkError: there is no such session, or it was forgotten.
@@ -68,10 +67,10 @@ class NotedSession(Value):
 
     @classmethod
     def mark(cls, references: Sequence[str], marks: Collection[str], *, remove: bool = False) -> list[NotedSession]:
-        """Mark sessions, or no longer, with tags or marks of ours; each with what is noted of it then.
+        """Add tags or marks to sessions, or `remove` them. Return each session with its notes.
 
         Raises:
-            SmartForkError: one does not exist, or was forgotten; those after it are not marked.
+            SmartForkError: a session does not exist, or was forgotten; the sessions after it stay unmarked.
         """
         found = [sessions.locate(one) for one in references]
         for one in found if marks else ():
@@ -80,7 +79,7 @@ class NotedSession(Value):
 
     @classmethod
     def unjudge(cls, reference: str) -> NotedSession:
-        """Note nothing of what came of a session.
+        """Delete the verdict on a session.
 
         Raises:
             SmartForkError: there is no such session.
@@ -91,7 +90,7 @@ class NotedSession(Value):
 
     @classmethod
     def about(cls, reference: str, processes: Processes) -> NotedSession:
-        """A session with what is noted of it.
+        """Return a session with its notes, after asking git about its worker.
 
         Raises:
             SmartForkError: there is no such session.
@@ -103,7 +102,7 @@ class NotedSession(Value):
 
 
 def note_outcomes(workers: Iterable[WorkerRecord], processes: Processes) -> None:
-    """Note of these workers what git shows, of those of which nothing is noted yet. A failure is nobody's business."""
+    """Record what git shows about those `workers` that have no verdict yet. Failures are only logged."""
     try:
         own = [worker for worker in workers if worker.session_id and worker.worktree and worker.branch]
         known = session_notes.noted((one.agent, str(one.session_id)) for one in own)
@@ -132,8 +131,10 @@ def _note(worker: WorkerRecord, processes: Processes) -> None:
 
 
 def _outcome(worker: WorkerRecord, processes: Processes) -> Literal["merged", "dropped"] | None:
-    """What git shows: its commits are in what is checked out, or nothing that it wrote is in any branch and its own
-    branch is gone.
+    """Return the outcome that git shows, or `None` if it shows none.
+
+    "merged": the worker's commits are in the checked-out branch. "dropped": its branch is gone, and no branch has its
+    work.
     """
     path = Path(str(worker.worktree))
     there = Repository.open(path.parent.parent, processes)
@@ -155,7 +156,7 @@ def _outcome(worker: WorkerRecord, processes: Processes) -> Literal["merged", "d
 
 
 def _is_merged(there: Repository, tip: str, base: str) -> bool:
-    """Whether it has commits beside those that it began with, and each of these, or its like, is checked out."""
+    """Return True if the branch `tip` has commits beyond `base`, and HEAD has all of them or equal patches."""
     made = there.git("rev-list", "--count", tip, f"^{base}")
     if not made.ok or made.text == "0":
         return False
@@ -172,11 +173,14 @@ MAX_PATCH_CHARACTERS = 1_000_000
 
 
 def compare(references: Sequence[str], processes: Processes, *, patch: bool = False) -> list[Compared]:
-    """The workers that `references` mean, or those of the last fan-out; with `patch` also what they changed, in full.
+    """Compare the workers that `references` name, or the workers of the last fan-out (one prompt given to several
+    forks).
+
+    With `patch`, each answer contains the full diff of the worker's changes.
 
     Raises:
         NotFound: there is no such worker, or there was no fan-out.
-        Usage: a reference means several workers.
+        Usage: a reference matches several workers.
     """
     with Registry() as registry:
         workers = [registry.get(one) for one in references] or last_fan_out(
@@ -190,12 +194,12 @@ def compare(references: Sequence[str], processes: Processes, *, patch: bool = Fa
     ]
 
 
-def together(workers: Sequence[WorkerRecord]) -> Iterator[list[list[WorkerRecord]]]:
-    """Of all workers, newest first: for each prompt the groups of those that were given it together, newest first."""
+def grouped_by_start(workers: Sequence[WorkerRecord]) -> Iterator[list[list[WorkerRecord]]]:
+    """Yield, for each prompt, the groups of workers that received it together. Workers and groups are newest first."""
     by_prompt: dict[str, list[list[WorkerRecord]]] = {}
     for worker in workers:
         groups = by_prompt.setdefault(worker.prompt, []) if worker.prompt else []
-        if groups and _seconds(worker, groups[-1][-1]) <= TOGETHER_SECONDS:
+        if groups and _seconds(worker.started_at, groups[-1][-1].started_at) <= TOGETHER_SECONDS:
             groups[-1].append(worker)
         else:
             groups.append([worker])
@@ -203,14 +207,14 @@ def together(workers: Sequence[WorkerRecord]) -> Iterator[list[list[WorkerRecord
 
 
 def last_fan_out(workers: Sequence[WorkerRecord]) -> list[WorkerRecord]:
-    """Of all workers, newest first: the newest ones that were given the same prompt together.
+    """Return the newest group of workers that received one prompt together. `workers` has all workers, newest first.
 
-    In the order of their numbered names, since which of them was registered first is chance.
+    The result is sorted by the numbers in the names, since the order of registration is random.
 
     Raises:
-        NotFound: no two were.
+        NotFound: no two workers received a prompt together.
     """
-    for newest, *_ in together(workers):
+    for newest, *_ in grouped_by_start(workers):
         if len(newest) > 1:
             return sorted(newest, key=lambda worker: (len(worker.name), worker.name))
     raise NotFound(
@@ -220,7 +224,7 @@ def last_fan_out(workers: Sequence[WorkerRecord]) -> list[WorkerRecord]:
 
 
 def _compared(worker: WorkerRecord, processes: Processes, *, patch: bool) -> Compared:
-    living = lives(worker, processes, os.environ, time.time())
+    living = is_alive(worker, processes, os.environ, time.time())
     one = worker.told(
         Compared, state=worker.state if living or worker.state == "failed" else "ended",
         status=worker.status if living else "", prompt=mask(worker.prompt),
@@ -229,7 +233,7 @@ def _compared(worker: WorkerRecord, processes: Processes, *, patch: bool) -> Com
 
 
 def _with_words(one: Compared, worker: WorkerRecord) -> Compared:
-    """With what its log says."""
+    """Return `one` with the answer, times and tokens from the worker's log."""
     try:
         session, log = _session(worker)
         own = worker.own_part(session)
@@ -243,7 +247,7 @@ def _with_words(one: Compared, worker: WorkerRecord) -> Compared:
     return replace(
         one,
         last_activity=max(times, default=None),
-        seconds=max(0.0, moment(max(times)) - moment(worker.started_at)) if times else None,
+        seconds=max(0.0, _seconds(worker.started_at, max(times))) if times else None,
         context_tokens=session.token_estimate if any(turn.loaded for turn in own) else None,
         output_tokens=spent,
         answer=printable(mask(answer)),
@@ -252,7 +256,7 @@ def _with_words(one: Compared, worker: WorkerRecord) -> Compared:
 
 
 def _with_changes(one: Compared, worker: WorkerRecord, processes: Processes, *, patch: bool) -> Compared:
-    """With what it has done to its worktree."""
+    """Return `one` with the changes in the worker's worktree."""
     if not (worker.worktree and worker.base_commit):
         return replace(one, notes=(*one.notes, "Its changes are not known: it has no worktree of its own"))
     if not Path(worker.worktree).is_dir():
@@ -278,10 +282,5 @@ def _session(worker: WorkerRecord) -> tuple[Session, Path]:
     return session, session.source_path
 
 
-def _seconds(older: WorkerRecord, newer: WorkerRecord) -> float:
-    return moment(newer.started_at) - moment(older.started_at)
-
-
-def moment(timestamp: str) -> float:
-    """A time of the register in seconds."""
-    return datetime.fromisoformat(timestamp).timestamp()
+def _seconds(older: str, newer: str) -> float:
+    return (seconds_in(newer) or 0.0) - (seconds_in(older) or 0.0)

@@ -1,8 +1,7 @@
-"""A message to a worker that runs already, or, without a terminal, the same session taken up again with it.
+"""Messages to workers: typed into a running worker's terminal, or used to resume its session if it has no terminal.
 
-What the real programs do (Claude Code 2.1, Codex 0.169) decides how: what is pasted is text, its newlines too; a line
-that ends with a backslash or with a file's name after ``@`` is not sent off by Enter; what is typed while they work,
-they keep until they are done.
+Claude Code 2.1 and Codex 0.169 decide how. Pasted text is text, including its newlines. Enter does not submit a line
+that ends with a backslash, or with a file name after ``@``. Text typed while the agent works is kept until it is done.
 """
 
 from __future__ import annotations
@@ -25,18 +24,16 @@ from smart_fork.agents.programs import Program
 from smart_fork.agents.screen import Question
 from smart_fork.agents.starter import ForkPlan, LaunchRequest
 from smart_fork.errors import ForkRefused, ProgramFailed, Usage, advice
-from smart_fork.forking.occupation import Occupation
-from smart_fork.forking.provisions import provisions
+from smart_fork.forking.preconditions import Occupation, provisions
 from smart_fork.system.call_context import refuse_cancelled
 from smart_fork.system.processes import Machine
-from smart_fork.workers.observation import Seen
-from smart_fork.workers.place import SCREEN_SECONDS, Started, Typist, WorkerPlace, runs, whereabouts
+from smart_fork.workers.answers import WorkerMessaged
+from smart_fork.workers.place import SCREEN_SECONDS, Typist, WorkerLocation, WorkerPlace, is_running, location_of
 from smart_fork.workers.places import place_of
 from smart_fork.workers.registry import Registry, WorkerRecord
-from smart_fork.workers.roster import WorkerReader
-from smart_fork.workers.state import WorkerMessaged
+from smart_fork.workers.roster import Observation, WorkerReader
 
-How = Literal["typed", "queued", "answered", "resumed"]
+MessageDelivery = Literal["typed", "queued", "answered", "resumed"]
 
 #: How long a log may take to have what was sent.
 LOG_SECONDS = 30.0
@@ -49,15 +46,16 @@ def message_worker(
     reference: str, text: str, *, queue: bool = False, answer: bool = False,
     meant: Callable[[str | None], bool] = lambda _asked: True, around: Machine | None = None,
 ) -> WorkerMessaged:  # fmt: skip
-    """Say `text` to a worker; with `answer`, choose that option of what it asks, if that is what is `meant`.
+    """Send `text` to a worker. With `answer`, choose that option of the question it shows, if `meant` accepts the
+    question.
 
-    Where it has ended and a later worker goes on with its session, that one is told, and the answer is about it.
+    If the worker has ended and a later worker continues its session, the later worker receives the message.
 
     Raises:
-        Usage: there is nothing to say, or no such option.
+        Usage: the text is empty, or there is no such option.
         NotFound: there is no such worker.
-        ForkRefused: it works (and not `queue`), asks something (and not `answer`), or else, or cannot be reached.
-        ProgramFailed: it does not accept the typed text, or could not be taken up again.
+        ForkRefused: the worker is working (without `queue`), waits for an answer (without `answer`), or is unreachable.
+        ProgramFailed: the worker does not accept the typed text, or its session could not be resumed.
     """
     with Registry() as registry:
         worker = registry.successor(registry.get(reference))
@@ -71,10 +69,11 @@ def message_worker(
 
 
 def typed_text(text: str) -> str:
-    """`text` as it is pasted: newlines and tabs, but nothing that steers a terminal, and words to every agent.
+    """Return `text` as it can be pasted: without control characters, and such that every agent takes it as plain
+    words.
 
     Raises:
-        Usage: nothing is left of it, or it is too long.
+        Usage: the remaining text is empty or too long.
     """
     said = ForkPlan.plain_prompt(_CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
     if not said:
@@ -83,11 +82,11 @@ def typed_text(text: str) -> str:
     return f"{said} " if said.endswith("\\") or last.startswith("@") else said
 
 
-def going_on(worker: WorkerRecord, program: str, text: str) -> ForkPlan:
-    """Plan to resume the worker's session without a window, as the same worker and with the same permissions.
+def resume_plan(worker: WorkerRecord, program: str, text: str) -> ForkPlan:
+    """Plan to resume the worker's session without a window, as the same worker and with its permissions.
 
     Raises:
-        ForkRefused: its session is not known.
+        ForkRefused: the worker's session is unknown.
     """
     if not worker.session_id:
         raise ForkRefused(
@@ -108,7 +107,7 @@ def going_on(worker: WorkerRecord, program: str, text: str) -> ForkPlan:
 
 
 def _mark(typist: Typist, question: Question, number: str) -> None:
-    """Move the mark to an option. Each key waits until the one before has moved the mark."""
+    """Move the selection to option `number`. Each key press waits until the previous one has moved the selection."""
     for _ in question.options:
         asked = typist.asked()
         if asked is None or not question.is_also(asked) or asked.marked == number:
@@ -123,7 +122,7 @@ def _mark(typist: Typist, question: Question, number: str) -> None:
 
 @contextlib.contextmanager
 def _in_turn(worker: WorkerRecord) -> Iterator[None]:
-    """Two who talk to one worker at once would type into each other's lines."""
+    """Hold the lock of a worker, so that two processes do not type into the same input line."""
     with held_file(private_dir(state_home() / "locks") / f"{worker.id}.lock", TURN_SECONDS) as ours:
         if not ours:
             raise ForkRefused(f"Another process is talking to {worker.id}", "Try again.")
@@ -142,9 +141,9 @@ class _Talk:
         self.around: Machine = self.watcher.around
         self.warnings: list[str] = []
         self.worker = self.registry.get(self.worker.id)  # another talk may just have ended
-        self.started = whereabouts(self.worker)
+        self.started = location_of(self.worker)
 
-    def say(self, text: str, *, queue: bool) -> How:
+    def say(self, text: str, *, queue: bool) -> MessageDelivery:
         said = typed_text(text)
         place, seen = place_of(self.worker), self._look()
         if seen.state in ("ended", "failed"):
@@ -178,7 +177,7 @@ class _Talk:
             if not queued:
                 typist.send(said, lambda: not typist.holds(said), SCREEN_SECONDS)
             return "queued"
-        alive = partial(runs, self.started, self.around.processes)
+        alive = partial(is_running, self.started, self.around.processes)
 
         def taken() -> bool:
             return self._written() > before or not alive()
@@ -191,7 +190,7 @@ class _Talk:
         return "typed"
 
     def _is_queued(self, text: str) -> bool:
-        """Return True if the agent has taken the message by its own verb, which needs no window."""
+        """Return True if the agent has queued the message by its own command, which needs no window."""
         worker, around = self.worker, self.around
         agent = AGENTS[worker.agent]
         verb = agent.presence.queue(worker.session_id or "", text, around.processes.running) if agent.presence else ()
@@ -204,7 +203,7 @@ class _Talk:
             env = {**around.env, **agent.home.environment()}
         return around.processes.run([program, *verb], cwd=Path(worker.cwd), env=env, timeout=LOG_SECONDS).ok
 
-    def answer(self, text: str, meant: Callable[[str | None], bool]) -> How:
+    def answer(self, text: str, meant: Callable[[str | None], bool]) -> MessageDelivery:
         place, seen = place_of(self.worker), self._look()
         question = seen.question
         if seen.waiting_for is not None and not meant(seen.waiting_for):
@@ -232,7 +231,7 @@ class _Talk:
                 self.warnings.append(f"It still asks the same. See: {self.worker.attach}")
         return "answered"
 
-    def _resume(self, place: WorkerPlace, text: str) -> How:
+    def _resume(self, place: WorkerPlace, text: str) -> MessageDelivery:
         worker, around = self.worker, self.around
         if not place.restarts:
             raise ForkRefused(
@@ -245,7 +244,7 @@ class _Talk:
         program = Program.find(worker.agent, around.env)
         given = provisions(worker.agent, program, place, around.processes, around.env)
         self.warnings += given.notes
-        plan = going_on(worker, program, text)
+        plan = resume_plan(worker, program, text)
         alive = partial(place.runs, self.started, around.processes, around.env)
         if place.agent and alive():  # it is idle
             place.close(self.started, around.processes, around.env)
@@ -267,8 +266,8 @@ class _Talk:
             raise self._ended(place, started, "could not continue")
         return "resumed"
 
-    def _ended(self, place: WorkerPlace, started: Started, how: str) -> ProgramFailed:
-        """Note that it has ended; return that, with what it said last."""
+    def _ended(self, place: WorkerPlace, started: WorkerLocation, how: str) -> ProgramFailed:
+        """Record in the registry that the worker has ended. Return the error, with the worker's last output."""
         said = place.ended(started, self.around.processes, self.around.env)
         self.registry.set_state(self.worker.id, "ended")
         return ProgramFailed(f"{self.worker.id} {how}: {ending(said or NOTHING, 500) or 'it said nothing'}")
@@ -276,11 +275,11 @@ class _Talk:
     def _typist(self, place: WorkerPlace) -> Typist:
         return Typist(place, self.started, AGENTS.screen_of(self.worker.agent), self.around)
 
-    def _look(self) -> Seen:
+    def _look(self) -> Observation:
         return self.watcher.look(self.worker, self.registry)
 
     def _written(self) -> int:
-        """How long its log is."""
+        """Return the size of the worker's log in bytes."""
         path = self.watcher.log_of(self.worker)
         try:
             return path.stat().st_size if path else 0

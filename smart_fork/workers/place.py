@@ -1,6 +1,6 @@
-"""A place to run: starting a worker there, and everything that is done with one that runs.
+"""Places where a worker can run, and typing into a worker's terminal.
 
-Two places need no other program: a process without a terminal, and the terminal that the command was typed in.
+Defined here: the base class, a background process, the agent's own background sessions, and the current terminal.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from smart_fork.agents.screen import Question, Screen
 from smart_fork.agents.starter import Delivery, ForkPlan
 from smart_fork.errors import ForkRefused, ProgramFailed, SmartForkError
 from smart_fork.system.processes import Completed, Machine, Processes
-from smart_fork.workers import handoff
+from smart_fork.workers import exec_command
 from smart_fork.workers.registry import Registry, WorkerRecord
 
 if TYPE_CHECKING:
@@ -41,8 +41,11 @@ _HANDED_OVER = ".command.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
-    """Where a worker runs now. `attach` is what a person types to see it, `worker_id` whose process it is to be."""
+class WorkerLocation:
+    """The location of a running worker: its process, its terminal, its output file.
+
+    `attach` is the command that shows the worker to a person. `worker_id` is the owner of the process.
+    """
 
     terminal_id: str | None = None
     pid: int | None = None
@@ -52,14 +55,14 @@ class Started:
     session_id: str | None = None
 
     def note(self, registry: Registry, worker_id: str, command: Sequence[str]) -> None:
-        """Note that a worker runs, and where; the reverse of `whereabouts`."""
+        """Record this location in the registry; `location_of` reads it again."""
         registry.set_started(
             worker_id, command=command, terminal_id=self.terminal_id, pid=self.pid, log=self.log, attach=self.attach
         )
 
 
 class WorkerPlace:
-    """A place to run. It gives the agent the plan's arguments as they are; no shell sees them."""
+    """A place to run a worker. It passes the plan's arguments to the agent unchanged; no shell sees them."""
 
     #: What a person calls it, and the only agent that runs there, if one is.
     name: str
@@ -73,66 +76,68 @@ class WorkerPlace:
 
     @property
     def restarts(self) -> bool:
-        """True if a message resumes the session, because there is no window to type in."""
+        """Return True if a message resumes the session, because there is no window to type in."""
         return self.headless or self.agent is not None
 
     def available(self, processes: Processes, env: Mapping[str, str]) -> bool:
-        """Whether it can be used on this machine."""
+        """Return True if this machine has the place."""
         return True
 
     def inherited(self, processes: Processes, env: Mapping[str, str]) -> Mapping[str, str]:
-        """Which variables a program has there that it is not given; of their values only that they are set counts."""
+        """Return the environment variables that a program has in this place without receiving them from its starter."""
         return {}
 
-    def start(self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]) -> Started:
-        """Start the plan's command, with exactly `env` as far as the place allows.
+    def start(
+        self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]
+    ) -> WorkerLocation:
+        """Start the plan's command, with exactly the environment `env` if the place allows that.
 
         Raises:
-            SmartForkError: it could not be started.
+            SmartForkError: the command could not be started.
         """
         raise NotImplementedError
 
-    def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> Masked | None:
-        """`None` while it runs; then what it said last."""
+    def ended(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> Masked | None:
+        """Return `None` while the worker runs, then its last output."""
         raise NotImplementedError
 
-    def runs(self, started: Started, processes: Processes, env: Mapping[str, str]) -> bool:
-        """Whether its own process runs."""
-        return runs(started, processes)
+    def runs(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> bool:
+        """Return True if the worker's own process runs."""
+        return is_running(started, processes)
 
-    def asks(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str:
-        """What it waits for, if the place knows; else empty."""
+    def asks(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> str:
+        """Return the question that the worker waits on, if the place knows it; otherwise an empty string."""
         return ""
 
-    def exit_status(self, started: Started, processes: Processes, env: Mapping[str, str]) -> int | None:
-        """How one that has ended did so, negative for a signal; `None` where nobody tells."""
+    def exit_status(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> int | None:
+        """Return the exit status of an ended worker, negative for a signal; `None` if unknown."""
         return None if started.pid is None else processes.exit_status(started.pid)
 
-    def screen(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:
-        """What is on its screen now; `None` where it has none."""
+    def screen(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> str | None:
+        """Return the text on the worker's screen; `None` if it has no screen."""
         return None
 
-    def paste(self, started: Started, text: str, processes: Processes, env: Mapping[str, str]) -> None:
-        """Put `text` into its terminal as one paste: nothing in it is a key, and nothing is sent off.
+    def paste(self, started: WorkerLocation, text: str, processes: Processes, env: Mapping[str, str]) -> None:
+        """Paste `text` into the worker's terminal at one go: nothing in it acts as a key, and nothing is submitted.
 
         Raises:
-            ForkRefused: it takes no input, has ended, or cannot be shown to be ours.
+            ForkRefused: the worker takes no input, has ended, or is not provably ours.
         """
         raise ForkRefused(*self.untyped)
 
-    def press(self, started: Started, key: str, processes: Processes, env: Mapping[str, str]) -> None:
-        """Press one of `KEYS`.
+    def press(self, started: WorkerLocation, key: str, processes: Processes, env: Mapping[str, str]) -> None:
+        """Press one of `KEYS` in the worker's terminal.
 
         Raises:
             ForkRefused: see `paste`.
         """
         raise ForkRefused(*self.untyped)
 
-    def close(self, started: Started, processes: Processes, env: Mapping[str, str]) -> None:
-        """Have it end, and its window with it; it may still be ending when this returns. Nothing else is touched.
+    def close(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> None:
+        """Ask the worker to end, and close its window. It may still be ending when this method returns.
 
         Raises:
-            ForkRefused: it cannot be shown to be ours.
+            ForkRefused: the process is not provably ours.
         """
         raise NotImplementedError
 
@@ -141,17 +146,16 @@ class WorkerPlace:
 KEYS = ("Enter", "Up", "Down", *"123456789")
 
 
-def whereabouts(worker: WorkerRecord) -> Started:
-    """Where a worker of the registry was started, by whichever process and however long ago."""
+def location_of(worker: WorkerRecord) -> WorkerLocation:
+    """Return the location of a worker from its row in the registry."""
     log = Path(worker.log_path) if worker.log_path else None
-    return Started(worker.terminal_id, worker.pid, log, worker.attach, worker.id, worker.session_id)
+    return WorkerLocation(worker.terminal_id, worker.pid, log, worker.attach, worker.id, worker.session_id)
 
 
-def runs(started: Started, processes: Processes) -> bool:
-    """Whether that very process runs.
+def is_running(started: WorkerLocation, processes: Processes) -> bool:
+    """Return True if the worker's own process runs.
 
-    The numbers of processes are given again, but each keeps the environment that it was started with, and in it the
-    worker's id.
+    The system reuses process ids, so the process must also have the worker's id in its environment.
     """
     if started.pid is None:
         return False
@@ -159,10 +163,10 @@ def runs(started: Started, processes: Processes) -> bool:
     return env is not None and started.worker_id in ("", env.get(WORKER_ID))
 
 
-def seems_gone(started: Started, processes: Processes) -> bool:
-    """Whether that process has ended, or its number is another worker's by now.
+def has_ended(started: WorkerLocation, processes: Processes) -> bool:
+    """Return True if the worker's process has ended, or if its process id belongs to another worker now.
 
-    A program that is just becoming the agent does not bear the worker's mark yet.
+    A program that is still becoming the agent does not have the worker's id in its environment yet.
     """
     if started.pid is None:
         return False
@@ -170,35 +174,35 @@ def seems_gone(started: Started, processes: Processes) -> bool:
     return env is None or env.get(WORKER_ID, started.worker_id) != started.worker_id
 
 
-def require_ours(started: Started, processes: Processes) -> int:
-    """Its process id.
+def require_ours(started: WorkerLocation, processes: Processes) -> int:
+    """Return the worker's process id.
 
     Raises:
-        ForkRefused: there is no such process, or it is somebody else's.
+        ForkRefused: there is no such process, or it is not the worker's.
     """
-    if started.pid is None or not runs(started, processes):
+    if started.pid is None or not is_running(started, processes):
         raise ForkRefused("Its process has ended, or another process has its id")
     return started.pid
 
 
 def worker_file(worker: WorkerRecord, suffix: str) -> Path:
-    """A file of this worker, below ``<SMART_FORK_HOME>/logs/workers``."""
+    """Return the path of a worker's own file with this suffix, below ``<SMART_FORK_HOME>/logs/workers``."""
     return private_dir(state_home() / "logs" / "workers") / f"{worker.id}{suffix}"
 
 
-def hand_over(worker: WorkerRecord, command: Mapping[str, Any]) -> list[str]:
-    """A short command that becomes `command`: what it is goes through a private file that it removes."""
+def command_through_file(worker: WorkerRecord, command: Mapping[str, Any]) -> list[str]:
+    """Return a short command that becomes `command`. It reads `command` from a private file, which it deletes."""
     file = worker_file(worker, f".{secrets.token_hex(4)}{_HANDED_OVER}")
     for other in file.parent.glob(f"*{_HANDED_OVER}"):  # what nobody came for
         with contextlib.suppress(OSError):
             if time.time() - other.stat().st_mtime > STALE_SECONDS:
                 other.unlink()
     write_new(file, [orjson.dumps(command)])
-    return [sys.executable, "-I", str(Path(handoff.__file__).resolve()), str(file)]
+    return [sys.executable, "-I", str(Path(exec_command.__file__).resolve()), str(file)]
 
 
-def not_taken(command: Sequence[str]) -> None:
-    """Remove what was handed over to a command that was not started."""
+def remove_command_file(command: Sequence[str]) -> None:
+    """Delete the file of a command from `command_through_file` that was not started."""
     if command[-1].endswith(_HANDED_OVER):
         Path(command[-1]).unlink(missing_ok=True)
 
@@ -211,19 +215,19 @@ _TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Typist:
-    """Types into the terminal of one worker."""
+    """A typist at one worker's terminal."""
 
     place: WorkerPlace
-    started: Started
+    started: WorkerLocation
     screen: Screen
     around: Machine
 
     def type(self, text: str) -> None:
-        """Paste, and wait until it is there: an Enter that comes too soon may be taken as part of what is pasted.
+        """Paste `text`, and wait until the screen shows it: an earlier Enter could count as a part of the paste.
 
         Raises:
             ForkRefused: see `WorkerPlace.paste`.
-            ProgramFailed: it does not accept the typed text.
+            ProgramFailed: the agent does not accept the typed text.
         """
         for _ in range(_TRIES):
             before = self.shown()
@@ -236,7 +240,7 @@ class Typist:
         raise ProgramFailed(f"{self.started.worker_id} does not accept the typed text", f"See: {self.started.attach}")
 
     def send(self, text: str, done: Callable[[], bool], seconds: float) -> bool:
-        """Press Enter, and once more where the text is still there; never into anything else."""
+        """Press Enter until `done`, but only while the input line still holds `text`. Return True if `done` in time."""
         for _ in range(_TRIES):
             self.press("Enter")
             if self.wait(done, seconds / _TRIES):
@@ -249,19 +253,19 @@ class Typist:
         self.place.press(self.started, key, self.around.processes, self.around.env)
 
     def shown(self) -> str | None:
-        """What is on the screen now."""
+        """Return the text on the screen."""
         return self.place.screen(self.started, self.around.processes, self.around.env)
 
     def asked(self) -> Question | None:
-        """What the screen asks now."""
+        """Return the question on the screen, if any."""
         return self.screen.question(mask_screen(self.shown() or ""))
 
     def holds(self, text: str) -> bool:
-        """Whether `text` stands in the line to type in."""
+        """Return True if the input line holds `text`."""
         return self.screen.holds(self.shown() or "", text)
 
     def wait(self, look: Callable[[], bool], seconds: float) -> bool:
-        """Whether what is looked for comes in so long."""
+        """Call `look` until it returns True or `seconds` have passed. Return its last result."""
         deadline = self.around.clock.now() + seconds
         while not (found := look()) and self.around.clock.now() < deadline:
             self.around.clock.sleep(_LOOK_SECONDS)
@@ -277,21 +281,23 @@ _FIRST_WORD = re.compile(r"\A\S*")
 
 
 class ProcessPlace(WorkerPlace):
-    """Runs the agent to the end of its answer, detached from whoever started it."""
+    """A background process: the agent runs without a terminal until it has answered."""
 
     name = "process"
     headless = True
     untyped = "It has no terminal and takes no message before it ends", "Wait for it."
     delivers = frozenset[Delivery]({"argument", "input"})
 
-    def start(self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]) -> Started:
+    def start(
+        self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]
+    ) -> WorkerLocation:
         log = worker_file(worker, ".log")
         said = plan.said.encode() if plan.delivery == "input" else b""
         pid = processes.start(plan.argv, cwd=plan.cwd, env=env, log=log, input=said)
-        return Started(pid=pid, log=log, attach=f"tail -f {log}", worker_id=worker.id)
+        return WorkerLocation(pid=pid, log=log, attach=f"tail -f {log}", worker_id=worker.id)
 
-    def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> Masked | None:
-        if started.pid is None or started.log is None or runs(started, processes):
+    def ended(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> Masked | None:
+        if started.pid is None or started.log is None or is_running(started, processes):
             return None
         try:
             with open_regular(started.log) as file:
@@ -303,7 +309,7 @@ class ProcessPlace(WorkerPlace):
         # What the first word was cut from is not known: it may be a secret's end.
         return ending(mask((_FIRST_WORD.sub("", words) if start else words).strip()), _LAST_CHARACTERS)
 
-    def close(self, started: Started, processes: Processes, env: Mapping[str, str]) -> None:
+    def close(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> None:
         processes.end(require_ours(started, processes), force=False)
 
 
@@ -316,7 +322,7 @@ _listed: dict[tuple[str | None, ...], tuple[float, Mapping[str, BackgroundSessio
 
 @dataclass(frozen=True, slots=True)
 class BackgroundPlace(WorkerPlace):
-    """Runs an agent as one of its own background sessions. The place has the agent's name."""
+    """A background session of the agent's own. The place has the agent's name."""
 
     name: str
     agent: AgentName
@@ -328,13 +334,15 @@ class BackgroundPlace(WorkerPlace):
         return AGENTS.background_of(self.agent)
 
     def available(self, processes: Processes, env: Mapping[str, str]) -> bool:
-        """Whether the installed version has the verbs."""
+        """Return True if the installed version of the agent has commands for background sessions."""
         from smart_fork.agents.programs import Program  # other places need none
 
         return Program.lists(Program.find(self.agent, env), ("--help",), self._verbs.sign, processes, env)
 
-    def start(self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]) -> Started:
-        """See `WorkerPlace.start`. Waits until the session has a process."""
+    def start(
+        self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]
+    ) -> WorkerLocation:
+        """See `WorkerPlace.start`. Wait until the session has a process."""
         # The agent may start a supervisor, which gives this environment to all later sessions.
         bare = {name: value for name, value in env.items() if name not in (DEPTH, WORKER_ID)}
         _listed.clear()
@@ -344,7 +352,7 @@ class BackgroundPlace(WorkerPlace):
             raise ProgramFailed(f"{AGENTS.title_of(self.agent)} started no session: {done.complaint}")
         home = [f"{name}={value}" for name, value in AGENTS[self.agent].home.environment().items()]
         attach = shlex.join([*(["env", *home] if home else []), self.name, "attach", one])
-        started = Started(one, attach=attach, worker_id=worker.id, session_id=plan.new_session_id)
+        started = WorkerLocation(one, attach=attach, worker_id=worker.id, session_id=plan.new_session_id)
         try:
             return replace(started, session_id=self._begun(started, processes, bare))
         except BaseException:  # nobody would know of it
@@ -352,7 +360,7 @@ class BackgroundPlace(WorkerPlace):
                 self.close(started, processes, bare)
             raise
 
-    def _begun(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str:
+    def _begun(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> str:
         deadline = time.monotonic() + BEGIN_SECONDS
         while not (row := self._row(started, processes, env)) or not (row.runs or row.over):
             if time.monotonic() >= deadline:
@@ -360,28 +368,28 @@ class BackgroundPlace(WorkerPlace):
             time.sleep(_LOOK_SECONDS)
         return row.session_id
 
-    def runs(self, started: Started, processes: Processes, env: Mapping[str, str]) -> bool:
+    def runs(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> bool:
         row = self._row(started, processes, env)
         return row is not None and row.runs
 
-    def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> Masked | None:
+    def ended(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> Masked | None:
         if self.runs(started, processes, env):
             return None
         with self._home(started):
             return mask(self._verbs.last_words(started.terminal_id or "") or "It ended.")
 
-    def asks(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str:
+    def asks(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> str:
         row = self._row(started, processes, env)
         return row.asks if row else ""
 
-    def close(self, started: Started, processes: Processes, env: Mapping[str, str]) -> None:
-        """See `WorkerPlace.close`. Its conversation stays."""
+    def close(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> None:
+        """See `WorkerPlace.close`. The conversation stays."""
         env = self._around(started, env)
         done = self._told(processes, env, "stop", started.terminal_id or "")
         if not done.ok:
             raise ForkRefused(f"{AGENTS.title_of(self.agent)} did not stop it: {done.complaint}")
 
-    def _row(self, started: Started, processes: Processes, env: Mapping[str, str]) -> BackgroundSession | None:
+    def _row(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> BackgroundSession | None:
         env = self._around(started, env)
         whose = env.get("HOME"), env.get(AGENTS[self.agent].home.variable)
         at, known = _listed.get(whose, (0.0, {}))
@@ -400,33 +408,35 @@ class BackgroundPlace(WorkerPlace):
         _listed.clear()
         return processes.run(argv, cwd=Path(os.sep), env=env, timeout=VERB_SECONDS, whom=words[0])
 
-    def _around(self, started: Started, env: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the environment in which the agent has that session: a person may have several accounts."""
+    def _around(self, started: WorkerLocation, env: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the environment with the agent home that has the session: a person may have several accounts."""
         with self._home(started):
             return {**env, **AGENTS[self.agent].home.environment()}
 
-    def _home(self, started: Started) -> contextlib.AbstractContextManager[None]:
+    def _home(self, started: WorkerLocation) -> contextlib.AbstractContextManager[None]:
         log = READERS.original_of(self.agent, started.session_id) if started.session_id else None
         return AGENTS[self.agent].home.used(log)
 
 
 class HerePlace(WorkerPlace):
-    """Becomes the agent. It is a person's terminal: what happens there is that person's to do."""
+    """The current terminal: this process becomes the agent. Only the person at the terminal controls it."""
 
     name = "here"
     untyped = "It runs in a person's own terminal", "Go to that terminal."
     delivers = frozenset[Delivery]({"argument"})
     replaces = True
 
-    def start(self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]) -> Started:
+    def start(
+        self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]
+    ) -> WorkerLocation:
         """See `WorkerPlace.start`. Does not return."""
         sys.stdout.flush()
         with contextlib.suppress(OSError):  # what stderr has not taken is lost, and the agent starts
             sys.stderr.flush()
         processes.replace(plan.argv, cwd=plan.cwd, env=env)
 
-    def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> Masked | None:
-        return None if started.pid is None or runs(started, processes) else mask("It ended.")
+    def ended(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> Masked | None:
+        return None if started.pid is None or is_running(started, processes) else mask("It ended.")
 
-    def close(self, started: Started, processes: Processes, env: Mapping[str, str]) -> None:
+    def close(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> None:
         raise ForkRefused(*self.untyped)

@@ -1,20 +1,35 @@
-"""All places where a worker can run, and which workers still do: a new place is one class and one line here."""
+"""The list of all places to run a worker, checks that a worker is alive, and recovery after crashes.
+
+A new place is one class and one line here.
+"""
 
 from __future__ import annotations
 
+import logging
+import os
+import time
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
+
+import apsw
 
 from indexer.runs import born
 from indexer.settings import WORKER_ID
 from indexer.values import seconds_in
 from smart_fork.agents import AGENTS
+from smart_fork.agents.copier import remove_copy
+from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import NotFound, ProgramMissing, SmartForkError, Usage
-from smart_fork.system.processes import Processes
-from smart_fork.workers.iterm2 import INSTALL, ITerm2Place
-from smart_fork.workers.place import BackgroundPlace, HerePlace, ProcessPlace, WorkerPlace, whereabouts
-from smart_fork.workers.registry import LIVING, Registry, WorkerRecord
-from smart_fork.workers.tmux import Panes, TmuxPlace
+from smart_fork.repository.worktree import Worktree
+from smart_fork.system.processes import Machine, Processes
+from smart_fork.workers.place import BackgroundPlace, HerePlace, ProcessPlace, WorkerPlace, location_of
+from smart_fork.workers.registry import LIVE_STATES, Registry, WorkerRecord
+from smart_fork.workers.registry_file import has_registry
+from smart_fork.workers.session_matching import find_sessions
+from smart_fork.workers.terminals import INSTALL, ITerm2Place, Panes, TmuxPlace
+
+log = logging.getLogger(__name__)
 
 _OWN = AGENTS.in_background()
 PLACES: tuple[WorkerPlace, ...] = (
@@ -23,13 +38,13 @@ PLACES: tuple[WorkerPlace, ...] = (
 
 
 def choose_place(name: str | None, processes: Processes, env: Mapping[str, str]) -> WorkerPlace:
-    """The place of that name; without one, tmux where it is installed, else a process.
+    """Return the place called `name`. Without a name, return tmux if it is installed, otherwise a process.
 
-    An agent too old to have background sessions of its own runs as a process instead.
+    If the agent's version is too old for its own background sessions, return a process instead.
 
     Raises:
         Usage: there is no such place.
-        ProgramMissing: what it needs is not installed.
+        ProgramMissing: the place needs a program that is not installed.
     """
     if name is None:
         name = "tmux" if TmuxPlace().available(processes, env) else "process"
@@ -46,10 +61,10 @@ def choose_place(name: str | None, processes: Processes, env: Mapping[str, str])
 
 
 def place_of(worker: WorkerRecord) -> WorkerPlace:
-    """Where a worker of the registry was started.
+    """Return the place where a registered worker was started.
 
     Raises:
-        NotFound: this version knows no such place.
+        NotFound: this version of smart-fork knows no such place.
     """
     place = next((known for known in PLACES if known.name == worker.place), None)
     if place is None:
@@ -65,10 +80,10 @@ STARTING_SECONDS = 300.0
 BECOMING_SECONDS = 60.0
 
 
-def lives(
+def is_alive(
     worker: WorkerRecord, processes: Processes, env: Mapping[str, str], now: float, *, panes: Panes | None = None
 ) -> bool:
-    """Whether there is still something of a worker, which may have been said to run long ago."""
+    """Return True if a worker still has a process or a window. Its registry row can be out of date."""
     if worker.is_over:
         return False
     began = seconds_in(worker.started_at)
@@ -88,9 +103,13 @@ def lives(
 
 
 def note_ends(registry: Registry, processes: Processes, env: Mapping[str, str], now: float) -> list[WorkerRecord]:
-    """Have the registry say what is true now: the workers that are found to have ended."""
+    """Mark workers in the registry as ended if they are no longer alive. Return these workers."""
     panes = Panes(processes, env)
-    gone = [worker for worker in registry.workers(states=LIVING) if not lives(worker, processes, env, now, panes=panes)]
+    gone = [
+        worker
+        for worker in registry.workers(states=LIVE_STATES)
+        if not is_alive(worker, processes, env, now, panes=panes)
+    ]
     return [worker for one in gone if (worker := registry.note_end(one, now=now))]
 
 
@@ -102,7 +121,7 @@ def _is_being_made(worker: WorkerRecord, processes: Processes, now: float, began
 
 
 def _is_becoming(worker: WorkerRecord, now: float, began: float | None, panes: Panes) -> bool:
-    """Whether what runs there may not bear the worker's mark yet: it is a program that becomes the agent."""
+    """Return True if the worker's process can still be becoming the agent: its environment lacks the worker's id."""
     if began is None or now - began >= BECOMING_SECONDS:
         return False
     return worker.place in ("here", "iterm2") or (
@@ -114,5 +133,89 @@ def _window_is_gone(worker: WorkerRecord, processes: Processes, env: Mapping[str
     if worker.terminal_id is None:
         return False
     with suppress(SmartForkError):
-        return place_of(worker).ended(whereabouts(worker), processes, env) is not None
+        return place_of(worker).ended(location_of(worker), processes, env) is not None
     return False
+
+
+def reconcile(
+    registry: Registry, processes: Processes, env: Mapping[str, str], *, now: float | None = None
+) -> tuple[list[WorkerRecord], list[WorkerRecord]]:
+    """Bring the registry up to date with this machine. A second call changes nothing.
+
+    Return the workers found to have ended, and the workers whose session was identified. Uncheckable workers stay
+    unchanged.
+    """
+    moment_now = time.time() if now is None else now
+    panes = Panes(processes, env)
+    for worker in registry.workers(states=["starting"]):
+        if worker.pid is None and (pid := _marked(worker)):
+            registry.set_found(worker.id, pid=pid, terminal_id=panes.pane_of(pid))
+    ended = note_ends(registry, processes, env, moment_now)
+    identified = [registry.set_session_id(worker.id, one) for worker, one in find_sessions(registry, moment_now)]
+    return ended, identified
+
+
+def tree_of(worker: WorkerRecord) -> Worktree | None:
+    """Return the git worktree that was made, or planned, for a worker."""
+    return Worktree.of(worker.worktree, worker.branch, worker.base_commit) if worker.worktree else None
+
+
+def undo_cut_off(registry: Registry, around: Machine) -> None:
+    """Undo starts that were cut off: their process died before the agent ran. What git cannot remove waits for the
+    next call.
+    """
+    for worker in registry.workers(states=["starting", "failed"]):
+        tree, copy = tree_of(worker), Path(worker.copied_to) if worker.copied_to else None
+        if worker.pid is not None or worker.maker is None:
+            continue
+        if worker.state == "starting":
+            if is_alive(worker, around.processes, around.env, around.clock.now()) or _marked(worker):
+                continue
+        elif not (tree and tree.path.exists()) and not (copy and copy.exists()):
+            continue  # else a git that its process did not outlive may have made it
+        try:
+            if copy and copy.parent.is_dir():  # else it is in a database
+                _undo_copy(worker, copy, registry)
+            if tree and worker.cwd != str(tree.path):  # else its agent was about to be started
+                tree.undo(around.processes)
+        except (OSError, SmartForkError) as error:
+            log.warning("what was made for %s is left: %s", worker.id, error)
+            continue
+        registry.set_state(worker.id, "failed")
+
+
+def _undo_copy(worker: WorkerRecord, copy: Path, registry: Registry) -> None:
+    """Delete the log copy made for a worker, unless someone continued it or it is the session's last copy."""
+    reader = READERS[worker.agent]
+    if copy.is_file():
+        session = reader.read(copy).session
+        if (session and worker.own_part(session)) or not READERS.original_of(worker.agent, reader.id_of(copy)):
+            return
+    remove_copy(copy, reader.id_of(copy))
+    registry.forget_staged_copy(copy)
+
+
+def recover() -> None:
+    """Reconcile the registry with this machine, if there is a registry. Each server does this once at its start."""
+    if not has_registry():
+        return
+    try:
+        with Registry() as registry:
+            reconcile(registry, Processes(), os.environ)
+    except (SmartForkError, apsw.Error, OSError) as error:
+        log.warning("the registry of workers could not be brought up to date: %s", error)
+
+
+def _marked(worker: WorkerRecord) -> int | None:
+    """Return the only process with the worker's id in its environment, ignoring child processes with the id; else
+    `None`.
+    """
+    import psutil  # takes a while, and only a server asks
+
+    above: dict[int, int] = {}
+    for process in Processes.each():
+        with suppress(psutil.Error, OSError):  # somebody else's, or gone by now
+            if process.environ().get(WORKER_ID) == worker.id:
+                above[process.pid] = process.ppid()
+    first = [pid for pid, parent in above.items() if parent not in above]
+    return first[0] if len(first) == 1 else None

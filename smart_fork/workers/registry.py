@@ -1,8 +1,9 @@
-"""What we started: workers and staged copies, in ``<SMART_FORK_HOME>/workers.db``. It cannot be rebuilt."""
+"""The registry of workers and of log copies made for them: ``<SMART_FORK_HOME>/workers.db``. It cannot be rebuilt."""
 
 from __future__ import annotations
 
 import itertools
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
@@ -13,16 +14,18 @@ from typing import Any, ClassVar, Literal, Self, TypeVar, get_args
 import apsw
 import orjson
 
+from indexer.errors import next_step, what_failed
+from indexer.files import private_dir
 from indexer.lazy import dataclass
 from indexer.masking import mask
-from indexer.store.schema import compact, immediate
+from indexer.state import bring_up
+from indexer.store.schema import compact, immediate, write_ahead
 from indexer.transcripts.model import AgentName, Session, Turn
 from indexer.values import Value, json_in, list_in
-from smart_fork.errors import NotFound, Usage, advice
+from smart_fork.errors import NotFound, RegistryUnavailable, Usage, advice
 from smart_fork.snippets import quoted, storable
 from smart_fork.system import call_context
 from smart_fork.workers.registry_file import has_registry, registry_file
-from smart_fork.workers.registry_schema import opened, unusable
 
 BUSY_MILLISECONDS = 15_000
 MIN_PREFIX = 8
@@ -32,8 +35,8 @@ State = Literal["starting", "running", "ended", "failed"]
 #: What the agent's own hooks said last of a running worker; empty before the first.
 Status = Literal["", "working", "idle", "waiting"]
 #: States that nothing comes after.
-OVER: tuple[State, ...] = ("ended", "failed")
-LIVING: tuple[State, ...] = ("starting", "running")
+ENDED_STATES: tuple[State, ...] = ("ended", "failed")
+LIVE_STATES: tuple[State, ...] = ("starting", "running")
 #: How a worker came about. A branch is a fork that had been written before.
 Kind = Literal["fork", "branch", "new", "resume", "continue"]
 #: A worktree: its path, its branch, and the commit that the work in it is on top of.
@@ -45,12 +48,11 @@ _Told = TypeVar("_Told", bound=Value)
 
 @dataclass(frozen=True, slots=True)
 class WorkerRecord:
-    """An agent that we started. `id` is ``{agent}-{milliseconds}``; `session_id` is `None` until known.
+    """A worker's row in the registry. A worker is an agent that smart-fork started.
 
-    A later worker may go on with the same session: `Registry.of_session` says who has it now.
-
-    `source_session_id` is empty for a new session. `worktree` and `branch` are those that were made for it, on
-    top of `base_commit`. `copied_to` is the copy of a log that was made for it. `status_note` is what it waits for.
+    `id` is ``{agent}-{milliseconds}``. `session_id` is `None` until known; a later worker may continue the session.
+    `source_session_id` is empty for a new session. `worktree` and `branch` were made for the worker, on top of
+    `base_commit`. `copied_to` is the log copy made for it. `status_note` is the question it waits on.
     """
 
     #: The permissions of a worker that asks nobody; Claude Code's word for it.
@@ -89,47 +91,39 @@ class WorkerRecord:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended."""
-        return self.state in OVER
+        """Return True if the worker has ended."""
+        return self.state in ENDED_STATES
 
     @property
     def is_fork(self) -> bool:
-        """Whether its session is a copy of another."""
+        """Return True if the worker's session is a copy of another session."""
         return self.kind in ("fork", "branch")
 
     def own_part(self, session: Session) -> tuple[Turn, ...]:
-        """Return its own turns in order. Copied turns keep their times, so turns since its start are its own."""
+        """Return the worker's own turns in order: those since its start. Turns copied from its parent keep their older
+        times.
+        """
         start = next((i for i, turn in enumerate(session.turns) if turn.timestamp >= self.started_at), None)
         return session.turns[start:] if start is not None else ()
 
     def told(self, kind: type[_Told], **also: Any) -> _Told:
-        """An answer about it: it has what it is named for of the worker, unless `also` says it otherwise."""
+        """Return an answer of class `kind` with the worker's values; `also` adds or overrides fields."""
         known = {"worker_id": self.id, "agent_type": self.agent}
         known |= {one.name: getattr(self, one.name) for one in fields(self)}
         return kind(**{one.name: known[one.name] for one in fields(kind) if one.name in known} | also)
 
 
-@dataclass(frozen=True, slots=True)
-class StagedCopy:
-    """A transcript that we copied: the same session as its source, not another one."""
-
-    path: str
-    session_id: str
-    source_path: str
-    staged_at: str
-
-
 class Registry:
-    """Workers and staged copies. Several processes may have it open; use it as a context manager, or close it."""
+    """The open worker registry, a context manager. Several processes may have it open."""
 
     def __init__(self, path: Path | None = None, *, patience: int = BUSY_MILLISECONDS) -> None:
-        """`patience` is how many milliseconds another process that writes is waited for.
+        """Open the registry. Another writing process is waited for up to `patience` milliseconds.
 
         Raises:
-            RegistryUnavailable: it is damaged, or the disk or another process refuses; raised also when it is left.
+            RegistryUnavailable: it is damaged or unusable; raised also on leaving the context.
         """
         self.path = path or registry_file()
-        self._db = opened(self.path, patience)
+        self._db = open_database(self.path, patience)
 
     def __enter__(self) -> Self:
         return self
@@ -139,7 +133,7 @@ class Registry:
     ) -> None:
         self.close()
         if isinstance(error, apsw.Error):
-            raise unusable(self.path, error) from error
+            raise registry_error(self.path, error) from error
 
     def close(self) -> None:
         """Close the database. Closing twice does nothing."""
@@ -152,18 +146,16 @@ class Registry:
         depth: int = 1, permission_mode: str = "", maker: int | None = None, now: float | None = None,
         admit: Callable[[Sequence[WorkerRecord]], None] | None = None,
     ) -> WorkerRecord:  # fmt: skip
-        """Register a worker that is about to be started. Ids are unique, in the same millisecond too.
+        """Register a worker before its start, under a unique id. Secrets are masked here and in all later updates.
 
-        Of what it is told, here and later, secrets are masked: the register is one more copy of it.
-
-        A worker without a name is named by its id. A name that is `numbered` has a number behind it where another that
-        runs has it. `admit` is shown those that run; by raising it refuses this one, and no other process can start one
-        in between.
+        A worker without a name is named by its id. With `numbered`, a name that a running worker has gets a number
+        appended. `admit` receives the running workers and can refuse the new one by raising; no other process can
+        start one in between.
         """
         seconds = time.time() if now is None else now
         number = int(seconds * 1000)
         with immediate(self._db):
-            running = self.workers(states=LIVING)
+            running = self.workers(states=LIVE_STATES)
             if admit is not None:
                 admit(running)
             while self._db.execute("SELECT 1 FROM workers WHERE id = ?", (f"{agent}-{number}",)).fetchone():
@@ -187,19 +179,17 @@ class Registry:
         return self._by_id(identity)
 
     def set_planned(self, identity: str, tree: Tree) -> WorkerRecord:
-        """Note which worktree will be made for it: whoever comes next removes it if the start is cut off."""
+        """Record the worktree that is about to be made for a worker, so that a cut-off start can be undone."""
         return self._set(identity, _TREE, *tree)
 
     def set_copying(self, identity: str, path: Path) -> WorkerRecord:
-        """Note which copy of a log will be made for it, likewise."""
+        """Record the log copy that is about to be made for a worker, so that a cut-off start can be undone."""
         return self._set(identity, "copied_to = ?", str(path))
 
     def set_ready(
         self, identity: str, *, cwd: Path, tree: Tree | None, session_id: str | None, now: float | None = None
     ) -> WorkerRecord:
-        """Note what was made for it, and its session, where that is a new one whose id is known. It is started now:
-        what it says itself is later than that.
-        """
+        """Record the worker's directory, worktree, start time, and its session if that is new and its id known."""
         values = (str(cwd), _iso(now), *(tree or (None, None, None)))
         return self._set(identity, f"cwd = ?, started_at = ?, {_TREE}", *values, session_id=session_id)
 
@@ -207,7 +197,7 @@ class Registry:
         self, identity: str, *, command: Sequence[str], terminal_id: str | None = None, pid: int | None = None,
         log: Path | None = None, attach: str = "",
     ) -> WorkerRecord:  # fmt: skip
-        """Note that it runs, and where."""
+        """Record that a worker runs, and where."""
         return self._set(
             identity,
             "command = ?, terminal_id = ?, pid = ?, log_path = ?, attach = ?, state = 'running', ended_at = NULL",
@@ -216,34 +206,31 @@ class Registry:
         )  # fmt: skip
 
     def set_found(self, identity: str, *, pid: int, terminal_id: str | None) -> WorkerRecord:
-        """Note where a worker runs whose start was cut off before that was written down; what is known stays."""
+        """Record where a worker runs if its start was cut off before `set_started`. Known values stay."""
         what = "state = 'running', pid = coalesce(pid, ?), terminal_id = coalesce(terminal_id, ?)"
         return self._set(identity, what, pid, terminal_id)
 
     def set_session_id(self, identity: str, session_id: str) -> WorkerRecord:
-        """Note the id of the worker's own session. One session belongs to one worker.
-
-        It may be another one than before: all that it has had name the worker.
-        """
+        """Record the worker's session. A session belongs to one worker; a worker may change its session."""
         with immediate(self._db):
             self._own(identity, session_id)
         return self._by_id(identity)
 
     def set_state(self, identity: str, state: State, *, now: float | None = None) -> WorkerRecord:
-        """Note what has become of it; and when, for one that has ended. What it did last no longer counts then."""
-        if state not in OVER:
+        """Record the state of a worker, and for an ended one the time. Its last status is cleared then."""
+        if state not in ENDED_STATES:
             return self._set(identity, "state = ?, ended_at = NULL", state)
         return self._set(
             identity, "state = ?, status = '', status_note = '', ended_at = coalesce(ended_at, ?)", state, _iso(now)
         )
 
     def set_closed(self, identity: str) -> WorkerRecord:
-        """Note that it has ended, and that somebody wanted it to: nothing of it is shown among those that run."""
+        """Record that a person or agent ended the worker, so that it leaves the list of running workers."""
         self.set_state(identity, "ended")
         return self._set(identity, "pid = NULL")
 
     def note_end(self, seen: WorkerRecord, *, now: float | None = None) -> WorkerRecord | None:
-        """Note that a worker, as it was `seen` to run, has ended; `None` where it has been taken up again since."""
+        """Record that a worker `seen` running has ended. Return `None` if it was resumed since."""
         with immediate(self._db):
             known = self.find(seen.id)
             if known is None or (known.pid, known.state) != (seen.pid, seen.state):
@@ -251,48 +238,43 @@ class Registry:
         return self.set_state(seen.id, "ended" if seen.pid or seen.terminal_id else "failed", now=now)
 
     def set_status(self, identity: str, status: Status, note: str = "", *, now: float | None = None) -> WorkerRecord:
-        """Note what its hooks say that it does; `note` is what it waits for."""
+        """Record the activity that the worker's hooks report; `note` is the question it waits on."""
         return self._set(identity, "status = ?, status_note = ?, status_at = ?", status, mask(note), _iso(now))
 
     def take_back(self, identity: str, *, name: str, prompt: str, command: Sequence[str]) -> WorkerRecord:
-        """Have a worker say no more than this of what it was told; what it waits for is taken back as well."""
+        """Withdraw text from a worker's row: replace its name, prompt and command, and clear its question."""
         words = orjson.dumps(list(command)).decode()
         return self._set(identity, "name = ?, prompt = ?, command = ?, status_note = ''", name, prompt, words)
 
     def erase(self) -> bool:
-        """Have nothing in the file that was changed or deleted. False where somebody still reads what was before."""
+        """Erase changed and deleted rows from the file. Return False if another reader still holds them."""
         return compact(self._db)
 
     def find(self, identity: str) -> WorkerRecord | None:
-        """The worker of exactly that id."""
-        return next(iter(self._select("WHERE id = ?", identity)), None)
+        """Return the worker with exactly this id."""
+        return self._first("WHERE id = ?", identity)
 
     def of_session(self, session_id: str) -> WorkerRecord | None:
-        """The worker whose session that is, or once was."""
-        return next(
-            iter(
-                self._select(
-                    "WHERE session_id = ?1 OR id = (SELECT worker_id FROM worker_sessions WHERE session_id = ?1)"
-                    " ORDER BY session_id = ?1 DESC LIMIT 1",
-                    session_id,
-                )
-            ),
-            None,
+        """Return the worker that has or had this session."""
+        return self._first(
+            "WHERE session_id = ?1 OR id = (SELECT worker_id FROM worker_sessions WHERE session_id = ?1)"
+            " ORDER BY session_id = ?1 DESC LIMIT 1",
+            session_id,
         )
 
     def successor(self, worker: WorkerRecord) -> WorkerRecord:
-        """Who goes on with the session of a worker: a later worker, or still that one."""
+        """Return the worker that continues the session of `worker`: a later worker, or `worker` itself."""
         later = self.of_session(worker.session_id) if worker.session_id else None
         return later if later and later.session_id == worker.session_id else worker
 
     def get(self, reference: str) -> WorkerRecord:
-        """The worker of that id, session id, terminal or name, or of an unambiguous beginning of an id.
+        """Return the worker with this id, session id, terminal or name, or with a unique beginning of an id.
 
-        A name or terminal means one that runs before one that has ended, and of those the newest.
+        For a name or terminal, a running worker comes before an ended one, then the newest first.
 
         Raises:
-            NotFound: there is none that is the caller's business.
-            Usage: the beginning is that of several, or several that run have the name.
+            NotFound: the caller may see no such worker.
+            Usage: the beginning, or the name of running workers, matches several.
         """
         shown, reference = quoted(reference), storable(reference)
         known = self.find(reference) or self.of_session(reference)
@@ -300,7 +282,7 @@ class Registry:
             return known
         for column in ("terminal_id", "name"):
             found = self._permitted(f"WHERE {column} = ? ORDER BY rowid DESC", reference)
-            running = [worker for worker in found if worker.state in LIVING]
+            running = [worker for worker in found if worker.state in LIVE_STATES]
             if column == "name" and len(running) > 1:
                 ids = ", ".join(worker.id for worker in running)
                 raise Usage(f"{shown} is the name of {len(running)} workers that run: {ids}", "Give an id.")
@@ -325,12 +307,12 @@ class Registry:
         return [worker for worker in self._select(where, *values) if call_context.permits(worker.cwd)]
 
     def workers(self, *, states: Sequence[State] | None = None) -> list[WorkerRecord]:
-        """All workers, newest first; only those in `states` if given."""
+        """Return all workers, newest first, or only the workers in `states`."""
         found = self._select("ORDER BY rowid DESC")
         return [worker for worker in found if states is None or worker.state in states]
 
     def spawned_by(self, session_id: str) -> list[WorkerRecord]:
-        """The workers that this session had started, and those that they started in turn, oldest first."""
+        """Return the workers that a session started, and the workers that these started in turn, oldest first."""
         return self._select(
             "WHERE id IN (WITH RECURSIVE below (id, session) AS ("
             " SELECT id, s.session_id FROM workers LEFT JOIN worker_sessions s ON worker_id = id"
@@ -342,7 +324,9 @@ class Registry:
         )
 
     def depth(self, session_id: str) -> int:
-        """How many workers stand one above the other, down to this session; 0 for a session that a person began."""
+        """Return the nesting depth of a session: how many workers started each other above it; 0 for a person's
+        session.
+        """
         found = self._db.execute(
             "WITH RECURSIVE above (caller, depth) AS ("
             " SELECT caller_session_id, 1 FROM workers JOIN worker_sessions s ON worker_id = id WHERE s.session_id = ?"
@@ -355,7 +339,7 @@ class Registry:
         return found if isinstance(found, int) else 0
 
     def add_staged_copy(self, path: Path, *, session_id: str, source_path: Path, now: float | None = None) -> None:
-        """Note a transcript that we copied."""
+        """Record a log copy at `path`."""
         with immediate(self._db):
             self._db.execute(
                 "INSERT INTO staged_copies (path, session_id, source_path, staged_at) VALUES (?, ?, ?, ?)"
@@ -365,21 +349,17 @@ class Registry:
             )
 
     def forget_staged_copy(self, path: Path) -> None:
-        """Forget a copy that is no longer there."""
+        """Delete the record of a log copy that no longer exists."""
         with immediate(self._db):
             self._db.execute("DELETE FROM staged_copies WHERE path = ?", (str(path),))
 
-    def staged_copies(self, session_id: str | None = None) -> list[StagedCopy]:
-        """The copies that we made; those of one session if given."""
-        rows: Iterable[Any] = self._db.execute(
-            "SELECT path, session_id, source_path, staged_at FROM staged_copies"
-            " WHERE ?1 IS NULL OR session_id = ?1 ORDER BY rowid",
-            (session_id,),
-        )
-        return [StagedCopy(*row) for row in rows]
+    def staged_copies(self) -> dict[Path, str]:
+        """Return the log copies that smart-fork made for workers, with their session ids."""
+        rows: Iterable[Any] = self._db.execute("SELECT path, session_id FROM staged_copies ORDER BY rowid")
+        return {Path(path): session_id for path, session_id in rows}
 
     def _own(self, identity: str, session_id: str) -> None:
-        """Whoever had it before keeps it as its last one, so that its id still leads there."""
+        """Give a session to a worker. Its earlier worker keeps the id as its last session."""
         self._db.execute(
             "UPDATE workers SET session_id = NULL WHERE session_id = ? AND id <> ?", (session_id, identity)
         )
@@ -404,6 +384,9 @@ class Registry:
             return found
         raise NotFound(f"No such worker: {identity}")
 
+    def _first(self, where: str, *values: Any) -> WorkerRecord | None:
+        return next(iter(self._select(where, *values)), None)
+
     def _select(self, where: str, *values: Any) -> list[WorkerRecord]:
         names = [column.name for column in fields(WorkerRecord)]
         columns = [_SESSION if name == "session_id" else name for name in names]
@@ -412,7 +395,7 @@ class Registry:
 
     @classmethod
     def known_workers(cls) -> list[WorkerRecord]:
-        """All workers, newest first: none where nothing was ever started, and no register is made by looking."""
+        """Return all workers, newest first. Without a registry, return an empty list and create none."""
         if not has_registry():
             return []
         with Registry() as registry:
@@ -420,7 +403,7 @@ class Registry:
 
     @classmethod
     def known_worker(cls, session_id: str) -> WorkerRecord | None:
-        """The worker whose session that is, or once was."""
+        """Return the worker that has or had this session. Without a registry, return `None` and create none."""
         if not has_registry():
             return None
         with Registry() as registry:
@@ -428,18 +411,90 @@ class Registry:
 
 
 def _worker(row: dict[str, Any]) -> WorkerRecord:
-    """One row. What another version has written in words of its own does not hide the worker."""
+    """Return a row as a worker. Unknown words of another version are replaced, so that the worker stays visible."""
     for name, words, otherwise in (("state", State, "running"), ("status", Status, ""), ("kind", Kind, "fork")):
         if row[name] not in get_args(words):
             row[name] = otherwise
-    return WorkerRecord(**row | {"command": _words(row["command"])})
-
-
-def _words(text: object) -> tuple[str, ...]:
-    return tuple(map(str, list_in(json_in(str(text)))))
+    return WorkerRecord(**row | {"command": tuple(map(str, list_in(json_in(str(row["command"])))))})
 
 
 def _iso(moment: float | None = None) -> str:
     seconds = time.time() if moment is None else moment
     whole, milliseconds = divmod(int(seconds * 1000), 1000)
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole)) + f".{milliseconds:03d}Z"
+
+
+def open_database(path: Path, patience: int) -> apsw.Connection:
+    """Open the database, creating it if missing. Other processes are waited for `patience` milliseconds.
+
+    Raises:
+        RegistryUnavailable: it is damaged, was written by a newer version, or cannot be opened.
+    """
+    private_dir(path.parent)
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))  # its WAL gets the same mode
+    try:
+        db = apsw.Connection(str(path))
+        write_ahead(db, patience)
+        db.execute("PRAGMA foreign_keys = ON")
+        _create(db)
+    except apsw.Error as error:
+        raise registry_error(path, error) from error
+    return db
+
+
+def registry_error(path: Path, error: apsw.Error) -> RegistryUnavailable:
+    """Return `error` as an error of this registry, with advice. A damaged file stays in place: it cannot be rebuilt."""
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+        return RegistryUnavailable(
+            f"The register of workers, {path}, is damaged: {error}",
+            "New workers cannot start. Running workers continue. Move it away to begin again, or save its readable "
+            f"part: mv {path} {path}.damaged && sqlite3 {path}.damaged .recover | sqlite3 {path}",
+        )
+    return RegistryUnavailable(f"The register of workers cannot be used: {what_failed(error)}", next_step(error))
+
+
+#: Raised with the tables: those of an older form are brought up to it.
+_FORM = 7
+_TABLES = """
+CREATE TABLE workers (
+    id TEXT PRIMARY KEY, agent TEXT NOT NULL, name TEXT NOT NULL, source_session_id TEXT NOT NULL,
+    session_id TEXT UNIQUE, caller_session_id TEXT, place TEXT NOT NULL, terminal_id TEXT, pid INTEGER,
+    cwd TEXT NOT NULL, command TEXT NOT NULL DEFAULT '[]', prompt TEXT NOT NULL, state TEXT NOT NULL,
+    started_at TEXT NOT NULL, log_path TEXT,
+    -- How it was started, in which worktree, what its hooks said last, and when it ended.
+    kind TEXT NOT NULL DEFAULT 'fork', attach TEXT NOT NULL DEFAULT '',
+    worktree TEXT, branch TEXT, base_commit TEXT, depth INTEGER NOT NULL DEFAULT 1,
+    permission_mode TEXT NOT NULL DEFAULT '',
+    status TEXT NOT NULL DEFAULT '', status_note TEXT NOT NULL DEFAULT '', status_at TEXT, ended_at TEXT,
+    -- The session that it had last. A later worker may go on with it: then that one has it in `session_id`.
+    last_session_id TEXT,
+    -- The process that starts it: where that has died, nothing comes of the start.
+    maker INTEGER,
+    -- The copy of a log that is made for it.
+    copied_to TEXT
+);
+CREATE INDEX workers_of_caller ON workers (caller_session_id);
+-- The transcripts that were copied for workers.
+CREATE TABLE staged_copies (
+    path TEXT PRIMARY KEY, session_id TEXT NOT NULL, source_path TEXT NOT NULL, staged_at TEXT NOT NULL
+);
+CREATE INDEX staged_copies_of_session ON staged_copies (session_id);
+-- Every session that a worker has had: ``/clear`` and ``/resume`` give it another one.
+CREATE TABLE worker_sessions (session_id TEXT PRIMARY KEY, worker_id TEXT NOT NULL REFERENCES workers (id));
+CREATE INDEX worker_sessions_of_worker ON worker_sessions (worker_id);
+"""
+
+
+def _create(db: apsw.Connection) -> None:
+    if db.pragma("user_version") == _FORM:
+        return
+    with immediate(db):  # another process may have been first
+        form = db.pragma("user_version")
+        if form > _FORM:
+            raise RegistryUnavailable(
+                f"{db.filename} was written by a newer version",
+                "Restart what runs of the older version, or update it. To begin again, move the file away.",
+            )
+        if form != _FORM:
+            bring_up(db, _TABLES)
+            db.execute(f"PRAGMA user_version = {_FORM}")

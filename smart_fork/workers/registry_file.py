@@ -1,4 +1,4 @@
-"""The file of the register of workers. Whoever has started nothing has none, and none is made by looking."""
+"""The path of the worker registry, a database. Looking for it never creates it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from indexer.files import state_home
 
 
 def registry_file() -> Path:
-    """``<SMART_FORK_HOME>/workers.db``."""
+    """Return the path ``<SMART_FORK_HOME>/workers.db``."""
     return state_home() / "workers.db"
 
 
 def has_registry() -> bool:
-    """Whether anything was ever started from here, known without opening a database."""
+    """Return True if the registry exists: smart-fork has started a worker before. Does not open the database."""
     return registry_file().exists()

@@ -1,16 +1,25 @@
-"""The workers that run, what each of them has said itself, and waiting until they are done, ask something or end."""
+"""Reading workers: the list of running workers, their activity and messages, and waiting for them.
+
+An agent's hooks report when it begins, stops and asks. The end of its log says so a moment later. Its screen shows
+questions that neither has recorded. The newest of hooks and log counts, and the screen unless these say "done".
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
-from indexer.masking import NOTHING, Masked, beginning, shorten
+from indexer.lazy import dataclass
+from indexer.masking import NOTHING, Masked, beginning, mask, mask_screen, shorten
 from indexer.project import Project
 from indexer.transcripts.model import Session
 from indexer.values import seconds_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
+from smart_fork.agents.log_tail import Activity, TokenUse
+from smart_fork.agents.screen import Question
 from smart_fork.errors import SmartForkError, Usage, advice
 from smart_fork.finding import sessions
 from smart_fork.finding.results import title
@@ -19,11 +28,12 @@ from smart_fork.finding.session_view import Message
 from smart_fork.snippets import printable
 from smart_fork.system import call_context
 from smart_fork.system.processes import Machine
-from smart_fork.workers.observation import Seen, WorkerWatch
-from smart_fork.workers.place import ProcessPlace
-from smart_fork.workers.registry import LIVING, Registry, WorkerRecord
-from smart_fork.workers.state import WorkerRead, WorkerState, WorkersWaited, WorkerWaited
-from smart_fork.workers.tmux import TmuxPlace
+from smart_fork.workers.answers import WorkerRead, WorkerState, WorkersWaited, WorkerWaited
+from smart_fork.workers.place import ProcessPlace, location_of
+from smart_fork.workers.places import is_alive, place_of
+from smart_fork.workers.registry import ENDED_STATES, LIVE_STATES, Registry, State, Status, WorkerRecord
+from smart_fork.workers.session_matching import find_sessions
+from smart_fork.workers.terminals import TmuxPlace
 
 PROMPT_CHARACTERS = 200
 #: How long a fork that has answered in a process is shown among those that run.
@@ -31,14 +41,184 @@ ANSWERED_SECONDS = 24 * 3600.0
 #: What is read of a worker at once: exchanges, characters in all, characters of one message.
 EXCHANGES, READ_CHARACTERS, MESSAGE_CHARACTERS = 3, 24_000, 8_000
 LAST_WORDS_CHARACTERS = 2_000
+#: Between two looks for a session that is not known.
+SEARCH_SECONDS = 2.0
+#: Some versions of agents do not log why the model stopped. Their last message ends the turn after this time without
+#: another record.
+SETTLED_SECONDS = 5.0
 
 
-class WorkerReader(WorkerWatch):
-    """Watches workers, and reads what they say themselves."""
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """The observed activity of a worker.
+
+    `question` is the question that it waits on. `said` is the last output of an ended worker. `first_answer` has the
+    tokens of its first answer, if its log tells them.
+    """
+
+    state: State
+    status: Status
+    last_activity: str
+    tokens: int = 0
+    first_answer: TokenUse | None = None
+    question: Question | None = None
+    said: Masked | None = None
+
+    @property
+    def waiting_for(self) -> Masked | None:
+        """Return the text of the question that the worker waits on."""
+        return printable(self.question.text) if self.question else None
+
+    @property
+    def settled(self) -> bool:
+        """Return True if the worker does nothing more by itself: it is idle, waits for an answer, or has ended."""
+        return self.is_over or self.status in ("idle", "waiting")
+
+    @property
+    def is_over(self) -> bool:
+        """Return True if the worker has ended."""
+        return self.state in ENDED_STATES
+
+
+class WorkerReader:
+    """A reader of workers: what each one does and says. It reads a log again only if the log has changed."""
+
+    def __init__(self, around: Machine | None = None) -> None:
+        self.around = around or Machine()
+        self._logs: dict[str, Path] = {}
+        self._read: dict[tuple[str, Path], tuple[tuple[int, int, int], Activity, TokenUse | None]] = {}
+        self._searched: dict[str, float] = {}
+
+    def look(self, worker: WorkerRecord, registry: Registry) -> Observation:
+        """Return the activity of `worker`. Record in the registry if it has ended, or if its session is found only
+        now.
+        """
+        worker = self._with_session(worker, registry)
+        wrote, took = self._activity(worker)
+        at = wrote.at or worker.status_at or worker.started_at
+        seen = Observation(worker.state, "", at, wrote.tokens, took)
+        if worker.is_over:
+            return seen
+        said = self._ended(worker)
+        if said is not None:
+            noted = registry.note_end(worker)
+            return replace(seen, state=noted.state if noted else "ended", said=said)
+        if worker.state == "starting":
+            return seen
+        if self._headless(worker):
+            return replace(seen, status="working")  # until it ends
+        status, question = self._told(worker, wrote)
+        screen = self._screen(worker) if status != "idle" and worker.agent in AGENTS else None
+        if screen is not None:
+            shows = AGENTS.screen_of(worker.agent)
+            if asked := shows.question(screen):
+                question = asked
+            elif shows.works(screen):  # a hook that told of a question tells nothing of its answer
+                status, question = "working", None
+            elif status == "working" and shows.rests(screen) and self._is_past(wrote.at or worker.status_at):
+                status = "idle"
+        if question or (question := self._asked(worker)):
+            return replace(seen, status="waiting", question=question)
+        if not status:  # no word of its own yet: on what it was given, on its way, or waiting for a person to begin
+            on_its_way = screen is not None and not AGENTS.screen_of(worker.agent).hears(screen)
+            status = "working" if worker.prompt or on_its_way else "idle"
+        return replace(seen, status=status)
+
+    def look_again(self, identity: str, registry: Registry) -> tuple[WorkerRecord, Observation]:
+        """Look at the worker with id or reference `identity`. Return its registry row after the look, and what it
+        does.
+        """
+        seen = self.look(registry.get(identity), registry)
+        return registry.get(identity), seen
+
+    def output(self, worker: WorkerRecord) -> Masked | None:
+        """Return the last output of an ended worker; `None` if the worker runs, or the output is unknown."""
+        with suppress(SmartForkError):
+            return place_of(worker).ended(location_of(worker), self.around.processes, self.around.env)
+        return None
+
+    def log_of(self, worker: WorkerRecord) -> Path | None:
+        """Return the path of the worker's log, if it exists by now."""
+        if worker.session_id is None or worker.agent not in READERS.names:
+            return None
+        known = self._logs.get(worker.session_id)
+        if known is None or not known.exists():
+            known = READERS.original_of(worker.agent, worker.session_id)
+            if known is None:
+                return None
+            self._logs[worker.session_id] = known
+        return known
+
+    def _with_session(self, worker: WorkerRecord, registry: Registry) -> WorkerRecord:
+        """Return the worker with its session id, searching for the session if the start could not identify it."""
+        now = self.around.clock.now()
+        if worker.session_id or now < self._searched.get(worker.id, 0.0) + SEARCH_SECONDS:
+            return worker
+        self._searched[worker.id] = now
+        for one, session_id in find_sessions(registry, now):
+            registry.set_session_id(one.id, session_id)
+        return registry.get(worker.id)
+
+    def _activity(self, worker: WorkerRecord) -> tuple[Activity, TokenUse | None]:
+        """Return the activity in the worker's log, and the tokens of its first answer."""
+        path = self.log_of(worker)
+        log = READERS[worker.agent].log_at(str(path)) if path else None
+        if path is None or log is None:
+            return Activity(), None
+        try:
+            known, wrote, took = self._read.get((worker.id, path), (None, Activity(), None))
+            if known != log.stamp:
+                wrote = AGENTS.tail_of(worker.agent).activity(path, worker.started_at)
+                if wrote.tokens and (took is None or wrote.status != "working"):  # it was written to its end
+                    took = AGENTS.tail_of(worker.agent).first_answer(path, worker.started_at)
+                self._read[worker.id, path] = log.stamp, wrote, took
+        except OSError:
+            return Activity(), None
+        if wrote.settling and self.around.clock.now() - log.mtime_ns / 1e9 < SETTLED_SECONDS:
+            return replace(wrote, status="working"), took
+        return wrote, took
+
+    def _ended(self, worker: WorkerRecord) -> Masked | None:
+        """Return the last output of an ended worker; `None` while it runs."""
+        around = self.around
+        if is_alive(worker, around.processes, around.env, around.clock.now()):
+            return None
+        return self.output(worker) or NOTHING
+
+    def _headless(self, worker: WorkerRecord) -> bool:
+        with suppress(SmartForkError):
+            return place_of(worker).headless
+        return False
+
+    def _is_past(self, at: str | None) -> bool:
+        """Return True if `at` is so long ago that the screen must show the result."""
+        return self.around.clock.now() - (seconds_in(at or "") or 0.0) >= SETTLED_SECONDS
+
+    def _told(self, worker: WorkerRecord, wrote: Activity) -> tuple[Status, Question | None]:
+        """Return the status and question from the hooks or the log, whichever is newer."""
+        if worker.status and (worker.status_at or "") >= (wrote.at or ""):
+            asks = worker.status == "waiting" and worker.status_note
+            return worker.status, Question(mask(worker.status_note)) if asks else None
+        if wrote.problem:
+            return "waiting", Question(beginning(mask(wrote.problem), Question.MAX_CHARACTERS))
+        return wrote.status, None
+
+    def _asked(self, worker: WorkerRecord) -> Question | None:
+        with suppress(SmartForkError):
+            asks = place_of(worker).asks(location_of(worker), self.around.processes, self.around.env)
+            return Question(mask(asks)) if asks else None
+        return None
+
+    def _screen(self, worker: WorkerRecord) -> Masked | None:
+        try:
+            screen = place_of(worker).screen(location_of(worker), self.around.processes, self.around.env)
+        except SmartForkError:
+            return None
+        return None if screen is None else mask_screen(screen)
 
     @staticmethod
-    def described(worker: WorkerRecord, seen: Seen) -> WorkerState:
-        """A worker and what it does. Both ids are always there."""
+    def described(worker: WorkerRecord, seen: Observation) -> WorkerState:
+        """Return a worker and its activity as an answer. Both ids are always present."""
         return worker.told(
             WorkerState, name=title(worker.name), prompt=shorten(title(worker.prompt), PROMPT_CHARACTERS),
             state=seen.state, status=seen.status or None, waiting_for=seen.waiting_for,
@@ -47,7 +227,7 @@ class WorkerReader(WorkerWatch):
         )  # fmt: skip
 
     def session_of(self, worker: WorkerRecord) -> Session | None:
-        """The worker's own session, as its log has it; `None` where there is none yet, or nothing was said in it."""
+        """Return the worker's session from its log; `None` if there is no log yet, or it has no conversation."""
         path = self.log_of(worker)
         try:
             return READERS[worker.agent].read(path).session if path else None
@@ -55,7 +235,9 @@ class WorkerReader(WorkerWatch):
             return None
 
     def own_messages(self, worker: WorkerRecord) -> list[Message]:
-        """What was said in a worker's own part, numbered as in its session; secrets masked, long texts cut."""
+        """Return the messages since the worker's start, numbered as in its session. Secrets are masked, long texts
+        cut.
+        """
         session = self.session_of(worker)
         start = len(session.turns) - len(worker.own_part(session)) if session else 0
         if session is None or not any(number >= start for number, _ in session.messages):
@@ -63,8 +245,8 @@ class WorkerReader(WorkerWatch):
         said, _ = sessions.messages(session, sessions.ReadRange(start))
         return [replace(message, text=beginning(message.text, MESSAGE_CHARACTERS)) for message in said]
 
-    def last_words(self, worker: WorkerRecord, seen: Seen) -> Masked:
-        """What the worker's agent said last; of one that ended without having said anything, its last output."""
+    def last_words(self, worker: WorkerRecord, seen: Observation) -> Masked:
+        """Return the last message of the worker's agent. If an ended worker wrote none, return its last output."""
         said = [message.text for message in self.own_messages(worker) if message.role == "assistant"]
         if said:
             return beginning(said[-1], LAST_WORDS_CHARACTERS)
@@ -75,11 +257,11 @@ class WorkerReader(WorkerWatch):
 def list_workers(
     project: Project | None, *, agent: str = "all", include_closed: bool = False, around: Machine | None = None
 ) -> tuple[WorkerState, ...]:
-    """The workers of a project (of all where `None`), newest first; those that have ended only if asked for.
+    """List the workers of `project`, or of all projects if `None`, newest first. Ended workers are left out by
+    default.
 
-    A fork in a process ends when it has answered: it is shown for a day, until somebody closes or resumes it.
-
-    Windows in our terminal sessions that somebody else opened are among them, as what is known of them: agent ``?``.
+    A fork in a process ends when it has answered. It stays in the list for a day, until a person closes or resumes it.
+    Windows that other programs opened in smart-fork's tmux sessions are listed with agent ``?``.
 
     Raises:
         Usage: there is no such agent.
@@ -92,16 +274,15 @@ def list_workers(
         for worker in known:
             if not (agent == AGENTS.ALL or worker.agent in agents) or not _within(worker.cwd, project):
                 continue
-            if worker.state not in LIVING and not include_closed and not _has_answered(worker, registry, watcher):
+            if worker.state not in LIVE_STATES and not include_closed and not _has_answered(worker, registry, watcher):
                 continue
-            seen = watcher.look(worker, registry)
-            now = registry.get(worker.id)
-            if seen.state in LIVING or include_closed or _has_answered(now, registry, watcher):
+            now, seen = watcher.look_again(worker.id, registry)
+            if seen.state in LIVE_STATES or include_closed or _has_answered(now, registry, watcher):
                 found.append(watcher.described(now, seen))
     return (*found, *(_of_others(known, project, watcher.around) if len(agents) > 1 else ()))
 
 
-def _has_answered(worker: WorkerRecord, registry: Registry, watcher: WorkerWatch) -> bool:
+def _has_answered(worker: WorkerRecord, registry: Registry, watcher: WorkerReader) -> bool:
     if worker.state != "ended" or worker.place != ProcessPlace.name or not worker.is_fork or worker.pid is None:
         return False
     ended = seconds_in(worker.ended_at or "") or 0.0
@@ -109,20 +290,19 @@ def _has_answered(worker: WorkerRecord, registry: Registry, watcher: WorkerWatch
 
 
 def read_worker(reference: str, *, exchanges: int = EXCHANGES, around: Machine | None = None) -> WorkerRead:
-    """A worker's last exchanges, from its own log and without what that has from its parent.
+    """Return a worker's last exchanges from its log, without the part copied from its parent.
 
-    `messages` are numbered as those of its session are; `earlier` says how many of its own come before these.
+    `messages` are numbered as in the session; `earlier` counts the worker's own messages before them.
 
     Raises:
-        Usage: fewer than one exchange is asked for.
+        Usage: `exchanges` is below 1.
         NotFound: there is no such worker.
     """
     if exchanges < 1:
         raise Usage(f"exchanges must be at least 1, not {exchanges}")
     watcher = WorkerReader(around)
     with Registry() as registry:
-        seen = watcher.look(registry.get(reference), registry)
-        worker = registry.get(reference)
+        worker, seen = watcher.look_again(reference, registry)
     own = watcher.own_messages(worker)
     prompts = [i for i, message in enumerate(own) if message.role == "user"]
     first = prompts[-exchanges] if len(prompts) >= exchanges else 0
@@ -131,7 +311,7 @@ def read_worker(reference: str, *, exchanges: int = EXCHANGES, around: Machine |
 
 
 def _newest(messages: Sequence[Message], characters: int) -> list[Message]:
-    """As many of the last messages as fit, one at least."""
+    """Return as many of the last messages as fit into `characters`, at least one."""
     chosen: list[Message] = []
     for message in reversed(messages):
         characters -= len(message.text)
@@ -146,7 +326,7 @@ def _within(cwd: str, project: Project | None) -> bool:
 
 
 def _of_others(known: Sequence[WorkerRecord], project: Project | None, around: Machine) -> list[WorkerState]:
-    """Windows in our tmux sessions that are nobody's whom we started."""
+    """List windows in smart-fork's tmux sessions that belong to no known worker."""
     tmux = TmuxPlace()
     if not tmux.available(around.processes, around.env):
         return []
@@ -172,11 +352,11 @@ def _of_others(known: Sequence[WorkerRecord], project: Project | None, around: M
 
 
 def require(references: Sequence[str], registry: Registry) -> list[WorkerRecord]:
-    """The workers of these ids, session ids, names or terminals, each once.
+    """Return the workers named by id, session id, name or terminal, each once.
 
     Raises:
-        Usage: none is named, or one stands for several.
-        NotFound: one does not exist; then nothing is done with the others either.
+        Usage: no worker is named, or a reference matches several.
+        NotFound: a worker does not exist.
     """
     if not references:
         raise Usage("No worker is named", advice("smart-fork active lists them.", tool="list_workers lists them."))
@@ -189,58 +369,43 @@ SOON_SECONDS, LATEST_SECONDS = 0.1, 2.0
 _SLOWER = 1.4
 
 #: Told of every look: how many are done, of how many, after how many seconds.
-Told = Callable[[int, int, float], None]
+WaitProgress = Callable[[int, int, float], None]
 
 
 def wait_workers(
     references: Sequence[str], *, any_of: bool = False, timeout: float | None = None,
-    told: Told = lambda _done, _of, _seconds: None, around: Machine | None = None,
+    told: WaitProgress = lambda _done, _of, _seconds: None, around: Machine | None = None,
 ) -> WorkersWaited:  # fmt: skip
-    """Wait for all of the workers, or for one of them, for `timeout` seconds at most; with each one's last words.
+    """Wait until all of the workers have settled, or with `any_of` one of them, for at most `timeout` seconds.
+
+    A worker has settled if it is idle, waits for an answer, or has ended. `told` is called after each look. The answer
+    has each worker's last message.
 
     Raises:
-        Usage: no worker is named, or the time is negative.
+        Usage: no worker is named, or `timeout` is negative.
         NotFound: there is no such worker.
     """
     if timeout is not None and not timeout >= 0:
         raise Usage(f"timeout must be 0 or more: {timeout}")
-    watcher = WorkerReader(around)
+    watcher, pause = WorkerReader(around), SOON_SECONDS
+    clock = watcher.around.clock
     with Registry() as registry:
-        workers = require(references, registry)
-        wait = _Wait(workers, registry, watcher)
-        done = wait.until(len(workers) if not any_of else 1, timeout, told)
+        ids = [worker.id for worker in require(references, registry)]
+        looked = [watcher.look_again(one, registry) for one in ids]
+        began = clock.now()
+        while True:
+            settled, passed = sum(seen.settled for _, seen in looked), clock.now() - began
+            told(settled, len(ids), passed)
+            done = settled >= (1 if any_of else len(ids))
+            if done or (timeout is not None and passed >= timeout):
+                break
+            clock.sleep(pause if timeout is None else min(pause, timeout - passed))
+            before, looked = looked, [watcher.look_again(one, registry) for one in ids]
+            pause = SOON_SECONDS if before != looked else min(pause * _SLOWER, LATEST_SECONDS)
         waited = (
             WorkerWaited.more(
                 watcher.described(worker, seen), settled=seen.settled, last_words=watcher.last_words(worker, seen)
             )
-            for worker, seen in wait.seen.values()
+            for worker, seen in looked
         )
         return WorkersWaited(done=done, workers=tuple(waited))
-
-
-class _Wait:
-    def __init__(self, workers: Sequence[WorkerRecord], registry: Registry, watcher: WorkerWatch) -> None:
-        self.registry = registry
-        self.watcher = watcher
-        self._said: dict[str, str | None] = {}
-        self.seen: dict[str, tuple[WorkerRecord, Seen]] = {worker.id: self._look(worker.id) for worker in workers}
-
-    def until(self, enough: int, timeout: float | None, told: Told) -> bool:
-        """Whether so many have settled in time."""
-        clock = self.watcher.around.clock
-        began, pause = clock.now(), SOON_SECONDS
-        while True:
-            settled = sum(seen.settled for _, seen in self.seen.values())
-            passed = clock.now() - began
-            told(settled, len(self.seen), passed)
-            if settled >= enough:
-                return True
-            if timeout is not None and passed >= timeout:
-                return False
-            clock.sleep(pause if timeout is None else min(pause, timeout - passed))
-            before, self.seen = self.seen, {identity: self._look(identity) for identity in self.seen}
-            pause = SOON_SECONDS if before != self.seen else min(pause * _SLOWER, LATEST_SECONDS)
-
-    def _look(self, identity: str) -> tuple[WorkerRecord, Seen]:
-        seen = self.watcher.look(self.registry.get(identity), self.registry)
-        return self.registry.get(identity), seen

@@ -1,4 +1,4 @@
-"""Ending workers, and removing their worktrees and copies. Their logs stay, and nobody else's is touched."""
+"""Ending workers, and removing their worktrees and the copies of logs made for them. The agents' own logs stay."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ from smart_fork.repository.worktree import Worktree
 from smart_fork.snippets import printable
 from smart_fork.system.call_context import refuse_cancelled
 from smart_fork.system.processes import Machine, Processes
+from smart_fork.workers.answers import WorkerClosed
 from smart_fork.workers.comparison import note_outcomes
-from smart_fork.workers.observation import tree_of, undo_cut_off
-from smart_fork.workers.place import whereabouts
-from smart_fork.workers.places import lives, place_of
-from smart_fork.workers.registry import LIVING, Registry, WorkerRecord
+from smart_fork.workers.place import location_of
+from smart_fork.workers.places import is_alive, place_of, tree_of, undo_cut_off
+from smart_fork.workers.registry import LIVE_STATES, Registry, WorkerRecord
 from smart_fork.workers.roster import require
-from smart_fork.workers.state import WorkerClosed
 
 #: How long a worker may take to end by itself, and to be ended.
 GRACE_SECONDS, FORCE_SECONDS = 10.0, 5.0
@@ -39,13 +38,13 @@ LOOK_SECONDS = 0.05
 def close_workers(
     references: Sequence[str], *, remove_worktree: bool = False, around: Machine | None = None
 ) -> tuple[WorkerClosed, ...]:
-    """End these workers; with `remove_worktree`, take their worktrees away too where these hold nothing unsaved.
+    """End the named workers. With `remove_worktree`, also remove worktrees without unsaved changes.
 
-    Each answer says whether it was ended now (`closed`), or in `note` why not.
+    In each answer, `closed` says if the worker was ended now; otherwise `note` says why not.
 
     Raises:
-        Usage: none is named.
-        NotFound: one does not exist; then none is ended.
+        Usage: no worker is named.
+        NotFound: a worker does not exist; then none is ended.
     """
     around = around or Machine()
     with Registry() as registry:
@@ -54,10 +53,10 @@ def close_workers(
 
 
 def stop_workers(project: Project | None, *, remove_worktree: bool = False) -> tuple[WorkerClosed, ...]:
-    """End all workers of a project that run, or of all projects where `None`."""
+    """End all running workers of `project`, or of all projects if `None`."""
     around = Machine()
     with Registry() as registry:
-        running = [worker for worker in registry.workers(states=LIVING) if _is_within(worker.cwd, project)]
+        running = [worker for worker in registry.workers(states=LIVE_STATES) if _is_within(worker.cwd, project)]
         return tuple(_close(worker, registry, around, remove_worktree=remove_worktree) for worker in running)
 
 
@@ -81,12 +80,12 @@ def _close(worker: WorkerRecord, registry: Registry, around: Machine, *, remove_
 
 
 def _end(worker: WorkerRecord, around: Machine) -> bool:
-    """Whether it ran until now.
+    """End a worker. Return True if it was still running.
 
     Raises:
-        ForkRefused: it is not ours to end, or does not end.
+        ForkRefused: the worker is not ours to end, or does not end.
     """
-    place, started = place_of(worker), whereabouts(worker)
+    place, started = place_of(worker), location_of(worker)
     if worker.state == "starting":
         raise ForkRefused(f"{worker.id} is just being started", "Try again.")
     if not _runs(worker, around):
@@ -106,7 +105,7 @@ def _end(worker: WorkerRecord, around: Machine) -> bool:
 
 
 def _runs(worker: WorkerRecord, around: Machine) -> bool:
-    return place_of(worker).runs(whereabouts(worker), around.processes, around.env)
+    return place_of(worker).runs(location_of(worker), around.processes, around.env)
 
 
 def _gone(worker: WorkerRecord, around: Machine, seconds: float) -> bool:
@@ -119,7 +118,7 @@ def _gone(worker: WorkerRecord, around: Machine, seconds: float) -> bool:
 
 
 def _remove_worktree(worker: WorkerRecord, registry: Registry, around: Machine) -> tuple[bool, list[str]]:
-    """Whether it is gone, with the copies of transcripts that were staged into it; and what is kept, and why."""
+    """Remove a worker's worktree and the log copies made for it. Return (removed, notes on what is kept and why)."""
     if (tree := tree_of(worker)) is None:
         return False, ["No worktree was made for it"]
     if (problem := tree.remove_if_saved(around.processes)) is not None:
@@ -129,10 +128,10 @@ def _remove_worktree(worker: WorkerRecord, registry: Registry, around: Machine) 
 
 @value
 class WorkersTree(Value):
-    """One worktree and the newest worker in it.
+    """A worktree and the newest worker in it.
 
-    `changed_files` is how many files differ from what the worker began with, `ahead` how many commits it made; `None`
-    where that cannot be told. `reason` says why it is not `removable`.
+    `changed_files` counts the files that differ from the worker's start; `ahead` counts its commits; `None` means
+    unknown. `reason` says why the worktree is not `removable`.
     """
 
     worktree: str
@@ -150,7 +149,7 @@ class WorkersTree(Value):
 
 @value
 class WorkersTrees(Value):
-    """The worktrees; from `removed` on what pruning did: directories and copies that are gone, and why some stay."""
+    """Worktrees of workers. `removed`, `copies` and `notes` say what pruning deleted, and what it kept and why."""
 
     worktrees: tuple[WorkersTree, ...]
     removed: tuple[str, ...] | None = rare()
@@ -159,7 +158,9 @@ class WorkersTrees(Value):
 
 
 def worktrees(processes: Processes, within: Project | None) -> list[WorkersTree]:
-    """Those of a project, or all, that are left, the newest first: as a directory, in git's list, or as a branch."""
+    """List the remaining worktrees of a project, or of all, newest first: as a directory, in git's list, or as a
+    branch.
+    """
     with Registry() as registry:
         undo_cut_off(registry, Machine(processes))
         workers = [one for one in registry.workers() if one.worktree and _is_within(one.worktree, within)]
@@ -176,7 +177,9 @@ def worktrees(processes: Processes, within: Project | None) -> list[WorkersTree]
 
 
 def prune(processes: Processes, within: Project | None) -> tuple[list[WorkersTree], list[WorkersTree]]:
-    """Remove those that hold nothing unsaved and whose workers have all ended: which are gone, and which are left."""
+    """Remove worktrees without unsaved changes and without running workers. Return the removed and the remaining
+    worktrees.
+    """
     left = worktrees(processes, within)
     here = [(tree, Worktree.of(tree.worktree, tree.branch, tree.base_commit)) for tree in left if tree.removable]
     gone = [tree for tree, made in here if made.remove_if_saved(processes) is None]
@@ -184,9 +187,9 @@ def prune(processes: Processes, within: Project | None) -> tuple[list[WorkersTre
 
 
 def remove_copies_of_gone(within: Project | None) -> tuple[list[Path], list[str]]:
-    """Take away the copies of transcripts that were staged for worktrees of a project, or of all, that are gone.
+    """Delete log copies made for worktrees of a project, or of all, that are gone.
 
-    Which they were, and what is kept and why.
+    Return the deleted paths, and notes on the kept copies.
     """
     with Registry() as registry:
         made = {Path(one.worktree) for one in registry.workers() if one.worktree and _is_within(one.worktree, within)}
@@ -196,7 +199,7 @@ def remove_copies_of_gone(within: Project | None) -> tuple[list[Path], list[str]
 def _tree(tree: Worktree, workers: Sequence[WorkerRecord], processes: Processes) -> WorkersTree:
     worker = workers[0]
     files = tree.changes(processes)
-    runs_there = next((one.id for one in workers if lives(one, processes, os.environ, time.time())), None)
+    runs_there = next((one.id for one in workers if is_alive(one, processes, os.environ, time.time())), None)
     reason = tree.what_would_be_lost(processes)
     if reason is None and runs_there:
         reason = f"Its worker is still running: {runs_there}"
@@ -211,31 +214,31 @@ def _is_within(folder: str, project: Project | None) -> bool:
 
 
 def remove_copies(worktrees: Iterable[Path], registry: Registry) -> tuple[list[Path], list[str]]:
-    """Take away the copies that were staged for these worktrees, which are gone: which, and why others are kept.
+    """Delete log copies that were made for `worktrees`, which are gone. Return the deleted paths, and notes on kept
+    copies.
 
-    An original is none of them, and a copy that has turns of its own, or is all that is left of its session, stays.
+    Original logs stay. A copy also stays if it has turns of its own, or is the last log of its session.
     """
     storages = [(agent.name, agent.storage) for agent in AGENTS if agent.storage]
     agents = {folder: name for one in worktrees for name, storage in storages if (folder := storage.folder(one))}
     removed: list[Path] = []
     kept: list[str] = []
-    for copy in registry.staged_copies():
-        path = Path(copy.path)
+    for path, session_id in registry.staged_copies().items():
         if path.parent not in agents:
             continue
-        reason = _why_kept(agents[path.parent], path, copy.session_id) if path.is_file() else ""
+        reason = _why_kept(agents[path.parent], path, session_id) if path.is_file() else ""
         if reason:
             kept.append(f"{path} is kept: {reason}")
             continue
         if path.is_file():
             removed.append(path)
-        remove_copy(path, copy.session_id)
+        remove_copy(path, session_id)
         registry.forget_staged_copy(path)
     return removed, kept
 
 
 def _why_kept(agent: AgentName, path: Path, session_id: str) -> str:
-    """Why a copy must stay; empty where all of it is in the original as well."""
+    """Return the reason to keep a log copy; an empty string if the original has all of it."""
     ours = READERS.staged_copies(session_id)
     original = next((one for one in READERS.logs_of(agent, session_id) if str(one) not in ours), None)
     if original is None:

@@ -10,7 +10,7 @@ import pytest
 
 from indexer.settings import WORKER_ID
 from smart_fork.system.processes import Processes
-from smart_fork.workers.observation import Recovered, reconcile
+from smart_fork.workers.places import reconcile
 from smart_fork.workers.registry import Registry, WorkerRecord
 from tests.e2e.agents import SERVER, SMART_FORK, Machine, machine_in
 from tests.e2e.logs import Json, Log
@@ -182,7 +182,7 @@ def test_after_kill_9_of_the_server_its_workers_are_what_they_were(hooked, regis
         server.start()
         server.call("list_sessions")
 
-        assert Recovered() == reconcile(registry, Processes(), hooked.env)
+        assert ([], []) == reconcile(registry, Processes(), hooked.env)
         assert known == [facts(registry.get(one.id)) for one in workers]
         assert (panes, logs) == (windows(hooked), all_logs(hooked))
     for agent, prompt, one, worker in zip(by, prompts, forked, workers, strict=True):

@@ -11,7 +11,7 @@ from smart_fork.finding.answer import Answer
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.session_library import Library
-from smart_fork.forking.budget import Answers, answering
+from smart_fork.forking.fork_content import IntentEvidence, answering
 from smart_fork.forking.request import ForkRequest, SessionChoice
 
 
@@ -38,7 +38,7 @@ def find_and_fork(
 def message_for(session: Session, intent: str, engine: Engine) -> str:
     """Return the message of the exchange that answers best."""
     with opened(engine) as library:
-        return answering(session, Answers(intent, (), library))
+        return answering(session, IntentEvidence(intent, (), library))
 
 
 def opened(engine: Engine, path: Path | str | None = None, **where: Any) -> AbstractContextManager[Library]:

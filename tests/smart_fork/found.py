@@ -8,7 +8,7 @@ from typing import Any
 from smart_fork.finding.answer import Covered, Found, IndexState
 from smart_fork.finding.session_view import Hit
 from smart_fork.forking.results import Forked
-from smart_fork.workers.state import WorkerState
+from smart_fork.workers.answers import WorkerState
 
 STATE = IndexState(sessions=3, chunks=3, embedded=3, covered=Covered(1.0, 1.0), complete=True)
 

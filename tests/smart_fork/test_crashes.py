@@ -10,7 +10,7 @@ import pytest
 
 from smart_fork.finding import sessions
 from smart_fork.system.processes import Processes
-from smart_fork.workers.observation import Recovered, reconcile
+from smart_fork.workers.places import reconcile
 from smart_fork.workers.registry import Registry, WorkerRecord
 from tests.drilled import drilled
 from tests.mcp_process import McpProcess
@@ -105,7 +105,7 @@ def test_crashes_lose_nothing_and_double_nothing(world, shop, program, private_t
 
             server.start()
             server.call("list_sessions")
-            assert Recovered() == reconcile(registry, Processes(), os.environ)
+            assert ([], []) == reconcile(registry, Processes(), os.environ)
             now = registry.workers()
             assert facts == {one.id: (one.session_id, one.terminal_id, one.pid, one.started_at) for one in now}
             assert {("running", "idle")} == {(one.state, one.status) for one in now}

@@ -24,10 +24,9 @@ from smart_fork.forking.worker import name_of
 from smart_fork.page.conversation_page import QUESTION_CHARACTERS, reading
 from smart_fork.snippets import plain_name, quoted
 from smart_fork.system.processes import Completed
-from smart_fork.workers.observation import Seen
-from smart_fork.workers.place import ProcessPlace, Started
+from smart_fork.workers.place import ProcessPlace, WorkerLocation
 from smart_fork.workers.registry import Registry
-from smart_fork.workers.roster import WorkerReader
+from smart_fork.workers.roster import Observation, WorkerReader
 from tests.cases import first
 from tests.drilled import drilled
 from tests.indexer.masking.invented import BASE64_LINES, KEY_BEGIN, made_up
@@ -115,7 +114,7 @@ def test_a_workers_prompt_is_masked_before_it_is_shortened(home, before, secret)
     with Registry() as registry:
         for text in list(texts(before, secret, 200))[:: 9 // EACH]:
             worker = registry.add("claude", source_session_id="s", place="tmux", cwd=home, prompt=text, name=text)
-            told = WorkerReader.described(worker, Seen("running", "working", ""))
+            told = WorkerReader.described(worker, Observation("running", "working", ""))
             assert [] == shown_in(secret, told.prompt + told.name)
 
 
@@ -150,9 +149,9 @@ def test_the_end_of_a_token_that_a_long_log_begins_with_is_not_shown(home):
     place = ProcessPlace()
     for cut in range(1, 40):
         log.write_text(f"{secret} and {'words ' * 20_000}"[: 64_000 + cut])
-        assert [] == shown_in(secret, place.ended(Started(pid=1, log=log), _Gone(), {}))
+        assert [] == shown_in(secret, place.ended(WorkerLocation(pid=1, log=log), _Gone(), {}))
     log.write_text(f"{'words ' * 20_000}\nbad credentials {secret}"[-64_000:])
-    assert place.ended(Started(pid=1, log=log), _Gone(), {}).endswith("bad credentials [REDACTED:github-token]")
+    assert place.ended(WorkerLocation(pid=1, log=log), _Gone(), {}).endswith("bad credentials [REDACTED:github-token]")
 
 
 class _Gone:

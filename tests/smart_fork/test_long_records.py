@@ -19,9 +19,11 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.record_conversion import HomePlace, TargetSession, Utterance
 from smart_fork.excise import Request, cut, rollback
 from smart_fork.finding import sessions
-from smart_fork.forking.budget_choice import selected
-from smart_fork.forking.request import Wanted
-from smart_fork.forking.session_copy import write_branch
+from smart_fork.finding.ranking import ExchangeEvidence
+from smart_fork.forking.budget_choice import Chooser, within
+from smart_fork.forking.copies import write_branch
+from smart_fork.forking.exchange_parts import costs
+from smart_fork.forking.request import Budget
 from smart_fork.sharing.outgoing import prepare
 from tests.cases import mostly_first
 
@@ -90,7 +92,7 @@ def test_a_branch_has_it_as_it_is(log, reader, repo):
 def test_a_fork_within_a_budget_counts_it_as_long_as_it_is_and_has_only_how_long_that_is(log, reader, repo):
     session = reader.read(log).session
 
-    found = selected(session, len(session.turns) - 1, Wanted(5_000), None)
+    found = within(Chooser(session, costs(session), len(session.turns) - 1, ExchangeEvidence()), Budget(5_000))
 
     assert found.selection.tokens < 5_000
     assert found.selection.whole_tokens > 50_000

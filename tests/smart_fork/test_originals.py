@@ -18,7 +18,7 @@ from smart_fork.errors import NotFound
 from smart_fork.excise import Request, check, cut, rollback
 from smart_fork.finding import sessions
 from smart_fork.finding.recent import list_recent
-from smart_fork.forking.session_copy import write_branch
+from smart_fork.forking.copies import write_branch
 from smart_fork.repository.worktree import Worktree
 from smart_fork.system.processes import Processes
 from smart_fork.workers.registry import Registry
@@ -204,7 +204,7 @@ def test_pruning_a_worktree_takes_the_copy_that_was_staged_for_it_and_nothing_el
     assert born.with_suffix("").is_dir()
     assert born == sessions.locate(born.stem).path
     with Registry() as registry:
-        assert [str(elsewhere)] == [one.path for one in registry.staged_copies()]
+        assert [elsewhere] == [*registry.staged_copies()]
 
 
 def test_closing_a_worker_with_its_worktree_takes_the_copy_as_well(world, shop, born, tree):

@@ -52,7 +52,7 @@ from smart_fork.page.sign_in import SignIn
 from smart_fork.server import create_server
 from smart_fork.system.release import own_version
 from smart_fork.system.rpc import RpcMessage
-from smart_fork.workers.observation import recover
+from smart_fork.workers.places import recover
 from smart_fork.workers.registry import Registry
 
 #: A client's session of MCP ends when it has neither asked nor listened for so long; each holds its last answer.

@@ -24,7 +24,7 @@ from smart_fork.agents.agent import Agent
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.record_conversion import HomePlace, TargetSession
 from smart_fork.errors import SmartForkError
-from smart_fork.forking import neutral_form
+from smart_fork.forking import handover_text
 from tests.cases import mostly
 from tests.drilled import drilled
 from tests.golden.fixtures import logs
@@ -233,7 +233,7 @@ def related(agent: Agent, session: Session) -> None:
     assert codec is not None
     codec.thoughts_between(session)
     with suppress(SmartForkError):
-        neutral_form.read(session)
+        handover_text.read_neutral(session)
     if heads:
         heads.family(session.session_id, "", {})
     for name in subagents.begun(session).values() if subagents else ():

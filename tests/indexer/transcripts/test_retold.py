@@ -7,7 +7,7 @@ from indexer.pipeline import document_of
 from indexer.transcripts.model import Proof
 from indexer.transcripts.retold import ASKED_US, Retold, retold
 from smart_fork.agents.log_readers import READERS
-from smart_fork.forking.neutral_form import Action, NeutralMessage
+from smart_fork.forking.handover_text import Action, NeutralMessage
 from tests.cases import each
 from tests.indexer.transcripts.records import assistant, claude_log, read_claude, user
 

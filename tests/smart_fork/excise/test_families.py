@@ -39,7 +39,7 @@ from smart_fork.excise.erasure import forget
 from smart_fork.excise.transcript import load_numbered
 from smart_fork.finding.index_access import opened
 from smart_fork.forking.plan import fork_session
-from smart_fork.forking.request import ForkRequest, Wanted
+from smart_fork.forking.request import Budget, ForkRequest
 from smart_fork.workers.registry import Registry
 from tests.cases import mostly_first
 from tests.drilled import drilled
@@ -159,7 +159,7 @@ class Family:
         self.branched(cwd=str(self.world.repository(f"shop{len(self.members)}")))
 
     def within(self) -> None:
-        self.branched(budget=Wanted(self.chance.choice((40, 80, 200))), intent="")
+        self.branched(budget=Budget(self.chance.choice((40, 80, 200))), intent="")
 
     def handed_over(self, *agents: str) -> None:
         parent = self.one()
@@ -174,7 +174,7 @@ class Family:
                 parents[0].session_id,
                 Options("go on", place="process"),
                 merge=tuple(one.session_id for one in parents[1:]),
-                budget=Wanted(600),
+                budget=Budget(600),
                 intent="",
             )
         )

@@ -11,7 +11,7 @@ import pytest
 from indexer.files import state_home
 from smart_fork.excise import Request, branch, cut
 from smart_fork.finding import sessions
-from smart_fork.forking.request import Wanted
+from smart_fork.forking.request import Budget
 from smart_fork.forking.results import Branched
 from smart_fork.workers.registry import Registry
 from tests.cases import first, mostly_first
@@ -41,7 +41,7 @@ def session(request, world: World, shop) -> str:
     return world.worked(request.param, shop, *STEPS)
 
 
-@pytest.mark.parametrize("how", [{}, {"budget": Wanted(9_000, drop=frozenset({1})), "intent": "add retry"}])
+@pytest.mark.parametrize("how", [{}, {"budget": Budget(9_000, drop=frozenset({1})), "intent": "add retry"}])
 def test_a_branch_loses_the_title_that_quotes_a_prompt_which_is_cut_from_its_parent(session, world: World, how):
     made = branched(session, **how)
     assert made.title == "the passphrase of the vault is swordfish (Branch)"

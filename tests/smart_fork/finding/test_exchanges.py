@@ -12,9 +12,9 @@ import pytest
 from indexer.default_embedder import configured_embedder
 from smart_fork.finding import sessions
 from smart_fork.finding.index_refresh import Engine
-from smart_fork.forking.budget import Answers, chosen
-from smart_fork.forking.request import wanted_of
-from smart_fork.forking.session_copy import last_branch_point
+from smart_fork.forking.copies import last_branch_point
+from smart_fork.forking.fork_content import IntentEvidence, chosen
+from smart_fork.forking.request import parse_budget
 from tests import warm
 from tests.cases import mostly_first
 from tests.smart_fork.asking import opened
@@ -49,10 +49,10 @@ def session(request, world: World, shop: Path) -> str:
 
 def selection_of(session: str, budget: str) -> dict[str, Any]:
     intent, also = ASKED
-    read, wanted = sessions.read(sessions.locate(session)), wanted_of(budget)
+    read, wanted = sessions.read(sessions.locate(session)), parse_budget(budget)
     with opened(Engine(configured_embedder())) as library:
         library.expect(intent, also)
-        answers = Answers(intent, also, library)
+        answers = IntentEvidence(intent, also, library)
         return chosen(read, last_branch_point(read), wanted, answers).selection.as_json()  # type: ignore[arg-type]
 
 

@@ -7,8 +7,8 @@ import pytest
 from indexer.default_embedder import configured_embedder
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.query import words_of
+from smart_fork.finding.ranking import LIKELY_SCORE
 from smart_fork.finding.request import FindRequest
-from smart_fork.forking.search_and_fork import FLOOR
 from tests.cases import each
 from tests.smart_fork.asking import find, find_and_fork
 from tests.smart_fork.forks import choosing
@@ -44,7 +44,7 @@ def test_meaning_finds_what_no_word_does(world, shop, engine):
     best, second = world.find(MEANT, shop)["results"][:2]
 
     assert (KNOWS[0], []) == (best["title"], best["match"]["words"])
-    assert best["score"] > FLOOR
+    assert best["score"] > LIKELY_SCORE
     assert best["score"] > 2 * second["score"]
 
 
@@ -55,8 +55,8 @@ def test_where_nothing_fits_it_is_right_that_nothing_is_found(world, shop, engin
     scores = [hit["score"] for hit in world.find(NOTHING, shop)["results"]]
     answer = find_and_fork(request, engine, choosing(auto_fork=True), shop).as_json()
 
-    assert max(scores) < FLOOR
-    assert [] == world.ids(NOTHING, shop, min_score=FLOOR)
+    assert max(scores) < LIKELY_SCORE
+    assert [] == world.ids(NOTHING, shop, min_score=LIKELY_SCORE)
     assert "forked_session" not in answer
     assert answer["error"].startswith("Nothing was forked")
 

@@ -13,9 +13,9 @@ from indexer.transcripts.model import Session
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options
-from smart_fork.forking.session_copy import Point
+from smart_fork.forking.copies import ForkPoint
 from smart_fork.forking.start import prepare
-from smart_fork.forking.worker import Content, WorkerSpec, as_fork
+from smart_fork.forking.worker import ForkContent, WorkerSpec, as_fork
 from smart_fork.system.processes import Machine, Processes
 from tests.smart_fork.forks import NEW, SESSION, FakeClock, FakeProcesses, codex_path, codex_records, said, write_log
 
@@ -35,7 +35,7 @@ def launch(programs, clock, request, home):
         dry_run, env, timer = more.pop("dry_run", False), more.pop("env", None), more.pop("clock", clock)
         machine = Machine(processes, os.environ if env is None else env, timer)
         if at := more.pop("at", None):  # the turn of that id
-            more["content"] = Content(point=Point(0, at))
+            more["content"] = ForkContent(point=ForkPoint(0, at))
         prepared = prepare(WorkerSpec("fork", source.agent, source, options, **more), machine, dry_run=dry_run)
         return as_fork(prepared.preview() if dry_run else prepared.launch())
 

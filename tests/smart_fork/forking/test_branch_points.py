@@ -6,8 +6,8 @@ import pytest
 
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.errors import ForkRefused
-from smart_fork.forking.session_copy import branch_point
-from tests.smart_fork.forking.test_session_copy import session_of, write
+from smart_fork.forking.copies import branch_point
+from tests.smart_fork.forking.test_copies import session_of, write
 from tests.smart_fork.forks import SESSION, codex_path, codex_records, said, text, write_log
 
 EXACT = b'"n": 9007199254740993, "big": 123456789012345678901234567890, "half": "\\ud83d", "f": 1.50E+2'

@@ -12,9 +12,9 @@ from indexer import kept_logs
 from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.finding import sessions
+from smart_fork.forking.copies import brought_back
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
-from smart_fork.forking.restored_logs import brought_back
 from tests.cases import mostly_first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import snapshot

@@ -11,8 +11,8 @@ import pytest
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.log_readers import READERS
 from smart_fork.finding.ranking import ExchangeEvidence, PointParts
-from smart_fork.forking.exchange_parts import Needs, costs, units
-from smart_fork.forking.request import MATCH, Wanted
+from smart_fork.forking.exchange_parts import Dependencies, costs, units
+from smart_fork.forking.request import MATCH, Budget
 from tests.smart_fork.forking.test_within import LONG, PROMPTS, claude_records, distil, kept, speaking, written
 from tests.smart_fork.forks import SESSION, said, write_log
 
@@ -49,7 +49,7 @@ def test_of_two_that_are_as_likely_the_one_that_takes_less_is_kept_with_its_edit
     session = READERS["claude"].read(write_log(folder_of(repo) / f"{SESSION}.jsonl", records)).session
     alike = PointParts(0.9, 1.0, 1.0, 1.0, 0.0)
 
-    back, _ = written(session, distil(session, Wanted(3_600), ExchangeEvidence({1: alike, 2: alike})).excerpt, repo)
+    back, _ = written(session, distil(session, Budget(3_600), ExchangeEvidence({1: alike, 2: alike})).excerpt, repo)
 
     assert [f"{repo}/upload.py"] == edits_of(back)[:1]
 
@@ -59,7 +59,7 @@ def test_what_a_session_begins_with_keeps_its_edits(home, repo):
     records = with_files(claude_records(repo), repo, "add retry to upload.py", 2)
     session = READERS["claude"].read(write_log(folder_of(repo) / f"{SESSION}.jsonl", records)).session
 
-    back, _ = written(session, distil(session, Wanted(5_000), speaking(3)).excerpt, repo)
+    back, _ = written(session, distil(session, Budget(5_000), speaking(3)).excerpt, repo)
 
     assert [f"{repo}/new0.py", f"{repo}/new1.py"] == edits_of(back)
 
@@ -70,7 +70,7 @@ def test_what_changes_files_right_after_what_answers_best_is_kept_with_it(home, 
     records = with_files(claude_records(repo), repo, PROMPTS[3], files)
     session = READERS["claude"].read(write_log(folder_of(repo) / f"{SESSION}.jsonl", records)).session
 
-    found = kept(distil(session, Wanted(4_500), speaking(1)).selection)
+    found = kept(distil(session, Budget(4_500), speaking(1)).selection)
 
     assert share == found[3]
     assert "nothing" == found[5]
@@ -80,7 +80,7 @@ def test_where_not_all_edits_of_an_exchange_fit_the_last_that_do_are_kept(home, 
     records = with_files(claude_records(repo), repo, "upgrade the linter", 12)
     session = READERS["claude"].read(write_log(folder_of(repo) / f"{SESSION}.jsonl", records)).session
 
-    found = distil(session, Wanted(4_500), speaking(1))
+    found = distil(session, Budget(4_500), speaking(1))
 
     back, _ = written(session, found.excerpt, repo)
     edits = [call.action for turn in back.turns for call in turn.tool_calls if call.edits]
@@ -105,7 +105,7 @@ def test_of_what_answers_and_is_too_much_what_was_run_is_kept_before_what_was_lo
     records = with_calls(claude_records(repo), "upgrade the linter", calls)
     session = READERS["claude"].read(write_log(folder_of(repo) / f"{SESSION}.jsonl", records)).session
 
-    found = distil(session, Wanted(budget), speaking(1)).excerpt
+    found = distil(session, Budget(budget), speaking(1)).excerpt
 
     calls = [call.action for number in sorted(found.kept) for call in session.turns[number].tool_calls]
     assert [f"run gh run view {number} --log" for number in range(0, steps, 4)] == [
@@ -124,7 +124,7 @@ def test_what_a_person_decided_in_a_form_is_kept_like_an_edit(home, repo):
     records = with_calls(claude_records(repo), "upgrade the linter", forms)
     session = READERS["claude"].read(write_log(folder_of(repo) / f"{SESSION}.jsonl", records)).session
 
-    needs = Needs(units(session, costs(session), len(session.turns) - 1))
+    needs = Dependencies(units(session, costs(session), len(session.turns) - 1))
 
     calls = {call.name for turn in needs.done(1) for call in session.turns[turn].tool_calls}
     assert {"Read", "Edit", "AskUserQuestion"} == calls
@@ -139,7 +139,7 @@ def test_an_edit_keeps_the_reading_of_its_own_file_not_what_only_has_its_name(ho
     ])  # fmt: skip
     session = READERS["claude"].read(write_log(folder_of(repo) / f"{SESSION}.jsonl", records)).session
 
-    needs = Needs(units(session, costs(session), len(session.turns) - 1))
+    needs = Dependencies(units(session, costs(session), len(session.turns) - 1))
 
     actions = [call.action for turn in sorted(needs.done(1)) for call in session.turns[turn].tool_calls]
     assert [f"read {repo}/upload.py", f"edit {repo}/upload.py"] == actions

@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 
 from smart_fork.agents.starter import ForkPlan, LaunchRequest
-from smart_fork.forking.confirmation import CONFIRM_SECONDS, HEARS_SECONDS, SCREEN_SECONDS, confirm
-from smart_fork.forking.worker import remark
+from smart_fork.forking.worker import CONFIRM_SECONDS, HEARS_SECONDS, SCREEN_SECONDS, confirm, remark
 from smart_fork.system.processes import Machine
-from smart_fork.workers.place import Started
+from smart_fork.workers.place import WorkerLocation
 from tests.smart_fork import screens
 from tests.smart_fork.forks import NEW, SESSION, FakeClock, FakeProcesses
 
@@ -40,7 +39,7 @@ def plan(home):
 def seen(plan, *shown: str):
     clock = FakeClock()
     world = Machine(FakeProcesses(), {}, clock)
-    return confirm(plan, Showing(*shown), Started(), world, clock.now()), clock
+    return confirm(plan, Showing(*shown), WorkerLocation(), world, clock.now()), clock
 
 
 def test_a_worker_that_stops_at_a_question_is_not_waited_for_any_longer(plan):
@@ -50,7 +49,7 @@ def test_a_worker_that_stops_at_a_question_is_not_waited_for_any_longer(plan):
     assert not found.taken
     assert "trust" in found.asks
     assert clock.slept < 3 * SCREEN_SECONDS
-    assert found.asks in remark(plan, Started(attach="tmux attach"), found)
+    assert found.asks in remark(plan, WorkerLocation(attach="tmux attach"), found)
 
 
 def test_a_question_that_is_gone_at_the_next_look_was_none(plan):
@@ -58,7 +57,7 @@ def test_a_question_that_is_gone_at_the_next_look_was_none(plan):
 
     assert "" == found.asks
     assert clock.slept >= CONFIRM_SECONDS
-    assert "may be asking something" in remark(plan, Started(), found)
+    assert "may be asking something" in remark(plan, WorkerLocation(), found)
 
 
 TYPES = "  \u276f "
@@ -88,7 +87,7 @@ def typing(plan):
 def wait_for(plan, place, **how):
     clock = FakeClock()
     world = Machine(FakeProcesses(), {}, clock)
-    return confirm(typing(plan), place, Started(attach="tmux attach"), world, clock.now(), **how), clock
+    return confirm(typing(plan), place, WorkerLocation(attach="tmux attach"), world, clock.now(), **how), clock
 
 
 def test_a_prompt_that_is_typed_is_typed_once_and_only_when_there_is_a_line_for_it(plan):
@@ -114,7 +113,7 @@ def test_a_program_that_never_hears_is_told_of(plan):
     assert found.untold
     assert HEARS_SECONDS <= clock.slept < HEARS_SECONDS + 2
     assert "The prompt could not be typed. Type it yourself. See: tmux attach" == remark(
-        plan, Started(attach="tmux attach"), found
+        plan, WorkerLocation(attach="tmux attach"), found
     )
 
 
@@ -123,7 +122,7 @@ def test_nothing_is_typed_into_a_question(plan):
     found, _ = wait_for(plan, place)
 
     assert ([], []) == (place.pasted, place.keys)
-    assert "Its prompt was not typed." in remark(plan, Started(), found)
+    assert "Its prompt was not typed." in remark(plan, WorkerLocation(), found)
 
 
 def test_a_program_that_does_not_take_what_is_typed_is_told_of(plan):

@@ -17,9 +17,10 @@ from smart_fork.finding.results import fork_command
 from smart_fork.finding.session_place import where_now
 from smart_fork.forking.branch import command_to_resume
 from smart_fork.forking.plan import fork_session
+from smart_fork.forking.preconditions import place_of_work
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spawn import session_to_resume, spawn
-from smart_fork.forking.start import place_of_work, prepare, start
+from smart_fork.forking.start import prepare, start
 from smart_fork.forking.worker import WorkerSpec
 from smart_fork.repository import history
 from smart_fork.snippets import quoted

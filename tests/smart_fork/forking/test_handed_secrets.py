@@ -18,16 +18,16 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options
 from smart_fork.finding import sessions
 from smart_fork.forking.handover import handover
-from smart_fork.forking.handover_log import as_session
+from smart_fork.forking.handover_text import as_session
 from smart_fork.forking.plan import fork_session
-from smart_fork.forking.request import ForkRequest, Wanted
+from smart_fork.forking.request import Budget, ForkRequest
 from smart_fork.forking.spawn import spawn
 from smart_fork.page.routes import forked as forked_by_form
 from smart_fork.system.processes import Machine
 from tests.cases import each
 from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
-from tests.smart_fork.forking.test_handover_log import HERE, NEW
+from tests.smart_fork.forking.test_handover_text import HERE, NEW
 from tests.smart_fork.forks import FakeClock, FakeProcesses
 from tests.smart_fork.forks import branched as branch
 from tests.smart_fork.world import Did, World
@@ -119,7 +119,7 @@ class Roads:
     def all(self, *, plain: bool) -> dict[str, tuple[str, dict]]:
         parent, given, flag = self.parent, {"unmasked": True} if plain else {}, ["--unmasked"] if plain else []
         options = Options("go on", place="process", brief=False, unmasked=plain)
-        merge = ForkRequest(parent, options, merge=(self.other,), budget=Wanted(200_000), intent="")
+        merge = ForkRequest(parent, options, merge=(self.other,), budget=Budget(200_000), intent="")
         worker = {"project_path": str(self.shop), "agent_type": "codex", "run_in": "process", "worktree": False}
         worker |= {"fork_from": parent, "prompt": "go"} | given
         how = {"fork_session_id": parent, "run_in": "process", "project_path": str(self.shop)}

@@ -18,12 +18,12 @@ from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, SmartForkError
 from smart_fork.excise.transcript import locate_transcript
 from smart_fork.finding import sessions
+from smart_fork.forking.copies import is_others
 from smart_fork.forking.handover import _shortened, handover, notes
-from smart_fork.forking.neutral_form import NeutralMessage
+from smart_fork.forking.handover_text import NeutralMessage
 from smart_fork.forking.plan import fork_session
-from smart_fork.forking.request import ForkRequest, Wanted
-from smart_fork.forking.restored_logs import is_others
-from smart_fork.forking.results import Handed, NotSpawned
+from smart_fork.forking.request import Budget, ForkRequest
+from smart_fork.forking.results import HandoverSize, NotSpawned
 from smart_fork.forking.spawn import spawn
 from smart_fork.forking.start import prepare
 from smart_fork.forking.worker import WorkerSpec
@@ -264,7 +264,7 @@ def test_of_a_last_exchange_that_is_too_large_the_question_and_the_end_are_told(
 
 
 def test_a_person_learns_how_much_is_handed_over_and_only_of_what_is_not():
-    whole = Handed("claude", SESSION, 3, 1200, {})
+    whole = HandoverSize("claude", SESSION, 3, 1200, {})
     (said,) = notes(whole, "codex")
     assert "Codex receives 3 exchanges of this Claude Code session, about 1,200 tokens" == said
     for less, told in (
@@ -291,7 +291,7 @@ def test_a_message_is_shortened_only_where_it_is_larger_than_the_room_for_it():
 def test_a_budget_keeps_what_is_told(world, shop):
     parent = world.claude(shop, *(text for n in range(6) for text in (f"step {n}", "done " * 400)))
 
-    forked = handed(parent, "codex", budget=Wanted(1_200, drop=frozenset({1})), intent="")
+    forked = handed(parent, "codex", budget=Budget(1_200, drop=frozenset({1})), intent="")
 
     copy = read(forked.new_session_id)
     assert words(copy)[-2:] == ["step 5", ("done " * 400).strip()]
@@ -303,8 +303,8 @@ def test_a_budget_keeps_what_is_told(world, shop):
 @pytest.mark.usefixtures("played")
 def test_what_is_told_beyond_a_budget_is_said(world, shop):
     parent = world.claude(shop, *(text for n in range(6) for text in (f"step {n}", "done " * 400)))
-    fits = handed(parent, "codex", budget=Wanted(1_200), intent="", dry_run=True).selection
-    tight = {"budget": Wanted(fits.tokens), "intent": ""}
+    fits = handed(parent, "codex", budget=Budget(1_200), intent="", dry_run=True).selection
+    tight = {"budget": Budget(fits.tokens), "intent": ""}
 
     planned = handed(parent, "codex", dry_run=True, **tight)
     written = branch(parent, as_agent="codex", **tight)

@@ -18,9 +18,9 @@ from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, Usage
-from smart_fork.forking.confirmation import CONFIRM_SECONDS
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
+from smart_fork.forking.worker import CONFIRM_SECONDS
 from smart_fork.system.processes import Clock, Processes
 from smart_fork.workers.registry import Registry
 from tests.cases import first
@@ -68,7 +68,7 @@ def test_a_fork_into_a_worktree_works_there(launch, source, played, repo):
     assert repo / ".worktrees/retry" == call["cwd"] == Path(forked.cwd)
     staged = folder_of(call["cwd"]) / f"{SESSION}.jsonl"
     with Registry() as registry:
-        copies = [copy.path for copy in registry.staged_copies()]
+        copies = [*map(str, registry.staged_copies())]
     if source.agent == "claude":
         assert source.source_path.read_bytes() == staged.read_bytes()
         assert [str(staged)] == copies
@@ -169,7 +169,7 @@ def test_a_start_that_fails_leaves_nothing_but_a_note(launch, source, agent, rep
     assert before == (snapshot(home / ".claude") if agent == "claude" else {})
     with Registry() as registry:
         assert ["failed"] == [worker.state for worker in registry.workers()]
-        assert [] == registry.staged_copies()
+        assert {} == registry.staged_copies()
 
 
 @agents

@@ -11,7 +11,7 @@ import pytest
 from indexer.settings import WORKER_ID
 from smart_fork.agents.starter import LaunchRequest
 from smart_fork.errors import ForkRefused, Usage
-from smart_fork.forking.occupation import AlreadyRuns, WorkerLimit, admission, limit
+from smart_fork.forking.preconditions import AlreadyRuns, WorkerLimit, admission, limit
 from smart_fork.system.processes import Machine
 from smart_fork.workers.places import STARTING_SECONDS
 from smart_fork.workers.registry import Registry, WorkerRecord

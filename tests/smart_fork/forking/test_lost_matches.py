@@ -19,13 +19,13 @@ from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.ranking import ExchangeEvidence, PointParts, lost
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.session_view import Match, Price
-from smart_fork.forking.budget import Answers, chosen, end_of_whole
+from smart_fork.forking.copies import ForkPoint, branch_point, point_at, write_branch
+from smart_fork.forking.fork_content import IntentEvidence, chosen, end_of_whole
 from smart_fork.forking.plan import fork_session, ways
-from smart_fork.forking.request import Best, ForkRequest, Wanted
+from smart_fork.forking.request import BestSessions, Budget, ForkRequest
 from smart_fork.forking.results import SelectedExchange, Selection
 from smart_fork.forking.search_and_fork import best_of, recommended
-from smart_fork.forking.session_copy import Point, branch_point, point_at, write_branch
-from smart_fork.forking.spawn import Asked
+from smart_fork.forking.spawn import WorkerRequest
 from smart_fork.system.processes import Machine
 from tests.cases import each
 from tests.smart_fork.agents.qwen.test_log import fixture as qwen_fixture
@@ -33,7 +33,7 @@ from tests.smart_fork.agents.qwen.test_log import read_qwen
 from tests.smart_fork.asking import find_and_fork, opened
 from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
-from tests.smart_fork.forking.test_session_copy import NOW
+from tests.smart_fork.forking.test_copies import NOW
 from tests.smart_fork.forks import NEW, choosing, told
 from tests.smart_fork.found import a_fork, a_hit, an_answer
 
@@ -199,7 +199,9 @@ def test_a_fork_of_a_session_with_a_gap_is_a_copy_and_costs_what_that_carries(wo
 
 def test_a_worker_that_forks_a_session_with_a_gap_begins_with_a_copy_as_well(world, shop, programs):
     session_id = worked(world, shop, "gap")
-    asked = Asked({"project_path": str(shop), "fork_from": session_id, "prompt": "go"}, "claude", None, Machine())
+    asked = WorkerRequest(
+        {"project_path": str(shop), "fork_from": session_id, "prompt": "go"}, "claude", None, Machine()
+    )
 
     ready = asked.ready()
 
@@ -226,7 +228,7 @@ def test_several_forks_carry_what_matched_as_well(why):
     lost = a_hit(0.9, "a", match=Match(2, "m2", ends_at_message=3, lost=why), fork_note="It would have forgotten that")
     hits = [lost, a_hit(0.8, "b", match=Match(2, "m3"))]
 
-    asked, _ = best_of(an_answer(*hits), ForkRequest(), Best(2))
+    asked, _ = best_of(an_answer(*hits), ForkRequest(), BestSessions(2))
 
     assert [(3, ("It would have forgotten that",)), (None, ())] == [(one.at, one.notes) for one in asked]
 
@@ -239,7 +241,7 @@ def test_a_result_is_forked_in_the_same_way_by_itself_and_as_one_of_several(why,
     like = ForkRequest(options=Options("go on"))
 
     fit = score >= (min_score or 0.3)
-    several = best_of(an_answer(hit), like, Best(1, min_score))[0] if fit else []
+    several = best_of(an_answer(hit), like, BestSessions(1, min_score))[0] if fit else []
 
     alone = recommended(hit, replace(like, session=str(Reference("claude", "a"))), min_score)
     assert several == [alone] * fit
@@ -250,7 +252,7 @@ def test_a_result_is_forked_in_the_same_way_by_itself_and_as_one_of_several(why,
 def test_what_a_compaction_has_forgotten_can_be_had_within_a_budget_that_would_hold_all_of_it(world, shop):
     session = session_of(world, worked(world, shop, "compaction"))
     with opened(Engine(world.model)) as library:
-        kept = chosen(session, len(session.turns) - 1, Wanted(100_000), Answers(SIGN, (), library))
+        kept = chosen(session, len(session.turns) - 1, Budget(100_000), IntentEvidence(SIGN, (), library))
 
     assert kept.excerpt is not None
     assert {0, 1} <= kept.excerpt.kept
@@ -279,11 +281,11 @@ EVIDENCE = ExchangeEvidence({0: PointParts(1, 1, 1, 0, 0)}, 0)
 def test_of_the_ways_to_fork_it_those_are_marked_that_carry_the_match(world, shop):
     session = session_of(world, worked(world, shop, "compaction"))
 
-    found = ways(session, None, Wanted(30_000), EVIDENCE)
+    found = ways(session, None, Budget(30_000), EVIDENCE)
 
     carried = {way.option: way.carries for way in found}
     assert {"": False, "--at match": True, "--budget match": True, "--budget 30000": True} == carried
-    there = ways(session, Point(3, session.turns[3].id), Wanted(30_000), EVIDENCE)
+    there = ways(session, ForkPoint(3, session.turns[3].id), Budget(30_000), EVIDENCE)
     assert {"--at 3": True, "--at match": True} == {way.option: way.carries for way in there if "--at" in way.option}
     words = list(ways_in_words(found))
     assert any("whole session" in line and line.endswith("has forgotten the match") for line in words)
@@ -298,7 +300,7 @@ def test_a_way_that_costs_more_than_the_whole_and_carries_nothing_more_is_not_of
     )
     monkeypatch.setattr("smart_fork.forking.plan.within", lambda *_: type("Kept", (), {"selection": much}))
 
-    found = ways(session, None, Wanted(30_000), EVIDENCE)
+    found = ways(session, None, Budget(30_000), EVIDENCE)
 
     assert ["", "--at match"] == [way.option for way in found]
     assert {None} == {way.carries for way in found}
@@ -374,4 +376,4 @@ def test_what_qwen_code_has_compacted_is_lost_in_its_fork_and_carried_by_one_bef
     becomes = NewSession(NEW, home, NOW)
     written = write_branch(READERS["qwen"], session.source_path, becomes, at=session.turns[end].id, session=session)
     assert "Describe the uploader" in loaded(read_qwen(written.path))
-    assert Point(end, session.turns[end].id) == point_at(session, 0)
+    assert ForkPoint(end, session.turns[end].id) == point_at(session, 0)

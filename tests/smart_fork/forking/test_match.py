@@ -14,7 +14,7 @@ from smart_fork.finding.index_access import opened
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
 from smart_fork.forking.plan import fork_session
-from smart_fork.forking.request import ForkRequest, Wanted
+from smart_fork.forking.request import Budget, ForkRequest
 from tests.cases import first
 from tests.smart_fork.asking import find_and_fork, message_for
 from tests.smart_fork.asking import opened as library_of
@@ -141,7 +141,7 @@ def test_words_that_have_nothing_to_do_with_a_session_fork_nothing_at_a_match(wo
 
     with pytest.raises(NotFound, match=f"No passage of {parent} answers that"):
         fork_session(
-            ForkRequest(parent, Options(place="process"), intent="zanzibar pancakes", budget=Wanted("match")),
+            ForkRequest(parent, Options(place="process"), intent="zanzibar pancakes", budget=Budget("match")),
             lambda: library_of(engine),
         )
     request = FindRequest("zanzibar pancakes", agent_type=agent)
@@ -158,7 +158,7 @@ def test_words_that_have_nothing_to_do_with_a_session_fork_nothing_at_a_match(wo
 @agents
 def test_within_a_budget_words_that_nothing_answers_are_said_and_what_was_said_last_is_kept(world, parent, agent):
     asked = ForkRequest(
-        parent, Options("go on", place="process"), intent="zanzibar pancakes", budget=Wanted(20), dry_run=True
+        parent, Options("go on", place="process"), intent="zanzibar pancakes", budget=Budget(20), dry_run=True
     )
 
     kept = fork_session(asked, lambda: library_of(Engine(world.model)))

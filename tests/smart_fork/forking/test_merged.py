@@ -16,7 +16,7 @@ from smart_fork.excise.cut_plan import broken_links, calls_without_result, resul
 from smart_fork.excise.transcript import load_with_tool
 from smart_fork.forking.lineage import lineage
 from smart_fork.forking.plan import fork_session
-from smart_fork.forking.request import ForkRequest, Wanted
+from smart_fork.forking.request import Budget, ForkRequest
 from tests.cases import first
 from tests.smart_fork.forking.test_within import claude_records, codex_log, prompts_of
 from tests.smart_fork.forks import SESSION, FakeProcesses, codex_path, write_log
@@ -42,7 +42,7 @@ def claude_log(repo: Path, session_id: str, *, prefix: str) -> Path:
 def merge(repo, programs, no_waiting, monkeypatch):
     def run(*ids: str, budget: int = 600, **how: object):
         options = Options("go on", place="process")
-        asked = ForkRequest(ids[0], options, merge=tuple(ids[1:]), budget=Wanted(budget), intent="", **how)
+        asked = ForkRequest(ids[0], options, merge=tuple(ids[1:]), budget=Budget(budget), intent="", **how)
         with monkeypatch.context() as played:
             played.setattr("smart_fork.system.processes.Processes", FakeProcesses)
             forked = fork_session(asked)

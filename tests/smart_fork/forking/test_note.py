@@ -12,12 +12,12 @@ from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
 from indexer.transcripts.texts import strip_boilerplate
 from smart_fork.agents.options import Options
 from smart_fork.agents.starter import MAX_PROMPT_BYTES
+from smart_fork.forking.copies import ForkPoint
 from smart_fork.forking.plan import check_startable, fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.results import SpawnedWorker
-from smart_fork.forking.session_copy import Point
 from smart_fork.forking.start import start
-from smart_fork.forking.worker import Content, WorkerSpec, preceded
+from smart_fork.forking.worker import ForkContent, WorkerSpec, preceded
 from smart_fork.repository.change_summary import MAX_CHARACTERS, _told
 from smart_fork.repository.changes_since import ChangesSince, FileDifference
 from smart_fork.snippets import printable
@@ -221,7 +221,7 @@ def test_a_note_that_is_not_wanted_or_has_no_prompt_to_precede_is_not_given(laun
 
 @agents
 def test_a_fork_at_an_earlier_message_is_told_of_what_it_knows(launch, known):
-    forked = launch(known, FakeProcesses(), content=Content(point=Point(2, "t2")), dry_run=True)
+    forked = launch(known, FakeProcesses(), content=ForkContent(point=ForkPoint(2, "t2")), dry_run=True)
 
     assert "- a.py" in forked.news
     assert "c.py" not in forked.news

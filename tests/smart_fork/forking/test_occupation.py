@@ -15,7 +15,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.errors import ForkRefused
 from smart_fork.excise.answer import CutRequest as Request
 from smart_fork.excise.cutting import cut
-from smart_fork.forking.occupation import Occupation
+from smart_fork.forking.preconditions import Occupation
 from smart_fork.forking.spawn import session_to_resume
 from smart_fork.system.processes import Machine, Processes, Running
 from tests.indexer.transcripts.records import copilot_log, gemini_log, happened, linked, qwen_log, spoken

@@ -10,10 +10,10 @@ from indexer.transcripts.model import Cache, Session, Turn
 from smart_fork.agents.log_readers import READERS
 from smart_fork.cli.fork import price_in_words, ways_in_words
 from smart_fork.finding.fork_worth import age_of, cache_in_words, cached_until, is_cached
+from smart_fork.forking.copies import ForkPoint
 from smart_fork.forking.plan import beside, loaded_within, price_of, ways
-from smart_fork.forking.request import Wanted
+from smart_fork.forking.request import Budget
 from smart_fork.forking.results import ForkPrice, Selection, Way
-from smart_fork.forking.session_copy import Point
 from tests.cases import each
 from tests.smart_fork.world import Did
 
@@ -44,8 +44,8 @@ def test_a_fork_loads_what_it_knows_and_its_model_still_has_what_was_sent_within
     first = replace(one, turns=(one.turns[0], replace(one.turns[0], id="t", timestamp=ago(10)), one.turns[1]))
 
     assert price_of(first, None) == ForkPrice(90_000, 90_000, whole, until(first.turns[1]))
-    assert price_of(first, Point(0, "t0")) == ForkPrice(4_000, 90_000, at, until(one.turns[0]))
-    assert price_of(first, Point(0, "t0"), 1_000) == ForkPrice(1_000, 90_000)
+    assert price_of(first, ForkPoint(0, "t0")) == ForkPrice(4_000, 90_000, at, until(one.turns[0]))
+    assert price_of(first, ForkPoint(0, "t0"), 1_000) == ForkPrice(1_000, 90_000)
 
 
 def test_what_is_kept_of_a_conversation_is_loaded_after_what_its_agent_says_itself():
@@ -73,7 +73,7 @@ def test_of_what_no_agent_has_counted_all_that_is_sent_is_counted(world, shop):
     whole = price_of(uncounted, None)
 
     assert 9_000 < whole.tokens < 20_000
-    assert whole.tokens == whole.whole_tokens > price_of(uncounted, Point(3, uncounted.turns[3].id)).tokens > 9_000
+    assert whole.tokens == whole.whole_tokens > price_of(uncounted, ForkPoint(3, uncounted.turns[3].id)).tokens > 9_000
     assert " of " not in price_in_words(ForkPrice(whole.tokens + 1, whole.tokens))
 
 
@@ -88,10 +88,12 @@ def test_a_price_is_said_in_words():
 def test_the_ways_that_need_no_search_are_compared_without_one():
     one = session(60, 10)
     assert [("", 90_000, True)] == [(way.option, way.tokens, way.cached) for way in ways(one, None, None, None)]
-    assert ["", "--at 0"] == [way.option for way in ways(one, Point(0, "t0"), Wanted("match"), None)]
-    assert [90_000, 4_000] == [way.tokens for way in ways(one, Point(0, "t0"), None, None, matched=True)]
+    assert ["", "--at 0"] == [way.option for way in ways(one, ForkPoint(0, "t0"), Budget("match"), None)]
+    assert [90_000, 4_000] == [way.tokens for way in ways(one, ForkPoint(0, "t0"), None, None, matched=True)]
     assert ["", "--at match"] == [way.option for way in ways(one, None, None, None, matched=True)]
-    assert [one.last_activity, one.turns[0].timestamp] == [way.used_at for way in ways(one, Point(0, "t0"), None, None)]
+    assert [one.last_activity, one.turns[0].timestamp] == [
+        way.used_at for way in ways(one, ForkPoint(0, "t0"), None, None)
+    ]
 
 
 def test_one_session_has_one_figure_with_its_parts(world, shop):

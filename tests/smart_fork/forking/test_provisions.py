@@ -12,11 +12,11 @@ import pytest
 from indexer.settings import Setting
 from smart_fork.agents.login import note_variables
 from smart_fork.errors import ProgramFailed
-from smart_fork.forking.provisions import NotLoggedIn, provisions
+from smart_fork.forking.preconditions import NotLoggedIn, provisions
 from smart_fork.system.processes import Processes
-from smart_fork.workers.place import HerePlace, ProcessPlace, hand_over
+from smart_fork.workers.place import HerePlace, ProcessPlace, command_through_file
 from smart_fork.workers.registry import Registry
-from smart_fork.workers.tmux import TmuxPlace
+from smart_fork.workers.terminals import TmuxPlace
 from tests.smart_fork.forks import SESSION, FakeProcesses, eventually, plan_of, python
 
 LISTED = "  --fork-session  Fork\n  auth  Manage authentication"
@@ -206,10 +206,10 @@ def test_what_was_handed_over_goes_where_no_window_opens(worker, repo, env, monk
 
 
 def test_what_nobody_came_for_goes_with_the_next(worker, home, monkeypatch):
-    left = Path(hand_over(worker, {"argv": ["x"]})[-1])
+    left = Path(command_through_file(worker, {"argv": ["x"]})[-1])
     monkeypatch.setattr("time.time", lambda: left.stat().st_mtime + 7200)
 
-    assert left != Path(hand_over(worker, {"argv": ["y"]})[-1])
+    assert left != Path(command_through_file(worker, {"argv": ["y"]})[-1])
     assert not left.exists()
 
 

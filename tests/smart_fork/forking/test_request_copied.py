@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.smart_fork.forking.test_session_copy import records, write
+from tests.smart_fork.forking.test_copies import records, write
 from tests.smart_fork.forks import NEW, SESSION, said, text, write_log
 
 

@@ -12,7 +12,7 @@ from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.copier import stage_transcript
 from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
-from smart_fork.forking.occupation import FRESH_SECONDS, AlreadyRuns
+from smart_fork.forking.preconditions import FRESH_SECONDS, AlreadyRuns
 from smart_fork.forking.spawn import check_free, newest_session, session_to_resume
 from smart_fork.forking.start import start
 from smart_fork.forking.worker import WorkerSpec

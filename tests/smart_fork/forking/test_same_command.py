@@ -8,8 +8,8 @@ import shlex
 import pytest
 
 from smart_fork.agents.options import Options
-from smart_fork.forking.request import ForkRequest, wanted_of
-from smart_fork.forking.session_copy import Point
+from smart_fork.forking.copies import ForkPoint
+from smart_fork.forking.request import ForkRequest, parse_budget
 from smart_fork.forking.worker import same_command
 from tests.cases import each
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
@@ -20,7 +20,7 @@ RETRY = "add retry with backoff to the uploader"
 
 
 def command(sessions: list[str], options: Options, **given: object) -> str:
-    point = Point(int(str(given["at"])), "m") if "at" in given else None
+    point = ForkPoint(int(str(given["at"])), "m") if "at" in given else None
     return same_command(sessions, ForkRequest(sessions[0], options, **given), point)  # type: ignore[arg-type]
 
 
@@ -29,8 +29,8 @@ def command(sessions: list[str], options: Options, **given: object) -> str:
     [
         ({}, ""),
         ({"at": 5}, " --at 5"),
-        ({"budget": wanted_of("30k"), "intent": "go on"}, " --budget 30000"),
-        ({"budget": wanted_of("match", "3,5-7", "1"), "intent": "retries", "also": ("again", "more")},
+        ({"budget": parse_budget("30k"), "intent": "go on"}, " --budget 30000"),
+        ({"budget": parse_budget("match", "3,5-7", "1"), "intent": "retries", "also": ("again", "more")},
          " --budget match --keep 3,5,6,7 --drop 1 --intent retries --also again --also more"),
         ({"at": 0, "as_agent": "codex", "cwd": "/a b"}, " --at 0 --as codex --cwd '/a b'"),
     ],
@@ -55,7 +55,7 @@ def test_it_has_the_options_of_the_worker(options, words):
 
 def test_several_are_merged():
     assert "smart-fork fork a b --merge --budget 40000 'go on'" == command(
-        ["a", "b"], Options("go on"), budget=wanted_of("40k")
+        ["a", "b"], Options("go on"), budget=parse_budget("40k")
     )
 
 

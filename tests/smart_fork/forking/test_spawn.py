@@ -10,8 +10,8 @@ import pytest
 
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, SmartForkError, Usage
-from smart_fork.forking.confirmation import CONFIRM_SECONDS
-from smart_fork.forking.spawn import LEAST_SECONDS, spawn
+from smart_fork.forking.spawn import MIN_CONFIRM_SECONDS, spawn
+from smart_fork.forking.worker import CONFIRM_SECONDS
 from smart_fork.system.processes import Machine
 from smart_fork.workers.registry import Registry
 from tests.cases import first
@@ -279,7 +279,7 @@ def test_all_together_are_waited_for_hardly_longer_than_one_fork_is(played, orde
         for one in spawn([order(), order(agent_type="codex"), order()], machine=Machine(played, clock=clock)).workers
     ]
 
-    least = CONFIRM_SECONDS + 2 * LEAST_SECONDS
+    least = CONFIRM_SECONDS + 2 * MIN_CONFIRM_SECONDS
     assert least <= clock.slept < least + 1
     assert all(any("did not take the prompt within 20 seconds" in text for text in one["warnings"]) for one in results)
     assert [False] * 3 == [one["confirmed"] for one in results]

@@ -20,12 +20,13 @@ from smart_fork.errors import ForkRefused, NotFound, Usage
 from smart_fork.excise.cut_plan import broken_links, calls_without_result, results_without_call
 from smart_fork.excise.transcript import load_with_tool
 from smart_fork.finding.ranking import ExchangeEvidence, PointParts
-from smart_fork.forking.budget_choice import selected
+from smart_fork.forking.budget_choice import Chooser, within
+from smart_fork.forking.copies import write_branch
+from smart_fork.forking.exchange_parts import costs
 from smart_fork.forking.plan import fork_session
-from smart_fork.forking.request import MATCH, ForkRequest, Wanted, amount, numbers
-from smart_fork.forking.session_copy import write_branch
+from smart_fork.forking.request import MATCH, Budget, ForkRequest, parse_amount, parse_numbers
 from tests.cases import mostly_first
-from tests.smart_fork.forking.test_session_copy import NOW
+from tests.smart_fork.forking.test_copies import NOW
 from tests.smart_fork.forks import NEW, SESSION, codex_path, said, text, write_log
 
 LONG = "line of the file\n" * 400
@@ -105,8 +106,8 @@ def speaking(exchange: int) -> ExchangeEvidence:
     return ExchangeEvidence({exchange: PointParts(0.9, 1.0, 1.0, 1.0, 0.0)}, exchange)
 
 
-def distil(session, wanted: Wanted, evidence=None):
-    return selected(session, len(session.turns) - 1, wanted, evidence)
+def distil(session, wanted: Budget, evidence=None):
+    return within(Chooser(session, costs(session), len(session.turns) - 1, evidence or ExchangeEvidence()), wanted)
 
 
 def written(session, excerpt, repo):
@@ -131,7 +132,7 @@ def kept(selection) -> dict[int, str]:
 
 
 def test_what_answers_is_kept_with_the_reading_of_what_it_edits_and_the_rest_is_a_line(long_session, repo):
-    found = distil(long_session, Wanted(MATCH), speaking(1))
+    found = distil(long_session, Budget(MATCH), speaking(1))
 
     back, _ = written(long_session, found.excerpt, repo)
     assert ["build a shop", "add retry to upload.py", "say goodbye to them"] == prompts_of(back)
@@ -159,7 +160,7 @@ def results_of(session) -> list[str]:
 
 
 def test_a_long_result_is_cut_to_its_ends_and_says_so_before_a_call_is_left_out(long_session, repo):
-    found = distil(long_session, Wanted(2_000), speaking(1))
+    found = distil(long_session, Budget(2_000), speaking(1))
 
     back, cut = written(long_session, found.excerpt, repo)
 
@@ -176,9 +177,9 @@ def test_a_long_result_is_cut_to_its_ends_and_says_so_before_a_call_is_left_out(
 
 def test_what_a_budget_leaves_goes_to_the_beginning_which_is_sent_as_before(long_session, repo):
     """It says from which message on the fork is new: up to there its log has what the session's has."""
-    whole = distil(long_session, Wanted(MATCH), speaking(5)).selection.whole_tokens
+    whole = distil(long_session, Budget(MATCH), speaking(5)).selection.whole_tokens
 
-    found = distil(long_session, Wanted(int(0.7 * whole)), speaking(5))
+    found = distil(long_session, Budget(int(0.7 * whole)), speaking(5))
 
     new = found.selection.new_from
     back, _ = written(long_session, found.excerpt, repo)
@@ -190,10 +191,10 @@ def test_what_a_budget_leaves_goes_to_the_beginning_which_is_sent_as_before(long
 
 
 def test_a_beginning_that_is_shortened_or_was_compacted_is_new_from_there_on(long_session):
-    shortened_first = distil(long_session, Wanted(MATCH), speaking(1)).selection
+    shortened_first = distil(long_session, Budget(MATCH), speaking(1)).selection
 
     assert (shortened_first.kept, shortened_first.new_from) == (3, 2)
-    assert distil(long_session, Wanted(10**6)).selection.new_from is None
+    assert distil(long_session, Budget(10**6)).selection.new_from is None
 
 
 def test_what_the_program_told_its_model_is_in_a_budget_s_copy_up_to_the_first_gap(home, repo):
@@ -206,7 +207,7 @@ def test_what_the_program_told_its_model_is_in_a_budget_s_copy_up_to_the_first_g
     path = write_log(folder_of(repo) / f"{SESSION}.jsonl", records)
     session = READERS["claude"].read(path).session
 
-    found = distil(session, Wanted(10**6, drop=frozenset({2})))
+    found = distil(session, Budget(10**6, drop=frozenset({2})))
 
     back, _ = written(session, found.excerpt, repo)
     lines = [json.loads(line) for line in Path(back.source_path).read_text().splitlines()]
@@ -232,7 +233,7 @@ def test_results_of_any_form_are_shortened(home):
 
 
 def test_a_decision_keeps_its_question(long_session, repo):
-    found = distil(long_session, Wanted(MATCH), speaking(4))
+    found = distil(long_session, Budget(MATCH), speaking(4))
 
     back, _ = written(long_session, found.excerpt, repo)
 
@@ -251,14 +252,14 @@ def test_last_words_that_only_say_go_on_keep_what_they_are_said_to(home, repo):
         records.append(said(f"w{number}", f"c{number}", "assistant", text("On it.")))
     session = READERS["claude"].read(write_log(folder_of(repo) / f"{SESSION}.jsonl", records)).session
 
-    back, _ = written(session, distil(session, Wanted(MATCH), speaking(1)).excerpt, repo)
+    back, _ = written(session, distil(session, Budget(MATCH), speaking(1)).excerpt, repo)
 
     assert ["Now the invoices", "continue", "continue"] == prompts_of(back)[-3:]
     assert "Half done." in [turn.text for turn in back.turns]
 
 
 def test_no_line_of_ours_passes_for_something_that_a_person_has_said(long_session, repo):
-    found = distil(long_session, Wanted(MATCH), speaking(1))
+    found = distil(long_session, Budget(MATCH), speaking(1))
 
     back, _ = written(long_session, found.excerpt, repo)
 
@@ -269,7 +270,7 @@ def test_no_line_of_ours_passes_for_something_that_a_person_has_said(long_sessio
 @given_any(budget=st.integers(1, 20_000), exchange=st.integers(0, 5), data=st.data())
 def test_whatever_the_budget_what_is_written_is_whole(long_session, repo, budget, exchange, data):
     drop = frozenset(data.draw(st.sets(st.integers(1, 5), max_size=3)))  # the last one is always kept
-    found = distil(long_session, Wanted(budget, drop=drop), speaking(exchange))
+    found = distil(long_session, Budget(budget, drop=drop), speaking(exchange))
     if found.excerpt is None:
         assert budget >= found.selection.whole_tokens
         return
@@ -288,7 +289,7 @@ def test_whatever_the_budget_what_is_written_is_whole(long_session, repo, budget
 
 
 def test_a_budget_beyond_the_session_forks_all_of_it_and_says_so(long_session):
-    found = distil(long_session, Wanted(10_000_000))
+    found = distil(long_session, Budget(10_000_000))
 
     assert found.excerpt is None
     assert found.selection.whole
@@ -296,7 +297,7 @@ def test_a_budget_beyond_the_session_forks_all_of_it_and_says_so(long_session):
 
 
 def test_of_a_budget_beyond_the_session_only_what_is_dropped_is_left_out(long_session):
-    found = distil(long_session, Wanted(10_000_000, keep=frozenset({1}), drop=frozenset({2})), speaking(4))
+    found = distil(long_session, Budget(10_000_000, keep=frozenset({1}), drop=frozenset({2})), speaking(4))
 
     assert {"nothing"} == {one.kept for one in found.selection.exchanges if one.number == 2}
     assert {"whole"} == {one.kept for one in found.selection.exchanges if one.number != 2}
@@ -305,7 +306,7 @@ def test_of_a_budget_beyond_the_session_only_what_is_dropped_is_left_out(long_se
 
 
 def test_a_budget_below_the_smallest_gives_that_and_says_so(long_session):
-    found = distil(long_session, Wanted(1), speaking(1))
+    found = distil(long_session, Budget(1), speaking(1))
 
     assert found.selection.smallest
     assert found.selection.tokens > 1
@@ -313,18 +314,18 @@ def test_a_budget_below_the_smallest_gives_that_and_says_so(long_session):
 
 
 def test_a_person_moves_exchanges_over(long_session, repo):
-    found = distil(long_session, Wanted(MATCH, keep=frozenset({3}), drop=frozenset({1})), speaking(4))
+    found = distil(long_session, Budget(MATCH, keep=frozenset({3}), drop=frozenset({1})), speaking(4))
 
     back, _ = written(long_session, found.excerpt, repo)
 
     assert ["upgrade the linter", "write the changelog", "yes", "say goodbye to them"] == prompts_of(back)
     assert ("whole", "asked for") == next((x.kept, x.why) for x in found.selection.exchanges if x.number == 3)
     with pytest.raises(Usage, match="no exchange 9"):
-        distil(long_session, Wanted(MATCH, keep=frozenset({9})), speaking(5))
+        distil(long_session, Budget(MATCH, keep=frozenset({9})), speaking(5))
     with pytest.raises(Usage, match="both kept and dropped"):
-        distil(long_session, Wanted(MATCH, frozenset({1}), frozenset({1})), speaking(5))
+        distil(long_session, Budget(MATCH, frozenset({1}), frozenset({1})), speaking(5))
     with pytest.raises(Usage, match="would remain"):
-        distil(long_session, Wanted(MATCH, drop=frozenset(range(1, 7))), speaking(5))
+        distil(long_session, Budget(MATCH, drop=frozenset(range(1, 7))), speaking(5))
 
 
 def test_what_the_agent_counted_then_is_not_taken_over(home, repo):
@@ -337,7 +338,7 @@ def test_what_the_agent_counted_then_is_not_taken_over(home, repo):
     path = write_log(folder_of(repo) / f"{SESSION}.jsonl", records)
     session = READERS["claude"].read(path).session
 
-    back, _ = written(session, distil(session, Wanted(MATCH), speaking(1)).excerpt, repo)
+    back, _ = written(session, distil(session, Budget(MATCH), speaking(1)).excerpt, repo)
 
     assert back.token_estimate < 20_000
 
@@ -352,7 +353,7 @@ def test_what_a_compaction_left_stays_beside_what_it_had_forgotten(home, repo):
     path = write_log(folder_of(repo) / f"{SESSION}.jsonl", [*records[:cut], boundary, summary, *records[cut:]])
     session = READERS["claude"].read(path).session
 
-    back, _ = written(session, distil(session, Wanted(MATCH), speaking(1)).excerpt, repo)
+    back, _ = written(session, distil(session, Budget(MATCH), speaking(1)).excerpt, repo)
 
     log = [json.loads(line) for line in Path(back.source_path).read_text().splitlines()]
     told = [record["message"]["content"] for record in log if "message" in record]
@@ -367,20 +368,20 @@ def test_what_a_compaction_left_stays_beside_what_it_had_forgotten(home, repo):
     [("30k", 30_000), ("30K", 30_000), ("1.5m", 1_500_000), ("500", 500), (7, 7), (" 2k ", 2_000), ("match", "match")],
 )
 def test_a_budget_is_a_number_of_tokens_or_match(given, tokens):
-    assert tokens == amount(given)
+    assert tokens == parse_amount(given)
 
 
 def test_what_is_no_budget_is_refused():
     for given in ("0", "-5", "30x", "", "1.5", "k", "0k", "1e5", "\u0663\u0660", "9" * 40, None, True, 0, -3, 2.5):
         with pytest.raises(Usage, match="budget"):
-            amount(given)
+            parse_amount(given)
 
 
 def test_exchanges_are_named_as_ranges():
-    assert frozenset({3, 5, 6, 7}) == numbers("3, 7-5")
+    assert frozenset({3, 5, 6, 7}) == parse_numbers("3, 7-5")
     for given in ("x", "1-", "-1", "1-2-3", "9999999"):
         with pytest.raises(Usage, match="given by number"):
-            numbers(given)
+            parse_numbers(given)
 
 
 def test_what_the_program_tells_each_session_is_kept_and_counts_for_nothing(home, repo):
@@ -390,16 +391,16 @@ def test_what_the_program_tells_each_session_is_kept_and_counts_for_nothing(home
     records.insert(1, {"timestamp": "2026-01-02T03:04:00Z", "type": "response_item", "payload": rules})
     told = READERS["codex"].read(write_log(codex_path(home, NEW), records)).session
 
-    found = distil(told, Wanted(MATCH), speaking(1))
+    found = distil(told, Budget(MATCH), speaking(1))
 
-    assert distil(plain, Wanted(MATCH), speaking(1)).selection.tokens == found.selection.tokens
+    assert distil(plain, Budget(MATCH), speaking(1)).selection.tokens == found.selection.tokens
     lines = AGENTS.copier_of("codex").copy(told, found.excerpt, NewSession(NEW, repo, NOW))
     assert 1 == sum(b"You may. You may." in line for line in lines)
 
 
 @pytest.mark.parametrize("tokens", [900, 2_000, 3_000])
 def test_a_marker_quotes_nothing_of_what_it_stands_for(long_session, tokens):
-    found = distil(long_session, Wanted(tokens), speaking(1))
+    found = distil(long_session, Budget(tokens), speaking(1))
 
     markers = "\n".join(found.excerpt.told.values())
     assert "dropped here" in markers
@@ -414,7 +415,7 @@ def test_a_title_of_an_exchange_is_one_short_line_without_marks(home, repo):
     next(r for r in records if r["message"]["content"] == "upgrade the linter")["message"]["content"] = hostile
     session = READERS["claude"].read(write_log(folder_of(repo) / f"{SESSION}.jsonl", records)).session
 
-    title = distil(session, Wanted(MATCH), speaking(1)).selection.exchanges[2].title
+    title = distil(session, Budget(MATCH), speaking(1)).selection.exchanges[2].title
 
     assert not set(title) & set("<>;`\x1b\n")
     assert len(title) <= 70
@@ -425,7 +426,7 @@ def test_a_fork_within_a_budget_shows_what_it_has_and_leaves_nothing_of_a_dry_ru
 
     planned = fork_session(
         ForkRequest(
-            SESSION, Options("go on", place="process"), dry_run=True, budget=Wanted(amount("3k")), intent="go on"
+            SESSION, Options("go on", place="process"), dry_run=True, budget=Budget(parse_amount("3k")), intent="go on"
         )
     )
 
@@ -433,7 +434,7 @@ def test_a_fork_within_a_budget_shows_what_it_has_and_leaves_nothing_of_a_dry_ru
     assert planned.selection.tokens <= 3_000
     assert {"budget", "tokens", "whole_tokens", "exchanges"} <= planned.as_json()["selection"].keys()
     with pytest.raises(Usage, match="needs an intent"):
-        fork_session(ForkRequest(SESSION, Options(place="process"), dry_run=True, budget=Wanted(MATCH)))
+        fork_session(ForkRequest(SESSION, Options(place="process"), dry_run=True, budget=Budget(MATCH)))
 
 
 def test_however_often_a_choice_is_weighed_each_exchange_gets_its_title_once(long_session, monkeypatch):
@@ -442,7 +443,7 @@ def test_however_often_a_choice_is_weighed_each_exchange_gets_its_title_once(lon
     told, plainly = [], exchange_parts.plain
     monkeypatch.setattr(exchange_parts, "plain", lambda text: told.append(text) or plainly(text))
 
-    distil(long_session, Wanted(900), speaking(1))
+    distil(long_session, Budget(900), speaking(1))
 
     assert [1] * len(PROMPTS) == [told.count(prompt) for prompt in PROMPTS]
 
@@ -456,7 +457,7 @@ def test_of_a_session_that_is_being_written_what_is_finished_is_kept(home, repo,
         file.write(json.dumps(said("n3", "n2", "user", "half a line"))[:80])
 
     forked = fork_session(
-        ForkRequest(SESSION, Options("go on", place="process"), budget=Wanted(2_000), intent="", dry_run=True)
+        ForkRequest(SESSION, Options("go on", place="process"), budget=Budget(2_000), intent="", dry_run=True)
     )
 
     assert 6 == forked.selection.exchanges[-1].number  # the last that was answered
@@ -464,10 +465,10 @@ def test_of_a_session_that_is_being_written_what_is_finished_is_kept(home, repo,
     log.write_text("")
     with pytest.raises(NotFound, match="No conversation"):
         fork_session(
-            ForkRequest(SESSION, Options("go on", place="process"), budget=Wanted(2_000), intent="", dry_run=True)
+            ForkRequest(SESSION, Options("go on", place="process"), budget=Budget(2_000), intent="", dry_run=True)
         )
     write_log(log, records[:1])
     with pytest.raises(ForkRefused, match="No conversation to branch"):
         fork_session(
-            ForkRequest(SESSION, Options("go on", place="process"), budget=Wanted(2_000), intent="", dry_run=True)
+            ForkRequest(SESSION, Options("go on", place="process"), budget=Budget(2_000), intent="", dry_run=True)
         )

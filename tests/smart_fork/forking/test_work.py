@@ -10,7 +10,7 @@ import pytest
 
 from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused, speak_of_tools
-from smart_fork.forking.occupation import Occupation
+from smart_fork.forking.preconditions import Occupation
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.forking.test_branch import age, append, everything
 from tests.smart_fork.forks import SESSION, said, text

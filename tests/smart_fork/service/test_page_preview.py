@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from smart_fork.agents.options import Options
 from smart_fork.forking.plan import fork_session
-from smart_fork.forking.request import MATCH, ForkRequest, Wanted
+from smart_fork.forking.request import MATCH, Budget, ForkRequest
 from tests.cases import first
 from tests.smart_fork.service.test_page import DONE, RETRY, Tags
 
@@ -18,7 +18,7 @@ def test_a_preview_says_what_a_dry_run_says_and_exchanges_are_moved_over(served,
         answer = served.answer("POST", "/preview", f"{begun}{more}".encode())
         return answer.status, answer.read().decode()
 
-    wanted, intent = Wanted(MATCH, drop=frozenset({2})), "retry for the upload"
+    wanted, intent = Budget(MATCH, drop=frozenset({2})), "retry for the upload"
     asked = ForkRequest(knows, Options("go", place="process"), intent=intent, dry_run=True, budget=wanted)
     planned = fork_session(asked).selection
 

@@ -15,9 +15,8 @@ from smart_fork.page import routes
 from smart_fork.page.renderer import NAME_CHARACTERS, called
 from smart_fork.page.routes import LIVE, MAX_LISTENERS
 from smart_fork.page.worker_board import WorkerBoard, _together, asked
-from smart_fork.workers.observation import Seen
 from smart_fork.workers.registry import Registry
-from smart_fork.workers.roster import WorkerReader
+from smart_fork.workers.roster import Observation, WorkerReader
 from tests.cases import first
 from tests.smart_fork import screens
 from tests.smart_fork.scripted import AGENT
@@ -130,7 +129,7 @@ def test_a_worker_is_called_by_its_name_where_it_has_one(world, shop):
         named, bare, silent = (
             WorkerReader.described(
                 registry.add("claude", source_session_id="x", place="process", cwd=shop, **how),
-                Seen("running", "working", ""),
+                Observation("running", "working", ""),
             )
             for how in ({"name": "fixer", "prompt": RETRY}, {"prompt": f"{RETRY} " * 20}, {})
         )

@@ -13,7 +13,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.record_conversion import HOME, LITERAL, ROOT, HomePlace, Identity, TargetSession
 from smart_fork.errors import Usage
-from smart_fork.forking.secrets import Secrets
+from smart_fork.forking.record_masking import RecordMasker
 from smart_fork.sharing.canonical import encode
 from smart_fork.sharing.outgoing import _Steps
 from tests.cases import each
@@ -407,7 +407,7 @@ def test_what_stands_in_the_place_of_an_id_is_withheld_from_nobody_and_breaks_no
         "toolCalls": [odd], "payload": odd | {"type": "function_call"},
     }  # fmt: skip
 
-    steps = _Steps(AGENTS.forms_of(agent), HERE, "", None, Secrets(), images=False)
+    steps = _Steps(AGENTS.forms_of(agent), HERE, "", None, RecordMasker(), images=False)
     steps._ids.add("y")
 
     for kind in ("gemini", "assistant.message", "assistant", "response_item"):

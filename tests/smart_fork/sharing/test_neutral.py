@@ -5,7 +5,7 @@ import pytest
 from indexer.transcripts.model import GivenBack, Item, Proof, ToolCall, ToolResult, Turn
 from indexer.transcripts.retold import ASKED_US
 from smart_fork.agents.log_readers import READERS
-from smart_fork.forking.neutral_form import (
+from smart_fork.forking.handover_text import (
     EDIT_CHARACTERS,
     NAMES_CHARACTERS,
     OUTPUT_CHARACTERS,
@@ -13,7 +13,7 @@ from smart_fork.forking.neutral_form import (
     NeutralMessage,
     changed,
     neutral,
-    read,
+    read_neutral,
 )
 from tests.indexer.transcripts.records import (
     FIXTURES,
@@ -50,7 +50,7 @@ def test_a_session_of_claude_is_told_with_how_its_actions_went(home):
         user("m", "r3", "from the system", isMeta=True),
         assistant("a5", "m", "It passes."),
     )  # fmt: skip
-    told = read(read_claude(log))
+    told = read_neutral(read_claude(log))
 
     looked, passes = told.messages[1:]
     assert NeutralMessage("user", 0, "make it pass") == told.messages[0]
@@ -76,7 +76,7 @@ def test_a_session_of_codex_is_told_with_how_its_actions_went(home):
         message("assistant", "It passes."),
         enveloped("event_msg", type="task_complete"),
     )
-    told = read(read_codex(log))
+    told = read_neutral(read_codex(log))
 
     assert ["user", "assistant", "assistant"] == [one.role for one in told.messages]
     assert Action("run pytest -q", "1 passed", proof=Proof.TESTS_PASSED) == told.messages[1].actions[0]
@@ -96,7 +96,7 @@ def test_of_what_is_cut_off_the_names_are_told_each_once_and_so_many(home):
         assistant("a3", "r2", use("t3", "Edit", file_path="/a.py", old_string="x", new_string=f"{'x ' * 999}{many}")),
         result("r3", "a3", "t3", "The file has been updated."),
     )
-    first, again, edit = read(read_claude(log)).messages[1].actions
+    first, again, edit = read_neutral(read_claude(log)).messages[1].actions
 
     assert {"uploadInParts", "MAX_RETRY_COUNT"} <= set(first.names)
     assert not {"retryOnce", "s3cr3tWordsInIt"} & set(first.names)
@@ -114,7 +114,7 @@ def test_only_what_was_said_up_to_the_turn_is_told(home):
         assistant("a2", "u2", {"type": "thinking", "thinking": "hm", "signature": "s"}),
         assistant("a3", "a2", "second"),
     )
-    told = read(read_claude(log), 1)
+    told = read_neutral(read_claude(log), 1)
 
     assert ["one", "first"] == [one.text for one in told.messages]
     assert {} == told.lost
@@ -130,7 +130,7 @@ def test_a_compaction_loses_nothing_of_what_was_said_before(home):
         user("u2", "s", "two"),
         assistant("a2", "u2", "second"),
     )
-    told = read(read_claude(log))
+    told = read_neutral(read_claude(log))
 
     assert ["one", "first", "two", "second"] == [one.text for one in told.messages]
     assert {"system text": 1} == told.lost
@@ -182,7 +182,7 @@ def test_of_an_agent_without_forms_is_told_what_its_calls_gave_back(agent, tmp_p
     asked = {call.id: call.action or call.name for turn in session.turns for call in turn.tool_calls}
     failed = [result for turn in session.turns for result in turn.tool_results if result.is_error]
 
-    done = [action for message in read(session).messages for action in message.actions]
+    done = [action for message in read_neutral(session).messages for action in message.actions]
 
     assert done
     assert list(asked.values()) == [action.line for action in done]
@@ -219,7 +219,7 @@ def test_of_an_edit_is_told_what_it_changed_and_of_a_call_that_says_nothing_what
         assistant("a3", "r2", use("t3", "Edit", file_path="/a.py", old_string="old", new_string="new")),
         result("r3", "a3", "t3", "No, let us rename it.", is_error=True),
     )
-    edit, given, refused = read(read_claude(log)).messages[1].actions
+    edit, given, refused = read_neutral(read_claude(log)).messages[1].actions
 
     assert edit.outcome == f"-old\n+{'x' * (EDIT_CHARACTERS - 6)}…"
     assert given == Action("TodoWrite", f'given {{"todos":["{plan}"]}}\nok')

@@ -9,7 +9,7 @@ import pytest
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.record_conversion import HomePlace
-from smart_fork.forking.neutral_form import read
+from smart_fork.forking.handover_text import read_neutral
 from smart_fork.sharing.canonical import decode, encode
 from smart_fork.team.records import pack, unpack
 from tests.drilled import drilled
@@ -39,7 +39,7 @@ def test_records_of_real_sessions_are_canonical_come_back_and_stay_a_beginning(a
         for point in session.branch_points()[-3:]:
             sooner = [encode(forms.outgoing(record, place)) for record in forms.records_of(session, point)]
             assert sooner == data[: len(sooner)]
-        assert [t.text for _, t in session.messages] == [one.text for one in read(session).messages if one.text]
+        assert [t.text for _, t in session.messages] == [one.text for one in read_neutral(session).messages if one.text]
         seen += 1
 
     assert seen > drilled(10, 3)

@@ -17,10 +17,10 @@ from smart_fork.errors import ForkRefused, ProgramFailed, Usage
 from smart_fork.forking.start import prepare
 from smart_fork.forking.worker import WorkerSpec, as_fork
 from smart_fork.system.processes import Machine
-from smart_fork.workers.observation import WorkerWatch
-from smart_fork.workers.place import BackgroundPlace, Started
-from smart_fork.workers.places import PLACES, choose_place, lives
+from smart_fork.workers.place import BackgroundPlace, WorkerLocation
+from smart_fork.workers.places import PLACES, choose_place, is_alive
 from smart_fork.workers.registry import Registry
+from smart_fork.workers.roster import WorkerReader
 from tests.smart_fork.forks import NEW, SESSION, FakeProcesses, plan_of
 
 HELP = "--fork-session --session-id\n  stop|kill <id>    Stop a background session."
@@ -62,13 +62,13 @@ def worker(home: Path, repo: Path):
         yield registry.set_started(one.id, command=["claude"], terminal_id=ID)
 
 
-def started(place: BackgroundPlace, owner: Owner, repo: Path, worker) -> Started:
+def started(place: BackgroundPlace, owner: Owner, repo: Path, worker) -> WorkerLocation:
     plan = plan_of(["claude", "--bg"], repo, new_session_id=None, env={"SMART_FORK_WORKER_ID": "w-1"})
     return place.start(plan, worker, owner, plan.environment(os.environ))
 
 
 def looked(place: BackgroundPlace, what: str, owner: Owner):
-    return getattr(place, what)(Started(ID, session_id=NEW), owner, os.environ)
+    return getattr(place, what)(WorkerLocation(ID, session_id=NEW), owner, os.environ)
 
 
 def test_each_agent_with_background_sessions_is_a_place_that_can_be_named():
@@ -76,7 +76,7 @@ def test_each_agent_with_background_sessions_is_a_place_that_can_be_named():
 
 
 def test_a_start_tells_the_ids_and_how_to_see_it(place, worker, repo):
-    assert Started(ID, attach=f"claude attach {ID}", worker_id=worker.id, session_id=NEW) == started(
+    assert WorkerLocation(ID, attach=f"claude attach {ID}", worker_id=worker.id, session_id=NEW) == started(
         place, Owner(), repo, worker
     )
 
@@ -144,13 +144,13 @@ def test_a_list_that_cannot_be_had_ends_no_worker(place, worker):
     owner = Owner()
     owner.code = 1
 
-    assert lives(worker, owner, os.environ, 0.0)
+    assert is_alive(worker, owner, os.environ, 0.0)
     with pytest.raises(ProgramFailed, match="does not list its sessions"):
         looked(place, "runs", owner)
 
 
 def test_what_it_waits_for_is_what_its_agent_lists(worker, repo, programs):
-    watch = WorkerWatch(Machine(Owner(status="waiting", waitingFor="permission prompt"), os.environ))
+    watch = WorkerReader(Machine(Owner(status="waiting", waitingFor="permission prompt"), os.environ))
 
     with Registry() as registry:
         seen = watch.look(registry.get(worker.id), registry)

@@ -10,8 +10,7 @@ from shutil import which
 import pytest
 
 from smart_fork.system.processes import Machine, Processes
-from smart_fork.workers.observation import undo_cut_off
-from smart_fork.workers.places import lives
+from smart_fork.workers.places import is_alive, undo_cut_off
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.termination import prune, worktrees
 from tests.smart_fork.forks import eventually, python
@@ -20,7 +19,7 @@ from tests.smart_fork.world import git
 START = """
 import os, sys
 from pathlib import Path
-from smart_fork.forking.attempt import Attempt
+from smart_fork.forking.start import Attempt
 from smart_fork.system.processes import Machine
 from smart_fork.workers.registry import Registry
 with Registry() as registry, Attempt(Machine(), registry) as attempt:
@@ -85,7 +84,7 @@ def test_whoever_comes_next_undoes_it(shop, cut_off, moment):
     with Registry() as registry:
         (worker,) = registry.workers()
         around = Machine()
-        assert not lives(worker, around.processes, around.env, around.clock.now()), "it does not count for the limit"
+        assert not is_alive(worker, around.processes, around.env, around.clock.now()), "it does not count for the limit"
         undo_cut_off(registry, around)
         assert "failed" == registry.get(worker.id).state
 

@@ -14,9 +14,9 @@ import pytest
 
 from indexer.settings import WORKER_ID
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed
-from smart_fork.workers.iterm2 import ITerm2Place, plan_tab
-from smart_fork.workers.place import Started
+from smart_fork.workers.place import WorkerLocation
 from smart_fork.workers.registry import Registry, WorkerRecord
+from smart_fork.workers.terminals import ITerm2Place, plan_tab
 from tests.smart_fork.forks import SESSION, FakeProcesses, eventually, plan_of, python
 
 HOSTILE = ["--help", "it's", "$(touch pwned)", "two\nlines", ";", "\\", "\x1b[31m", "ü 😀", ""]
@@ -101,7 +101,7 @@ def running() -> FakeProcesses:
     return processes
 
 
-TAB = Started("ABC-1", 4242, attach="the tab", worker_id="w-1")
+TAB = WorkerLocation("ABC-1", 4242, attach="the tab", worker_id="w-1")
 
 
 def test_the_plan_is_the_command_its_directory_and_its_environment(worker, repo):
@@ -169,7 +169,7 @@ def test_what_is_not_ours_is_neither_typed_into_nor_closed(iterm2, running):
 
 
 def test_a_tab_that_is_gone_and_an_odd_key_are_refused(iterm2, running):
-    gone = Started("XYZ", 4242, worker_id="w-1")
+    gone = WorkerLocation("XYZ", 4242, worker_id="w-1")
 
     assert PLACE.screen(gone, running, ENV) is None
     with pytest.raises(ForkRefused, match="closed"):

@@ -18,8 +18,7 @@ import pytest
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.copier import stage_transcript
 from smart_fork.system.processes import Machine
-from smart_fork.workers.observation import reconcile, undo_cut_off
-from smart_fork.workers.places import lives
+from smart_fork.workers.places import is_alive, reconcile, undo_cut_off
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.termination import prune, remove_copies_of_gone
 from tests import warm
@@ -35,9 +34,9 @@ import os, sys
 from pathlib import Path
 from smart_fork.agents.options import Options
 from smart_fork.agents.log_readers import READERS
-from smart_fork.forking.session_copy import Point
+from smart_fork.forking.copies import ForkPoint
 from smart_fork.forking.start import prepare
-from smart_fork.forking.worker import Content, WorkerSpec
+from smart_fork.forking.worker import ForkContent, WorkerSpec
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.copier import stage_transcript
 from smart_fork.system.processes import Machine
@@ -61,7 +60,7 @@ def watch(event, args):
 
 source = source_of(agent, Path(log), Path(repo))
 options = Options(prompt="go", place="process", worktree="x")
-content = Content(point=Point(0, source.turns[-1].id)) if agent == "codex" else Content()
+content = ForkContent(point=ForkPoint(0, source.turns[-1].id)) if agent == "codex" else ForkContent()
 machine = Machine(Played(), os.environ)
 prepared = prepare(WorkerSpec("fork", agent, source, options, content=content), machine)
 sys.addaudithook(watch)
@@ -109,7 +108,7 @@ def clean_up(repo: Path, logs: dict) -> None:
     with Registry() as registry:
         undo_cut_off(registry, around)
         reconcile(registry, around.processes, around.env)
-        counted = [one for one in registry.workers() if lives(one, around.processes, around.env, around.clock.now())]
+        counted = [one for one in registry.workers() if is_alive(one, around.processes, around.env, around.clock.now())]
         assert [] == [one for one in counted if one.pid is None], "none counts for the limit that does not run"
         started = [one for one in registry.workers() if one.pid is not None]
         for one in counted:

@@ -10,7 +10,7 @@ import pytest
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, Usage
 from smart_fork.system.processes import Running
 from smart_fork.workers import messages
-from smart_fork.workers.messages import going_on, message_worker, typed_text
+from smart_fork.workers.messages import message_worker, resume_plan, typed_text
 from smart_fork.workers.registry import Registry, WorkerRecord
 from tests.smart_fork import screens
 from tests.smart_fork.forks import NEW
@@ -336,14 +336,14 @@ def test_one_that_cannot_go_on_has_ended(headless):
 def test_what_it_may_do_without_asking_stays(headless, shop):
     """Nothing is allowed that was not, whatever it is told, and what was not asked before is not asked now."""
     flag = "--dangerously-skip-permissions"
-    assert flag not in going_on(headless.worker, "claude", flag).argv[:-1]
+    assert flag not in resume_plan(headless.worker, "claude", flag).argv[:-1]
     with Registry() as registry:
         worker = registry.add(
             "claude", source_session_id="x", session_id=NEW, place="process", cwd=shop,
             permission_mode="bypassPermissions", depth=3,
         )  # fmt: skip
 
-    plan = going_on(worker, "claude", "hello")
+    plan = resume_plan(worker, "claude", "hello")
 
     assert ("claude", "--resume", NEW, flag, "-p", "--output-format", "json", "--", " hello") == plan.argv
     assert {"SMART_FORK_DEPTH": "3", "SMART_FORK_WORKER_ID": worker.id} == plan.env
@@ -360,7 +360,7 @@ def test_one_that_goes_on_from_a_teammates_session_asks_when_it_is_taken_up_agai
             permission_mode=WorkerRecord.ASKED,
         )
 
-    plan = going_on(worker, "claude", "hello")
+    plan = resume_plan(worker, "claude", "hello")
 
     asking = ("--permission-mode", "default")
     assert ("claude", "--resume", NEW, *asking, "-p", "--output-format", "json", "--", " hello") == plan.argv
@@ -371,7 +371,7 @@ def test_codex_is_taken_up_again_in_its_directory(world, shop):
     with Registry() as registry:
         worker = registry.add("codex", source_session_id="x", session_id=session, place="process", cwd=shop)
 
-    assert ("codex", "exec", "-C", str(shop), "resume", session, "--", " more") == going_on(
+    assert ("codex", "exec", "-C", str(shop), "resume", session, "--", " more") == resume_plan(
         worker, "codex", "more"
     ).argv
 
@@ -380,7 +380,7 @@ def test_one_whose_session_is_not_known_cannot_be_taken_up_again(world, shop):
     with Registry() as registry:
         worker = registry.add("codex", source_session_id="x", place="process", cwd=shop)
     with pytest.raises(ForkRefused, match=f"The session of {worker.id} is not known"):
-        going_on(worker, "codex", "more")
+        resume_plan(worker, "codex", "more")
 
 
 def test_two_who_talk_to_the_same_worker_take_turns(stage, monkeypatch):

@@ -7,11 +7,10 @@ import pytest
 from indexer.values import seconds_in as moment
 from smart_fork.agents.log_tail import Activity, Tail
 from smart_fork.agents.qwen.command import QwenScreen
-from smart_fork.workers import observation
-from smart_fork.workers.observation import Seen, WorkerWatch
+from smart_fork.workers import roster
 from smart_fork.workers.places import BECOMING_SECONDS, STARTING_SECONDS
 from smart_fork.workers.registry import Registry
-from smart_fork.workers.roster import list_workers, read_worker
+from smart_fork.workers.roster import Observation, WorkerReader, list_workers, read_worker
 from tests.smart_fork import screens
 from tests.smart_fork.terminals import AT_START, LATER, LATEST, PANE, PID, STARTED, Stage
 
@@ -21,9 +20,9 @@ def stage(world, shop) -> Stage:
     return Stage(world, shop)
 
 
-def look(stage: Stage, watcher: WorkerWatch | None = None) -> Seen:
+def look(stage: Stage, watcher: WorkerReader | None = None) -> Observation:
     with Registry() as registry:
-        return (watcher or WorkerWatch(stage.around)).look(registry.get(stage.id), registry)
+        return (watcher or WorkerReader(stage.around)).look(registry.get(stage.id), registry)
 
 
 def test_a_parent_that_has_finished_does_not_make_its_fork_look_finished(stage):
@@ -99,7 +98,7 @@ def test_an_answer_that_was_broken_off_without_a_word_in_the_log_is_seen_on_the_
     """As Qwen Code leaves it."""
     stage.asked("go")
     stage.terminal.screen = "> Type your message"
-    monkeypatch.setattr(observation.AGENTS, "screen_of", lambda _: QwenScreen())
+    monkeypatch.setattr(roster.AGENTS, "screen_of", lambda _: QwenScreen())
     monkeypatch.setattr(stage.around.clock, "now", lambda: moment(LATER) + after)
 
     assert expected == look(stage).status
@@ -147,7 +146,7 @@ def test_a_text_is_the_last_word_when_nothing_follows_for_a_while(stage):
 
     stage.clock.time = written + 1
     assert "working" == look(stage).status
-    stage.clock.time = written + observation.SETTLED_SECONDS
+    stage.clock.time = written + roster.SETTLED_SECONDS
     assert "idle" == look(stage).status
 
 
@@ -166,7 +165,7 @@ def test_one_that_was_started_again_meanwhile_is_not_noted_as_ended(stage):
     with Registry() as registry:
         old = registry.get(stage.id)
         registry.set_started(stage.id, command=("claude",), terminal_id=PANE, pid=7)
-        WorkerWatch(stage.around).look(old, registry)
+        WorkerReader(stage.around).look(old, registry)
 
     assert "running" == stage.worker.state
 
@@ -185,9 +184,9 @@ def test_without_a_terminal_it_works_until_it_ends(world, shop):
 def test_one_that_is_just_being_started_has_not_ended_before_it_was_given_up(stage):
     with Registry() as registry:
         begun = registry.add("claude", source_session_id="", place="tmux", cwd=stage.cwd, now=stage.clock.now())
-        seen = WorkerWatch(stage.around).look(begun, registry)
+        seen = WorkerReader(stage.around).look(begun, registry)
         stage.clock.time += STARTING_SECONDS + 1
-        late = WorkerWatch(stage.around).look(begun, registry)
+        late = WorkerReader(stage.around).look(begun, registry)
 
     assert ("starting", "", "failed") == (seen.state, seen.status, late.state)
 
@@ -218,7 +217,7 @@ def test_a_place_that_is_not_known_here_is_listed_all_the_same(world, shop):
 def test_a_log_that_has_not_changed_is_not_read_again(stage, monkeypatch):
     read = []
     monkeypatch.setattr(Tail, "activity", lambda *about: read.append(about) or Activity("idle"))
-    watcher = WorkerWatch(stage.around)
+    watcher = WorkerReader(stage.around)
 
     look(stage, watcher)
     look(stage, watcher)
@@ -229,7 +228,7 @@ def test_a_log_that_has_not_changed_is_not_read_again(stage, monkeypatch):
 
 
 def test_a_log_that_is_gone_says_nothing(stage):
-    watcher = WorkerWatch(stage.around)
+    watcher = WorkerReader(stage.around)
     look(stage, watcher)
     stage.log.unlink()
 

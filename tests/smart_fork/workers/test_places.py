@@ -16,10 +16,10 @@ import pytest
 
 from smart_fork.errors import ForkRefused, NotFound, ProgramMissing
 from smart_fork.system.processes import Processes
-from smart_fork.workers.place import HerePlace, ProcessPlace, Started, WorkerPlace, runs, whereabouts
+from smart_fork.workers.place import HerePlace, ProcessPlace, WorkerLocation, WorkerPlace, is_running, location_of
 from smart_fork.workers.places import choose_place, place_of
 from smart_fork.workers.registry import Registry, WorkerRecord
-from smart_fork.workers.tmux import TmuxPlace, session_name
+from smart_fork.workers.terminals import TmuxPlace, session_name
 from tests.smart_fork.forks import SESSION, eventually, plan_of, python
 from tests.smart_fork.world import git
 
@@ -57,14 +57,14 @@ def agent(place: WorkerPlace, repo: Path) -> Iterator[SimpleNamespace]:
         worker = registry.set_started(
             worker.id, command=plan.argv, terminal_id=started.terminal_id, pid=started.pid, log=started.log
         )
-    known = whereabouts(worker)
+    known = location_of(worker)
     eventually(lambda: "trust this folder" in (started.log.read_text() if started.log else screen(place, known)))
     yield SimpleNamespace(worker=worker, started=known, heard=repo / "heard")
-    if runs(known, PROCESSES):
+    if is_running(known, PROCESSES):
         PROCESSES.end(known.pid, force=True)
 
 
-def screen(place: WorkerPlace, started: Started) -> str:
+def screen(place: WorkerPlace, started: WorkerLocation) -> str:
     return place.screen(started, PROCESSES, os.environ) or ""
 
 
@@ -72,7 +72,7 @@ def test_a_worker_of_the_registry_is_the_one_that_was_started(place, agent):
     """R-005: whoever started it, however long ago."""
     assert place_of(agent.worker) == place or place_of(agent.worker).name == place.name
     assert place.ended(agent.started, PROCESSES, os.environ) is None
-    assert runs(agent.started, PROCESSES)
+    assert is_running(agent.started, PROCESSES)
 
 
 def test_what_is_on_its_screen_can_be_read(place, agent):
@@ -109,7 +109,7 @@ def test_closing_ends_it_and_nothing_else(place, agent, private_tmux, repo):
 
     place.close(agent.started, PROCESSES, os.environ)
 
-    eventually(lambda: not runs(agent.started, PROCESSES))
+    eventually(lambda: not is_running(agent.started, PROCESSES))
     assert place.ended(agent.started, PROCESSES, os.environ) is not None
     mine = f"{agent.started.terminal_id} {agent.started.pid}"
     after = private_tmux("list-panes", "-a", "-F", "#{pane_id} #{pane_pid}").splitlines()
@@ -130,7 +130,7 @@ def test_what_is_not_ours_is_neither_typed_into_nor_ended(place, agent, repo):
         with pytest.raises(ForkRefused):
             act()
 
-    assert runs(agent.started, PROCESSES)
+    assert is_running(agent.started, PROCESSES)
     assert not agent.heard.exists() or agent.heard.read_bytes() == b""
 
 
@@ -156,7 +156,7 @@ def test_the_window_of_one_that_has_ended_is_closed_too(agent, place, private_tm
     place.close(agent.started, PROCESSES, os.environ)  # there is nothing left to do
 
 
-def tmux_agent(repo: Path) -> tuple[TmuxPlace, WorkerRecord, Started]:
+def tmux_agent(repo: Path) -> tuple[TmuxPlace, WorkerRecord, WorkerLocation]:
     with Registry() as registry:
         worker = registry.add("codex", source_session_id=SESSION, place="tmux", cwd=repo)
     plan = plan_of(python(AGENT, str(repo / "heard")), repo, env={"SMART_FORK_WORKER_ID": worker.id})
@@ -196,7 +196,7 @@ def test_a_window_that_another_tmux_gives_the_same_name_is_not_its_own(private_t
     assert place.ended(elsewhere, PROCESSES, os.environ) is None, "its process runs, wherever its window is"
     PROCESSES.end(started.pid, force=True)
     assert "Its window was closed." == eventually(lambda: place.ended(elsewhere, PROCESSES, os.environ))
-    assert place.ended(Started(somebody), PROCESSES, os.environ) is None, "which process it was is not known"
+    assert place.ended(WorkerLocation(somebody), PROCESSES, os.environ) is None, "which process it was is not known"
     place.close(replace(started, terminal_id=somebody), PROCESSES, os.environ)
     assert somebody in private_tmux("list-panes", "-a", "-F", "#{pane_id}").split()
 
@@ -285,7 +285,7 @@ def test_a_worker_lives_on_where_a_person_s_tmux_ends_what_nobody_looks_at(priva
 
     assert private_tmux("show-options", "-g" if option[0] == "d" else "-s", "-v", option), "its settings are read"
     assert place.ended(started, PROCESSES, os.environ) is None
-    assert runs(started, PROCESSES)
+    assert is_running(started, PROCESSES)
 
 
 def test_a_tmux_without_an_environment_for_new_sessions_starts_a_worker(private_tmux, repo, tmp_path, monkeypatch):
@@ -319,7 +319,7 @@ def test_all_worktrees_of_a_repository_have_one_session_of_tmux(repo, home):
 
 
 def test_a_person_s_own_terminal_is_left_to_the_person(home, monkeypatch):
-    place, mine = HerePlace(), Started(pid=os.getpid(), worker_id="claude-1")
+    place, mine = HerePlace(), WorkerLocation(pid=os.getpid(), worker_id="claude-1")
 
     for act in (place.paste, place.press):
         with pytest.raises(ForkRefused, match="person's own terminal"):

@@ -14,10 +14,9 @@ from indexer.runs import born
 from indexer.settings import WORKER_ID
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.system.processes import Processes
-from smart_fork.workers.births import SEARCHED_SECONDS
-from smart_fork.workers.observation import Recovered, reconcile, recover
-from smart_fork.workers.places import START_SECONDS, STARTING_SECONDS
+from smart_fork.workers.places import START_SECONDS, STARTING_SECONDS, reconcile, recover
 from smart_fork.workers.registry import Registry
+from smart_fork.workers.session_matching import SEARCHED_SECONDS
 from tests.smart_fork.forks import NEW, SESSION, FakeProcesses, codex_path, codex_records, eventually, said, write_log
 
 OTHER = "11111111-0000-4000-8000-000000000003"
@@ -58,12 +57,12 @@ def test_workers_that_run_stay_and_those_that_are_gone_have_ended(registry, mark
     registry.set_status(living.id, "waiting", "for an answer")
     before = registry.get(living.id)
 
-    assert [lost.id] == [worker.id for worker in again(registry).ended]
+    assert [lost.id] == [worker.id for worker in again(registry)[0]]
     assert "ended" == registry.get(lost.id).state
     assert registry.get(lost.id).ended_at
     after = registry.workers()
     assert before in after
-    assert Recovered() == again(registry)
+    assert ([], []) == again(registry)
     assert after == registry.workers()
 
 
@@ -72,13 +71,13 @@ def test_a_process_that_has_ended_and_was_never_waited_for_is_gone(registry):
     zombie = subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE)
     worker = add(registry, pid=zombie.pid)
     zombie.stdout.read()
-    assert eventually(lambda: [worker.id] == [one.id for one in again(registry).ended])
+    assert eventually(lambda: [worker.id] == [one.id for one in again(registry)[0]])
     zombie.communicate()
 
 
 def test_another_process_of_the_same_number_is_not_the_worker(registry, sleeper):
     worker = add(registry, pid=sleeper.pid, place="process")
-    assert [worker.id] == [one.id for one in again(registry).ended]
+    assert [worker.id] == [one.id for one in again(registry)[0]]
 
 
 def test_where_the_system_does_not_tell_what_it_was_started_with_one_that_began_too_late_is_another(
@@ -87,7 +86,7 @@ def test_where_the_system_does_not_tell_what_it_was_started_with_one_that_began_
     """R-042."""
     monkeypatch.setattr(Processes, "environment", lambda *_: None)
     late, in_time = add(registry, pid=sleeper.pid, now=time.time() - START_SECONDS - 10), add(registry, pid=sleeper.pid)
-    assert [late.id] == [one.id for one in again(registry).ended]
+    assert [late.id] == [one.id for one in again(registry)[0]]
     assert "running" == registry.get(in_time.id).state
 
 
@@ -99,7 +98,7 @@ def test_a_process_that_bears_a_mark_is_that_worker_whenever_it_began(registry, 
     process = subprocess.Popen(["sleep", "600"], env={**os.environ, WORKER_ID: mark})
     registry.set_started(worker.id, command=["claude"], pid=process.pid)
 
-    ended = [one.id for one in again(registry).ended]
+    ended = [one.id for one in again(registry)[0]]
 
     process.kill()
     process.wait()
@@ -108,7 +107,7 @@ def test_a_process_that_bears_a_mark_is_that_worker_whenever_it_began(registry, 
 
 def test_a_worker_that_took_the_place_of_a_command_began_before_it_was_registered(registry, sleeper):
     add(registry, pid=sleeper.pid, place="here", now=time.time() + 3600)
-    assert () == again(registry).ended
+    assert [] == again(registry)[0]
 
 
 def test_where_the_system_tells_no_times_a_pane_with_another_process_is_not_the_workers(registry, monkeypatch):
@@ -122,19 +121,19 @@ def test_where_the_system_tells_no_times_a_pane_with_another_process_is_not_the_
 
     recovered = again(registry, FakeProcesses({"tmux": (0, "%1 99\n%2 12\nodd\n")}))
 
-    assert [taken.id] == [worker.id for worker in recovered.ended]
+    assert [taken.id] == [worker.id for worker in recovered[0]]
     assert ["running", "running"] == [registry.get(worker.id).state for worker in (ours, unknown)]
-    assert () == again(registry, FakeProcesses({"tmux": (1, "no server")})).ended
+    assert [] == again(registry, FakeProcesses({"tmux": (1, "no server")}))[0]
 
 
 def test_a_start_that_was_cut_off_has_failed(registry):
     """Once it is too old to be going on just now."""
     worker = add(registry, now=time.time())
-    assert () == again(registry).ended
+    assert [] == again(registry)[0]
     registry.set_started(
         add(registry, now=1.0, place="iterm2").id, command=[], terminal_id="whose process is not known"
     )
-    (failed,) = again(registry, now=time.time() + STARTING_SECONDS + 1).ended
+    (failed,) = again(registry, now=time.time() + STARTING_SECONDS + 1)[0]
     assert (worker.id, "failed") == (failed.id, failed.state)
 
 
@@ -146,10 +145,10 @@ def test_a_start_that_was_cut_off_is_written_down_where_its_process_is_found(reg
     shape = ["-d", "-c", str(repo), "-P", "-F", "#{pane_id} #{pane_pid}", "-e", mark, "--", *agent]
     pane, pid = private_tmux("new-window", *shape).split()
 
-    eventually(lambda: again(registry) == Recovered() and registry.get(worker.id).pid)
+    eventually(lambda: again(registry) == ([], []) and registry.get(worker.id).pid)
     found = registry.get(worker.id)
     assert ("running", pane, int(pid)) == (found.state, found.terminal_id, found.pid)
-    assert Recovered() == again(registry, now=time.time() + STARTING_SECONDS + 1)
+    assert ([], []) == again(registry, now=time.time() + STARTING_SECONDS + 1)
 
 
 def test_a_row_that_is_not_as_it_should_be_keeps_nobody_from_anything(registry, marked):
@@ -172,7 +171,7 @@ def test_times_with_an_offset_are_times(registry):
     worker = add(registry)
     for text in ("2020-01-01T00:00:00Z", "2020-01-01T02:00:00+02:00"):
         registry._db.execute("UPDATE workers SET state = 'starting', started_at = ? WHERE id = ?", (text, worker.id))
-        assert [worker.id] == [one.id for one in again(registry).ended]
+        assert [worker.id] == [one.id for one in again(registry)[0]]
 
 
 def test_a_missing_session_is_found_by_its_beginning(registry, home, sleeper):
@@ -184,14 +183,12 @@ def test_a_missing_session_is_found_by_its_beginning(registry, home, sleeper):
     write_log(codex_path(home, OTHER), codex_records(OTHER, home, ["write it"]))
     write_log(codex_path(home, SESSION), codex_records(SESSION, home, ["older"]))
 
-    assert {NEW: fork.id, OTHER: new.id} == {
-        one.session_id: one.id for one in again(registry, now=BORN + 60).identified
-    }
-    assert () == again(registry, now=BORN + 60).identified
+    assert {NEW: fork.id, OTHER: new.id} == {one.session_id: one.id for one in again(registry, now=BORN + 60)[1]}
+    assert [] == again(registry, now=BORN + 60)[1]
     late = codex_path(home, NEW[:-1] + "9")
     write_log(late, codex_records(NEW[:-1] + "9", home, ["again"], forked_from_id=SESSION))
     add(registry, prompt="again", **values)
-    assert () == again(registry, now=BORN + SEARCHED_SECONDS + 60).identified, "not for ever"
+    assert [] == again(registry, now=BORN + SEARCHED_SECONDS + 60)[1], "not for ever"
     assert (fork.id, new.id) == (registry.get(NEW).id, registry.get(OTHER).id)
 
 
@@ -201,12 +198,12 @@ def test_where_two_sessions_could_be_meant_none_is(registry, home, sleeper):
     worker = add(registry, **values)
     for session_id in (NEW, OTHER):
         write_log(codex_path(home, session_id), codex_records(session_id, home, ["fix it"], forked_from_id=SESSION))
-    assert () == again(registry, now=BORN + 60).identified
+    assert [] == again(registry, now=BORN + 60)[1]
     assert registry.get(worker.id).session_id is None
 
     codex_path(home, OTHER).unlink()
     add(registry, **values)  # nor where one session could be of two workers
-    assert () == again(registry, now=BORN + 60).identified
+    assert [] == again(registry, now=BORN + 60)[1]
 
 
 def test_neither_the_callers_nor_another_workers_session_is_taken(registry, home, sleeper):
@@ -216,7 +213,7 @@ def test_neither_the_callers_nor_another_workers_session_is_taken(registry, home
     registry.set_session_id(add(registry, **values).id, OTHER)
     for session_id in (NEW, OTHER):
         write_log(codex_path(home, session_id), codex_records(session_id, home, ["fix it"]))
-    assert () == again(registry, now=BORN + 60).identified
+    assert [] == again(registry, now=BORN + 60)[1]
 
 
 @pytest.mark.parametrize(("asked", "found"), [("fix it", True), ("older", False), ("", False)])

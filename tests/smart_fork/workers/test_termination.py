@@ -15,7 +15,7 @@ from smart_fork.errors import NotFound, Usage
 from smart_fork.repository.worktree import Worktree
 from smart_fork.system.processes import Processes
 from smart_fork.workers import termination
-from smart_fork.workers.place import ProcessPlace, runs, whereabouts
+from smart_fork.workers.place import ProcessPlace, is_running, location_of
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.termination import close_workers, stop_workers
 from tests.smart_fork.forks import SESSION, eventually, plan_of
@@ -44,7 +44,7 @@ def start(repo: Path, code: str = WAITS, **about: object) -> WorkerRecord:
 
 
 def running(worker: WorkerRecord) -> bool:
-    return runs(whereabouts(worker), PROCESSES)
+    return is_running(location_of(worker), PROCESSES)
 
 
 def state(worker: WorkerRecord) -> str:

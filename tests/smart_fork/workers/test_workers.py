@@ -13,10 +13,10 @@ import pytest
 
 from smart_fork.errors import NotFound, ProgramFailed, ProgramMissing, Usage
 from smart_fork.system.processes import Processes
-from smart_fork.workers.place import ProcessPlace, Started
+from smart_fork.workers.place import ProcessPlace, WorkerLocation
 from smart_fork.workers.places import PLACES, choose_place
 from smart_fork.workers.registry import Registry, WorkerRecord
-from smart_fork.workers.tmux import TmuxPlace, session_name
+from smart_fork.workers.terminals import TmuxPlace, session_name
 from tests.smart_fork.forks import SESSION, FakeProcesses, eventually, plan_of, python
 
 PROCESSES = Processes()
@@ -37,7 +37,7 @@ def worker(home: Path, repo: Path) -> WorkerRecord:
         return registry.add("claude", name="fix: a.b #(touch pwned)", source_session_id=SESSION, place="x", cwd=repo)
 
 
-def start(place, plan, worker) -> Started:
+def start(place, plan, worker) -> WorkerLocation:
     if place.name != "here":
         return place.start(plan, worker, PROCESSES, plan.environment(os.environ))
     # Replaces whoever calls it.
@@ -50,7 +50,7 @@ def start(place, plan, worker) -> Started:
     )
     env = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[3])}
     subprocess.run([sys.executable, "-c", code, str(plan.cwd), *plan.argv], env=env, check=True)
-    return Started()
+    return WorkerLocation()
 
 
 ANYWHERE = [place for place in PLACES if place.name != "iterm2" and not place.agent]

@@ -24,9 +24,8 @@ from smart_fork.excise.erasure import forget
 from smart_fork.excise.transcript import load_numbered, locate_transcript, numbered_turns
 from smart_fork.finding import sessions
 from smart_fork.finding.index_access import opened
+from smart_fork.forking.copies import brought_back, write_branch
 from smart_fork.forking.lineage import lineage
-from smart_fork.forking.restored_logs import brought_back
-from smart_fork.forking.session_copy import write_branch
 from smart_fork.sharing.tracking import Alias, Tracked
 from tests.indexer.transcripts.records import message, meta
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

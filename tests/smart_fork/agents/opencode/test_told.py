@@ -14,7 +14,7 @@ from smart_fork.agents.copier import NewSession
 from smart_fork.agents.opencode.copy import usual_model
 from smart_fork.agents.record_conversion import HomePlace, Utterance
 from smart_fork.errors import ForkRefused
-from smart_fork.forking.handover_log import as_session
+from smart_fork.forking.handover_text import as_session
 from tests.smart_fork.agents.opencode import database
 
 SAID = [Utterance(True, "add retry", "2026-01-01T00:00:00Z"), Utterance(False, "it retries", "2026-01-01T00:00:00Z")]

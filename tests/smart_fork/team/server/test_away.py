@@ -13,7 +13,7 @@ import pytest
 from indexer.store.base import Scope
 from smart_fork.finding.query import Query
 from smart_fork.finding.search import Meaning
-from smart_fork.forking.worker import Launched
+from smart_fork.forking.worker import LaunchedWorker
 from smart_fork.team import client
 from smart_fork.team.login import Account, logged_in_account, remember
 from smart_fork.team.search import TeamSearch
@@ -129,9 +129,9 @@ def forks(monkeypatch):
 
     def launch(prepared, **_):
         started.append(prepared.spec.source.session_id)
-        return Launched(prepared.plan(), "process")
+        return LaunchedWorker(prepared.plan(), "process")
 
-    monkeypatch.setattr("smart_fork.forking.start.Prepared.launch", launch)
+    monkeypatch.setattr("smart_fork.forking.start.PreparedWorker.launch", launch)
     return started
 
 

@@ -10,10 +10,10 @@ import pytest
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused
+from smart_fork.forking.copies import is_others
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
-from smart_fork.forking.restored_logs import is_others
-from smart_fork.forking.spawn import Asked, session_to_resume
+from smart_fork.forking.spawn import WorkerRequest, session_to_resume
 from smart_fork.forking.start import prepare
 from smart_fork.forking.worker import WorkerSpec
 from smart_fork.system.processes import Machine
@@ -82,7 +82,7 @@ def test_who_goes_on_in_one_is_asked_too_and_nobody_may_say_that_it_never_asks(b
         }
         for said in ({"fork_from": copy}, {"resume_session_id": copy}, {"continue_session": True}):
             with pytest.raises(ForkRefused, match="continues a teammate's session"):
-                Asked(unasked | said, "claude", None, world).ready()
+                WorkerRequest(unasked | said, "claude", None, world).ready()
         with pytest.raises(ForkRefused, match="continues a teammate's session"):
             fork_session(
                 ForkRequest(copy, Options(prompt="go on", place="process", skip_permissions=True), dry_run=True)
@@ -153,7 +153,7 @@ def test_a_copy_that_is_taken_away_again_leaves_nothing_behind(bob, hers, monkey
     def fork(*_, **__):
         raise ForkRefused("No room.")
 
-    monkeypatch.setattr("smart_fork.forking.start.Prepared.launch", fork)
+    monkeypatch.setattr("smart_fork.forking.start.PreparedWorker.launch", fork)
 
     assert 1 == bob.do("fork", hers, "go on").code
     assert [] == bob.state("SELECT * FROM foreign_ids")

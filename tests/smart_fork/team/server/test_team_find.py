@@ -16,7 +16,7 @@ from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.query import Query
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.search import Meaning
-from smart_fork.forking.worker import Launched
+from smart_fork.forking.worker import LaunchedWorker
 from smart_fork.sharing.tracking import ProjectFolder, Tracking
 from smart_fork.team import client
 from smart_fork.team import search as team_find
@@ -153,9 +153,9 @@ def forks(monkeypatch):
 
     def launch(prepared, **_):
         started.append(prepared.spec.source.session_id)
-        return Launched(prepared.plan(), "process")
+        return LaunchedWorker(prepared.plan(), "process")
 
-    monkeypatch.setattr("smart_fork.forking.start.Prepared.launch", launch)
+    monkeypatch.setattr("smart_fork.forking.start.PreparedWorker.launch", launch)
     return started
 
 
@@ -226,9 +226,9 @@ def test_a_script_merges_what_the_team_shares_with_a_session_of_ones_own(shared,
 
     def launch(prepared, **_):
         specs.append(prepared.spec)
-        return Launched(prepared.plan(), "process")
+        return LaunchedWorker(prepared.plan(), "process")
 
-    monkeypatch.setattr("smart_fork.forking.start.Prepared.launch", launch)
+    monkeypatch.setattr("smart_fork.forking.start.PreparedWorker.launch", launch)
     with bob.here():
         merged = smart_fork.merge([shared["session_id"], own], "go on", budget=5_000).started.merged
         (copy,) = Tracking(ProjectFolder.of(directory=bob.repository)).read().aliases.values()
@@ -243,7 +243,7 @@ def test_of_what_a_script_forks_in_vain_nothing_is_left(shared, bob, monkeypatch
     def fork(*_, **__):
         raise ForkRefused("No room.")
 
-    monkeypatch.setattr("smart_fork.forking.start.Prepared.launch", fork)
+    monkeypatch.setattr("smart_fork.forking.start.PreparedWorker.launch", fork)
     with bob.here(), pytest.raises(ForkRefused):
         smart_fork.fork(shared["session_id"], "go on")
     assert {} == bob.tracking()["aliases"]
@@ -278,7 +278,7 @@ def test_what_was_written_for_a_start_that_fails_is_gone_again(shared, bob, monk
     def fork(*_, **__):
         raise ForkRefused("No room.")
 
-    monkeypatch.setattr("smart_fork.forking.start.Prepared.launch", fork)
+    monkeypatch.setattr("smart_fork.forking.start.PreparedWorker.launch", fork)
     logs = set(bob.home.rglob("*.jsonl"))
 
     answer = ask(bob, fork_session_id=shared["session_id"])

@@ -179,7 +179,7 @@ def test_a_fork_of_a_teammate_s_session_from_the_page_is_that_of_the_command_lin
         begun.append((replace(spec, source=None, content=content), point and point.index, said, spec.source.cwd, more))
         raise ForkRefused("So far")
 
-    monkeypatch.setattr("smart_fork.forking.start.Prepared.launch", launch)
+    monkeypatch.setattr("smart_fork.forking.start.PreparedWorker.launch", launch)
     project = {"project": str(bob.repository)}
     card = form_of(ask(f"{page}/?{urlencode({'q': QUESTION, **project})}")[1])
     read = form_of(ask(f"{page}/shared/claude/{hers}?{urlencode(project)}")[1])

@@ -155,7 +155,7 @@ def test_a_worker_forks_one_of_the_team_and_one_that_is_not_started_leaves_no_co
         asked.append((session_id, session_id in copies(bob)))
         raise ForkRefused("It has failed.", "Try again.")
 
-    monkeypatch.setattr("smart_fork.forking.start.Prepared.launch", launch)
+    monkeypatch.setattr("smart_fork.forking.start.PreparedWorker.launch", launch)
     order = {"project_path": str(bob.repository), "prompt": "do the same", "fork_from": hers}
     ask(bob, "spawn_workers", workers=[order])
     failed = bob.do("spawn", "--fork-from", hers[:14], "--json")

@@ -10,7 +10,7 @@ import pytest
 
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import ForkRefused
-from smart_fork.forking.worker import Launched
+from smart_fork.forking.worker import LaunchedWorker
 from tests.smart_fork.team.server.machines import TeamMachine
 from tests.smart_fork.world import git
 
@@ -355,9 +355,9 @@ def forked(monkeypatch):
         asked.append((session_id, said("claude", log)))
         if prepared.spec.options.prompt == "fail":
             raise ForkRefused("It does not start.")
-        return Launched(prepared.plan(), "process")
+        return LaunchedWorker(prepared.plan(), "process")
 
-    monkeypatch.setattr("smart_fork.forking.start.Prepared.launch", launch)
+    monkeypatch.setattr("smart_fork.forking.start.PreparedWorker.launch", launch)
     return asked
 
 

@@ -1,4 +1,4 @@
-"""What is answered about workers that were started, and about comparing them: values."""
+"""Answers about workers (agents that smart-fork started), as values that become JSON."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ _OF_OTHERS = (
 
 @record
 class WorkerState(Value):
-    """A worker and what it does. Of a window that is not ours, only where it is: its `agent_type` is ``?``.
+    """A worker and its current activity. A terminal window that smart-fork did not open has only its location.
 
-    `first_answer` are the tokens of its first answer, as far as its log tells: what a fork has cost.
+    The `agent_type` of a foreign window is ``?``. `first_answer` has the tokens of the worker's first answer, if its
+    log tells them: the cost of the fork.
     """
 
     worker_id: str | None
@@ -49,18 +50,18 @@ class WorkerState(Value):
 
     @classmethod
     def more(cls, known: WorkerState, **also: Any) -> Self:
-        """What is known of it, and more."""
+        """Return an answer of this class with the values of `known` and those of `also`."""
         return cls(**{one.name: getattr(known, one.name) for one in fields(known)}, **also)
 
     def as_json(self) -> dict[str, Any]:
-        """JSON values; of a window that is not ours, what is known of it."""
+        """Return the JSON values; for a foreign window, only its location."""
         told = super().as_json()
         return {key: told[key] for key in _OF_OTHERS} if self.worker_id is None else told
 
 
 @record
 class WorkerRead(WorkerState):
-    """The last messages of the worker's own, how many come before them, what to do."""
+    """A worker with its last messages. `earlier` counts its own messages before them; `next` suggests what to do."""
 
     next: str = rare("")
     notice: str = rare("")
@@ -70,7 +71,7 @@ class WorkerRead(WorkerState):
 
 @record
 class WorkerMessaged(WorkerState):
-    """A worker that was told something: whether it was typed, queued, answered, or the worker resumed with it."""
+    """A worker that received a message. `how` says how: typed, queued, answered, or resumed."""
 
     how: str
     warnings: tuple[str, ...]
@@ -78,7 +79,7 @@ class WorkerMessaged(WorkerState):
 
 @record
 class WorkerWaited(WorkerState):
-    """One worker that was waited for. `settled` says whether it is idle, asks something or has ended."""
+    """A worker that was waited for. `settled` is true if it is idle, waits for an answer, or has ended."""
 
     settled: bool
     last_words: str
@@ -86,7 +87,7 @@ class WorkerWaited(WorkerState):
 
 @record
 class WorkersWaited(Value):
-    """Workers that were waited for. `done` is false when the time was over first. `next` says what to do."""
+    """Workers that were waited for. `done` is false if the time ran out first; `next` suggests what to do."""
 
     done: bool
     next: str = rare("")
@@ -96,7 +97,7 @@ class WorkersWaited(Value):
 
 @value
 class Workers(Value):
-    """The workers that there are. `next` says what to do about one that asks or has failed."""
+    """The listed workers. `next` suggests what to do about a worker that waits for an answer or has failed."""
 
     count: int
     notice: str
@@ -106,9 +107,10 @@ class Workers(Value):
 
 @value
 class WorkerClosed(Value):
-    """One worker that was to be ended; `note` says why it was not, or why its worktree is still there.
+    """A worker that the caller wanted to end.
 
-    `failed` is whether it still runs because of that.
+    `note` says why it did not end, or why its worktree remains. `failed` is true if the worker still runs for that
+    reason.
     """
 
     worker_id: str
@@ -124,17 +126,17 @@ class WorkerClosed(Value):
 
 @value
 class WorkersClosed(Value):
-    """Workers that were to be ended."""
+    """The workers that the caller wanted to end."""
 
     workers: tuple[WorkerClosed, ...]
 
 
 @record
 class Compared(Value):
-    """One worker: what it said last, what it changed, what it cost. What is not known is null, and `notes` say why.
+    """One compared worker: its last answer, its changes, its cost. Unknown values are null, and `notes` say why.
 
-    `answer` is the last that it said itself; `seconds` is the time from its start to its last activity. `files` and
-    `diff` are its own changes: committed, uncommitted and new files together, against what it began with.
+    `answer` is the worker's last message. `seconds` is the time from its start to its last activity. `files` and
+    `diff` are its committed, uncommitted and new files, compared with the commit that it started from.
     """
 
     worker_id: str
@@ -161,7 +163,7 @@ class Compared(Value):
     lines_removed: int | None = None
 
     def facts(self) -> list[tuple[str, str]]:
-        """What is known of a worker, in words, in the same order for all."""
+        """Return the known facts about the worker as pairs of label and text, in a fixed order."""
         return [
             ("state", f"{self.state}, {self.status}" if self.status else self.state),
             ("time", "unknown" if self.seconds is None else duration(self.seconds)),

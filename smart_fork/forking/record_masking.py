@@ -1,6 +1,6 @@
-"""Secrets out of records: what people call a password, a key or a token becomes ``[REDACTED:<kind>]``.
+"""Masking of secrets in log records: passwords, keys and tokens become ``[REDACTED:<kind>]``.
 
-What ties records together is looked into and never changed: an id that looks like a secret is refused.
+Ids that link records are checked and never changed: a record with an id that looks like a secret is refused.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MASK = re.compile(r"\[REDACTED:([a-z0-9-]{1,40})\]")
 #: Names beside which a value says that it is a secret, and what a program is given beside them.
 _TELLING = re.compile(r"(?i)pass|pw|secret|token|key|auth|bearer|value|credential|cookie|header")
 #: Ties that nothing hangs on between machines.
-LOOSE = frozenset({"cwd", "gitBranch"})
+MASKABLE_TIES = frozenset({"cwd", "gitBranch"})
 #: What nobody can read: it is signed, encrypted, or an image.
 _OPAQUE = ("signature", "encrypted_content", "base64")
 #: A shorter secret may be any word of a name.
@@ -40,13 +40,13 @@ SAMPLES = 5
 
 @dataclass
 class MaskedSecrets:
-    """Counts of masked secrets by kind, with a few places of each."""
+    """Counts of masked secrets by kind, with a few samples of each."""
 
     kinds: Counter[str] = field(default_factory=Counter)
     samples: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, before: str, after: str) -> None:
-        """A text before and after."""
+        """Count the secrets masked between a text `before` and `after` masking."""
         self.kinds.update(_MASK.findall(after))
         self.kinds.subtract(_MASK.findall(before))
         for mask in _MASK.finditer(after):
@@ -56,8 +56,8 @@ class MaskedSecrets:
                 shown.append(sample)
 
 
-class Secrets:
-    """The masking rules: known secrets and own patterns, except allowed texts."""
+class RecordMasker:
+    """A masker with known secrets and the user's own patterns (`redact`). Texts in `allow` stay."""
 
     def __init__(self, redact: Sequence[str] = (), allow: Sequence[str] = ()) -> None:
         self._own = [re.compile(pattern) for pattern in redact]
@@ -67,11 +67,11 @@ class Secrets:
         self._long = lru_cache(_REMEMBERED)(self._masked)
 
     def text(self, text: str) -> str:
-        """A text without secrets. Doing it again changes nothing."""
+        """Return a text with its secrets masked. Masking it again changes nothing."""
         return self._long(text) if len(text) > _LONG else self._masked(text)
 
     def name(self, text: str) -> str:
-        """A session's name without secrets, also those that only the words around them tell in what was said."""
+        """Return a session's name with its secrets masked, including secrets recognized earlier in the conversation."""
         text = self.text(text)
         spans = [
             Span(at.start(), SHAPE, at.end(), kind)
@@ -81,21 +81,22 @@ class Secrets:
         return hidden(text, spans)
 
     def learn(self, records: Iterable[Record]) -> None:
-        """Know the lines of all private keys in these records: an edit may show some of them, and no more."""
+        """Remember the lines of all private keys in these records, since an edit may show single lines."""
         for record in records:
             self._known |= key_lines(orjson.dumps(record).decode())
         self._long.cache_clear()
 
     def lines(self, parts: list[str]) -> tuple[str, str, list[str]]:
-        """Texts that are one, before and after, and each of them after."""
+        """Return texts that form one text: joined, joined and masked, and each part masked."""
         text = "\n".join(parts)
         return text, self.text(text), hidden_in_parts(parts, self._spans(text))
 
     def record(self, record: Record, forms: Forms, found: MaskedSecrets) -> Record | None:
-        """A record without secrets; thoughts that have one are left out whole. `None` where nothing is left.
+        """Return a record with its secrets masked; `None` if nothing remains. Thoughts with a secret are removed
+        whole.
 
         Raises:
-            Unshareable: An id, or a name that is none of the agent's own words, looks like a secret.
+            Unshareable: an id, or a name outside the agent's own vocabulary, looks like a secret.
         """
         thoughts = forms.without_thoughts(record, lambda thought: self._has_secret(thought, found))
         return None if thoughts is None else _Walk(self, forms, found).value(thoughts, "", free=False)
@@ -130,14 +131,14 @@ class Secrets:
 
 
 class _Walk:
-    """One record, walked through."""
+    """A walk through one record that masks its texts."""
 
-    def __init__(self, secrets: Secrets, forms: Forms, found: MaskedSecrets) -> None:
+    def __init__(self, secrets: RecordMasker, forms: Forms, found: MaskedSecrets) -> None:
         self._secrets, self._text = secrets, secrets.text
         self._forms, self._found = forms, found
 
     def value(self, value: Any, name: str, *, free: bool, depth: int = 0) -> Any:
-        """A value of a field of that name; in what is `free` no name says what it is."""
+        """Return the masked value of the field `name`. Inside `free` fields, names say nothing about values."""
         if isinstance(value, str):
             return self._of_field(value, name, free=free)
         if depth >= MAX_DEPTH or not isinstance(value, dict | list):
@@ -162,7 +163,7 @@ class _Walk:
     def _of_field(self, value: str, name: str, *, free: bool) -> str:
         if _is_opaque(name) or (name == "data" and not free) or (name == "data" and len(value) > 1_000):
             return value
-        if free or name in LOOSE or not is_fixed_field(name, value):
+        if free or name in MASKABLE_TIES or not is_fixed_field(name, value):
             return self._json(value) if value.startswith(("{", "[")) else self._changed(value)
         if self._text(value) != value:
             raise Unshareable(f"A possible secret is in a place that cannot be masked: {name}")
@@ -175,7 +176,7 @@ class _Walk:
         return new
 
     def _json(self, text: str) -> str:
-        """A text that may be JSON stays JSON."""
+        """Return a masked text. A text that is JSON remains JSON."""
         new = self._text(text)
         if new == text:
             return text
@@ -187,7 +188,7 @@ class _Walk:
         return self._changed(orjson.dumps(walked).decode())
 
     def _in_context(self, value: Any) -> Any:
-        """Mask a tool's input again as one text: a name can mark the value next to it as secret."""
+        """Return a tool's input, masked again as one text: a name can mark the value next to it as secret."""
         if not _tells(value):
             return value
         for spelled in _spellings(value):
@@ -199,7 +200,7 @@ class _Walk:
 
 
 class _NamedSecrets:
-    """Values of which a name beside them says that they are secret: a name and its value are read as one text."""
+    """A masker of values that a name beside them marks as secret. Name and value are read as one text."""
 
     def __init__(self, text: Callable[[str], str], found: MaskedSecrets) -> None:
         self._text, self._found = text, found
@@ -225,7 +226,7 @@ class _NamedSecrets:
         return value
 
     def _listed(self, values: list[Any]) -> list[Any]:
-        """The arguments of a program: what stands behind an option may be what it says."""
+        """Return a program's arguments, masked: an option can mark the argument after it as secret."""
         for position in range(len(values) - 1):
             first, second = values[position : position + 2]
             if isinstance(first, str) and isinstance(second, str) and _TELLING.search(first):
@@ -247,7 +248,7 @@ def _is_fixed(name: str, value: Any) -> bool:
 
 
 def _tells(value: Any, depth: int = 0) -> bool:
-    """Return True if a name in it can mark a neighboring value as secret."""
+    """Return True if a name in `value` can mark a neighboring value as secret."""
     if depth >= MAX_DEPTH:
         return False
     if isinstance(value, dict):

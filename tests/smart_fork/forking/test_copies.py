@@ -21,8 +21,8 @@ from smart_fork.agents.codex.copy import through_parents
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import ForkRefused, NotFound, Usage
-from smart_fork.forking import session_copy
-from smart_fork.forking.session_copy import branch_point, write_branch
+from smart_fork.forking import copies
+from smart_fork.forking.copies import branch_point, write_branch
 from tests.drilled import drilled
 from tests.smart_fork.forks import NEW, SESSION, codex_path, codex_records, said, snapshot, text, write_log
 
@@ -149,7 +149,7 @@ def test_codex_takes_the_beginning_from_the_sessions_that_it_was_forked_from(hom
     assert ids[1] == session.parent_id
     assert ["session_meta"] == [r["type"] for r in (header, *copy) if r["type"] == "session_meta"]
 
-    shorter = session_copy.branch_point(session_of("codex", path), "15")
+    shorter = copies.branch_point(session_of("codex", path), "15")
     assert "Done: second" == session_of("codex", path).turns[shorter].text
     codex_path(home, ids[0]).unlink()
     with pytest.raises(NotFound, match=ids[0]):
@@ -296,7 +296,7 @@ from datetime import datetime
 from pathlib import Path
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.copier import NewSession
-from smart_fork.forking.session_copy import write_branch
+from smart_fork.forking.copies import write_branch
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 agent = READERS[{agent!r}]
 last = agent.read(Path({str(path)!r})).session.turns[-1].id
@@ -318,7 +318,7 @@ from pathlib import Path
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.claude import copy
 from smart_fork.agents.copier import NewSession
-from smart_fork.forking import session_copy
+from smart_fork.forking import copies
 class Slow(copy.ClaudeCopy):
     def __iter__(self):
         for line in super().__iter__():
@@ -326,7 +326,7 @@ class Slow(copy.ClaudeCopy):
             print("written", flush=True)
             sys.stdin.read()
 copy.ClaudeCopier.copies = Slow
-session_copy.write_branch(READERS["claude"], Path({str(claude_session)!r}), at="a5", becomes=NewSession({NEW!r}, Path({str(repo)!r}), datetime(2026, 1, 2)))
+copies.write_branch(READERS["claude"], Path({str(claude_session)!r}), at="a5", becomes=NewSession({NEW!r}, Path({str(repo)!r}), datetime(2026, 1, 2)))
 """
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
         assert writer.stdout.readline() == b"written\n"
@@ -351,7 +351,7 @@ def test_a_log_that_is_rewritten_while_it_is_read_is_no_source(claude_session, r
     before = snapshot(claude_session.parent)
 
     with pytest.raises(ForkRefused, match="changed during reading"):
-        session_copy.write_copy(session, len(session.turns) - 1, becomes=NewSession(NEW, repo, NOW))
+        copies.write_copy(session, len(session.turns) - 1, becomes=NewSession(NEW, repo, NOW))
 
     assert before == snapshot(claude_session.parent)
 

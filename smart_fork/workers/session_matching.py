@@ -1,4 +1,4 @@
-"""The beginning of a session by its log, for agents whose new session ids are not known beforehand."""
+"""Matching of workers and sessions by the beginning of a log, for agents that choose new session ids themselves."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ SEARCHED_SECONDS = 24 * 3600.0
 
 
 def worker_of(registry: Registry, agent: AgentName, session_id: str, prompt: str) -> WorkerRecord | None:
-    """Return the worker of a session, now or earlier, or the only one that it can be. `prompt` is the current one, if
-    any.
+    """Return the worker that has or had a session, or the only worker that can have it.
+
+    `prompt` is the session's current prompt, if known.
     """
     known = registry.of_session(session_id)
     if known is None and AGENTS[agent].births:
@@ -33,7 +34,7 @@ def worker_of(registry: Registry, agent: AgentName, session_id: str, prompt: str
 
 
 def _worker_that_waits(registry: Registry, agent: AgentName, session_id: str, prompt: str) -> WorkerRecord | None:
-    """Return the only living worker without a session that matches this one. `prompt` is the current one, if any."""
+    """Return the worker without a session that matches this one, if it is the only match."""
     of_agent = [worker for worker in registry.workers() if worker.agent == agent]
     waiting = [worker for worker in of_agent if worker.session_id is None and not worker.is_over]
     log = READERS.original_of(agent, session_id) if waiting else None
@@ -44,7 +45,9 @@ def _worker_that_waits(registry: Registry, agent: AgentName, session_id: str, pr
 
 
 def find_sessions(registry: Registry, now: float) -> list[tuple[WorkerRecord, str]]:
-    """Return each worker without a session that matches exactly one session, if no other worker matches it."""
+    """Return the workers without a session that match exactly one session, as pairs. No other worker matches the
+    session.
+    """
     waiting = [
         worker
         for worker in registry.workers()
@@ -79,7 +82,7 @@ def _fits(log: Path, worker: WorkerRecord, prompt: str) -> bool:
 
 
 def _began_so(log: Path, worker: WorkerRecord) -> bool:
-    """Return whether the session began in the worker's directory, after its start, and from its parent."""
+    """Return True if the logged session began in the worker's directory, after its start, and from its parent."""
     began = seconds_in(worker.started_at)
     if began is None:
         return False
@@ -96,7 +99,7 @@ def _began_so(log: Path, worker: WorkerRecord) -> bool:
 
 
 def _first_prompt(log: Path, worker: WorkerRecord) -> str:
-    """Return the worker's own first prompt; empty if the log does not have it (yet)."""
+    """Return the worker's own first prompt; empty if its log does not have one yet."""
     try:
         session = READERS[worker.agent].read(log).session
     except OSError:
@@ -107,7 +110,9 @@ def _first_prompt(log: Path, worker: WorkerRecord) -> str:
 
 
 def _same(said: str, prompt: str) -> bool:
-    """Return whether a logged prompt is the worker's. The registry has the prompt without secrets."""
+    """Return True if the logged prompt `said` is the worker's `prompt`. The registry keeps prompts with masked
+    secrets.
+    """
     told = mask(said.strip())
     try:
         return bool(told) and told in (prompt.strip(), ForkPlan.plain_prompt(prompt).strip())

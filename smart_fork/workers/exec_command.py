@@ -1,4 +1,4 @@
-"""For commands that a place cannot take as they are. A script: becomes the command in the JSON file it is given."""
+"""Script that replaces itself with the command in a JSON file, for commands that do not fit a terminal's arguments."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from pathlib import Path
 
 
 def main(path: Path) -> None:
-    """Read the command, remove the file, become the command.
+    """Read the command from `path`, delete the file, and become the command.
 
-    In a directory of its own, if it has one; with an environment of its own, or what it is given beside ours.
+    The file can name a working directory, a full environment (`env`), or variables to add to the current one
+    (`given`).
     """
     command = json.loads(path.read_bytes())
     path.unlink()

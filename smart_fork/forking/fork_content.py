@@ -1,4 +1,4 @@
-"""Decides a fork's content: the matching exchange, the fork point, the budget's choice, and the handover text."""
+"""Content of a fork: the fork point at the matching exchange, the budget's choice, merges, and the handover text."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, Usage, ad
 from smart_fork.finding import sessions
 from smart_fork.finding.ranking import MIN_NAMED_SCORE, ExchangeEvidence
 from smart_fork.finding.session_view import resumed_part, score_in_words
-from smart_fork.forking import session_copy
-from smart_fork.forking.budget_choice import Selected, selected
+from smart_fork.forking.budget_choice import Chooser, Selected, within
+from smart_fork.forking.copies import ForkPoint, MergedPart, beginning_with, last_branch_point, point_at
 from smart_fork.forking.exchange_parts import costs
-from smart_fork.forking.request import MATCH, ForkRequest, Wanted
-from smart_fork.forking.worker import Content
+from smart_fork.forking.request import MATCH, Budget, ForkRequest
+from smart_fork.forking.worker import ForkContent
 
 if TYPE_CHECKING:
     from smart_fork.finding.session_library import Library, Opening
@@ -27,35 +27,31 @@ if TYPE_CHECKING:
 
 
 def merged(
-    request: ForkRequest, read: Sequence[Session], wanted: Wanted, agent: AgentName, answers: Answers | None
-) -> Content:
-    """Return what answers in a session, and then in each of those that are merged.
+    request: ForkRequest, read: Sequence[Session], wanted: Budget, agent: AgentName, answers: IntentEvidence | None
+) -> ForkContent:
+    """Return the content of a fork of several sessions: the exchanges of each that answer the intent.
 
-    They share the budget `wanted`: what one does not need the others may. What several have from the same beginning is
-    there once. Of another agent's session what was said and done is told; `agent`, if it is another one than the first
-    session's, is told of all of them.
+    The sessions share the budget `wanted`; unused tokens go to the others. A beginning that several sessions share is
+    included once. Sessions of another agent than `agent` are handed over as text.
 
     Raises:
-        SmartForkError: they cannot be merged.
+        SmartForkError: the sessions cannot be merged.
     """
     from smart_fork.forking.handover import beyond, handover, joined, notes
-    from smart_fork.forking.handover_log import whence  # no other fork needs these
+    from smart_fork.forking.handover_text import whence  # no other fork needs these
 
     _check(read, agent)
     found = _selected(read, wanted, answers)
     unmasked = request.options.unmasked
     first, *others = [
-        session_copy.MergedPart(session, _excerpt(session, one), unmasked)
-        for session, one in zip(read, found, strict=True)
+        MergedPart(session, _excerpt(session, one), unmasked) for session, one in zip(read, found, strict=True)
     ]
     told = [
-        replace(
-            part, excerpt=session_copy.beginning_with(f"What follows is from {whence(part.session)}.", part.excerpt)
-        )
+        replace(part, excerpt=beginning_with(f"What follows is from {whence(part.session)}.", part.excerpt))
         for part in (first, *others)
     ]
-    parts = [told[0], *(session_copy.without_shared(part, read[: n + 1]) for n, part in enumerate(told[1:]))]
-    unheaded = [session_copy.without_shared(part, read[:n]) for n, part in enumerate((first, *others))]
+    parts = [told[0], *(_without_shared(part, read[: n + 1]) for n, part in enumerate(told[1:]))]
+    unheaded = [_without_shared(part, read[:n]) for n, part in enumerate((first, *others))]
     each = [
         handover(one.session, one.excerpt.end, agent, one.excerpt, unmasked=unmasked)
         for one in unheaded
@@ -65,8 +61,8 @@ def merged(
     said = [note for one in found for note in one.selection.notes]
     said += beyond(handed.handed, wanted) if handed else [note for one in each for note in notes(one.handed, agent)]
     excerpt = parts[0].excerpt
-    return Content(
-        point=point_of(read[0], max(excerpt.kept)),
+    return ForkContent(
+        point=ForkPoint.after(read[0], max(excerpt.kept)),
         excerpt=excerpt,
         others=tuple(part for part in parts[1:] if part.excerpt.kept),
         handover=handed,
@@ -83,14 +79,14 @@ def _check(read: Sequence[Session], agent: AgentName) -> None:
         AGENTS.teller_of(agent)
 
 
-def _selected(read: Sequence[Session], all_: Wanted, answers: Answers | None) -> list[Selected]:
+def _selected(read: Sequence[Session], all_: Budget, answers: IntentEvidence | None) -> list[Selected]:
     """Choose each session's exchanges, smallest session first. Unused budget goes to the others."""
     found: dict[int, Selected] = {}
     left = all_.budget
     order = sorted(range(len(read)), key=lambda place: sum(turn.token_est for turn in read[place].turns))
     for done, place in enumerate(order):
         share = left if left == MATCH else max(1, int(left) // (len(read) - done))
-        one = chosen(read[place], session_copy.last_branch_point(read[place]), replace(all_, budget=share), answers)
+        one = chosen(read[place], last_branch_point(read[place]), replace(all_, budget=share), answers)
         found[place] = one
         if left != MATCH:
             left = max(0, int(left) - one.selection.tokens)
@@ -101,31 +97,51 @@ def _excerpt(session: Session, one: Selected) -> Excerpt:
     """Return the excerpt of a session, even if it is complete."""
     if one.excerpt is not None:
         return one.excerpt
-    end = session_copy.last_branch_point(session)
+    end = last_branch_point(session)
     return Excerpt(frozenset(range(end + 1)), end, {}, costs(session).turns)
 
 
-class Answers(NamedTuple):
-    """Evidence for each exchange as an answer to an intent. Gathered once for each session."""
+def _without_shared(part: MergedPart, others: Sequence[Session]) -> MergedPart:
+    """Return the part without the turns that its session shares with the beginning of one of `others`."""
+    shared = max((_shared_turns(part.session, other) for other in others), default=0)
+    kept = frozenset(turn for turn in part.excerpt.kept if turn >= shared)
+    told = {turn: text for turn, text in part.excerpt.told.items() if turn >= shared}
+    return replace(part, excerpt=replace(part.excerpt, kept=kept, told=told))
+
+
+def _shared_turns(one: Session, other: Session) -> int:
+    """Return the number of equal turns at the beginning of both sessions."""
+    if one.agent != other.agent or one.root_id != other.root_id:
+        return 0
+    count = 0
+    for mine, theirs in zip(one.turns, other.turns, strict=False):
+        if (mine.id, mine.role, mine.text, mine.timestamp) != (theirs.id, theirs.role, theirs.text, theirs.timestamp):
+            break
+        count += 1
+    return count
+
+
+class IntentEvidence(NamedTuple):
+    """Evidence for each exchange as an answer to an intent."""
 
     intent: str
     also: Sequence[str]
     library: Library
 
     def of(self, session: Session) -> ExchangeEvidence:
-        """Return the evidence in a session.
+        """Return the evidence for each exchange of a session.
 
         Raises:
-            Usage: `also` is not valid.
-            IndexUnavailable: nothing can be searched.
+            Usage: `also` is invalid.
+            IndexUnavailable: the index cannot be searched.
         """
         return self.library.evidence(session, self.intent, self.also)
 
     def if_any(self, session: Session) -> ExchangeEvidence:
-        """Return the same; if nothing can be searched, only why.
+        """Return the evidence for each exchange of a session, or the reason if the index cannot be searched.
 
         Raises:
-            Usage: `also` is not valid.
+            Usage: `also` is invalid.
         """
         try:
             return self.of(session)
@@ -136,11 +152,11 @@ class Answers(NamedTuple):
 @contextmanager
 def gathered(
     intent: str, also: Sequence[str], library: Opening | None, *, chooses: bool, compares: bool = False
-) -> Iterator[Answers | None]:
-    """Give what answers an intent, if that `chooses` what goes into a fork, or only `compares` ways to fork.
+) -> Iterator[IntentEvidence | None]:
+    """Yield the evidence for an intent if it `chooses` the content, or `compares` ways to fork; otherwise `None`.
 
-    What is only compared makes no index. The vectors are made while the logs are read; at the end nothing is being
-    made: this process may become an agent.
+    A mere comparison creates no index. Embedding runs while the logs are read, and has ended when the context closes,
+    since this process may become an agent.
     """
     if not intent.strip() or not (chooses or (compares and index_db().exists())):
         yield None
@@ -150,20 +166,20 @@ def gathered(
     with (library or of_commands)() as known:
         known.expect(intent, also)
         try:
-            yield Answers(intent, also, known)
+            yield IntentEvidence(intent, also, known)
         finally:
             known.settle()
 
 
-def answering(session: Session, answers: Answers | None, found: str | None = None) -> str:
-    """Return the id of a message of the exchange at whose end a fork knows all that was asked.
+def answering(session: Session, answers: IntentEvidence | None, found: str | None = None) -> str:
+    """Return the id of a message in the exchange at whose end the intent is answered.
 
-    If that is not known, the message `found` that a search has found, if any.
+    Without such an exchange, return `found`, a message that the search has found, if given.
 
     Raises:
-        Usage: there is no intent, or `also` is not valid.
-        IndexUnavailable: nothing can be searched.
-        NotFound: nothing in the session answers, or it is not in the index.
+        Usage: there is no intent, or `also` is invalid.
+        IndexUnavailable: the index cannot be searched.
+        NotFound: nothing in the session answers, or the session is not indexed.
     """
     if answers is None:
         give = advice('Give an intent: --intent "…", or a prompt.', tool="Give an intent: prompt.")
@@ -194,7 +210,7 @@ def _message_of(session: Session, evidence: ExchangeEvidence) -> str:
 
 
 def _none_answers(session_id: str, score: float) -> NotFound:
-    """The error where nothing in a session answers an intent."""
+    """Return the error that no exchange of the session answers the intent."""
     return NotFound(
         f"No passage of {session_id} answers that: its score is {score_in_words(score)}, below {MIN_NAMED_SCORE:.2f}",
         advice(
@@ -205,13 +221,13 @@ def _none_answers(session_id: str, score: float) -> NotFound:
     )
 
 
-def chosen(session: Session, end: int, wanted: Wanted, answers: Answers | None) -> Selected:
-    """Return what a budget keeps of a session up to turn `end`. Without `answers` the last words are worth most.
+def chosen(session: Session, end: int, wanted: Budget, answers: IntentEvidence | None) -> Selected:
+    """Return the budget's choice from a session up to turn `end`. Without `answers`, the last exchanges count most.
 
     Raises:
-        Usage: the budget is `match`, and there is no intent; or see `selected`.
+        Usage: the budget is `match`, and there is no intent; or see `within`.
         NotFound: the budget is `match`, and nothing in the session answers.
-        ForkRefused: nothing is left out of sessions of that agent.
+        ForkRefused: turns of that agent's sessions cannot be dropped.
     """
     if wanted.budget == MATCH and answers is None:
         raise Usage(
@@ -224,81 +240,81 @@ def chosen(session: Session, end: int, wanted: Wanted, answers: Answers | None) 
             raise _none_answers(session.session_id, evidence.score)
         why = f"nothing fits: the best score is {score_in_words(evidence.score)}, below {MIN_NAMED_SCORE:.2f}"
         evidence = ExchangeEvidence(why_not=why)
-    return selected(session, end, wanted, evidence)
+    return within(Chooser(session, costs(session), end, evidence or ExchangeEvidence()), wanted)
 
 
 def content_of(
-    request: ForkRequest, session: Session, agent: AgentName, answers: Answers | None, *, borrowed: bool
-) -> Content:
-    """Return what goes into a fork of one session; a `borrowed` one is copied.
+    request: ForkRequest, session: Session, agent: AgentName, answers: IntentEvidence | None, *, borrowed: bool
+) -> ForkContent:
+    """Return the content of a fork of one session. A `borrowed` session (stored in a repository) is always copied.
 
     Raises:
-        SmartForkError: it cannot be forked so.
+        SmartForkError: the session cannot be forked as requested.
     """
     asked, moved = _point(request, session, answers)
     leaves, alone = (asked, "") if asked is not None else end_of_whole(session, borrowed=borrowed)
     notes = [*filter(None, (moved, sessions.left_out(session)))]
     point, excerpt, kept = leaves, None, None
     if request.budget is not None:
-        end = leaves.index if leaves else session_copy.last_branch_point(session)
+        end = leaves.index if leaves else last_branch_point(session)
         kept = chosen(session, end, request.budget, answers)
         excerpt = kept.excerpt
         notes += kept.selection.notes
-        point = point_of(session, max(excerpt.kept)) if excerpt is not None else leaves
-    point, handover = handed_to(agent, session, point, excerpt, unmasked=request.options.unmasked)
+        point = ForkPoint.after(session, max(excerpt.kept)) if excerpt is not None else leaves
+    point, handover = hand_over_to(agent, session, point, excerpt, unmasked=request.options.unmasked)
     notes += [alone] if alone and not (excerpt or handover) else []
     if request.budget is not None and handover is not None:
         from smart_fork.forking.handover import beyond
 
         notes += beyond(handover.handed, request.budget)
     selected = () if kept is None else (kept,)
-    return Content(asked, leaves, point, excerpt, handover=handover, selected=selected, notes=tuple(notes))
+    return ForkContent(asked, leaves, point, excerpt, handover=handover, selected=selected, notes=tuple(notes))
 
 
-def handed_to(
-    agent: AgentName, session: Session, point: session_copy.Point | None, excerpt: Excerpt | None, *, unmasked: bool
-) -> tuple[session_copy.Point | None, Handover | None]:
-    """Return where a fork with `agent` ends, and what that is told of another agent's session.
+def hand_over_to(
+    agent: AgentName, session: Session, point: ForkPoint | None, excerpt: Excerpt | None, *, unmasked: bool
+) -> tuple[ForkPoint | None, Handover | None]:
+    """Return the fork point for `agent`, and the handover if the session is another agent's.
 
     Raises:
-        Usage: that agent cannot receive sessions of other agents.
+        Usage: the agent cannot receive sessions of other agents.
         ForkRefused: the log was rewritten meanwhile.
-        NotFound: a session that it was forked from is gone.
+        NotFound: the session's parent is gone.
     """
     if agent == session.agent:
         return point, None
     from smart_fork.forking.handover import handover
 
-    point = point or point_of(session, len(session.turns) - 1)
+    point = point or ForkPoint.after(session, len(session.turns) - 1)
     return point, handover(session, point.index, agent, excerpt, unmasked=unmasked)
 
 
-def _point(request: ForkRequest, session: Session, answers: Answers | None) -> tuple[session_copy.Point | None, str]:
-    """Return the fork point, `None` for the session's end, and a remark about it."""
+def _point(request: ForkRequest, session: Session, answers: IntentEvidence | None) -> tuple[ForkPoint | None, str]:
+    """Return the requested fork point, `None` for the session's end, and a note about it."""
     if request.at_match:
         return _end_of(session, answering(session, answers, request.found))
     if (message := request.message) is None:
         return None, ""
-    point = session_copy.point_at(session, message)
+    point = point_at(session, message)
     return point, point.moved_from(message) if point.index != message else ""
 
 
-def end_of_whole(session: Session, *, borrowed: bool) -> tuple[session_copy.Point | None, str]:
-    """Return where a fork of all of a session ends that is a copy, as it is of one with a gap; and what to say of that.
+def end_of_whole(session: Session, *, borrowed: bool) -> tuple[ForkPoint | None, str]:
+    """Return the fork point for a whole session if the fork must be a copy, and a note. `None`: its agent forks it.
 
-    Without a point its agent forks it.
+    A session with a gap in its records is copied, and so is a `borrowed` one.
     """
     part = resumed_part(session.resumed, session.compacted(), len(session.turns))
     if part is None or part.reason == "compaction":
-        return session_copy.last_point(session) if borrowed else None, ""
+        return ForkPoint.after(session, last_branch_point(session)) if borrowed else None, ""
     alone = f"Its agent alone {part.sentence}"
     if session.unread:
         return None, alone
-    return point_of(session, len(session.turns) - 1), f"{alone}. The fork is a copy with everything before that"
+    return ForkPoint.after(session, len(session.turns) - 1), f"{alone}. The fork is a copy with everything before that"
 
 
-def _end_of(session: Session, message_id: str) -> tuple[session_copy.Point | None, str]:
-    """Return the end of a message's exchange, `None` for the session's end, and its description."""
+def _end_of(session: Session, message_id: str) -> tuple[ForkPoint | None, str]:
+    """Return the fork point after a message's exchange, `None` for the session's end, and a note about it."""
     turn = next((i for i, turn in enumerate(session.turns) if turn.id == message_id), None)
     if turn is None:
         hint = "The session was rewound after the search. Search again."
@@ -308,9 +324,4 @@ def _end_of(session: Session, message_id: str) -> tuple[session_copy.Point | Non
     exchange = sum(start <= turn for start in starts)
     where = "at the session's end" if end is None else f"after message {end}"
     note = f"Forked {where}: exchange {exchange} of {len(starts)} answers best"
-    return None if end is None else point_of(session, end), note
-
-
-def point_of(session: Session, turn: int) -> session_copy.Point:
-    """Return the point behind a turn."""
-    return session_copy.Point(turn, session.turns[turn].id)
+    return None if end is None else ForkPoint.after(session, end), note

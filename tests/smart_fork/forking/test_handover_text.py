@@ -12,8 +12,7 @@ from indexer.files import state_home
 from smart_fork.agents import AGENTS
 from smart_fork.agents.record_conversion import HomePlace, TargetSession
 from smart_fork.forking import temporary_logs
-from smart_fork.forking.handover_log import as_session, lost_of, utterances, whence
-from smart_fork.forking.neutral_form import read
+from smart_fork.forking.handover_text import as_session, lost_of, read_neutral, utterances, whence
 from tests.indexer.transcripts.records import assistant, claude_log, read_claude, result, use, user
 
 NEW = "22222222-2222-4222-8222-222222222222"
@@ -23,7 +22,7 @@ SHARED = [agent.name for agent in AGENTS if agent.forms]
 
 
 def told(session, agent, end=None, lines=None):
-    return as_session(agent, utterances(session, read(session, end).messages, lines), HERE, source_id=NEW)
+    return as_session(agent, utterances(session, read_neutral(session, end).messages, lines), HERE, source_id=NEW)
 
 
 @pytest.fixture
@@ -52,7 +51,7 @@ def test_every_agent_reads_what_was_said_and_done_and_can_go_on_after_it(session
         ]
         assert "/srv/shop" == there.cwd
         assert len(there.turns) - 1 in there.branch_points()
-    assert {"thinking": 1} == read(session).lost
+    assert {"thinking": 1} == read_neutral(session).lost
 
 
 def test_a_part_of_a_merge_and_a_handover_say_whose_it_is_without_its_title(session):
@@ -90,12 +89,12 @@ def test_a_conversation_begins_with_a_person_whatever_an_agent_said_before(home,
 
     with told(read_claude(log), agent, 2) as there:
         assert ["one", "done"] == [turn.text for _, turn in there.messages]
-    assert {"words before the first question": 1} == lost_of(read(read_claude(log)))
+    assert {"words before the first question": 1} == lost_of(read_neutral(read_claude(log)))
 
 
 @pytest.mark.parametrize("agent", TOLD)
 def test_the_same_session_is_written_in_the_same_words(session, agent):
-    said = utterances(session, read(session).messages)
+    said = utterances(session, read_neutral(session).messages)
     first, second = (list(AGENTS.teller_of(agent).log_of(said, TargetSession(NEW, HERE))) for _ in range(2))
 
     assert first == second
@@ -114,8 +113,8 @@ def test_times_that_are_none_and_half_characters_do_no_harm(home, agent):
 KILLED = """
 import os, signal
 from smart_fork.forking import temporary_logs
-from smart_fork.forking.handover_log import written
-with written("claude", "22222222-2222-4222-8222-222222222222", [{"said": "a secret"}]):
+from smart_fork.forking.handover_text import temporary_log
+with temporary_log("claude", "22222222-2222-4222-8222-222222222222", [{"said": "a secret"}]):
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -129,6 +128,6 @@ def test_what_a_killed_process_has_left_is_in_our_private_folder_and_gone_with_t
 
     with told(session, "claude") as there:
         assert [there.source_path.parent] == list(folder.glob("told-*"))
-        temporary_logs.clear()
+        temporary_logs.delete_leftover_logs()
         assert there.source_path.is_file(), "somebody reads it"
     assert not list(folder.glob("told-*"))

@@ -1,10 +1,11 @@
-"""A window of tmux: one tmux session for each project, one window for each worker.
+"""Terminals for workers: a tmux window or an iTerm2 tab (macOS, Python API, extra ``iterm2``).
 
-tmux takes a command as separate arguments and runs no shell then, if they are at least two. What it does read is
-escaped: an argument's trailing ``;`` would separate commands, and ``#(…)`` in a directory's name would be run.
+tmux: each project has one tmux session, each worker one window. tmux runs no shell if a command has two or more
+arguments. Escaped are a trailing ``;``, which would separate commands, and ``#(…)`` in a directory name, which would
+run. Text is pasted from a tmux buffer, byte for byte; agents request bracketed paste, so newlines in it are text.
 
-What is typed goes through a buffer and is pasted: tmux sends a buffer's bytes as they are, and the agents, which ask
-for bracketed paste, take newlines in it as text.
+iTerm2: a command is one line, which iTerm2 splits itself, and there is no environment. So the line has fixed words
+only, and the real command goes through a private file.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ import re
 import secrets
 import shlex
 import shutil
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, TypeVar
 
 from indexer.files import state_home
 from indexer.lazy import dataclass
@@ -28,9 +32,18 @@ from indexer.settings import Setting
 from smart_fork.agents import AGENTS
 from smart_fork.agents.starter import Delivery, ForkPlan
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, SmartForkError
-from smart_fork.snippets import quoted
+from smart_fork.snippets import plain_name, quoted
 from smart_fork.system.processes import Completed, Processes
-from smart_fork.workers.place import KEYS, Started, WorkerPlace, hand_over, not_taken, require_ours, runs
+from smart_fork.workers.place import (
+    KEYS,
+    WorkerLocation,
+    WorkerPlace,
+    command_through_file,
+    has_ended,
+    is_running,
+    remove_command_file,
+    require_ours,
+)
 from smart_fork.workers.registry import WorkerRecord
 
 TMUX_SECONDS = 10.0
@@ -65,7 +78,7 @@ _PID = f"#{{?pane_pid,#{{pane_pid}},#{{?{_OPENED_FOR},#{{{_OPENED_FOR}}},-}}}}"
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A window in one of our sessions, whoever opened it, or one of ours in a session of another home."""
+    """A tmux window: one in this home's tmux sessions, or this home's window in the tmux session of another home."""
 
     terminal_id: str
     pid: int
@@ -75,21 +88,23 @@ class Window:
 
 
 class TmuxPlace(WorkerPlace):
-    """Runs the agent as a person would. The window stays when it has ended, so that its last words can be read."""
+    """A tmux window. It stays open after the agent has ended, so that the last output can be read."""
 
     name = "tmux"
     delivers = frozenset[Delivery]({"argument", "typed"})
 
     def available(self, processes: Processes, env: Mapping[str, str]) -> bool:
-        """Where tmux is installed."""
+        """Return True if tmux is installed."""
         return shutil.which("tmux", path=env.get("PATH", os.defpath)) is not None
 
     def inherited(self, processes: Processes, env: Mapping[str, str]) -> Mapping[str, str]:
-        """See `WorkerPlace.inherited`: those of the server, which may be a person's own."""
+        """See `WorkerPlace.inherited`. Return the variables of the tmux server, which a person may have started."""
         told = _run(processes, env, "show-environment", "-g")
         return dict(line.split("=", 1) for line in told.text.splitlines() if told.ok and "=" in line)
 
-    def start(self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]) -> Started:
+    def start(
+        self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]
+    ) -> WorkerLocation:
         if not plan.cwd.is_dir():  # tmux would silently take the home directory
             raise NotFound(f"No such directory: {plan.cwd}")
         session = session_name(plan.cwd)
@@ -108,18 +123,18 @@ class TmuxPlace(WorkerPlace):
         try:
             done = self._open(session, _escaped(window), processes, bare)
         except BaseException:
-            not_taken(command)
+            remove_command_file(command)
             raise
         pane, _, pid = done.text.partition(" ")
         if not pane.startswith("%") or not pid.isdigit():
             raise ProgramFailed(f"tmux did not name the new window: {quoted(done.text)}")
         attach = self.attach_command(session, env)
-        return Started(terminal_id=pane, pid=int(pid), attach=attach, worker_id=worker.id)
+        return WorkerLocation(terminal_id=pane, pid=int(pid), attach=attach, worker_id=worker.id)
 
-    def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> Masked | None:
+    def ended(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> Masked | None:
         dead, status = self._pane(started, processes, env)
         if dead is None:  # or it is a window of another tmux server, which this one does not know
-            return None if runs(started, processes) else mask("Its window was closed.")
+            return None if is_running(started, processes) else mask("Its window was closed.")
         if not dead:
             return None
         # tmux moves everything up by a line for its own "Pane is dead".
@@ -129,8 +144,8 @@ class TmuxPlace(WorkerPlace):
         # tmux drops what a program wrote if it sees the program's end before it reads the terminal.
         return mask(words or (f"It ended with status {status}." if status.isdigit() else "It ended."))
 
-    def exit_status(self, started: Started, processes: Processes, env: Mapping[str, str]) -> int | None:
-        """See `WorkerPlace.exit_status`. tmux may learn of it after the end, and of some it never does (3.3)."""
+    def exit_status(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> int | None:
+        """See `WorkerPlace.exit_status`. tmux may learn the status after the end, and sometimes never does (3.3)."""
         for _ in range(_LOOKS):
             dead, status = self._pane(started, processes, env)
             if not dead or status:
@@ -138,13 +153,13 @@ class TmuxPlace(WorkerPlace):
             time.sleep(_LOOK_SECONDS)
         return int(status) if dead and status.lstrip("-").isdigit() else None
 
-    def screen(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:
+    def screen(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> str | None:
         if self._pane(started, processes, env)[0] is None:
             return None
         seen = _run(processes, env, "capture-pane", "-p", "-J", "-t", started.terminal_id or "")
         return seen.stdout.decode("utf-8", "replace")
 
-    def paste(self, started: Started, text: str, processes: Processes, env: Mapping[str, str]) -> None:
+    def paste(self, started: WorkerLocation, text: str, processes: Processes, env: Mapping[str, str]) -> None:
         pane = self._require(started, processes, env)
         buffer = f"smart-fork-{secrets.token_hex(8)}"
         pasting = ("paste-buffer", "-d", "-p", "-r", "-b", buffer, "-t", pane)
@@ -152,7 +167,7 @@ class TmuxPlace(WorkerPlace):
         if not done.ok:
             raise ProgramFailed(f"tmux could not paste: {done.complaint}")
 
-    def press(self, started: Started, key: str, processes: Processes, env: Mapping[str, str]) -> None:
+    def press(self, started: WorkerLocation, key: str, processes: Processes, env: Mapping[str, str]) -> None:
         if key not in KEYS:
             raise ForkRefused(f"Unknown key: {key!r}")
         pane = self._require(started, processes, env)
@@ -160,8 +175,8 @@ class TmuxPlace(WorkerPlace):
         if not done.ok:
             raise ProgramFailed(f"tmux could not press {key}: {done.complaint}")
 
-    def close(self, started: Started, processes: Processes, env: Mapping[str, str]) -> None:
-        """See `WorkerPlace.close`. The window of one that has ended is closed as well."""
+    def close(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> None:
+        """See `WorkerPlace.close`. The window of an ended worker is closed as well."""
         dead, _ = self._pane(started, processes, env)
         if dead is None:
             return
@@ -170,11 +185,11 @@ class TmuxPlace(WorkerPlace):
         _run(processes, env, "kill-pane", "-t", started.terminal_id or "")
 
     def attach_command(self, session: str, env: Mapping[str, str]) -> str:
-        """What a person types to see one of our sessions."""
+        """Return the command that shows a tmux session to a person."""
         return shlex.join([*_tmux(env), "attach", "-t", f"={session}"])
 
     def windows(self, processes: Processes, env: Mapping[str, str]) -> list[Window]:
-        """All windows in our sessions; none where no tmux runs. Those of another home are not ours."""
+        """Return all windows in the tmux sessions of this home; an empty list if tmux does not run."""
         # Of a program that is just being started nobody knows yet where it works.
         cwd = "#{?pane_current_path,#{pane_current_path},#{pane_start_path}}"
         form = f"#{{{OWNER}}}\t#{{pane_id}}\t{_PID}\t#{{session_name}}\t{cwd}\t#{{window_name}}"
@@ -186,12 +201,11 @@ class TmuxPlace(WorkerPlace):
             if len(row) == 6 and row[0] in ("", _owner()) and row[2].isdigit() and row[3].startswith(OURS)
         ]
 
-    def _pane(self, started: Started, processes: Processes, env: Mapping[str, str]) -> tuple[bool | None, str]:
-        """Whether the process in its window has ended, and with which status, or with minus which signal.
+    def _pane(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> tuple[bool | None, str]:
+        """Return (ended, exit status) of the process in the worker's window, the status negative for a signal.
 
-        `None` where the window is gone.
-
-        A tmux that was restarted gives the same names again, so the process has to be the same too.
+        Return (None, "") if the window is gone. A restarted tmux reuses window names, so the process id must match
+        too.
         """
         how = "#{?#{pane_dead_signal},-#{pane_dead_signal},#{pane_dead_status}}"
         form = f"#{{pane_id}} {_PID} #{{pane_dead}} {how}"
@@ -202,8 +216,8 @@ class TmuxPlace(WorkerPlace):
             return None, ""
         return dead == "1", status
 
-    def _require(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str:
-        """Its window, ready to be typed into, if what runs there is what was started."""
+    def _require(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> str:
+        """Return the id of the worker's pane, ready for typing, if the worker's own process runs in it."""
         if self._pane(started, processes, env)[0] is not False or started.terminal_id is None:
             raise ForkRefused("It has ended, or its window was closed")
         require_ours(started, processes)
@@ -231,24 +245,24 @@ class TmuxPlace(WorkerPlace):
         raise ProgramFailed(f"tmux could not open a window: {done.complaint}", "Run the fork as a process.")
 
     def _command(self, argv: Sequence[str], worker: WorkerRecord, given: Mapping[str, str]) -> list[str]:
-        """The command; or where it is too long for tmux, or given something, a program that becomes it."""
+        """Return `argv`, or a command that becomes it: if `argv` is too long for tmux, or variables are `given`."""
         if not given and sum(len(os.fsencode(word)) + 1 for word in argv) <= MAX_COMMAND_BYTES:
             return list(argv)
-        return hand_over(worker, {"argv": list(argv), "given": given})
+        return command_through_file(worker, {"argv": list(argv), "given": given})
 
 
 class Panes:
-    """The panes of the tmux server, whoever opened them, looked up once, when they are first asked for."""
+    """All panes of the tmux server with their process ids, looked up once at first use."""
 
     def __init__(self, processes: Processes, env: Mapping[str, str]) -> None:
         self._processes, self._env = processes, env
 
     def pid_in(self, pane: str | None) -> int | None:
-        """The process in that pane; `None` where there is no such pane, or nobody tells."""
+        """Return the process id in a pane; `None` if there is no such pane, or tmux does not answer."""
         return self._pids.get(pane or "")
 
     def pane_of(self, pid: int) -> str | None:
-        """The pane in which that process is."""
+        """Return the pane of a process."""
         return next((pane for pane, other in self._pids.items() if other == pid), None)
 
     @cached_property
@@ -262,7 +276,7 @@ class Panes:
 
 
 def session_name(directory: Path) -> str:
-    """The tmux session of the project that `directory` is in: one for all worktrees, also of a bare repository."""
+    """Return the name of the tmux session for the project of `directory`. All worktrees of a project share it."""
     project = project_of(directory)
     key = Path(project.key)
     folder = key.parent if project.git and key.name.startswith(".") else key
@@ -271,7 +285,7 @@ def session_name(directory: Path) -> str:
 
 
 def _owner() -> str:
-    """Our state home, as `OWNER` has it: without anything that tmux, or a line of its output, could take for more."""
+    """Return the id of this state home for the tmux option `OWNER`: a hash without characters special to tmux."""
     return hashlib.sha256(os.fsencode(state_home().resolve())).hexdigest()[:16]
 
 
@@ -293,3 +307,115 @@ def _run(processes: Processes, env: Mapping[str, str], *words: str, said: bytes 
     except SmartForkError as error:
         hint = f"Does `{shlex.join([*_tmux(env), 'ls'])}` answer? Forks can run as processes without it."
         raise ProgramFailed(error.message, hint) from error
+
+
+INSTALL = "On macOS: install smart-fork[iterm2], and allow iTerm2's Python API in its settings."
+#: Around what is pasted; the agents ask their terminal for it.
+PASTE_BEGINS, PASTE_ENDS = "\x1b[200~", "\x1b[201~"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """An iTerm2 tab to open, with its `title`, and the command `hands_over` that it becomes."""
+
+    title: str
+    hands_over: Mapping[str, Any]
+
+
+def plan_tab(plan: ForkPlan, worker: WorkerRecord, env: Mapping[str, str]) -> Tab:
+    """Return the tab for a plan."""
+    return Tab(plain_name(worker.name), {"argv": list(plan.argv), "cwd": str(plan.cwd), "env": dict(env)})
+
+
+class ITerm2Place(WorkerPlace):
+    """A tab in the front window of iTerm2."""
+
+    name = "iterm2"
+    delivers = frozenset[Delivery]({"argument", "typed"})
+
+    def available(self, processes: Processes, env: Mapping[str, str]) -> bool:
+        """Return True on macOS with the extra ``iterm2`` installed."""
+        return sys.platform == "darwin" and find_spec("iterm2") is not None
+
+    def start(
+        self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]
+    ) -> WorkerLocation:
+        if not plan.cwd.is_dir():
+            raise NotFound(f"No such directory: {plan.cwd}")
+        tab = plan_tab(plan, worker, env)
+        command = shlex.join(command_through_file(worker, tab.hands_over))
+
+        async def open_tab(app: Any, connection: Any) -> tuple[str, int | None]:
+            import iterm2
+
+            window = app.current_terminal_window
+            if window is None:
+                window = await iterm2.Window.async_create(connection, command=command)
+                session = window.current_tab.current_session
+            else:
+                session = (await window.async_create_tab(command=command)).current_session
+            await session.async_set_name(tab.title)
+            return session.session_id, int(await session.async_get_variable("pid") or 0) or None
+
+        session_id, pid = _in_iterm2(open_tab)
+        return WorkerLocation(terminal_id=session_id, pid=pid, attach=f"iTerm2, tab “{tab.title}”", worker_id=worker.id)
+
+    def ended(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> Masked | None:
+        """See `WorkerPlace.ended`. The tab closes when the agent ends."""
+        return mask("Its tab was closed.") if has_ended(started, processes) else None
+
+    def screen(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> str | None:
+
+        async def read(app: Any, _connection: Any) -> str | None:
+            session = app.get_session_by_id(started.terminal_id)
+            if session is None:
+                return None
+            contents = await session.async_get_screen_contents()
+            return "\n".join(contents.line(i).string for i in range(contents.number_of_lines))
+
+        return _in_iterm2(read)
+
+    def paste(self, started: WorkerLocation, text: str, processes: Processes, env: Mapping[str, str]) -> None:
+        require_ours(started, processes)
+        self._send(started, f"{PASTE_BEGINS}{text}{PASTE_ENDS}")
+
+    def press(self, started: WorkerLocation, key: str, processes: Processes, env: Mapping[str, str]) -> None:
+        if key not in KEYS:
+            raise ForkRefused(f"Unknown key: {key!r}")
+        require_ours(started, processes)
+        self._send(started, {"Enter": "\r", "Up": "\x1b[A", "Down": "\x1b[B"}.get(key, key))
+
+    def close(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> None:
+        require_ours(started, processes)
+
+        async def close_tab(app: Any, _connection: Any) -> None:
+            if session := app.get_session_by_id(started.terminal_id):
+                await session.async_close(force=True)
+
+        _in_iterm2(close_tab)
+
+    def _send(self, started: WorkerLocation, text: str) -> None:
+        async def send(app: Any, _connection: Any) -> bool:
+            session = app.get_session_by_id(started.terminal_id)
+            if session is not None:
+                await session.async_send_text(text, suppress_broadcast=True)
+            return session is not None
+
+        if not _in_iterm2(send):
+            raise ForkRefused("Its tab was closed")
+
+
+def _in_iterm2(work: Callable[[Any, Any], Awaitable[T]]) -> T:
+    """Run `work` with iTerm2's application and a connection to it. Return the result of `work`."""
+    import iterm2
+
+    async def main(connection: Any) -> T:
+        return await work(await iterm2.async_get_app(connection), connection)
+
+    try:
+        result: T = iterm2.run_until_complete(main)
+    except Exception as error:  # its own, those of its connection and of its protocol
+        raise ProgramFailed(f"iTerm2 failed: {error}", INSTALL) from error
+    return result

@@ -1,0 +1,469 @@
+"""Copies of sessions that the agent itself can resume, and the logs to copy from.
+
+A copy ends with a finished turn: each tool call has its result, and the agent has finished its answer. A fork point
+inside an exchange (a prompt and its answer) moves forward to the next finished turn. If the agent has deleted a log,
+the kept copy is put back. Existing files are never overwritten, and a failed fork leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Self
+
+import orjson
+
+from indexer import kept_logs
+from indexer.errors import what_failed
+from indexer.files import private_dir, remove, write_new
+from indexer.kept_logs import Compressed, pieces
+from indexer.lazy import dataclass
+from indexer.transcripts.base import AgentAdapter
+from indexer.transcripts.lines import bounded
+from indexer.transcripts.model import AgentName, Session, Turn
+from smart_fork import session_origins
+from smart_fork.agents import AGENTS, checkpoints
+from smart_fork.agents.copier import Copy, Excerpt, MergedCopy, NewSession
+from smart_fork.agents.log_readers import READERS
+from smart_fork.agents.record_conversion import HomePlace
+from smart_fork.errors import Ambiguous, ForkRefused, NotFound, Usage, advice
+from smart_fork.finding import sessions
+from smart_fork.finding.sessions import Located
+from smart_fork.system.processes import Machine
+from smart_fork.workers.registry import Registry, WorkerRecord
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenCopy:
+    """A written session file. `at` is the id of its last message.
+
+    `moved` is true if the last message is later than the requested one. `copied` counts the records. `created` lists
+    all written files, the session's own last. `forget` undoes the parts that are not files.
+    """
+
+    agent: AgentName
+    session_id: str
+    source_session_id: str
+    path: Path
+    copied: int
+    at: str
+    moved: bool
+    created: tuple[Path, ...] = ()
+    warnings: tuple[str, ...] = ()
+    forget: Callable[[], object] | None = None
+
+    def undo(self) -> None:
+        """Delete the copy, the session's own file first."""
+        if self.forget:
+            self.forget()
+        for path in reversed(self.created):
+            remove(path)
+
+
+@dataclass(frozen=True, slots=True)
+class ForkPoint:
+    """A point in a session after which a fork starts: the last kept turn, by number and id."""
+
+    index: int
+    message_id: str
+
+    @classmethod
+    def after(cls, session: Session, index: int) -> Self:
+        """Return the fork point after turn `index` of `session`."""
+        return cls(index, session.turns[index].id)
+
+    def moved_from(self, number: int) -> str:
+        """Return the note that the fork point is later than the requested message `number`."""
+        return f"Forked after message {self.index}, where the agent had finished what message {number} is part of"
+
+
+def point_at(session: Session, number: int) -> ForkPoint:
+    """Return the fork point after the turn that finishes message `number` of ``show``.
+
+    Raises:
+        NotFound: the session has no such message.
+        ForkRefused: see `branch_point`.
+    """
+    return ForkPoint.after(session, branch_point(session, message_at(session, number)))
+
+
+def message_at(session: Session, number: int) -> str:
+    """Return the id of the message, or of the action, with this number in ``show``.
+
+    Raises:
+        NotFound: the session has no such message.
+    """
+    if not 0 <= number <= max((index for index, _ in session.messages), default=-1):
+        raise NotFound(
+            f"No message {number} in this session",
+            advice(f"smart-fork show {session.session_id} numbers them.", tool="read_session numbers them."),
+        )
+    return session.turns[number].id
+
+
+def branch_point(session: Session, at: str) -> int:
+    """Return the index of the first turn, from message `at` on, after which the session can continue.
+
+    The turn is in the exchange of `at`, and before a compaction that would make the copy forget `at`. If the exchange
+    was never finished, the turn is `at` itself, if possible.
+
+    Raises:
+        ForkRefused: the agent does not remember `at`, or never finished its exchange.
+    """
+    start = next((index for index, turn in enumerate(session.turns) if turn.id == at), None)
+    if start is None:
+        raise ForkRefused(
+            f"Invalid or inactive branch point: {at}",
+            advice("Choose a message from smart-fork show.", tool="Choose a message from read_session."),
+        )
+    exchange = [one for one in session.exchanges() if one.start <= start][-1]
+    end, points = exchange.start + len(exchange.turns), session.branch_points()
+    point = next((point for point in points if start <= point < end), None)
+    remembered = session.ends()[start]
+    if remembered is not None and remembered < (end if point is None else point):
+        return remembered
+    if point is not None:
+        return point
+    if end < len(session.turns) and _waits_for_nothing(exchange.turns[: start - exchange.start + 1]):
+        return start
+    if session.resumed.reason == "gap" and start == len(session.turns) - 1:  # its agent would fork it there as well
+        return start
+    around = [max((p for p in points if p < start), default=None), next((p for p in points if p >= end), None)]
+    hint = " or ".join(str(p) for p in around if p is not None)
+    raise ForkRefused(
+        f"Invalid or inactive branch point: {at}: the agent has not finished its answer",
+        f"The nearest possible messages: {hint}." if hint else "",
+    )
+
+
+def last_branch_point(session: Session) -> int:
+    """Return the index of the last turn after which the session can continue.
+
+    Raises:
+        ForkRefused: the session has no such turn.
+    """
+    if points := session.branch_points():
+        return points[-1]
+    raise ForkRefused("No conversation to branch.", "The agent has not finished an answer in it yet.")
+
+
+def _waits_for_nothing(turns: Sequence[Turn]) -> bool:
+    """Return True if the last turn is text by the agent, and every earlier tool call has its result."""
+    calls = {call.id for turn in turns for call in turn.tool_calls}
+    answered = {result.tool_use_id for turn in turns for result in turn.tool_results}
+    last = turns[-1]
+    return last.role == "assistant" and bool(last.text) and not last.tool_calls and calls <= answered
+
+
+@dataclass(frozen=True, slots=True)
+class MergedPart:
+    """The kept turns of one session in a merged copy. If the part is handed over, secrets are masked unless
+    `unmasked`.
+    """
+
+    session: Session
+    excerpt: Excerpt
+    unmasked: bool = False
+
+
+def beginning_with(text: str, excerpt: Excerpt) -> Excerpt:
+    """Return `excerpt` with `text` as a line before its first turn."""
+    if not excerpt.kept:
+        return excerpt
+    first = min(excerpt.kept)
+    told = "\n".join(filter(None, (text, excerpt.told.get(first, ""))))
+    return replace(excerpt, told={**excerpt.told, first: told})
+
+
+def write_branch(
+    adapter: AgentAdapter, source: Path, becomes: NewSession, *, at: str | None, session: Session | None = None,
+    machine: Machine | None = None, excerpt: Excerpt | None = None, others: Sequence[MergedPart] = (),
+) -> WrittenCopy:  # fmt: skip
+    """Write a copy of a session up to message `at`, or of all finished turns, as the new session `becomes`.
+
+    With an `excerpt`, only its turns are copied, then the kept turns of `others`. The log `source` is only read, and
+    not even that if `session` is given.
+
+    Raises:
+        NotFound: the source is gone or has no conversation.
+        ForkRefused: see `branch_point`; or a session with the new id exists.
+    """
+    AGENTS.check_id(adapter.name, becomes.id, "new")
+    try:
+        session = session or adapter.read(source).session
+    except FileNotFoundError as error:
+        raise NotFound(f"The session's log is gone: {source}") from error
+    if session is None:
+        raise NotFound(f"Source session not found or empty: {adapter.id_of(source)}")
+    if excerpt:
+        end, at = excerpt.end, session.turns[excerpt.end].id
+    else:
+        end = last_branch_point(session) if at is None else branch_point(session, at)
+    asked = at or session.turns[-1].id
+    return write_copy(session, end, becomes, asked=asked, machine=machine, excerpt=excerpt, others=others)
+
+
+def write_copy(
+    session: Session, end: int, becomes: NewSession, *, asked: str = "", machine: Machine | None = None,
+    excerpt: Excerpt | None = None, others: Sequence[MergedPart] = (),
+) -> WrittenCopy:  # fmt: skip
+    """Write turns 0 to `end` of `session`, or the turns of `excerpt`, as a new session with its side files.
+
+    The kept turns of `others` follow. The file appears when it is complete; an error leaves nothing behind.
+
+    Raises:
+        ForkRefused: a session with the new id exists, or the source was rewritten meanwhile.
+        OSError: the copy cannot be written.
+    """
+    AGENTS.check_id(session.agent, becomes.id, "new")
+    if not any(turn.prompt for turn in session.turns[: end + 1]):
+        raise ForkRefused("No conversation to branch.", "No prompt up to that message.")
+    agent = AGENTS.copier_of(session.agent)
+    target = agent.place(session.source_path, becomes)
+    circular = ("Parent ids form a cycle: records are in the order of the file",) if session.circular else ()
+    machine = machine or Machine()
+    with ExitStack() as stack:
+        copy: Copy | MergedCopy = agent.copy(session, end, becomes)
+        if excerpt:
+            parts = [MergedPart(session, excerpt), *others]
+            copy = MergedCopy(stack.enter_context(distilled(parts, session.agent, becomes)))
+        written = agent.write(copy, target, becomes, machine, lambda: None)
+    last = session.turns[end].id
+    return WrittenCopy(
+        session.agent, becomes.id, session.session_id, written.path, copy.copied, last, bool(asked) and last != asked,
+        written.created, (*circular, *written.warnings), written.forget,
+    )  # fmt: skip
+
+
+@contextmanager
+def distilled(parts: Sequence[MergedPart], agent: AgentName, new: NewSession) -> Iterator[list[Copy]]:
+    """Yield the kept turns of each part in the form that `agent` writes. Parts from other agents are handed over.
+
+    Raises:
+        Usage: sessions of one agent cannot be handed over to the other.
+        ForkRefused: a log was rewritten meanwhile, or turns of that agent's sessions cannot be dropped.
+    """
+    with ExitStack() as stack:
+        own = [part if part.session.agent == agent else stack.enter_context(_told(part, agent)) for part in parts]
+        yield [AGENTS.copier_of(agent).copy(part.session, part.excerpt, new) for part in own]
+
+
+@contextmanager
+def _told(part: MergedPart, agent: AgentName) -> Iterator[MergedPart]:
+    """Yield a part of another agent's session as a session of `agent`, in a temporary private file."""
+    # Only forks to another agent, and merges, need these.
+    from smart_fork.forking.handover_text import QUOTED_DATA_NOTICE, as_session, read_neutral, utterances
+
+    session, excerpt = part.session, part.excerpt
+    told = read_neutral(session, excerpt.end, excerpt.kept, unmasked=part.unmasked)
+    said = utterances(session, told.messages, beginning_with(QUOTED_DATA_NOTICE, excerpt).told)
+    place = HomePlace(session.cwd, str(Path.home()))
+    with as_session(agent, said, place, source_id=session.session_id) as made:
+        sizes = tuple(turn.token_est for turn in made.turns)
+        yield MergedPart(made, Excerpt(frozenset(range(len(made.turns))), len(made.turns) - 1, {}, sizes))
+
+
+#: So many sessions above one are looked at; records that name each other in a circle end there as well.
+_DEPTH = 100
+
+
+def is_others(session_id: str, session: Session | None = None) -> bool:
+    """Return True if a session comes from another user, as far as this machine knows. `session` is its log, if read.
+
+    An id that sessions of several agents have counts as another user's: in doubt, a session is not trusted.
+    """
+    if not session_origins.has_foreign():
+        return False
+    for _ in range(_DEPTH):
+        try:
+            session = session or _read(session_id)
+        except Ambiguous:
+            return True
+        worker = Registry.known_worker(session_id)
+        messages = (turn.id for turn in session.turns) if session else ()
+        if session_origins.foreign_among((session_id, *messages)) or (
+            worker and worker.permission_mode == WorkerRecord.ASKED
+        ):
+            return True
+        above = session.parent_id if session else None
+        above = above or (worker.source_session_id if worker and worker.is_fork else None)
+        if not above or above == session_id:
+            return False
+        session_id, session = above, None
+    return True
+
+
+@bounded()
+def _read(session_id: str) -> Session | None:
+    try:
+        return sessions.look_into(sessions.locate(session_id))
+    except Ambiguous:
+        raise
+    except (NotFound, Usage):
+        return None
+
+
+@contextmanager
+def brought_back(located: Located, *, dry_run: bool = False) -> Iterator[Located]:
+    """Yield `located` with a log. If the agent has deleted the log, put back the copy that was kept.
+
+    In a `dry_run`, the log is a temporary file.
+
+    Raises:
+        NotFound: there is no copy, or the copy or its parent's cannot be read.
+        ForkRefused: a different file of that name exists.
+    """
+    copy = kept_logs.find(located.agent, located.session_id) if located.path is None else None
+    if is_borrowed(located):
+        with _borrowed(located) as there:
+            yield there
+    elif copy is None:
+        yield located
+    elif dry_run:
+        with ExitStack() as stack:
+            with _reading(copy):
+                path = stack.enter_context(kept_logs.opened(copy))
+            yield dataclasses.replace(located, path=path)
+    else:
+        created: list[Path] = []
+        try:
+            for one in reversed(_with_parents(copy)):
+                path = _put_back(one, created)
+            yield dataclasses.replace(located, path=path)
+        except BaseException:
+            for made in reversed(created):
+                remove(made)
+            raise
+
+
+def forkable(located: Located) -> AbstractContextManager[Located]:
+    """Yield `located` with a log that can be copied. For a session stored in a repository, the log is a temporary
+    file.
+    """
+    return _borrowed(located) if is_borrowed(located) else nullcontext(located)
+
+
+def refuse_borrowed(located: Located) -> None:
+    """Refuse a session stored in a repository, for actions that need the session itself.
+
+    Raises:
+        ForkRefused: the session is stored in a repository.
+    """
+    if is_borrowed(located):
+        raise ForkRefused(
+            f"{located.session_id} is {checkpoints.author_of(str(located.path))}'s, and kept in a repository",
+            advice(f"Fork it: smart-fork fork {located.session_id}", tool="Fork it: fork_from."),
+        )
+
+
+def refuse_without_log(located: Located, as_agent: str | None) -> None:
+    """Refuse to fork a session stored as Markdown unless it is handed over. `as_agent` is the receiving agent, if any.
+
+    Raises:
+        ForkRefused: the session is Markdown, and `as_agent` is `None`.
+    """
+    if as_agent is None and checkpoints.is_history(str(located.path)):
+        raise ForkRefused(
+            f"{located.session_id} is kept as Markdown in {checkpoints.HISTORIES}. There is no log of it to fork",
+            advice(
+                f"Hand it over: smart-fork fork {located.session_id} --as {located.agent}",
+                tool=f"Hand it over: as_agent '{located.agent}'.",
+            ),
+        )
+
+
+def is_borrowed(located: Located) -> bool:
+    """Return True if a session is stored in a repository: its agent has no log of it."""
+    return located.path is not None and checkpoints.is_within(str(located.path))
+
+
+@contextmanager
+def _borrowed(located: Located) -> Iterator[Located]:
+    """Yield `located` with a temporary log without secrets. Record the session as another user's."""
+    from smart_fork.forking.record_masking import MaskedSecrets, RecordMasker  # other forks are not kept waiting for it
+
+    reader, secrets = READERS[located.agent], RecordMasker()
+    try:
+        stack = ExitStack()
+        path = stack.enter_context(reader.as_file(located.path or Path()))
+    except OSError as error:
+        raise NotFound(f"{located.session_id} cannot be read: {what_failed(error)}") from error
+    with stack:
+        if AGENTS[located.agent].has("forms"):  # a session of any other is only told, which masks it
+            forms, records = (
+                AGENTS.forms_of(located.agent),
+                [orjson.loads(line) for line in path.read_bytes().splitlines()],
+            )
+            secrets.learn(records)
+            masked = (secrets.record(record, forms, MaskedSecrets()) for record in records)
+            path.write_bytes(b"".join(orjson.dumps(record) + b"\n" for record in masked if record))
+        session = reader.read(path).session
+        session_origins.remember_foreign(located.session_id, (turn.id for turn in session.turns) if session else ())
+        yield dataclasses.replace(located, path=path)
+
+
+def _put_back(copy: kept_logs.KeptLog, created: list[Path]) -> Path:
+    """Put a kept log and its side files back where the agent looks for them, the log last. Return the log's path."""
+    target = READERS[copy.agent].home() / AGENTS.storage_of(copy.agent).restored(copy.place, copy.session_id)
+    if target.parent.is_file():
+        raise ForkRefused(
+            f"{AGENTS.title_of(copy.agent)} keeps all sessions in one file, which smart-fork does not write",
+            advice("`smart-fork show` reads the copy.", tool="read_session reads the copy."),
+        )
+    with _reading(copy):
+        for name, part in copy.beside.items():
+            _write(copy, part, target.with_suffix("") / name, created)
+        _write(copy, copy.log, target, created)
+    return target
+
+
+def _write(copy: kept_logs.KeptLog, part: Compressed, target: Path, created: list[Path]) -> None:
+    private_dir(target.parent)
+    try:
+        write_new(target, pieces(copy.folder, part))
+    except FileExistsError:
+        if target.is_symlink() or not target.is_file() or target.read_bytes() != b"".join(pieces(copy.folder, part)):
+            raise ForkRefused(
+                f"Another version of this session is already there: {target}", "Fork the session that is there."
+            ) from None
+    else:
+        created.append(target)
+
+
+def _with_parents(copy: kept_logs.KeptLog) -> list[kept_logs.KeptLog]:
+    """Return the kept log and the kept logs of its deleted ancestors, nearest first.
+
+    Forks by some agents hold only their own records and need their parent's.
+    """
+    chain = [copy]
+    while base := _base(chain[-1]):
+        if READERS[copy.agent].locate(base):
+            break
+        above = kept_logs.find(copy.agent, base)
+        if above is None or above in chain or len(chain) > AGENTS.MAX_FORK_DEPTH:
+            raise NotFound(f"The parent session of {copy.session_id} is gone: {base}")
+        chain.append(above)
+    return chain
+
+
+def _base(copy: kept_logs.KeptLog) -> str:
+    """Return the id of the parent whose records a fork continues; empty if the fork has all records itself."""
+    heads = AGENTS.heads_of(copy.agent)
+    if not heads.goes_on:
+        return ""
+    with _reading(copy), kept_logs.opened(copy) as path:
+        return heads.base(path)
+
+
+@contextmanager
+def _reading(copy: kept_logs.KeptLog) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise NotFound(
+            f"The kept copy of {copy.session_id} cannot be used: {what_failed(error)}",
+            advice("`smart-fork show` reads the export.", tool="read_session reads the export."),
+        ) from error
