@@ -15,7 +15,7 @@ from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.cli.progress import progress_bar
 
 if TYPE_CHECKING:
-    from smart_fork.sharing.sync.run import Moved, Synced
+    from smart_fork.sharing.sync.run import MovedSession, Synced
 
 app = Commands(help="Move your sessions between your machines over a git remote.", invoke_without_command=True)
 
@@ -66,9 +66,9 @@ def _given() -> str:
 @app.command("key", json=False)
 def show_key() -> None:
     """Print the key for another machine. Who has it can read all synced sessions."""
-    from smart_fork.sharing.sync.manifest import known
+    from smart_fork.sharing.sync.manifest import own_key
 
-    out.print(plain(known().words()))
+    out.print(plain(own_key().words()))
 
 
 @app.command("add")
@@ -138,5 +138,5 @@ def _lines(done: Synced) -> Iterator[str]:
     yield f"{counts}. Nothing was changed." if done.dry_run else f"{counts}."
 
 
-def _line(one: Moved) -> str:
+def _line(one: MovedSession) -> str:
     return f"{one.session_id[:13]}  {one.title or 'untitled'}{f' (from {one.machine})' if one.machine else ''}"

@@ -31,7 +31,7 @@ from smart_fork.errors import ForkRefused, NotFound, Usage, advice
 from smart_fork.finding.session_place import unplaced, where_now
 from smart_fork.snippets import plain_name, quoted
 from smart_fork.system import call_context
-from smart_fork.system.login_shell import login_shell, values_of
+from smart_fork.system.login_shell import login_shell, login_shell_values
 from smart_fork.system.processes import Machine, Processes, Running
 from smart_fork.workers.place import WorkerPlace
 from smart_fork.workers.places import is_alive
@@ -309,7 +309,7 @@ def provisions(
     settled = login.settled()
     missing = [name for name in missing if name not in around and name not in settled]
     # A worker's home is the one that its session was found in: another one would not have it.
-    given = values_of([name for name in missing if name != login.folder], env, processes)
+    given = login_shell_values([name for name in missing if name != login.folder], env, processes)
     missing = [name for name in missing if name not in given]
     found = Program.standing(login, around | given, program, processes)
     whence = "its settings name" if found.lacks else "your environment had"

@@ -96,7 +96,7 @@ def since(mark: Mark, session: Session) -> Since:
     return Since("more", first, sum(number >= mark.turns for number, _ in session.messages))
 
 
-def check_still(mark: str, session: Session) -> None:
+def refuse_changed_session(mark: str, session: Session) -> None:
     """Refuse an action on a page that showed a different state of the session. An empty `mark` is accepted.
 
     Raises:
@@ -110,7 +110,7 @@ def check_still(mark: str, session: Session) -> None:
         )
 
 
-def looked_at(place: Mapping[str, str], mark: Mark) -> Since:
+def changes_at(place: Mapping[str, str], mark: Mark) -> Since:
     """Return the change of the session at an address since `mark`. An unchanged log is not read again.
 
     Raises:
@@ -335,7 +335,7 @@ def asked_in_short(question: str) -> Masked:
     return shorten(title(question), QUESTION_CHARACTERS)
 
 
-def leaving(page: ConversationPage, forks: Iterable[tuple[int, Relative]]) -> dict[int, list[Relative]]:
+def forks_by_exchange(page: ConversationPage, forks: Iterable[tuple[int, Relative]]) -> dict[int, list[Relative]]:
     """Return forks by the number of the exchange in which they left. Each fork comes with the message after which it
     left.
     """
@@ -347,7 +347,7 @@ def leaving(page: ConversationPage, forks: Iterable[tuple[int, Relative]]) -> di
     return found
 
 
-class LeftForks:
+class LazyForks:
     """The forks of a session, found at the first request for them: the page is sent before they are known."""
 
     def __init__(self, session: Session, page: ConversationPage) -> None:
@@ -366,7 +366,7 @@ class LeftForks:
         except (SmartForkError, OSError) as error:  # another's log cannot be read: this one can
             log.warning("the forks of %s are not known: %s", self._session.session_id, error)
             return {}
-        return leaving(self._page, [(one.left_parent_at.message, one) for one in forks if one.left_parent_at])
+        return forks_by_exchange(self._page, [(one.left_parent_at.message, one) for one in forks if one.left_parent_at])
 
 
 #: In so many passages of an exchange, at its beginning or its end, the other side is looked for.

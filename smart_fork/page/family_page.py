@@ -50,7 +50,7 @@ class OwnPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Parting:
+class SessionDifferences:
     """The differences of two sessions. Their first `shared` exchanges are equal, and `answer` compares the last
     answers.
 
@@ -94,7 +94,7 @@ def own_beginning(session: Session, other: Session) -> OwnBeginning:
     return OwnBeginning(len(session.turns), len(session.turns))
 
 
-def parting(first: Session, second: Session, works: tuple[Codec | None, Codec | None]) -> Parting:
+def differences(first: Session, second: Session, works: tuple[Codec | None, Codec | None]) -> SessionDifferences:
     """Return the differences of two sessions; `works` are the codecs of their agents."""
     begun = (own_beginning(first, second), own_beginning(second, first))
     own = [range(one.done, len(session.turns)) for one, session in zip(begun, (first, second), strict=True)]
@@ -104,7 +104,7 @@ def parting(first: Session, second: Session, works: tuple[Codec | None, Codec | 
         (path, tuple(edits[0].get(path, ())), tuple(edits[1].get(path, ()))) for path in paths[:MAX_PARTED_FILES]
     )
     answers = [_answer(session, turns) for session, turns in zip((first, second), own, strict=True)]
-    return Parting(
+    return SessionDifferences(
         shared=max(sum(turn.prompt for turn in session.turns[: one.asked])
             for one, session in zip(begun, (first, second), strict=True)
         ),
@@ -150,7 +150,7 @@ def _part(session: Session, turns: range, files: Iterable[str]) -> OwnPart:
     )  # fmt: skip
 
 
-def related(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
+def family_page(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
     """Return the template values of a session's family, with the differences of its members `a` and `b` of the query.
 
     The values include the time line, the own work of each member, and the `best` member to fork.
@@ -177,7 +177,7 @@ def related(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
     }
 
 
-def _parted(family: Family, first: str, second: str) -> tuple[Parting | None, str]:
+def _parted(family: Family, first: str, second: str) -> tuple[SessionDifferences | None, str]:
     """Return the differences of two members of a family, or the reason why they cannot be compared."""
     members = {one.session_id: str(Reference(one.agent_type, one.session_id)) for one in family.sessions}
     if first == second or not {first, second} <= members.keys():
@@ -186,7 +186,7 @@ def _parted(family: Family, first: str, second: str) -> tuple[Parting | None, st
         one, other = (sessions.look_into(sessions.locate(members[name]), keep_raw=True) for name in (first, second))
     except SmartForkError as error:
         return None, error.message
-    return parting(one, other, (AGENTS[one.agent].codec, AGENTS[other.agent].codec)), ""
+    return differences(one, other, (AGENTS[one.agent].codec, AGENTS[other.agent].codec)), ""
 
 
 #: All is in hundredths of the width. So that a session of a minute can be seen in a family of months.

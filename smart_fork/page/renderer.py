@@ -143,7 +143,7 @@ def place(path: str | None, home: str | None = None) -> str:
     return f"~{text[len(start) :]}" if text == start or text.startswith(f"{start}/") else text
 
 
-def homely(command: str, home: str | None = None) -> str:
+def with_tilde(command: str, home: str | None = None) -> str:
     """Shorten the home to ``~`` in a command that begins with `cd` to a directory below it, unless the directory is
     quoted.
     """
@@ -176,7 +176,7 @@ def is_named(one: NamedWorker) -> bool:
     return one.name not in ("", one.worker_id, name_of(getattr(one, "prompt", "")))
 
 
-def called(one: NamedWorker) -> str:
+def worker_title(one: NamedWorker) -> str:
     """Return the text that names a worker on the page: its given name, the start of its prompt, or its id."""
     asked = "" if is_named(one) else shorten(mask(getattr(one, "prompt", "")), NAME_CHARACTERS)
     return printable(asked or one.name or one.worker_id or "")
@@ -420,12 +420,12 @@ def problem(error: SmartForkError, status: int | None = None) -> Response:
     return rendered("problem.html", {"problem": error}, status=status or error.http_status)
 
 
-def stranger(status: int = 401) -> Response:
+def sign_in_page(status: int = 401) -> Response:
     """Return the page for a browser that has not signed in, with a field for a code."""
     return rendered("enter.html", status=status)
 
 
-def way_in(address: str, code: str) -> bytes:
+def code_file(address: str, code: str) -> bytes:
     """Return an HTML file that sends `code` to the page at `address` when a browser opens the file."""
     return _environment.get_template("way_in.html").render(address=address, code=code).encode()
 
@@ -464,7 +464,7 @@ _environment.globals |= {
 }
 _environment.filters |= {
     "ago": ago,
-    "called": called,
+    "called": worker_title,
     "chance": chance,
     "clock": clock,
     "counted": FileChange.counted,
@@ -472,7 +472,7 @@ _environment.filters |= {
     "exact": exact,
     "file_diffs": agent_steps.diffs_in,
     "given": as_given,
-    "homely": homely,
+    "with_tilde": with_tilde,
     "place_mark": place_mark,
     "known_facts": Compared.facts,
     "lasted": in_words,

@@ -39,7 +39,7 @@ from smart_fork.forking.plan import fork_session, parts_in_words, way_in_words
 from smart_fork.forking.request import MATCH, BudgetOptions, ForkRequest, parse_amount, parse_numbers
 from smart_fork.forking.results import Forked
 from smart_fork.page import renderer
-from smart_fork.page.conversation_page import check_still
+from smart_fork.page.conversation_page import refuse_changed_session
 from smart_fork.page.endpoints import (
     Asked,
     Endpoints,
@@ -52,8 +52,8 @@ from smart_fork.page.endpoints import (
     read,
 )
 from smart_fork.page.export import side_by_side
-from smart_fork.page.family_page import related
-from smart_fork.page.renderer import HEADERS, Shown, problem, rendered, stranger
+from smart_fork.page.family_page import family_page
+from smart_fork.page.renderer import HEADERS, Shown, problem, rendered, sign_in_page
 from smart_fork.page.search_page import SearchViews
 from smart_fork.page.session_page import session_routes
 from smart_fork.page.sign_in import CODE_SECONDS, SignIn
@@ -83,7 +83,7 @@ def forked(form: Mapping[str, str], *, library: Opening, dry_run: bool = False) 
     options, budget = read(Options, form, _SAID), read(BudgetOptions, {**form, **_moves(form)}, _SAID)
     with sessions_here([session], folder(project) if project else None, keep=not dry_run) as (here,):
         if seen := form.get("seen", ""):
-            check_still(seen, sessions.look_into(sessions.locate(here.session_id)))
+            refuse_changed_session(seen, sessions.look_into(sessions.locate(here.session_id)))
         asked = replace(read(ForkRequest, form, _SAID), session=here.session_id, options=options, dry_run=dry_run)
         return fork_session(replace(asked, budget=budget.wanted() if budget.budget else None), library)
 
@@ -146,7 +146,7 @@ _REPEATED = 200
 
 
 @dataclass(frozen=True, slots=True)
-class ToldWorker:
+class WorkerActionResult:
     """The result of a worker card's form: `how` its message was delivered, and the `text`."""
 
     worker_id: str
@@ -156,7 +156,7 @@ class ToldWorker:
     warnings: tuple[str, ...] = ()
 
 
-def told(form: Mapping[str, str]) -> ToldWorker:
+def act_on_worker(form: Mapping[str, str]) -> WorkerActionResult:
     """Answer a worker, send it a message, or end it, as its card's form asks.
 
     Raises:
@@ -169,15 +169,15 @@ def told(form: Mapping[str, str]) -> ToldWorker:
     if do == "close":
         (closed,) = close_workers([worker], remove_worktree=form.get("worktree") == "yes")
         how = "ended" if closed.closed else "not changed"
-        return ToldWorker(closed.worker_id, closed.name, how, mask(""), (closed.note,) if closed.note else ())
+        return WorkerActionResult(closed.worker_id, closed.name, how, mask(""), (closed.note,) if closed.note else ())
     if do.startswith("answer-"):
         number, shown = do.removeprefix("answer-"), form.get("asked", "")
         done = message_worker(worker, number, answer=True, meant=lambda question: asked(question) == shown)
-        return ToldWorker(done.worker_id or worker, done.name, done.how, mask(number), done.warnings)
+        return WorkerActionResult(done.worker_id or worker, done.name, done.how, mask(number), done.warnings)
     if do not in ("message", "queue"):
         raise Usage("No such action", "Reload the workers page.")
     done = message_worker(worker, text, queue=do == "queue")
-    return ToldWorker(done.worker_id or worker, done.name, done.how, said, done.warnings)
+    return WorkerActionResult(done.worker_id or worker, done.name, done.how, said, done.warnings)
 
 
 #: Where browsers listen for what the workers do.
@@ -204,7 +204,7 @@ class WorkerViews:
             Route("/board", partial(self._fragment, "board.html")),
             Route("/now", partial(self._fragment, "now.html")),
             Route("/worker/{worker}", partial(self._fragment, "fork_worker.html")),
-            Route("/worker", self._endpoints.does(told, "/workers?told={form}"), methods=["POST"]),
+            Route("/worker", self._endpoints.does(act_on_worker, "/workers?told={form}"), methods=["POST"]),
             Route("/compare", self._compare),
             Route(LIVE, self._live),
         ]
@@ -213,7 +213,7 @@ class WorkerViews:
         form = asked.get("told")
         return {
             "board": self._endpoints.board.view(fresh=form is not None),
-            "done": self._endpoints.kept(form, ToldWorker),
+            "done": self._endpoints.kept(form, WorkerActionResult),
         }
 
     async def _fragment(self, template: str, request: Request) -> Response:
@@ -365,7 +365,7 @@ class Page:
             Route("/index", self.endpoints.page("index.html", self._index)),
             Route("/doctor", self.endpoints.does(checked, "/index?checked={form}#checks"), methods=["POST"]),
             *session_routes(self.endpoints, self.project_cookie),
-            Route("/family/{agent}/{session_id}", self.endpoints.page("family.html", related)),
+            Route("/family/{agent}/{session_id}", self.endpoints.page("family.html", family_page)),
             Route("/fork", self.endpoints.does(fork, "/forked/{form}", unlike=True), methods=["POST"]),
             Route("/preview", self._preview, methods=["POST"]),
             Route("/forked/{form}", self.endpoints.page("forked.html", self._forked)),
@@ -428,7 +428,7 @@ class Page:
 
 
 async def _enter(_: Request) -> Response:
-    return stranger(200)
+    return sign_in_page(200)
 
 
 async def _static(request: Request) -> Response:

@@ -41,13 +41,13 @@ from smart_fork.forking.plan import shared_until
 from smart_fork.page.agent_steps import Steps
 from smart_fork.page.conversation_page import (
     ConversationPage,
-    LeftForks,
+    LazyForks,
     Since,
-    check_still,
-    looked_at,
+    changes_at,
     mark_in,
     mark_of,
     reading,
+    refuse_changed_session,
     since,
 )
 from smart_fork.page.endpoints import Asked, Endpoints, ProjectCookie, folder, in_thread
@@ -92,7 +92,7 @@ class SessionPage(PageValues):
     export: str = ""
     q: str = ""
     words: Sequence[str] = ()
-    left: LeftForks | None = None
+    left: LazyForks | None = None
     at: int | None = None
     fork: int | None = None
     tokens: int = 0
@@ -144,7 +144,7 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
         **shown,
         one=one,
         title=title(session.title) or there.session_id,
-        left=LeftForks(session, read),
+        left=LazyForks(session, read),
         cached=cache_in_words(shared_until(session)),
         log_gone=there.path is None,
         cut=last_cut(session.session_id) if there.path is not None else None,
@@ -175,7 +175,7 @@ def read_of(
     }  # fmt: skip
 
 
-def become(place: Mapping[str, str], asked: Mapping[str, str], project: str | None = None) -> tuple[Since, str]:
+def changes_since(place: Mapping[str, str], asked: Mapping[str, str], project: str | None = None) -> tuple[Since, str]:
     """Return the change of a session since a mark, and the address that shows it.
 
     With a `project`, the session is one that the project's team shares.
@@ -186,7 +186,7 @@ def become(place: Mapping[str, str], asked: Mapping[str, str], project: str | No
     mark = mark_in(asked.get("mark", ""))
     one = AddressedSession(place["agent"], place["session_id"])
     if project is None:
-        return looked_at(place, mark), f"{session_link(one, since=str(mark))}#more"
+        return changes_at(place, mark), f"{session_link(one, since=str(mark))}#more"
     way = session_link(one, kind="shared", project=project, since=str(mark))
     return since(mark, team_room().look_into(one.session_id, folder(project)).session), f"{way}#more"
 
@@ -222,7 +222,7 @@ def shared(place: Mapping[str, str], asked: Mapping[str, str], project: str) -> 
     )  # fmt: skip
 
 
-def delegated(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
+def subagent_page(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
     """Return the template values for a sub-agent's conversation.
 
     Raises:
@@ -280,7 +280,7 @@ def output(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
     if "name" in place:
         _, session = subagent(place)
     if session is not None:
-        check_still(asked.get("seen", ""), session)
+        refuse_changed_session(asked.get("seen", ""), session)
     steps = Steps(session, AGENTS[there.agent].codec) if session else None
     known = revealed_secrets((one.raw for one in session.turns), AGENTS[there.agent].codec) if session else ()
     told = steps.of(turn) if session and steps and turn is not None and turn < len(session.turns) else ()
@@ -449,7 +449,7 @@ def session_routes(endpoints: Endpoints, project_cookie: ProjectCookie) -> list[
         """Answer a window that polls for changes of a session; usually with an empty response."""
         project = project_cookie.of(request).project if theirs else None
         try:
-            now, way = await in_thread(partial(become, request.path_params, request.query_params, project))
+            now, way = await in_thread(partial(changes_since, request.path_params, request.query_params, project))
         except SmartForkError as error:
             return problem(error)
         except OSError as error:  # the window asks again
@@ -482,7 +482,7 @@ def session_routes(endpoints: Endpoints, project_cookie: ProjectCookie) -> list[
         Route(f"{own}/since", since_then),
         Route(f"{theirs}/since", partial(since_then, theirs=True)),
         Route(f"{own}/output/{{turn}}/{{call}}", printed),
-        Route(f"{own}/agents/{{name}}", endpoints.page("subagent.html", delegated, by=streamed)),
+        Route(f"{own}/agents/{{name}}", endpoints.page("subagent.html", subagent_page, by=streamed)),
         Route(f"{own}/agents/{{name}}/output/{{turn}}/{{call}}", printed),
         Route(f"{own}/commits", endpoints.page("commits.html", commits)),
         Route("/forget", endpoints.page("forget.html", about_to_forget)),

@@ -28,7 +28,7 @@ from starlette.responses import Response
 from indexer.files import private_dir, replace_file, write_new
 from indexer.lazy import dataclass
 from smart_fork.errors import ForkRefused, NotFound, Usage
-from smart_fork.page.renderer import stranger, way_in
+from smart_fork.page.renderer import code_file, sign_in_page
 
 #: A cookie ends when it was not used for so long, and when it is so old.
 IDLE_SECONDS, MAX_AGE_SECONDS = 12 * 3600.0, 30 * 86_400.0
@@ -42,7 +42,7 @@ MAX_VISITS = 64
 log = logging.getLogger(__name__)
 
 
-class Visits:
+class SignInCookies:
     """The valid cookies called `name`, kept in `file` across restarts. `token` returns the current token of the
     service.
     """
@@ -116,7 +116,7 @@ MAX_CODES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SignInCode:
     """A way to sign in: `file` sends the `code` when a browser opens it, `until` the code expires.
 
     `project` is the directory in which the user asked for it.
@@ -128,17 +128,17 @@ class Entry:
     project: str = ""
 
 
-class Entries:
+class SignInCodes:
     """The unused ways to sign in to the page at `address`. Their files are in `folder`, which holds nothing else."""
 
     def __init__(self, folder: Path, address: str, now: Callable[[], float] = time.monotonic) -> None:
         self._folder = folder
         self.address = address
         self._now = now
-        self._open: dict[str, Entry] = {}
+        self._open: dict[str, SignInCode] = {}
         self._lock = threading.Lock()
 
-    def new(self, project: str = "") -> Entry:
+    def new(self, project: str = "") -> SignInCode:
         """Create a way to sign in. The browser that uses it then remembers `project`.
 
         Raises:
@@ -147,15 +147,16 @@ class Entries:
         self.sweep()
         _own(self._folder)
         code = secrets.token_urlsafe(24)
-        entry = Entry(code, self._folder / f"open-{secrets.token_hex(8)}.html", self._now() + CODE_SECONDS, project)
+        file = self._folder / f"open-{secrets.token_hex(8)}.html"
+        entry = SignInCode(code, file, self._now() + CODE_SECONDS, project)
         with self._lock:
             self._open[code] = entry
             first = next(iter(self._open)) if len(self._open) > MAX_CODES else ""
         self.use(first)
-        replace_file(entry.file, [way_in(self.address, code)], durable=False)
+        replace_file(entry.file, [code_file(self.address, code)], durable=False)
         return entry
 
-    def use(self, code: str) -> Entry | None:
+    def use(self, code: str) -> SignInCode | None:
         """Return the entry of a valid `code`, and make the code invalid."""
         with self._lock:
             entry = self._open.pop(code, None)
@@ -331,11 +332,11 @@ class SignIn:
 
     def __init__(self, folder: Path, host: str, token: Callable[[], str]) -> None:
         # Browsers give a cookie to every port of a machine: each service has a name of its own for it.
-        self.visits = Visits(f"smart-fork-{host.rpartition(':')[2]}", folder / "visits.json", token)
-        self.entries = Entries(folder, f"http://{host}/")
+        self.visits = SignInCookies(f"smart-fork-{host.rpartition(':')[2]}", folder / "visits.json", token)
+        self.entries = SignInCodes(folder, f"http://{host}/")
         self.forms: PageForms[Any] = PageForms(token, folder / "forms")
 
     @staticmethod
-    def stranger() -> Response:
+    def sign_in_page() -> Response:
         """Return the page for a browser that has not signed in."""
-        return stranger()
+        return sign_in_page()

@@ -25,7 +25,7 @@ from smart_fork.server.tools import strict
 from smart_fork.snippets import shown
 from smart_fork.system.processes import Processes
 from smart_fork.system.release import own_version
-from smart_fork.system.standard_error import never_waiting
+from smart_fork.system.standard_error import nonblocking_stderr
 from smart_fork.workers.registry_file import has_registry
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def run_stdio(begun: str = "", embedder: Embedder | None = None, *, everything: 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)  # agents end their servers by them
     threading.Thread(target=_recover, name="recover", daemon=True).start()
-    with never_waiting():
+    with nonblocking_stderr():
         server = create_server(embedder, everything=everything)
         server.begun = Begun.of(begun)
         server.run("stdio")

@@ -1,4 +1,4 @@
-"""Local logs of shared sessions: reads them for sharing, and writes received records as a log of an agent.
+"""LocalRecords logs of shared sessions: reads them for sharing, and writes received records as a log of an agent.
 
 Received ids, paths and names are replaced by ones of this machine, and unknown fields are dropped. A session that its
 agent could not load is not written.
@@ -37,7 +37,7 @@ from smart_fork.sharing.tracking import Alias
 
 
 @dataclass(frozen=True, slots=True)
-class Local:
+class LocalRecords:
     """A session and its shared records, up to the last complete pair (a prompt with its answer, or a call with its
     result).
     """
@@ -56,7 +56,7 @@ class Local:
         return bool(digest) and self.digest(count) == digest
 
 
-def local(session: Session, root: Path) -> Local:
+def local(session: Session, root: Path) -> LocalRecords:
     """Return a session's shared records up to the last complete pair; `root` is the root of its project.
 
     Raises:
@@ -66,18 +66,18 @@ def local(session: Session, root: Path) -> Local:
     """
     forms, place = AGENTS.forms_of(session.agent), HomePlace.of(root)
     records = forms.records_of(session, last_pair(session))
-    return Local(session, tuple(encode(forms.outgoing(record, place)) for record in records))
+    return LocalRecords(session, tuple(encode(forms.outgoing(record, place)) for record in records))
 
 
 def ahead(one: Alias, root: Path) -> int | None:
     """Count the records that are not pushed yet; -1 if pushed records have changed, `None` without a readable log."""
-    here = local_in(one.file, one.platform, root)
+    here = tracked_records(one.file, one.platform, root)
     if here is None:
         return None
     return len(here.records) - one.local_count if here.begins_with(one.local_count, one.local_digest) else -1
 
 
-def local_in(path: Path | None, agent: AgentName, root: Path) -> Local | None:
+def tracked_records(path: Path | None, agent: AgentName, root: Path) -> LocalRecords | None:
     """Return the shared records of a tracked log; `None` if it cannot be read."""
     with suppress(SmartForkError):
         return local(read_log(path, agent, root), root) if path is not None else None
@@ -160,7 +160,7 @@ class WrittenLog:
     agent: AgentName
     lost: Mapping[str, int]
     branch: WrittenCopy
-    local: Local
+    local: LocalRecords
 
     def undo(self) -> None:
         """Delete the written session."""
@@ -169,7 +169,7 @@ class WrittenLog:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class ReceivedSession:
     """A received session that was read from a temporary log. `lost` counts the content that it lacks, by kind."""
 
     session: Session
@@ -183,12 +183,12 @@ class Arrived:
         Raises:
             Usage: there is no message `number`, counted from 1.
         """
-        end, message = ends_at(self.session, number)
+        end, message = exchange_end(self.session, number)
         counted = AGENTS.forms_of(self.session.agent).records_of(self.session, end)
         return self._sources[sum(1 for _ in counted) - 1] + 1, self.session.turns[end].id != message.id
 
 
-def ends_at(session: Session, number: int) -> tuple[int, Turn]:
+def exchange_end(session: Session, number: int) -> tuple[int, Turn]:
     """Return the turn that completes the exchange of message `number`, and the message itself.
 
     In an unfinished exchange, the turn is the end of its last complete pair.
@@ -211,7 +211,7 @@ def ends_at(session: Session, number: int) -> tuple[int, Turn]:
 @contextmanager
 def arrived(
     records: Sequence[bytes], agent: AgentName, source_id: str, root: Path, *, others: bool, keep_raw: bool = False
-) -> Iterator[Arrived]:
+) -> Iterator[ReceivedSession]:
     """Yield the session of received records, read by the agent's own reader from a temporary log.
 
     With `keep_raw` the turns have their raw records.
@@ -242,7 +242,7 @@ def arrived(
         session = READERS[agent].read(log, keep_raw=keep_raw).session
         if session is None or not session.messages:
             raise Unshareable(f"These records are not a conversation of {AGENTS.title_of(agent)}.")
-        yield Arrived(session, {what: number for what, number in lost.items() if number}, sources)
+        yield ReceivedSession(session, {what: number for what, number in lost.items() if number}, sources)
 
 
 def write_local(
@@ -272,7 +272,7 @@ def write_local(
     """
     with arrived(records[:count], agent, source_id, root or directory, others=others) as one:
         lost = Counter(one.lost)
-        with crossing(platform or agent, one.session, source_id, directory) as (session, missing):
+        with converted_session(platform or agent, one.session, source_id, directory) as (session, missing):
             end = last_pair(session)
             moment = datetime.now()  # noqa: DTZ005 - files may be named by local time
             new = new_session_id or AGENTS.starter_of(session.agent).new_id()
@@ -299,7 +299,7 @@ def _name(title: str, session: Session) -> str:
 
 
 @contextmanager
-def crossing(
+def converted_session(
     agent: AgentName, session: Session, source_id: str, directory: Path
 ) -> Iterator[tuple[Session, Mapping[str, int]]]:
     """Yield the session in the form of `agent`, and the content that is lost by handing it over, by kind.

@@ -99,7 +99,7 @@ class Loss:
     def forget_snapshots(self, session_id: str) -> None:
         """Delete a session's snapshots that contain lost content."""
         for kept in snapshots.snapshots(session_id):
-            times = map(received_logs.time_of, filter(None, map(record_in, snapshots.lines(kept))))
+            times = map(received_logs.record_time, filter(None, map(record_in, snapshots.lines(kept))))
             if telling_words(snapshots.lines(kept), self.words) or not self.only.isdisjoint(times):
                 kept.path.unlink(missing_ok=True)
 

@@ -134,7 +134,7 @@ class ReceivedLog:
 
     def with_edits(self, edits: Edits) -> dict[str, bytes | None]:
         """Return the pending edits combined with `edits`."""
-        return {**composed(self.pending_edits(), edits), **edits}
+        return {**combined(self.pending_edits(), edits), **edits}
 
     def counted(self, count: Callable[[], int]) -> int:
         """Return the number of records before any edit. The number is stored once, so that the edit can resume after a
@@ -151,7 +151,7 @@ class ReceivedLog:
         return None if not found or found[0][0] is None else orjson.loads(str(found[0][0]))
 
 
-def composed(before: Edits, after: Edits) -> dict[str, bytes | None]:
+def combined(before: Edits, after: Edits) -> dict[str, bytes | None]:
     """Return the edits `before`, with replacements that `after` edits again."""
     return {old: None if new is None else after.get(sha256(new).hexdigest(), new) for old, new in before.items()}
 
@@ -161,22 +161,22 @@ def _short(digest: str) -> str:
 
 
 def _times(records: Iterable[bytes]) -> dict[str, str]:
-    return {_short(sha256(one).hexdigest()): time for one in records if (time := time_of(decode(one)))}
+    return {_short(sha256(one).hexdigest()): time for one in records if (time := record_time(decode(one)))}
 
 
-def time_of(record: Record) -> str:
+def record_time(record: Record) -> str:
     """Return the time of a record; empty if it has none."""
     return utc(record.get("timestamp") or dict_in(dict_in(record.get("info")).get("time")).get("created"))
 
 
-def key_of(record: Record) -> str:
+def record_key(record: Record) -> str:
     """Return the key of a shared record, equal in every copy: its own id, or a digest of its content."""
-    if identity := identity_of(record):
+    if identity := record_id(record):
         return f"id:{identity}"
     return f"is:{sha256(encode(record)).hexdigest()}"
 
 
-def identity_of(record: Record) -> str:
+def record_id(record: Record) -> str:
     """Return a record's own id, which its copies share; empty if it has none."""
     identity = record.get("uuid")
     plain = isinstance(identity, str) and identity.isascii() and identity.isprintable() and " " not in identity
@@ -188,7 +188,7 @@ def store_received(of: ReceivedLog, records: Sequence[bytes], *, others: bool) -
     forms = AGENTS.forms_of(of.agent)
     here = [forms.arrived(decode(one), others=others) for one in records]
     there = tuple(
-        (sha256(one).hexdigest(), key_of(arrived) if arrived is not None else "")
+        (sha256(one).hexdigest(), record_key(arrived) if arrived is not None else "")
         for one, arrived in zip(records, here, strict=True)
     )
     replace(of, records=there, times=_times(records)).save()

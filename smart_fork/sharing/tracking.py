@@ -307,10 +307,10 @@ class Tracking:
                 replace_file(self.path, [orjson.dumps(after.as_json(), option=orjson.OPT_INDENT_2), b"\n"])
                 return after
         except OSError as error:
-            raise unwritten(self.path, error) from error
+            raise write_error(self.path, error) from error
 
     @contextlib.contextmanager
-    def one_push(self) -> Iterator[None]:
+    def push_lock(self) -> Iterator[None]:
         """Wait until no other process of this machine pushes to the project, from any checkout."""
         name = sha256(f"{self.server} {self.place.key}".encode()).hexdigest()[:32]
         folder = state_home() / "team" / "pushing" / name
@@ -318,7 +318,7 @@ class Tracking:
             try:
                 lock.enter_context(held(private_dir(folder), fcntl.LOCK_EX))
             except OSError as error:
-                raise unwritten(folder, error) from error
+                raise write_error(folder, error) from error
             yield
 
     def _other(self, found: Tracked) -> tuple[str, str, str] | None:
@@ -356,7 +356,7 @@ def folder() -> Path:
     return private_dir(state_home() / "team")
 
 
-def unwritten(path: Path, error: OSError) -> SmartForkError:
+def write_error(path: Path, error: OSError) -> SmartForkError:
     """Return the error for an own file that could not be written. The file is unchanged, and the command can be
     repeated.
     """

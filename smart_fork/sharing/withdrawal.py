@@ -33,7 +33,7 @@ from smart_fork.excise.text_search import words_and_runs
 from smart_fork.excise.verification import cut_lines
 from smart_fork.sharing import received_logs
 from smart_fork.sharing.canonical import decode, url_of
-from smart_fork.sharing.local_logs import local, local_in, read_log
+from smart_fork.sharing.local_logs import local, read_log, tracked_records
 from smart_fork.sharing.lost_content import (
     Loss,
     Planner,
@@ -79,7 +79,7 @@ def _record_lines(one: ReceivedLog, keys: _EditsByKey) -> tuple[list[TimedLine],
         NotFound: the copy has no conversation.
     """
     before = _records(one, one.path)
-    was, left = ([(received_logs.time_of(record), orjson.dumps(record)) for record in some] for some in (
+    was, left = ([(received_logs.record_time(record), orjson.dumps(record)) for record in some] for some in (
         before, list(_left(one, before, keys))
     ))  # fmt: skip
     return was, left
@@ -127,7 +127,7 @@ def _records(one: ReceivedLog, path: Path) -> list[Record]:
 def _left(one: ReceivedLog, records: Iterable[Record], keys: _EditsByKey) -> Iterator[Record]:
     forms = AGENTS.forms_of(one.agent)
     for record in records:
-        key = received_logs.key_of(record)
+        key = received_logs.record_key(record)
         if key not in keys:
             yield record
         elif (new := keys[key]) is not None and (arrived := forms.arrived(decode(new), others=False)) is not None:
@@ -139,7 +139,7 @@ def _said(records: Iterable[Record]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class SettledWithdrawals:
+class AppliedWithdrawals:
     """The result of applying withdrawals: changed logs, removed logs, and postponed logs with the reason."""
 
     changed: tuple[Path, ...] = ()
@@ -147,7 +147,7 @@ class SettledWithdrawals:
     put_off: Mapping[Path, str] | None = None
 
 
-def apply_pending(*, remove: bool = False) -> SettledWithdrawals:
+def apply_pending(*, remove: bool = False) -> AppliedWithdrawals:
     """Make all pending edits, and delete unfinished copies. With `remove`, delete the edited logs as a whole."""
     received_logs.clear_unfinished()
     changed: list[Path] = []
@@ -164,7 +164,7 @@ def apply_pending(*, remove: bool = False) -> SettledWithdrawals:
                 removed.append(one.path)
             elif _has_of_others(one, edits):
                 changed.append(one.path)
-    return SettledWithdrawals(tuple(changed), tuple(removed), put_off)
+    return AppliedWithdrawals(tuple(changed), tuple(removed), put_off)
 
 
 def _has_of_others(one: ReceivedLog, edits: Edits) -> bool:
@@ -195,7 +195,7 @@ def _settled(one: ReceivedLog, edits: Edits, changed: list[Path], put_off: dict[
             "The messages that were withdrawn are not known in this hand-over. Cut them with smart-fork excise cut, or "
             "remove it with smart-fork team sync --remove."
         )
-    before = one.counted(lambda: len(here.records) if (here := local_in(one.path, one.agent, one.root)) else 0)
+    before = one.counted(lambda: len(here.records) if (here := tracked_records(one.path, one.agent, one.root)) else 0)
     gone = False
     for way in _removals(one, keys, edits, is_crossed=is_crossed):
         _follow(one, way, changed, put_off, edits)
@@ -270,9 +270,9 @@ def _kept_lines(one: ReceivedLog, keys: _EditsByKey) -> list[TimedLine]:
     lines = (line for snapshot in kept for line in snapshots.lines(snapshot))
     records = ((line, record) for line in lines if (record := record_in(line)) is not None)
     return [
-        (received_logs.time_of(one), line)
+        (received_logs.record_time(one), line)
         for line, one in records
-        if received_logs.key_of(forms.outgoing(one, place)) in keys
+        if received_logs.record_key(forms.outgoing(one, place)) in keys
     ]
 
 
@@ -339,7 +339,7 @@ def _of_records(one: ReceivedLog, keys: _EditsByKey) -> Planner:
         found: dict[int, str] = {}
         for position, turn in enumerate(session.turns):
             record = None if turn.inherited else record_in(turn.raw)
-            if record is not None and (key := received_logs.key_of(forms.outgoing(record, place))) in keys:
+            if record is not None and (key := received_logs.record_key(forms.outgoing(record, place))) in keys:
                 found[position] = key
         cut = {session.turns[position].id for position, key in found.items() if keys[key] is None}
         planned = CutPlan.of(session, cut | set(more))

@@ -15,7 +15,7 @@ from indexer.lazy import dataclass
 from smart_fork.system.peers import is_ours
 
 
-class Bucket:
+class TokenBucket:
     """A token bucket, which limits how often something may happen: `burst` times immediately, then `rate` times a
     second.
     """

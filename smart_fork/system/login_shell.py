@@ -29,7 +29,7 @@ _PROGRAM = (
 )
 
 
-def values_of(names: Sequence[str], env: Mapping[str, str], processes: Processes) -> dict[str, str]:
+def login_shell_values(names: Sequence[str], env: Mapping[str, str], processes: Processes) -> dict[str, str]:
     """Return the values of the variables `names` in the login shell; empty if the shell does not answer."""
     shell = login_shell(env)
     if not names or not shell:
@@ -70,4 +70,4 @@ def login_path(env: Mapping[str, str]) -> str:
 
 @lru_cache(maxsize=4)  # a profile may take a second
 def _path(env: tuple[tuple[str, str], ...]) -> str:
-    return values_of(["PATH"], dict(env), Processes()).get("PATH", "")
+    return login_shell_values(["PATH"], dict(env), Processes()).get("PATH", "")

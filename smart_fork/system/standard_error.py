@@ -18,7 +18,7 @@ LAST_SECONDS = 1.0
 
 
 @contextmanager
-def never_waiting() -> Iterator[None]:
+def nonblocking_stderr() -> Iterator[None]:
     """Forward standard error from a thread inside the block, also that of started programs. A regular file needs no
     thread.
     """

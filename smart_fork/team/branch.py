@@ -15,7 +15,7 @@ from smart_fork.errors import Conflict, NotFound, ServerUnavailable, Usage, Wron
 from smart_fork.forking.branch import command_to_resume
 from smart_fork.forking.copies import WrittenCopy, write_copy
 from smart_fork.sharing import canonical, received_logs
-from smart_fork.sharing.local_logs import ahead, arrived, ends_at, local, read_log
+from smart_fork.sharing.local_logs import ahead, arrived, exchange_end, local, read_log
 from smart_fork.sharing.outgoing import last_pair, prepare
 from smart_fork.sharing.tracking import Alias, timestamp
 from smart_fork.team import PullOptions, pull, wire
@@ -360,7 +360,7 @@ def _written(
 ) -> Iterator[WrittenCopy]:
     """Write a copy of a log, and yield it. Delete the copy after an error."""
     session = read_log(one.file or Path(), one.platform, project.place.root)
-    end = last_pair(session) if at is None else ends_at(session, at)[0]
+    end = last_pair(session) if at is None else exchange_end(session, at)[0]
     new, directory = AGENTS.starter_of(one.platform).new_id(), pull.directory_of(project, taken_as)
     with received_logs.writing_copy(one.platform, new, project.place):
         moment = datetime.now()  # noqa: DTZ005 - files may be named by local time

@@ -20,7 +20,7 @@ from indexer.errors import next_step
 from indexer.files import replace_file, state_home
 from indexer.settings import Setting
 from smart_fork.errors import NotAuthenticated, SmartForkError, Usage
-from smart_fork.sharing.tracking import folder, unwritten
+from smart_fork.sharing.tracking import folder, write_error
 from smart_fork.snippets import quoted
 
 WHO = "Not authenticated. Please run smart-fork team login first."
@@ -197,4 +197,4 @@ def _change(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
             replace_file(_file(), [orjson.dumps(known, option=orjson.OPT_INDENT_2), b"\n"])
             return known
     except OSError as error:
-        raise unwritten(_file(), error) from error
+        raise write_error(_file(), error) from error

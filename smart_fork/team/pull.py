@@ -22,7 +22,7 @@ from smart_fork.forking.branch import command_to_resume
 from smart_fork.sharing import canonical, received_logs
 from smart_fork.sharing.local_logs import ahead, local, read_log, write_local
 from smart_fork.sharing.outgoing import SentBefore
-from smart_fork.sharing.tracking import Alias, check_alias, check_written, timestamp, unwritten
+from smart_fork.sharing.tracking import Alias, check_alias, check_written, timestamp, write_error
 from smart_fork.team import PullOptions
 from smart_fork.team.project import Download, PendingCreation, Shared, TeamProject, Verb, download, has_moved, shared
 from smart_fork.team.wire import SessionInfo
@@ -157,7 +157,7 @@ def _write(
         )
         _remember(project, taken, made, root, others=others, count=count)
     except OSError as error:
-        raise unwritten(Path(error.filename or directory), error) from error
+        raise write_error(Path(error.filename or directory), error) from error
     return made
 
 
@@ -344,11 +344,11 @@ def _note_others(
         return
     pushed = {digest for one in received_logs.all_received() for digest, key in one.records if not key}
     own = {
-        received_logs.identity_of(canonical.decode(one))
+        received_logs.record_id(canonical.decode(one))
         for number, one in enumerate(told)
         if number >= count or sha256(one).hexdigest() in pushed
     }
-    said = (received_logs.identity_of(canonical.decode(one)) for one in made.local.records)
+    said = (received_logs.record_id(canonical.decode(one)) for one in made.local.records)
     session_origins.remember_foreign(made.session_id, (one for one in said if one and one not in own))
 
 

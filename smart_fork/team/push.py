@@ -41,7 +41,7 @@ def send(project: TeamProject, made: Plan) -> Shared:
         Conflict: the session on the server has advanced.
         SmartForkError: the server did not accept it.
     """
-    with project.tracking.one_push():
+    with project.tracking.push_lock():
         found = project.tracking.read().of_log(made.session.source_path)
         if found is None and not made.force and (told := _from_another_checkout(project, made)) is not None:
             return told

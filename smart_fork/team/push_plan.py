@@ -26,7 +26,7 @@ from smart_fork.team.branch import unparented_hint
 from smart_fork.team.project import BEGINNING, TeamProject
 
 if TYPE_CHECKING:
-    from smart_fork.sharing.local_logs import Local
+    from smart_fork.sharing.local_logs import LocalRecords
     from smart_fork.sharing.outgoing import Outgoing
     from smart_fork.sharing.tracking import Tracked
 
@@ -208,7 +208,7 @@ def _since(project: TeamProject, alias: Alias, session: Session) -> SentBefore:
     return SentBefore(count, here.digest(count))
 
 
-def _is_lost(project: TeamProject, alias: Alias, here: Local, since: SentBefore) -> bool:
+def _is_lost(project: TeamProject, alias: Alias, here: LocalRecords, since: SentBefore) -> bool:
     """Return True if a log no longer continues the shared session. `--force` then shares it without a parent."""
     if alias.session_id is None or not here.begins_with(since.count, since.digest):
         return True
@@ -347,7 +347,9 @@ def chosen_visibility(alias: Alias) -> wire.Visibility | None:
     return "public" if alias.session_id is None and alias.visibility == "public" else None
 
 
-def tracked_parent(project: TeamProject, aliases: Mapping[str, Alias], here: Local) -> tuple[Alias, SentBefore] | None:
+def tracked_parent(
+    project: TeamProject, aliases: Mapping[str, Alias], here: LocalRecords
+) -> tuple[Alias, SentBefore] | None:
     """Return the tracked session that this session continues, and its shared part in this session's log.
 
     It is recognized by its records. If the agent rewrote them for the fork, it is recognized by the parent id and the

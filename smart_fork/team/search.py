@@ -34,7 +34,7 @@ from smart_fork.finding.search import Meaning
 from smart_fork.finding.session_view import Origin
 from smart_fork.finding.team_search import ServerState
 from smart_fork.sharing import received_logs
-from smart_fork.sharing.local_logs import local_in
+from smart_fork.sharing.local_logs import tracked_records
 from smart_fork.sharing.tracking import Alias
 from smart_fork.sharing.withdrawal import apply_pending
 from smart_fork.snippets import printable
@@ -175,7 +175,7 @@ def _source(one: Alias) -> str | None:
 
 
 def _is_unchanged(where: TeamProject, one: Alias) -> bool:
-    here = local_in(one.file, one.platform, where.place.root)
+    here = tracked_records(one.file, one.platform, where.place.root)
     return here is not None and (one.session_id is not None or here.digest(len(here.records)) == one.local_digest)
 
 

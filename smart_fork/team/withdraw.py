@@ -36,8 +36,8 @@ from smart_fork.team.client import Client
 from smart_fork.team.project import Download, TeamProject, download, opened
 
 if TYPE_CHECKING:
-    from smart_fork.sharing.local_logs import Arrived
-    from smart_fork.sharing.withdrawal import SettledWithdrawals
+    from smart_fork.sharing.local_logs import ReceivedSession
+    from smart_fork.sharing.withdrawal import AppliedWithdrawals
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class WithdrawalResult:
 
     info: wire.SessionInfo
     descendants: int
-    here: SettledWithdrawals
+    here: AppliedWithdrawals
 
 
 def change_visibility(project: TeamProject, reference: str, visibility: wire.Visibility) -> wire.SessionInfo:
@@ -205,7 +205,7 @@ def _followed(project: TeamProject, said: wire.Rewritten) -> WithdrawalResult:
     return done
 
 
-def _chosen(one: Arrived, session: Transcript, text: str) -> set[str]:
+def _chosen(one: ReceivedSession, session: Transcript, text: str) -> set[str]:
     """Return the turn ids of the messages, each with the agent's turns up to the next message."""
     said = one.session.messages
     found: set[str] = set()
@@ -232,15 +232,15 @@ def _edits(project: TeamProject, taken: Download, made: CutPlan) -> dict[bytes, 
             continue
         shared = forms.outgoing(record, place)
         if turn.id in made.gone:
-            gone.add(received_logs.key_of(shared))
+            gone.add(received_logs.record_key(shared))
         elif (line := made.edits.get(position)) is not None and (after := dict_in(json_in(line))):
             edited = canonical.encode(forms.outgoing(after, place))
             if edited != canonical.encode(shared):  # which parent it names is no part of it
-                new[received_logs.key_of(shared)] = edited
+                new[received_logs.record_key(shared)] = edited
     edits: dict[bytes, bytes | None] = {}
     for one in taken.records:
         here = forms.arrived(canonical.decode(one), others=False)
-        key = received_logs.key_of(here) if here is not None else ""
+        key = received_logs.record_key(here) if here is not None else ""
         if key in gone:
             edits[sha256(one).digest()] = None
         elif key in new:
@@ -328,7 +328,7 @@ def opened_current(
         yield one
 
 
-def apply_withdrawals(client: Client, *, at_once: bool = False, remove: bool = False) -> SettledWithdrawals:
+def apply_withdrawals(client: Client, *, at_once: bool = False, remove: bool = False) -> AppliedWithdrawals:
     """Ask for withdrawals, and apply them to the copies on this machine. With `remove`, delete the copies."""
     fetch_withdrawals(client, at_once=at_once)
     return apply_pending(remove=remove)

@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from smart_fork.system.standard_error import MAX_PIECES, never_waiting
+from smart_fork.system.standard_error import MAX_PIECES, nonblocking_stderr
 
 TALKS = """
 import subprocess, sys
-from smart_fork.system.standard_error import never_waiting
-with never_waiting():
+from smart_fork.system.standard_error import nonblocking_stderr
+with nonblocking_stderr():
     print("ours", file=sys.stderr)
     subprocess.run([sys.executable, "-c", "import sys; sys.stderr.write('of a program\\\\n')"], check=True)
     for _ in range({lines}):
@@ -60,7 +60,7 @@ def test_a_reader_who_is_gone_ends_nothing():
 
 
 def test_a_file_is_written_without_a_thread(capfd):
-    with never_waiting():
+    with nonblocking_stderr():
         os.write(2, b"straight\n")
 
     assert "straight\n" == capfd.readouterr().err

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from indexer.lazy import dataclass
 from smart_fork.cli.service.token import Token
 from smart_fork.page.sign_in import SignIn
-from smart_fork.system.http_limits import Bucket, Connection, Peer
+from smart_fork.system.http_limits import Connection, Peer, TokenBucket
 from smart_fork.system.peers import SERVICE
 
 #: Enough for the longest question and for what a hook says; and for the code of a browser that is let in.
@@ -98,9 +98,9 @@ class Guard:
         self._origins = frozenset(f"http://{host}" for host in self._hosts)
         self._doors = doors
         self._sign_in = sign_in
-        self._strangers = Bucket(STRANGERS_BURST, STRANGERS_RATE)
-        self._wrong = Bucket(WRONG_BURST, WRONG_RATE)
-        self._logged = Bucket(LOGGED_BURST, LOGGED_RATE)
+        self._strangers = TokenBucket(STRANGERS_BURST, STRANGERS_RATE)
+        self._wrong = TokenBucket(WRONG_BURST, WRONG_RATE)
+        self._logged = TokenBucket(LOGGED_BURST, LOGGED_RATE)
         self._listening: set[Callable[[], None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -145,7 +145,7 @@ class Guard:
         if status != 401:
             return PlainTextResponse(f"{why}\n", status)
         looks = "text/html" in headers.get("accept", "")
-        answer = self._sign_in.stranger() if self._sign_in and looks else PlainTextResponse(f"{why}\n", status)
+        answer = self._sign_in.sign_in_page() if self._sign_in and looks else PlainTextResponse(f"{why}\n", status)
         answer.headers["WWW-Authenticate"] = "Bearer"
         return answer
 

@@ -87,12 +87,12 @@ class SyncKey:
         return hmac.new(self.secret, b"\0".join((_FORM, use.encode(), salt)), sha256).digest()
 
 
-def made() -> SyncKey:
+def new_key() -> SyncKey:
     """Return a new random key."""
     return SyncKey(os.urandom(_KEY))
 
 
-def keep(key: SyncKey) -> None:
+def store_key(key: SyncKey) -> None:
     """Store the key of this machine, which may come from another machine.
 
     Raises:
@@ -101,31 +101,31 @@ def keep(key: SyncKey) -> None:
     write_new(_path(), [key.words().encode() + b"\n"])
 
 
-def known() -> SyncKey:
+def own_key() -> SyncKey:
     """Return the key of this machine.
 
     Raises:
         NotFound: this machine has no key.
     """
     try:
-        return read(_path().read_text("ascii"))
+        return parse_key(_path().read_text("ascii"))
     except FileNotFoundError:
         raise NotFound("This machine is not set up.", "Run: smart-fork sync setup REMOTE") from None
     except (UnicodeDecodeError, Usage) as error:
         raise SmartForkError(f"{_path()} is damaged.", "Copy the key from another machine.") from error
 
 
-def is_known() -> bool:
+def has_key() -> bool:
     """Return True if this machine has a key."""
     return _path().exists()
 
 
-def forget() -> None:
+def delete_key() -> None:
     """Delete the key from this machine."""
     _path().unlink(missing_ok=True)
 
 
-def read(words: str) -> SyncKey:
+def parse_key(words: str) -> SyncKey:
     """Parse a key in words.
 
     Raises:

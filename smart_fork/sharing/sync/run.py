@@ -26,7 +26,7 @@ from smart_fork.finding.request import current_project
 from smart_fork.repository import history
 from smart_fork.sharing import received_logs, withdrawal
 from smart_fork.sharing.canonical import decode
-from smart_fork.sharing.local_logs import Local, local_in, write_local
+from smart_fork.sharing.local_logs import LocalRecords, tracked_records, write_local
 from smart_fork.sharing.received_logs import ReceivedLog
 from smart_fork.sharing.sync import manifest, sending
 from smart_fork.sharing.sync.manifest import Manifest, SharedEntry, SyncKey
@@ -96,7 +96,7 @@ def _receive(source: str, entry: SharedEntry, records: Sequence[bytes], root: Pa
     """
     here, untouched = sending.copies(), list[str]()
     for one in _copies_of(source, here):
-        now, known = local_in(one.path, one.agent, one.root), here[one.id]
+        now, known = tracked_records(one.path, one.agent, one.root), here[one.id]
         if now and len(now.records) == known.count and now.digest(known.count) == known.digest:
             untouched.append(one.id)
         _take_out(one, records)
@@ -106,7 +106,7 @@ def _receive(source: str, entry: SharedEntry, records: Sequence[bytes], root: Pa
         return None
     for one in there:
         if (len(one.records), one.digest(entry.records)) == (entry.records, entry.digest):
-            now = local_in(one.path, one.agent, one.root) if one.id in untouched else None
+            now = tracked_records(one.path, one.agent, one.root) if one.id in untouched else None
             copy = _copy(source, entry, now) if now else replace(here[one.id], shared=entry.digest)
             sending.keep_copy(one.id, copy)
             return one.path
@@ -116,7 +116,7 @@ def _receive(source: str, entry: SharedEntry, records: Sequence[bytes], root: Pa
     return _written(source, entry, records, root, before.id if before else AGENTS.starter_of(entry.agent).new_id())
 
 
-def _copy(source: str, entry: SharedEntry, now: Local) -> sending.SyncedCopy:
+def _copy(source: str, entry: SharedEntry, now: LocalRecords) -> sending.SyncedCopy:
     count = len(now.records)
     return sending.SyncedCopy(source, entry.agent, entry.digest, count, now.digest(count))
 
@@ -144,9 +144,8 @@ def _take_out(one: ReceivedLog, records: Sequence[bytes]) -> None:
     digests = {sha256(record).hexdigest() for record in records}
     gone = [(digest, key) for digest, key in one.records if digest not in digests]
     if gone:
-        known = (
-            {received_logs.key_of(decode(record)): record for record in records} if len(gone) < len(one.records) else {}
-        )
+        kept = records if len(gone) < len(one.records) else ()
+        known = {received_logs.record_key(decode(record)): record for record in kept}
         one.store_pending({digest: known.get(key) if key.startswith("id:") else None for digest, key in gone})
 
 
@@ -156,7 +155,7 @@ _STILL = "Withdrawn text is still in it."
 
 
 @value
-class Moved(Value):
+class MovedSession(Value):
     """A session that was sent, received or withdrawn. `session_id` is this machine's id, if the session is on it."""
 
     session_id: str
@@ -177,7 +176,7 @@ class PendingSessions(Value):
 
 
 @value
-class NotMoved(Value):
+class FailedMove(Value):
     """A session that was not sent or received, and the reason."""
 
     session_id: str
@@ -190,20 +189,20 @@ class Synced(Value):
     """The results of a synchronization; with `dry_run`, of a planned one."""
 
     remote: str
-    sent: tuple[Moved, ...] = ()
-    received: tuple[Moved, ...] = ()
-    withdrawn: tuple[Moved, ...] = ()
+    sent: tuple[MovedSession, ...] = ()
+    received: tuple[MovedSession, ...] = ()
+    withdrawn: tuple[MovedSession, ...] = ()
     waiting: tuple[PendingSessions, ...] = ()
-    failed: tuple[NotMoved, ...] = ()
+    failed: tuple[FailedMove, ...] = ()
     dry_run: bool = False
 
 
 @dataclass(slots=True)
 class _Done:
-    sent: dict[str, Moved] = field(default_factory=dict)
-    received: dict[str, Moved] = field(default_factory=dict)
-    withdrawn: dict[str, Moved] = field(default_factory=dict)
-    failed: dict[str, NotMoved] = field(default_factory=dict)
+    sent: dict[str, MovedSession] = field(default_factory=dict)
+    received: dict[str, MovedSession] = field(default_factory=dict)
+    withdrawn: dict[str, MovedSession] = field(default_factory=dict)
+    failed: dict[str, FailedMove] = field(default_factory=dict)
 
 
 def sync(*, dry_run: bool = False, older: bool = False, progress: sending.Progress | None = None) -> Synced:
@@ -217,24 +216,24 @@ def sync(*, dry_run: bool = False, older: bool = False, progress: sending.Progre
         SmartForkError: the remote does not answer, or has content that no machine with this key wrote.
     """
     with held(manifest.folder(), fcntl.LOCK_EX):
-        run = _Run(sending.settled(), manifest.known(), dry_run=dry_run, progress=progress or (lambda *_: None))
+        run = _Run(sending.sync_state(), manifest.own_key(), dry_run=dry_run, progress=progress or (lambda *_: None))
         return run.all(older=older)
 
 
 def _note_withdrawn(source: str) -> None:
     """Note that the next synchronization must withdraw a session."""
     with held(manifest.folder(), fcntl.LOCK_EX):
-        now = sending.settled()
+        now = sending.sync_state()
         replace(now, withdrawn={**now.withdrawn, source: timestamp()}).keep()
 
 
 class _Run:
-    def __init__(self, now: sending.Settled, key: SyncKey, *, dry_run: bool, progress: sending.Progress) -> None:
+    def __init__(self, now: sending.SyncState, key: SyncKey, *, dry_run: bool, progress: sending.Progress) -> None:
         self._settled, self._key, self._dry = now, key, dry_run
         self._progress = progress
         self._ref = Ref(now.remote)
         self._done = _Done()
-        self._prepared: dict[str, sending.PreparedSession | sending.KeptSession] | None = None
+        self._prepared: dict[str, sending.PreparedSession | sending.UnsentSession] | None = None
         self._withdrawn_there: dict[str, str] = {}
 
     def all(self, *, older: bool) -> Synced:
@@ -288,7 +287,7 @@ class _Run:
 
     def _note_withdrawn(self, source: str, entry: SharedEntry | None, copy: str = "") -> None:
         agent, title, there = (entry.agent, entry.title, entry.session_id) if entry else ("", "", source)
-        self._done.withdrawn.setdefault(source, Moved(copy or there, agent, title))
+        self._done.withdrawn.setdefault(source, MovedSession(copy or there, agent, title))
 
     def _received(self, there: Manifest, fetched: Fetched) -> tuple[PendingSessions, ...]:
         waiting: dict[tuple[str, str, str], int] = {}
@@ -313,25 +312,26 @@ class _Run:
             try:
                 self._receive(source, entry, fetched, root)
             except SmartForkError as error:
-                self._done.failed[source] = NotMoved(entry.session_id, error.message, error.hint)
+                self._done.failed[source] = FailedMove(entry.session_id, error.message, error.hint)
             except OSError as error:
-                self._done.failed[source] = NotMoved(entry.session_id, f"It cannot be written: {what_failed(error)}")
+                why = f"It cannot be written: {what_failed(error)}"
+                self._done.failed[source] = FailedMove(entry.session_id, why)
         self._progress("receiving", len(there.sessions), len(there.sessions))
         if not self._dry:
             for one in received_logs.with_pending_edits():
                 if not one.server:
-                    self._done.failed[one.id] = NotMoved(one.id, _STILL, "End the agent that has it open.")
+                    self._done.failed[one.id] = FailedMove(one.id, _STILL, "End the agent that has it open.")
         return tuple(PendingSessions(*place, number) for place, number in waiting.items())
 
     def _receive(self, source: str, entry: SharedEntry, fetched: Fetched, root: Path) -> None:
         if self._dry:
-            self._done.received[source] = Moved(entry.session_id, entry.agent, entry.title, entry.machine)
+            self._done.received[source] = MovedSession(entry.session_id, entry.agent, entry.title, entry.machine)
             return
         data = self._ref.read(fetched.files[name]) if (name := self._key.name(source)) in fetched.files else b""
         records = manifest.opened_records(source, entry, data, self._key)
         if (path := _receive(source, entry, records, root)) is not None:
             session_id = READERS[entry.agent].id_of(path)
-            self._done.received[source] = Moved(session_id, entry.agent, entry.title, entry.machine, str(path))
+            self._done.received[source] = MovedSession(session_id, entry.agent, entry.title, entry.machine, str(path))
 
     def _sent(self, there: Manifest, fetched: Fetched) -> bool:
         """Send this machine's sessions. Return False if another machine was faster."""
@@ -339,16 +339,17 @@ class _Run:
         if self._prepared is None:
             now = replace(self._settled, stamps=before)
             self._prepared = {
-                one.id: one for one in sending.ready(now, self._key, withdrawn, sending.copies(), self._progress)
+                one.id: one
+                for one in sending.prepared_sessions(now, self._key, withdrawn, sending.copies(), self._progress)
             }
         stamps, blobs = dict(before), dict[str, str]()
         for source, one in self._prepared.items():
-            if isinstance(one, sending.KeptSession):
+            if isinstance(one, sending.UnsentSession):
                 if one.excluded and source in sessions:
                     withdrawn[source] = timestamp()
                     self._note_withdrawn(source, sessions.pop(source))
                 elif not one.excluded:
-                    self._done.failed[source] = NotMoved(one.session_id, one.error, one.hint)
+                    self._done.failed[source] = FailedMove(one.session_id, one.error, one.hint)
                 continue
             if source in withdrawn:
                 continue
@@ -356,7 +357,7 @@ class _Run:
             old = sessions.get(source) if self._key.name(source) in fetched.files else None
             if one.entry is None or not self._is_news(source, one.entry, old):
                 continue
-            self._done.sent[source] = Moved(one.entry.session_id, one.entry.agent, one.entry.title)
+            self._done.sent[source] = MovedSession(one.entry.session_id, one.entry.agent, one.entry.title)
             if not self._dry:
                 data = manifest.sealed_records(source, one.records, self._key)
                 blobs[self._key.name(source)] = self._ref.add(data)
@@ -394,14 +395,14 @@ class _Run:
 
 
 @value
-class TakingPart(Value):
+class SyncedRepositories(Value):
     """The remote, and the directories of the repositories that are synchronized."""
 
     remote: str
     directories: tuple[str, ...]
 
 
-def set_up(remote: str, words: str | None, project: str | None) -> TakingPart:
+def set_up(remote: str, words: str | None, project: str | None) -> SyncedRepositories:
     """Set this machine up with the key of another machine, or with a new key if the remote is empty.
 
     Raises:
@@ -409,58 +410,60 @@ def set_up(remote: str, words: str | None, project: str | None) -> TakingPart:
         WrongKey: the key does not decrypt the remote's sessions.
         ProgramFailed: the remote does not answer.
     """
-    there, given = checked(remote), None if words is None else manifest.read(words)
-    if sending.is_settled() and sending.settled().remote != there:
-        raise Usage(f"This machine syncs with {sending.settled().remote} already.", "smart-fork sync leave ends that.")
-    if given is not None and manifest.is_known() and manifest.known() != given:
+    there, given = checked(remote), None if words is None else manifest.parse_key(words)
+    if sending.is_set_up() and sending.sync_state().remote != there:
+        raise Usage(
+            f"This machine syncs with {sending.sync_state().remote} already.", "smart-fork sync leave ends that."
+        )
+    if given is not None and manifest.has_key() and manifest.own_key() != given:
         raise Usage("This machine has another key.", "smart-fork sync leave deletes it.")
     fetched = Ref(there).fetch()
     if blob := fetched.files.get(manifest.NAME):
-        if given is None and not manifest.is_known():
+        if given is None and not manifest.has_key():
             raise Usage(
                 "The remote has synced sessions already.",
                 "Print their key with `smart-fork sync key` on the other machine, and give it to `sync setup --key`.",
             )
-        manifest.opened(Ref(there).read(blob), given or manifest.known())
-    if not manifest.is_known():
-        manifest.keep(given or manifest.made())
-    known = sending.settled() if sending.is_settled() else sending.Settled(there)
+        manifest.opened(Ref(there).read(blob), given or manifest.own_key())
+    if not manifest.has_key():
+        manifest.store_key(given or manifest.new_key())
+    known = sending.sync_state() if sending.is_set_up() else sending.SyncState(there)
     return _kept(known, (*known.directories, _directory(project)))
 
 
-def add(project: str | None) -> TakingPart:
+def add(project: str | None) -> SyncedRepositories:
     """Synchronize the sessions of a repository.
 
     Raises:
         NotFound: this machine is not set up.
     """
-    known = sending.settled()
+    known = sending.sync_state()
     return _kept(known, (*known.directories, _directory(project)))
 
 
-def remove(project: str | None) -> TakingPart:
+def remove(project: str | None) -> SyncedRepositories:
     """Stop synchronizing the sessions of a repository.
 
     Raises:
         NotFound: this machine is not set up, or the repository is not synchronized.
     """
-    now, directory = sending.settled(), current_project(project).root
+    now, directory = sending.sync_state(), current_project(project).root
     if directory not in now.directories:
         raise NotFound(f"{directory} does not take part.", "Those that do: " + (", ".join(now.directories) or "none"))
     return _kept(now, (one for one in now.directories if one != directory))
 
 
-def leave() -> TakingPart:
+def leave() -> SyncedRepositories:
     """Delete the key, the fetched data and the settings of synchronization. Sessions stay.
 
     Raises:
         NotFound: this machine is not set up.
     """
-    now = sending.settled()
+    now = sending.sync_state()
     sending.forget()
-    manifest.forget()
+    manifest.delete_key()
     shutil.rmtree(manifest.folder(), ignore_errors=True)
-    return TakingPart(now.remote, now.directories)
+    return SyncedRepositories(now.remote, now.directories)
 
 
 def withdraw(reference: str, *, progress: sending.Progress | None = None) -> Synced:
@@ -469,10 +472,10 @@ def withdraw(reference: str, *, progress: sending.Progress | None = None) -> Syn
     Raises:
         NotFound: the session does not exist, or this machine is not set up.
     """
-    sending.settled()
+    sending.sync_state()
     one = sessions.locate(reference)
     copy = sending.copies().get(one.session_id)
-    _note_withdrawn(copy.source if copy else sending.source_id(manifest.known(), one.agent, one.session_id))
+    _note_withdrawn(copy.source if copy else sending.source_id(manifest.own_key(), one.agent, one.session_id))
     return sync(progress=progress)
 
 
@@ -487,7 +490,7 @@ def _directory(project: str | None) -> str:
     return found.root
 
 
-def _kept(now: sending.Settled, directories: Iterable[str]) -> TakingPart:
+def _kept(now: sending.SyncState, directories: Iterable[str]) -> SyncedRepositories:
     taking_part = tuple(dict.fromkeys(directories))
     replace(now, directories=taking_part).keep()
-    return TakingPart(now.remote, taking_part)
+    return SyncedRepositories(now.remote, taking_part)

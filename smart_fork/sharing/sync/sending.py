@@ -31,7 +31,7 @@ _NAME, _COPY = "sync", "sync copy "
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class SyncState:
     """The stored settings and state of synchronization on this machine.
 
     `number` and `blob` identify the remote's list that was seen last. `withdrawn` has all withdrawn sessions. `stamps`
@@ -63,7 +63,7 @@ class SyncedCopy:
     digest: str
 
 
-def settled() -> Settled:
+def sync_state() -> SyncState:
     """Return the synchronization settings and state of this machine.
 
     Raises:
@@ -72,10 +72,10 @@ def settled() -> Settled:
     said: dict[str, Any] | None = state.fact(_NAME)
     if said is None:
         raise NotFound("This machine is not set up.", "Run: smart-fork sync setup REMOTE")
-    return Settled(**(said | {"directories": tuple(said["directories"])}))
+    return SyncState(**(said | {"directories": tuple(said["directories"])}))
 
 
-def is_settled() -> bool:
+def is_set_up() -> bool:
     """Return True if synchronization is set up on this machine."""
     return state.fact(_NAME) is not None
 
@@ -118,7 +118,7 @@ class PreparedSession:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptSession:
+class UnsentSession:
     """A session that is not sent, and the reason. With `excluded`, it must not stay on the remote either."""
 
     id: str
@@ -133,9 +133,9 @@ def source_id(key: SyncKey, agent: str, session_id: str) -> str:
     return key.id(f"{agent}:{session_id}")
 
 
-def ready(
-    known: Settled, key: SyncKey, withdrawn: Container[str], copies: Mapping[str, SyncedCopy], progress: Progress
-) -> Iterator[PreparedSession | KeptSession]:
+def prepared_sessions(
+    known: SyncState, key: SyncKey, withdrawn: Container[str], copies: Mapping[str, SyncedCopy], progress: Progress
+) -> Iterator[PreparedSession | UnsentSession]:
     """Yield each session that has changed since it was last sent and was not withdrawn, prepared for sending."""
     readers = [READERS[agent.name] for agent in AGENTS if agent.has("forms")]
     logs = {file.location: file.stamp for reader in readers for file in reader.discover()}
@@ -154,9 +154,9 @@ def ready(
         except NothingToPush:
             continue
         except SmartForkError as error:
-            yield KeptSession(name, session.session_id, error.message, error.hint, isinstance(error, NotSent))
+            yield UnsentSession(name, session.session_id, error.message, error.hint, isinstance(error, NotSent))
         except OSError as error:
-            yield KeptSession(name, session.session_id, f"Its log cannot be read: {what_failed(error)}")
+            yield UnsentSession(name, session.session_id, f"Its log cannot be read: {what_failed(error)}")
     progress("sending", len(found), len(found))
 
 

@@ -29,7 +29,7 @@ from smart_fork.team.commands.team_group import app
 
 if TYPE_CHECKING:
     from smart_fork.agents.agent import Agent
-    from smart_fork.sharing.withdrawal import SettledWithdrawals
+    from smart_fork.sharing.withdrawal import AppliedWithdrawals
     from smart_fork.team.branch import TeamBranchRequest
     from smart_fork.team.project import Shared, TeamProject
     from smart_fork.team.push import NotPushed, Planned
@@ -475,12 +475,12 @@ def _print_done(done: WithdrawalResult, verb: str, **more: Any) -> None:
     _say(done.here)
 
 
-def _taken(taken: SettledWithdrawals) -> dict[str, Any]:
+def _taken(taken: AppliedWithdrawals) -> dict[str, Any]:
     put_off = {str(path): why for path, why in (taken.put_off or {}).items()}
     return {"changed": list(map(str, taken.changed)), "removed": list(map(str, taken.removed)), "put_off": put_off}
 
 
-def _say(taken: SettledWithdrawals) -> None:
+def _say(taken: AppliedWithdrawals) -> None:
     for path in taken.changed:
         out.print(plain(f"  cut      {path}"))
     for path in taken.removed:

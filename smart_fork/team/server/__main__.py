@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 
 from indexer.settings import Setting
 from smart_fork.errors import ProgramFailed, SmartForkError, Usage
-from smart_fork.system.standard_error import never_waiting
+from smart_fork.system.standard_error import nonblocking_stderr
 from smart_fork.team.server import ServerOptions, data_folder, listening_sockets, public_url
 from smart_fork.team.server.postgres import Programs, SystemUser, programs
 
@@ -104,7 +104,7 @@ def main() -> int:
 
     When the server answers, its address is printed: with ``--json`` as a line of JSON, else in words.
     """
-    with never_waiting():
+    with nonblocking_stderr():
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # until all has begun, it ends what has
         logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         try:

@@ -30,7 +30,7 @@ from smart_fork.errors import Usage
 from smart_fork.sharing import canonical
 from smart_fork.sharing.canonical import check_key
 from smart_fork.snippets import printable
-from smart_fork.system.http_limits import Bucket
+from smart_fork.system.http_limits import TokenBucket
 from smart_fork.team import wire
 from smart_fork.team.server import auth, sessions
 from smart_fork.team.server.database import Database
@@ -156,8 +156,8 @@ HANDLERS: Mapping[Any, Any] = {
 class Counted:
     """The remaining requests and bytes of a token."""
 
-    requests: Bucket
-    bytes: Bucket
+    requests: TokenBucket
+    bytes: TokenBucket
 
 
 @dataclass
@@ -166,7 +166,7 @@ class TokenGuard:
 
     app: ASGIApp
     database: Database
-    wrong: Bucket = field(default_factory=lambda: Bucket(WRONG_BURST, WRONG_RATE))
+    wrong: TokenBucket = field(default_factory=lambda: TokenBucket(WRONG_BURST, WRONG_RATE))
     _counted: OrderedDict[int, Counted] = field(default_factory=OrderedDict)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -218,7 +218,7 @@ class TokenGuard:
         found = self._counted.pop(token, None)
         if found is None:
             often, much = float(canonical.LIMITS.requests_a_minute), float(canonical.LIMITS.bytes_an_hour)
-            found = Counted(Bucket(often, often / 60), Bucket(much, much / 3600))
+            found = Counted(TokenBucket(often, often / 60), TokenBucket(much, much / 3600))
         self._counted[token] = found
         while len(self._counted) > COUNTED_TOKENS:
             self._counted.popitem(last=False)

@@ -11,7 +11,7 @@ import pytest
 from smart_fork.agents import AGENTS
 from smart_fork.agents.login import note_variables, note_variables_of_person, noted_variables
 from smart_fork.agents.programs import Program
-from smart_fork.system.login_shell import login_shell, values_of
+from smart_fork.system.login_shell import login_shell, login_shell_values
 from smart_fork.system.processes import Processes
 from tests.cases import each
 from tests.smart_fork.forks import FakeProcesses
@@ -235,7 +235,7 @@ def test_the_login_shell_says_what_was_asked_for_and_nothing_else(home):
     env = {"HOME": str(home), "SHELL": "/bin/sh", "PATH": "/usr/bin:/bin", "ANTHROPIC_BASE_URL": "from-here"}
     names = ["ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "ASKED"]
 
-    assert {"ANTHROPIC_API_KEY": 'a\nb"c$d'} == values_of(names, env, Processes())
+    assert {"ANTHROPIC_API_KEY": 'a\nb"c$d'} == login_shell_values(names, env, Processes())
 
 
 @pytest.mark.parametrize("profile", ["exit 0", "echo no; exit 1", "exec sleep 60"])
@@ -243,12 +243,12 @@ def test_a_shell_that_does_not_answer_sets_nothing(profile, home, monkeypatch):
     monkeypatch.setattr("smart_fork.system.login_shell.SECONDS", 0.5)
     (home / ".profile").write_text(f"{profile}\n")
 
-    assert {} == values_of(["ANTHROPIC_API_KEY"], {"HOME": str(home), "SHELL": "/bin/sh"}, Processes())
+    assert {} == login_shell_values(["ANTHROPIC_API_KEY"], {"HOME": str(home), "SHELL": "/bin/sh"}, Processes())
 
 
 def test_only_an_absolute_path_is_a_shell(home):
     assert "/bin/sh" == login_shell({"SHELL": "/bin/sh"})
     assert "" == login_shell({"SHELL": "sh"})
     assert "" == login_shell({"SHELL": str(home / "none")})
-    assert {} == values_of(["A"], {"SHELL": "sh"}, Processes())
+    assert {} == login_shell_values(["A"], {"SHELL": "sh"}, Processes())
     assert Path(login_shell({})).is_absolute()

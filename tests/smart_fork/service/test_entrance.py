@@ -23,8 +23,8 @@ from smart_fork.page.sign_in import (
     MAX_CODES,
     MAX_VISITS,
     SLACK_SECONDS,
-    Entries,
-    Visits,
+    SignInCodes,
+    SignInCookies,
 )
 from tests.smart_fork.forks import eventually
 
@@ -47,7 +47,7 @@ def clock():
 
 @pytest.fixture
 def entries(tmp_path, clock):
-    return Entries(tmp_path / "page", ADDRESS, clock)
+    return SignInCodes(tmp_path / "page", ADDRESS, clock)
 
 
 def entered(served, code: str, **headers: str) -> http.client.HTTPResponse:
@@ -129,15 +129,15 @@ def test_what_a_service_that_was_killed_has_left_is_cleared_away(entries, tmp_pa
     left = entries.new()
     (tmp_path / "page/.open-1.html.0123456789abcdef.tmp").touch()
     (tmp_path / "page/visits.json").touch()
-    after = Entries(tmp_path / "page", ADDRESS)
+    after = SignInCodes(tmp_path / "page", ADDRESS)
     after.end()
 
     assert ["visits.json"] == [file.name for file in (tmp_path / "page").iterdir()]
     assert not after.use(left.code)
 
 
-def visits(tmp_path, clock, secret="a" * 64) -> Visits:
-    return Visits("smart-fork-1", tmp_path / "page/visits.json", lambda: secret, clock)
+def visits(tmp_path, clock, secret="a" * 64) -> SignInCookies:
+    return SignInCookies("smart-fork-1", tmp_path / "page/visits.json", lambda: secret, clock)
 
 
 def test_a_cookie_ends_when_it_is_not_used_for_half_a_day(tmp_path, clock):

@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from smart_fork.cli.service import guard, lifetime
 from smart_fork.cli.service.guard import Doors, Guard
-from smart_fork.system.http_limits import Bucket, Connection
+from smart_fork.system.http_limits import Connection, TokenBucket
 from tests.smart_fork.service.conftest import PromptServer
 
 SECRET = "s3cret"
@@ -39,7 +39,7 @@ class LetIn:
     def visits(self):
         return self
 
-    def stranger(self):
+    def sign_in_page(self):
         return PlainTextResponse("", 401)
 
 
@@ -209,7 +209,7 @@ def test_guessing_the_token_is_slowed_down_and_does_not_shut_out_who_has_it(port
 
 
 def test_a_bucket_lets_through_what_it_holds():
-    bucket = Bucket(2, 0)
+    bucket = TokenBucket(2, 0)
     assert [True, True, False] == [bucket.take() for _ in range(3)]
 
 

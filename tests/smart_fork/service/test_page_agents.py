@@ -33,7 +33,7 @@ def answered(log: Path, change) -> None:
     log.write_text("".join(json.dumps(record) + "\n" for record in records))
 
 
-def delegated(world, shop, *, beside: bool = False, name: str = "a1b2c3d") -> str:
+def subagent_page(world, shop, *, beside: bool = False, name: str = "a1b2c3d") -> str:
     """Write a session of Claude Code with a sub-agent. With `beside`, its log has the older location."""
     session = world.worked("claude", shop, "> Find the leak", FOUND, "One was found.")
     log = world.log_of(session)
@@ -51,7 +51,7 @@ def delegated(world, shop, *, beside: bool = False, name: str = "a1b2c3d") -> st
 
 @pytest.mark.parametrize("beside", [False, True], ids=["in the session's folder", "beside the log"])
 def test_the_conversation_of_a_sub_agent_is_a_link_away_from_the_step_that_began_it(served, world, shop, beside):
-    session = delegated(world, shop, beside=beside)
+    session = subagent_page(world, shop, beside=beside)
 
     (way,) = re.findall(r'href="(/session/[^"]+/agents/[^"]+)"', served.get(f"/session/claude/{session}")[1])
     status, text = served.get(way)
@@ -69,7 +69,7 @@ def test_the_conversation_of_a_sub_agent_is_a_link_away_from_the_step_that_began
 
 @first("name", ["../../secret", "a/b", "..", "", "a1b2c3d\0", "none"])
 def test_what_names_a_sub_agent_never_becomes_a_path(served, world, shop, name):
-    session = delegated(world, shop)
+    session = subagent_page(world, shop)
     log = world.log_of(session)
     (log.parent / "agent-secret.jsonl").write_text((log.parent / session / "subagents/agent-a1b2c3d.jsonl").read_text())
     answered(log, lambda one: one.update(toolUseResult={"agentId": name}) if "toolUseResult" in one else None)
@@ -102,7 +102,7 @@ def test_the_sub_agents_of_qwen_code_are_found_by_the_call_that_began_them(tmp_p
 
 
 def test_a_sub_agent_is_a_link_away_while_it_runs(served, world, shop):
-    session = delegated(world, shop)
+    session = subagent_page(world, shop)
     log = world.log_of(session)
     lines = [
         line for line in log.read_text().splitlines() if '"tool_result"' not in line and "One was found" not in line
@@ -304,7 +304,7 @@ def _more(world, session: str, shop) -> list[dict]:
 
 
 def test_a_sub_agent_whose_log_is_gone_is_said_to_be(served, world, shop):
-    session = delegated(world, shop)
+    session = subagent_page(world, shop)
     way = f"/session/claude/{session}/agents/a1b2c3d"
     located = sessions.locate(session)
     (located.path.parent / session / "subagents/agent-a1b2c3d.jsonl").unlink()

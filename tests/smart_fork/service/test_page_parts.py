@@ -19,10 +19,10 @@ from smart_fork.errors import ForkRefused, NotFound, Usage
 from smart_fork.finding.ranking import percent
 from smart_fork.page import renderer
 from smart_fork.page.agent_steps import inside
-from smart_fork.page.conversation_page import leaving, reading
+from smart_fork.page.conversation_page import forks_by_exchange, reading
 from smart_fork.page.endpoints import Endpoints, Frame, ServiceActivity
 from smart_fork.page.family_page import own_beginning, timeline
-from smart_fork.page.renderer import chance, clock, day, exact, homely, place, session_link
+from smart_fork.page.renderer import chance, clock, day, exact, place, session_link, with_tilde
 from smart_fork.page.session_page import AddressedSession
 from smart_fork.page.sign_in import ALIKE_SECONDS, FORM_SECONDS, MAX_KEPT, PageForms
 from smart_fork.snippets import ago, tokens_about
@@ -36,7 +36,7 @@ def test_a_page_is_of_the_version_that_runs_whatever_is_installed_meanwhile(monk
     for opens in ("builtins.open", "io.open"):
         monkeypatch.setattr(opens, lambda *_, **__: pytest.fail("another version may lie there"))
 
-    assert b"Sign in to see your sessions" in renderer.stranger().body
+    assert b"Sign in to see your sessions" in renderer.sign_in_page().body
     assert b"what is wrong" in renderer.problem(Usage("what is wrong")).body
 
 
@@ -95,8 +95,8 @@ def test_chances_sizes_and_places_are_told_as_people_tell_them(home):
     assert ["~", "~/shop", f"{home}x", "/srv/\u202egnp".replace("\u202e", "")] == [
         place(one) for one in (str(home), f"{home}/shop", f"{home}x", "/srv/\u202egnp")
     ]
-    assert "cd ~/shop && claude" == homely(f"cd {home}/shop && claude")
-    assert f"cd '{home}/a b' && claude" == homely(f"cd '{home}/a b' && claude")
+    assert "cd ~/shop && claude" == with_tilde(f"cd {home}/shop && claude")
+    assert f"cd '{home}/a b' && claude" == with_tilde(f"cd '{home}/a b' && claude")
     assert "edit a.py ~/b.py" == inside(f"edit {home}/shop/a.py {home}/b.py", f"{home}/shop")
 
 
@@ -298,7 +298,7 @@ def test_forks_stand_where_they_left():
     written = session(*(turn(i, role, "x") for i, role in enumerate(("user", "assistant") * 3)))
     fork, other, early = (a_relative(name) for name in "abc")
 
-    assert {2: [fork, other], 0: [early]} == leaving(reading(written), [(3, fork), (2, other), (1, early)])
+    assert {2: [fork, other], 0: [early]} == forks_by_exchange(reading(written), [(3, fork), (2, other), (1, early)])
 
 
 def test_a_file_that_cannot_be_read_is_named_on_the_page_with_the_next_step(monkeypatch, tmp_path):

@@ -10,7 +10,7 @@ import pytest
 
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.excise import Request, cut
-from smart_fork.page.conversation_page import check_still, mark_in, mark_of, since
+from smart_fork.page.conversation_page import mark_in, mark_of, refuse_changed_session, since
 from tests.smart_fork.relatives import ids_with
 from tests.smart_fork.service.test_page_parts import session, turn
 from tests.smart_fork.world import Did
@@ -136,9 +136,9 @@ def test_what_is_written_last_may_be_written_on():
     assert {"same": "same", "more": "more", "grown": "more", "another": "another", "less": "another"} == became
     assert (2, 1) == (since(mark, states["more"]).first, since(mark, states["grown"]).first)
     assert mark == mark_in(str(mark))
-    check_still("", states["another"])
-    check_still(str(mark), states["more"])
+    refuse_changed_session("", states["another"])
+    refuse_changed_session(str(mark), states["more"])
     with pytest.raises(ForkRefused):
-        check_still(str(mark), states["less"])
+        refuse_changed_session(str(mark), states["less"])
     with pytest.raises(Usage):
-        check_still("x", begun)
+        refuse_changed_session("x", begun)

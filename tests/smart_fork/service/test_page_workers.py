@@ -12,7 +12,7 @@ import pytest
 from markupsafe import escape
 
 from smart_fork.page import routes
-from smart_fork.page.renderer import NAME_CHARACTERS, called
+from smart_fork.page.renderer import NAME_CHARACTERS, worker_title
 from smart_fork.page.routes import LIVE, MAX_LISTENERS
 from smart_fork.page.worker_board import WorkerBoard, _together, asked
 from smart_fork.workers.registry import Registry
@@ -134,9 +134,9 @@ def test_a_worker_is_called_by_its_name_where_it_has_one(world, shop):
             for how in ({"name": "fixer", "prompt": RETRY}, {"prompt": f"{RETRY} " * 20}, {})
         )
 
-    assert ["fixer", silent.worker_id] == [called(named), called(silent)]
-    assert called(bare).startswith(RETRY)
-    assert NAME_CHARACTERS >= len(called(bare))
+    assert ["fixer", silent.worker_id] == [worker_title(named), worker_title(silent)]
+    assert worker_title(bare).startswith(RETRY)
+    assert NAME_CHARACTERS >= len(worker_title(bare))
 
 
 def test_a_worker_is_closed_once_by_a_form_of_the_page_alone(served, worker):

@@ -119,7 +119,7 @@ def test_two_machines_at_the_same_time_lose_nothing(machines):
 SENDING = ["smart_fork.sharing.sync.ref/Ref:push:before", "smart_fork.sharing.sync.ref/Ref:push:after"]
 RECEIVING = [
     "smart_fork.sharing.sync.run:write_local:after", "smart_fork.sharing.received_logs:store_received:after",
-    "smart_fork.sharing.sync.sending:keep_copy:after", "smart_fork.sharing.sync.sending/Settled:keep:before",
+    "smart_fork.sharing.sync.sending:keep_copy:after", "smart_fork.sharing.sync.sending/SyncState:keep:before",
 ]  # fmt: skip
 
 

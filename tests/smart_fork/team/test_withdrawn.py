@@ -46,7 +46,7 @@ def copied(home: Path, agent: str) -> tuple[Path, list[bytes]]:
 
 def withdraw(
     agent: str, log: Path, records: list[bytes], texts: tuple[str, ...] = WITHDRAWN
-) -> withdrawal.SettledWithdrawals:
+) -> withdrawal.AppliedWithdrawals:
     received_logs.store_received(
         received_logs.ReceivedLog(log, agent, Path.home() / "shop", "", "example.org/acme/shop", ()),
         records,

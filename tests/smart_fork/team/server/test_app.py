@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from smart_fork.sharing import canonical
 from smart_fork.sharing.canonical import encode
-from smart_fork.system.http_limits import Bucket
+from smart_fork.system.http_limits import TokenBucket
 from smart_fork.team import wire
 from smart_fork.team.server import auth
 from smart_fork.team.server.app import ServerContext, application
@@ -35,7 +35,7 @@ def client(team):
     team.add("stranger", None)
     team.add("admin", None, admin=True)
     app = application(ServerContext(team.pool))
-    app.wrong = Bucket(10_000, 1)
+    app.wrong = TokenBucket(10_000, 1)
     with TestClient(app, raise_server_exceptions=False) as client:
         yield client
 
@@ -379,7 +379,7 @@ def test_requests_and_bytes_of_a_token_are_counted(team):
 def test_strangers_who_guess_are_answered_less_often_and_keep_nobody_out(team):
     team.add("owner")
     app = application(ServerContext(team.pool))
-    app.app.wrong = Bucket(2, 0)
+    app.app.wrong = TokenBucket(2, 0)
     path = f"/v1/projects/{team.key}/sessions"
     with TestClient(app) as client:
         guesses = [client.get(path, headers={"Authorization": "Bearer sft_x"}).status_code for _ in range(3)]
