@@ -127,7 +127,7 @@ def test_an_older_state_is_refused_until_a_person_accepts_it(synced):
 def test_another_state_of_the_same_number_is_refused(synced):
     number = 1
     with synced.laptop.here():
-        data = manifest.sealed(manifest.Manifest(number=number), keys.known())
+        data = manifest.sealed(manifest.Manifest(number=number), keys.own_key())
     put(synced, {manifest.NAME: blob(synced, data)})
     assert synced.laptop.do("sync").code == 9
 
@@ -228,17 +228,17 @@ def test_a_machine_without_the_key_is_not_set_up_over_sessions_that_are_there(ma
 @pytest.mark.parametrize("words", ["", "sfk_", "sfk_aaaa", "x" * 63, "sfk_" + "ä" * 58])
 def test_what_is_no_key_is_refused_without_a_word_of_it(words):
     with pytest.raises(Usage) as caught:
-        keys.read(words)
+        keys.parse_key(words)
     assert not words or words not in str(caught.value)
 
 
 def test_a_key_with_a_typing_error_is_refused():
     words = SyncKey(os.urandom(32)).words()
-    assert keys.read(f" {words}\n").words() == words
+    assert keys.parse_key(f" {words}\n").words() == words
     for number in range(4, len(words) - 1):
         other = "b" if words[number] == "a" else "a"
         with pytest.raises(Usage):
-            keys.read(words[:number] + other + words[number + 1 :])
+            keys.parse_key(words[:number] + other + words[number + 1 :])
 
 
 def test_the_key_is_private_and_in_no_other_file(synced):
@@ -246,9 +246,9 @@ def test_the_key_is_private_and_in_no_other_file(synced):
     words = path.read_text().strip()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert synced.laptop.do("sync", "key").out.strip() == words
-    secret = keys.read(words).secret
-    assert words not in repr(keys.read(words))
-    assert secret.hex() not in repr(keys.read(words))
+    secret = keys.parse_key(words).secret
+    assert words not in repr(keys.parse_key(words))
+    assert secret.hex() not in repr(keys.parse_key(words))
     others = (one for one in synced.laptop.home.rglob("*") if one.is_file() and one != path)
     assert [] == [one for one in others if any(form in one.read_bytes() for form in (words.encode(), secret))]
 
