@@ -160,9 +160,9 @@ def refresh(
     stale = counts.embedded < counts.chunks or store.meta("model") not in ("", engine.embedder.model)
     stale = stale and not is_of_another(store, engine.embedder)
     goes_on = (left or stale or store.owes_erasing()) and go_on(engine, query().scope.project or project)
-    said = background_notice(store, len(left), rate) if goes_on else ""
-    seconds = round(_seconds_left(store, counts, rate)) if goes_on else 0
-    return Refreshed(len(left), absent=absent, background=said, seconds_left=seconds, unread=left)
+    seconds = seconds_left(store, counts, rate) if goes_on else 0.0
+    said = background_notice(counts, len(left), seconds) if goes_on else ""
+    return Refreshed(len(left), absent=absent, background=said, seconds_left=round(seconds), unread=left)
 
 
 def _telling(engine: Engine) -> Progress:
@@ -310,37 +310,30 @@ def _share(part: int, whole: int) -> float:
 # Notices about an incomplete index: its progress, the process that continues, and the time left.
 
 
-def background_notice(store: Store, left: int | None, rate: float) -> str:
+def background_notice(counts: Counts, left: int, seconds: float) -> str:
     """Describe in a line the work that continues in the background; empty if nothing is left.
 
-    `left` counts the unread logs. `rate` is the number of passages embedded in a second, 0 if unknown.
+    `left` counts the unread logs. `seconds` is the remaining time to embed passages, 0 if unknown.
     """
-    counts = store.counts()
-    missing = counts.chunks - counts.embedded
     said = [f"{left} logs are not read yet"] if left else []
-    if missing:
+    if counts.embedded < counts.chunks:
         said.append(f"the index is {100 * counts.embedded // counts.chunks} % embedded")
     if not said:
         return ""
     state = " and ".join(said)
-    return f"{state[0].upper()}{state[1:]}; the rest continues in the background{_about(store, counts, rate)}."
+    about = f", about {duration(seconds)}" if seconds else ""
+    return f"{state[0].upper()}{state[1:]}; the rest continues in the background{about}."
 
 
-def _about(store: Store, counts: Counts, rate: float) -> str:
-    """Describe the remaining time; empty if unknown."""
-    return f", about {duration(seconds)}" if (seconds := _seconds_left(store, counts, rate)) else ""
+def seconds_left(store: Store, counts: Counts, rate: float) -> float:
+    """Estimate the remaining time to embed passages; 0 if unknown.
 
-
-def _seconds_left(store: Store, counts: Counts, rate: float) -> float:
-    """Estimate the remaining embedding time from the rate so far; 0 if unknown."""
-    rate = rate or _last_rate(store)
+    `rate` is the number of passages embedded in a second. Without one, the last full run gives a lower bound for the
+    rate: that run also read logs.
+    """
+    if not rate and (run := LastRun.of(store)) and run.seconds > 0:
+        rate = run.embedded / run.seconds
     return (counts.chunks - counts.embedded) / rate if rate > 0 else 0.0
-
-
-def _last_rate(store: Store) -> float:
-    """Return a lower bound for the passages that the last full run embedded in a second: that run also read logs."""
-    run = LastRun.of(store)
-    return run.embedded / run.seconds if run and run.seconds > 0 else 0.0
 
 
 # Work that does not fit into a question's time continues in a detached process.

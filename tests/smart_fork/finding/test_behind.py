@@ -14,7 +14,15 @@ from indexer.runs import ended_run, keep_run
 from indexer.shared_embedder import SharedEmbedder
 from indexer.store.sqlite import SqliteStore
 from smart_fork.finding.answer import Covered
-from smart_fork.finding.index_refresh import Engine, Refreshed, background_notice, doubt, early_notice, makes_vectors
+from smart_fork.finding.index_refresh import (
+    Engine,
+    Refreshed,
+    background_notice,
+    doubt,
+    early_notice,
+    makes_vectors,
+    seconds_left,
+)
 from smart_fork.finding.request import FindRequest
 from tests.smart_fork.asking import find
 from tests.smart_fork.world import WordsModel, World
@@ -34,6 +42,9 @@ class Counted:
     def meta(self, _key: str) -> str:
         return self._last
 
+    def notice(self, left: int, rate: float) -> str:
+        return background_notice(self._counts, left, seconds_left(self, self._counts, rate))
+
 
 @pytest.fixture
 def store():
@@ -47,7 +58,7 @@ def store():
     [
         ((100, 100), 0, 0.0, "", ""),
         ((1000, 404), 0, 5.0, "", "The index is 40 % embedded; the rest continues in the background, about 1 min 59 s."),
-        ((1000, 400), None, 0.0, "", "The index is 40 % embedded; the rest continues in the background."),
+        ((1000, 400), 0, 0.0, "", "The index is 40 % embedded; the rest continues in the background."),
         ((1000, 400), 0, 0.0, '{"seconds": 10.0, "embedded": 100}',
          "The index is 40 % embedded; the rest continues in the background, about 1 min 0 s."),
         ((1000, 400), 0, 0.0, '{"seconds": {}, "embedded": null}',
@@ -60,7 +71,7 @@ def store():
 def test_one_line_says_how_far_it_is_who_does_the_rest_and_how_long_that_takes(
     store, *, counts, left, rate, last, said
 ):
-    assert said == background_notice(Counted(store, *counts, last), left, rate)
+    assert said == Counted(store, *counts, last).notice(left, rate)
 
 
 def test_it_is_in_the_answer_only_where_somebody_goes_on(world: World, shop):
@@ -109,7 +120,7 @@ def test_doubt_goes_as_vectors_come_and_is_none_at_the_end(first, every):
 def test_how_long_it_takes_is_known_from_a_run_as_it_is_recorded(store):
     keep_run(store, ended_run("2026-01-01T00:00:00Z", 10.0, "completed", Report(embedded=100)))
 
-    told = background_notice(Counted(store, 1000, 400, store.meta("last_run")), 0, 0.0)
+    told = Counted(store, 1000, 400, store.meta("last_run")).notice(0, 0.0)
 
     assert "about 1 min 0 s" in told
 
