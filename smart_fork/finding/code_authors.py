@@ -314,7 +314,8 @@ def writers(
     hashes = [next(iter(line_hashes([one], key)), b"") for one in bare]
     wrote = _by_line(edits, set(hashes), tops)
     if sure:
-        wrote = {one: several for one, several in wrote.items() if len(_exchanges(several)) == 1}
+        exchanges = {one: {(by.session, by.edit.exchange) for *_, by in several} for one, several in wrote.items()}
+        wrote = {one: several for one, several in wrote.items() if len(exchanges[one]) == 1}
     able = [
         _able(line, wrote.get(digest, ()), named.get(line.commit, ()))
         for line, digest in zip(lines, hashes, strict=True)
@@ -322,10 +323,6 @@ def writers(
     chosen = [_chosen(lines, able, bare, at) if one else None for at, one in enumerate(able)]
     result = _with_short_ones(lines, chosen, [len(text) >= LEAST for text in bare])
     return [one or _named_one(line, edits, named, tops) for line, one in zip(lines, result, strict=True)]
-
-
-def _exchanges(several: Iterable[tuple[str, float, LineWriter]]) -> set[tuple[int, int]]:
-    return {(writer.session, writer.edit.exchange) for *_, writer in several}
 
 
 def _named_one(

@@ -32,7 +32,6 @@ CROWDED_FAMILIES = 1.2
 THIS_BRANCH_WEIGHT = 1.5
 #: The weight of a changed file relative to a file that the caller names: unfinished work is often unrelated.
 CHANGED_FILE_WEIGHT = 0.5
-NO_COVERAGE = Coverage()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +112,7 @@ def gather_more(
         _compare_all(store, similarities, found.sessions, evidence, by_meaning, own=own, room=room)
     if query.scope.session is not None:
         _find_point(store, found, chunk_words, by_meaning)
-    coverage = [NO_COVERAGE] * len(evidence)
+    coverage = [Coverage()] * len(evidence)
     if wording:
         found.strange = _set_work(wording, query, found.sessions, evidence)
         coverage = _coverage(wording, session_words, chunk_words, reached.commits.scores, evidence, room=room)

@@ -134,17 +134,15 @@ def _of_its_log(agent: AgentName, session_id: str, path: str, *, asked: bool) ->
     if size is None:
         from indexer import kept_logs  # nearly all sessions have their logs
 
-        return "" if kept_logs.find(agent, session_id) is not None else _deleted()
+        if kept_logs.find(agent, session_id) is not None:
+            return ""
+        return advice(
+            "its log is deleted; `smart-fork show` prints it, but it cannot be forked",
+            tool="its log is deleted; read_session reads it, but it cannot be forked",
+        )
     if size == 0 or not asked:
         return "it has no prompt yet"
     return "" if os.access(file, os.R_OK) else "its log cannot be read"
-
-
-def _deleted() -> str:
-    return advice(
-        "its log is deleted; `smart-fork show` prints it, but it cannot be forked",
-        tool="its log is deleted; read_session reads it, but it cannot be forked",
-    )
 
 
 def _size(path: str) -> int | None:

@@ -118,15 +118,9 @@ def _list_of(value: Any) -> list[Any] | None:
 
 
 def _field(result: dict[str, Any], names: tuple[str, ...]) -> str:
-    return next(_values_of(result, names), "")
-
-
-def _values_of(result: dict[str, Any], names: tuple[str, ...]) -> Iterator[str]:
-    inside = [result[name] for name in _INSIDE if isinstance(result.get(name), dict)]
-    for place in (result, *inside):
-        for name in names:
-            if isinstance(place.get(name), str) and place[name].strip():
-                yield place[name]
+    places = [result, *(result[name] for name in _INSIDE if isinstance(result.get(name), dict))]
+    texts = (place.get(name) for place in places for name in names)
+    return next((text for text in texts if isinstance(text, str) and text.strip()), "")
 
 
 log = logging.getLogger(__name__)

@@ -274,18 +274,14 @@ def shares_of_phrasings(all_of_them: int, embedded: int) -> Parts:
     return Parts._make([*[1 / all_of_them] * 4, *[1 / (embedded or 1)] * 2, *[1 / all_of_them] * 2])
 
 
-def joined(speaking: Sequence[Parts], shares: Parts) -> Parts:
-    """Return the mean of a session's evidence over all phrasings."""
-    return Parts._make([sum(values) * share for values, share in zip(zip(*speaking, strict=True), shares, strict=True)])
-
-
 def weigh_one(speaking: Sequence[Parts], shares: Parts, *, similar: bool, words: bool) -> Score:
     """Return the points of one session from its evidence in each phrasing. `similar` is true if it has a known
     embedding.
     """
     rows = KNOWN_AGAIN if len(speaking) > 1 else KNOWN
     known = rows["meaning" if not words else "both" if similar else "words"]
-    return Score(_points(known.worth, joined(speaking, shares)), known.nothing, speaking, known.worth, shares)
+    mean = map(mul, map(sum, zip(*speaking, strict=True)), shares)
+    return Score(_points(known.worth, mean), known.nothing, speaking, known.worth, shares)
 
 
 def _points(worth: Parts, values: Iterable[float]) -> Parts:

@@ -410,7 +410,8 @@ def _best(
             found[row.row] = (row, document)
     shown, dropped = admitted((row for row, _ in found.values()), query)
     shown = without_askers(store, shown, (query.intent, *query.also))
-    ranked = [found[row] for row in shown if _fits(found[row][1], query.min_score)]
+    least = query.min_score
+    ranked = [found[row] for row in shown if least is None or _order(found[row][1]) >= least]
     ranked.sort(key=lambda one: one[0].session_id)
     ranked.sort(key=lambda one: (_order(one[1]), one[0].until), reverse=True)
     best: dict[str, tuple[SessionRow, RankedDocument]] = {}
@@ -424,13 +425,6 @@ def _best(
 def _order(document: RankedDocument) -> float:
     """Return a document's sort key. Documents without a score come last."""
     return -1.0 if document.score is None else document.score
-
-
-def _fits(document: RankedDocument, min_score: float | None) -> bool:
-    """Return True if the document's score is high enough. Without a score, it only passes if no minimum is
-    asked for.
-    """
-    return min_score is None or (document.score is not None and document.score >= min_score)
 
 
 def _hit(

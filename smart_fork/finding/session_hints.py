@@ -94,12 +94,14 @@ def recalled(found: Candidates) -> Hint | None:
     forked.
     """
     hit = next(iter(found.hits), None)
-    if hit is None or found.mode != "hybrid" or not _can_be_forked(hit.session):
+    if hit is None or found.mode != "hybrid" or not is_plain_id((row := hit.session).session_id):
         return None
-    known = noted_of(hit.session.agent, hit.session.session_id)
+    if obstacles(row.agent, row.session_id, row.path, row.cwd, origin=row.origin, asked=bool(row.prompts)):
+        return None
+    known = noted_of(row.agent, row.session_id)
     if known and known.archived:  # it was not hidden before: then another one would seem likelier than it is
         return None
-    return Hint(hit.session.session_id, line_of(hit, known), hit.score)
+    return Hint(row.session_id, line_of(hit, known), hit.score)
 
 
 def line_of(hit: Candidate, noted: SessionNotes | None = None) -> str:
@@ -136,12 +138,6 @@ def outcome_of(noted: SessionNotes | None, characters: int) -> str:
 def is_plain_id(text: str) -> bool:
     """Return True if an id is safe to show to a model, which may put the id into a command."""
     return text.isascii() and text.replace("-", "").isalnum()
-
-
-def _can_be_forked(row: SessionRow) -> bool:
-    if not is_plain_id(row.session_id):
-        return False
-    return not obstacles(row.agent, row.session_id, row.path, row.cwd, origin=row.origin, asked=bool(row.prompts))
 
 
 def _is_a_workers(first: HookEvent) -> bool:

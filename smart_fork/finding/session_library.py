@@ -465,7 +465,7 @@ def library(
 ) -> AbstractContextManager[Library]:  # fmt: skip
     """Open the library of the command line, which never finds the session it runs in; see `Library.open`.
 
-    In a server, pass its `shared` model: then the callers' own sessions are named in `how`. Questions may take
+    A server passes its `shared` model, and names the caller in `how`. Its questions may wait longer: at least
     `seconds`.
     """
     own = engine(progress)

@@ -413,20 +413,16 @@ def _may_be_told(located: Located) -> bool:
     """Return True if the caller may read a session. The session's project comes from the index, else from its log."""
     if not call_context.limited():
         return True
-    if row := _indexed(located):
-        return permits(row)
+    from smart_fork.finding.index_access import known_index
+
+    with known_index() as store:
+        if store and (row := store.session(located.agent, located.session_id)):
+            return permits(row)
     try:
         _ = look_into(located) if located.readable else exported(located)
     except NotFound:
         return False
     return True
-
-
-def _indexed(located: Located) -> SessionRow | None:
-    from smart_fork.finding.index_access import known_index
-
-    with known_index() as store:
-        return store.session(located.agent, located.session_id) if store else None
 
 
 def message(number: int, turn: Turn, characters: int | None) -> Message:
