@@ -18,7 +18,7 @@ from indexer.lazy import dataclass
 from smart_fork.errors import Usage
 from smart_fork.snippets import quoted, shown
 
-#: No name, path or pattern of a person's is longer.
+#: The longest name, path or pattern in the file.
 MAX_TEXT = 1_000
 _EXAMPLES = {
     "": 'Such as: engine = "qmd", above the first [section].',
@@ -149,7 +149,7 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and 0 < len(value) <= MAX_TEXT
 
 
-#: Whether a value that was written is of a type, and that in words.
+#: For each type of a key, a check of a written value, and the type in words.
 _KINDS: Mapping[Any, tuple[Callable[[Any], bool], str]] = {
     str: (lambda value: isinstance(value, str), "text"),
     bool: (lambda value: isinstance(value, bool), "true or false"),

@@ -46,7 +46,7 @@ from smart_fork.system.release import Release
 _PROBE_BYTES = 1 << 14
 #: The oldest tmux that forks are tested with.
 _MIN_TMUX = (3, 2)
-#: Files among the logs that hold no session, named one by one.
+#: The number of files or versions that a check names.
 _NAMED = 5
 RUN_INDEX = "Run `smart-fork index run`."
 

@@ -171,7 +171,7 @@ class TooLarge(Unshareable):
     http_status = 413
 
 
-#: What to do next goes with a request into its threads: the code that knows it need not know who will read it.
+#: True if hints are for a caller with tools. A context variable, so that the code that hints need not know its reader.
 _of_tools: ContextVar[bool] = ContextVar("of_tools", default=False)
 
 

@@ -198,9 +198,9 @@ def skip(text: str, at: int) -> int:
 
 
 _WHITE = " \t\r\n"
-#: Those that can only stand in a string, where they have to be escaped.
+#: Control characters that may only be in a string, and must be escaped there.
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
-#: Only where a value ends is asked of it.
+#: A decoder that is only used to find the end of a value.
 _DECODER = json.JSONDecoder(strict=False, parse_int=str, parse_float=str, parse_constant=str)
 
 

@@ -43,7 +43,7 @@ def was_received(session_id: str) -> bool:
     return bool(state.rows("SELECT 1 FROM pulled WHERE id = ?", session_id))
 
 
-#: Copies that are here while somebody looks at them, and the shared sessions that they were written from.
+#: The shared session of each copy that exists only while its user reads it.
 _LOOKED_AT: dict[str, str] = {}
 
 

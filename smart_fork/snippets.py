@@ -12,10 +12,10 @@ from indexer.lazy import dataclass
 from indexer.masking import Masked, mask, shorten
 from indexer.masking.view import BRACKETS, INVISIBLE, QUOTES
 
-#: Of what somebody gave and was wrong, how much an error repeats.
+#: The characters of an invalid value that an error repeats.
 QUOTED_CHARACTERS = 80
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
-#: From how many seconds on a span of time is said in which unit, and how long that is.
+#: The units of a time span: the seconds from which each is used, its length in seconds, and its name.
 _UNITS = (
     (730 * _DAY, 365 * _DAY, "year"),
     (60 * _DAY, 30 * _DAY, "month"),
@@ -27,7 +27,7 @@ _UNITS = (
 #: The longest name of a worker or a session.
 MAX_NAME_CHARACTERS = 200
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x1f\x7f-\x9f]+")
-#: Characters that no font has: private ones, halves of others, and those that are not assigned.
+#: The replacement of characters without a glyph: private, unassigned, and half surrogate pairs.
 _UNKNOWN = "\ufffd"
 #: Replaces characters that could end a quotation or its element.
 _PLAIN_MARKS = str.maketrans(BRACKETS + QUOTES, "[]" * (len(BRACKETS) // 2) + "'" * len(QUOTES))

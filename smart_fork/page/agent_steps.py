@@ -23,24 +23,24 @@ from smart_fork.agents.codec import Codec, in_paragraphs
 from smart_fork.snippets import printable
 
 LineKind = Literal["same", "added", "removed", "gap"]
-#: So many lines of an edit are shown, each so long; of more characters only the number of lines is told.
+#: The limits of a shown edit: lines, characters of a line, and characters beyond which only the lines are counted.
 MAX_LINES, MAX_COLUMNS, MAX_CHARACTERS = 400, 400, 200_000
-#: Lines around a change, and how many lines are compared one by one.
+#: The equal lines shown around a change, and the number of lines that are compared one by one.
 _AROUND, _MAX_COMPARED = 3, 2_000
 _BEGIN = "*** Begin Patch"
 _FILE = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+)$")
 _MOVED = re.compile(r"^\*\*\* Move to: (.+)$")
 _HUNK = re.compile(r"^@@ -(\d{1,9})(?:,\d{1,9})? \+(\d{1,9})(?:,\d{1,9})? @@")
 _HOW = {"Add": "added", "Update": "edited", "Delete": "deleted"}
-#: Where a patch of git begins to tell of the next file; what it says of that; and how a name stands there.
+#: The parts of a git patch: where a file begins, how it changed, whether it is binary, and its name.
 _NEXT = re.compile(r"^(?=diff --git )", re.MULTILINE)
 _TOLD = {"new file mode": "added", "deleted file mode": "deleted", "rename from ": "moved"}
 _BINARIES = ("\nBinary files ", "\nGIT binary patch")
 _NAMES = re.compile(r'^(?:\+\+\+|---|rename to) ("?)(?:[ab]/)?(.+?)\1\t?$')
 _NOWHERE, _BINARY = "/dev/null", "a binary file"
-#: So much is shown of each file of a patch that is all that there is to see.
+#: The lines shown of each file of a whole patch.
 MAX_PATCH_LINES = 4_000
-#: What tools call the text that they replace, and the one in its place; and the text of a whole file.
+#: The arguments of tools with the replaced text and its replacement, with the text of a whole file, and with a path.
 _PAIRS = (("old_string", "new_string"), ("old_str", "new_str"), ("oldString", "newString"))
 _WHOLE = ("content", "file_text", "new_source")
 _PATH = ("file_path", "notebook_path", "path", "filePath")
@@ -251,17 +251,17 @@ def _name(path: str) -> str:
 
 
 StepKind = Literal["read", "run", "edit", "search", "plan", "question", "agent", "thought", "other"]
-#: Of what a command printed, its last lines; they are looked for in so many characters at its end, and are so long.
+#: The last lines of a command's output: their number, the characters in which they are searched, and their length.
 LAST_LINES, _END_CHARACTERS, _COLUMNS = 3, 8_000, 240
-#: More is not shown of a command, and not more parts of a plan, a question or its answer.
+#: The limits of a shown command, of the parts of a plan or question, and of an answer.
 _COMMAND_CHARACTERS, _MAX_PARTS, _ANSWER_CHARACTERS = 4_000, 50, 2_000
-#: So much is shown of what the model thought at a time.
+#: The characters shown of one thought of the model.
 _THOUGHT_CHARACTERS = 8_000
-#: Of all that came back from a step, so much is shown where it alone is looked at.
+#: The characters shown of a step's output on its own page.
 OUTPUT_CHARACTERS = 400_000
-#: By the words that lines of actions begin with.
+#: The kind of a step by the first word of its action.
 _KINDS: Mapping[str, StepKind] = {"read": "read", "run": "run", "edit": "edit", "search": "search"}
-#: What the words of a part are called.
+#: The fields that may have the text of a part.
 _WORDS = ("content", "step", "question", "text")
 _IN_PARTS, _ANSWERED = ("plan", "question"), ("question", "agent")
 _AGENTS = ("Task", "Agent", "task", "agent", "spawn_agent")

@@ -134,11 +134,11 @@ def _said(turn: Turn) -> bytes:
     return "\0".join((turn.id, turn.role, str(len(turn.text)), turn.text, *did)).encode("utf-8", "surrogatepass")
 
 
-#: A page has so many exchanges, and so much text, unless one exchange alone is longer; of a message so much is shown.
+#: The limits of a page: exchanges, characters (more only for a single exchange), and characters shown of a message.
 PAGE_EXCHANGES, PAGE_CHARACTERS, MESSAGE_CHARACTERS = 400, 3_000_000, 40_000
-#: How much of a question names its exchange.
+#: The length of a prompt that names its exchange.
 QUESTION_CHARACTERS = 120
-#: Whose turns are messages.
+#: The roles with turns that are messages.
 SPEAK = ("user", "assistant")
 
 log = logging.getLogger(__name__)
@@ -369,9 +369,9 @@ class LazyForks:
         return forks_by_exchange(self._page, [(one.left_parent_at.message, one) for one in forks if one.left_parent_at])
 
 
-#: In so many passages of an exchange, at its beginning or its end, the other side is looked for.
+#: The number of passages, at the beginning or the end of an exchange, in which the other side is searched.
 _LOOKED_AT = 8
-#: How much is shown of the side of an exchange that the passage is not of.
+#: The characters shown of the other side of an exchange.
 OTHER_CHARACTERS = 240
 
 

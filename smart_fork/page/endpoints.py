@@ -25,10 +25,10 @@ from smart_fork.page.renderer import HEADERS, Shown, rendered
 from smart_fork.page.sign_in import PageForms
 from smart_fork.page.worker_board import WorkerBoard
 
-#: What an address says that asks about all projects, where the browser remembers one.
+#: The value of `project` in an address that asks about all projects.
 EVERYWHERE = "*"
 KEPT_SECONDS = 180 * 86_400
-#: No path is longer that a system takes.
+#: The longest path that an operating system accepts.
 _MAX_PATH = 4096
 
 

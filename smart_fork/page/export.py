@@ -30,10 +30,10 @@ from smart_fork.workers.answers import Compared
 # Nothing that was said passes for a heading, a step or a message of a Markdown file of ours: every line is quoted,
 # so that no block of it reaches beyond its own message; and what would be HTML is text.
 
-#: What begins a tag, a comment or an instruction, and the backslashes before it: an odd one makes it text already.
+#: The start of HTML with the backslashes before it. An odd number of backslashes makes it text already.
 _TAG = re.compile(r"(\\*)<(?=[A-Za-z/!?])")
 _CODE = ("fence", "code_block")
-#: A longer text is not looked at for its code: what finds it takes the square of that for some.
+#: The longest text in which code blocks are searched. The search takes quadratic time for some texts.
 _MAX_CHARACTERS = 40_000
 
 

@@ -32,7 +32,7 @@ from smart_fork.page.session_page import located
 from smart_fork.snippets import printable, time_of
 from smart_fork.system.processes import Processes
 
-#: How many questions tell what a session is about; and how many files are compared.
+#: The number of prompts listed for a session, and of files compared.
 MAX_QUESTIONS, MAX_PARTED_FILES = 20, 30
 
 
@@ -189,9 +189,9 @@ def _parted(family: Family, first: str, second: str) -> tuple[SessionDifferences
     return differences(one, other, (AGENTS[one.agent].codec, AGENTS[other.agent].codec)), ""
 
 
-#: All is in hundredths of the width. So that a session of a minute can be seen in a family of months.
+#: The width of the time line in percent, and the smallest length of a session, so that a short one can be seen.
 WIDTH, MIN_LENGTH = 100.0, 1.5
-#: Moments that are named below the lines.
+#: The number of times written below the time line.
 TICKS = 4
 
 
@@ -255,10 +255,10 @@ def _seconds(moment: str | None) -> float | None:
     return then.timestamp() if then else None
 
 
-#: How many files are named; how many logs are read for that, and how much of them.
+#: The number of files named for a session, and the number and bytes of the logs that are read for it.
 MAX_FILES = 3
 MAX_READ, MAX_BYTES = 60, 100_000_000
-#: What speaks for a session by itself.
+#: The outcomes that make a session the best one to fork.
 _GOOD = (Outcome.COMMITTED, Outcome.TESTS_PASSED)
 
 log = logging.getLogger(__name__)

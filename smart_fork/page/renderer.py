@@ -56,7 +56,7 @@ from smart_fork.workers.answers import Compared
 _TYPES = {
     "page.css": "text/css", "page.js": "text/javascript", "session.css": "text/css", "session.js": "text/javascript",
 }  # fmt: skip
-#: Of what stands at an address that tells its contents, and of what may be another file next time.
+#: Cache headers: for an address with a digest of its content, and for other addresses.
 _FOR_EVER, _ASK_AGAIN = "public, max-age=31536000, immutable", "no-cache"
 
 
@@ -74,7 +74,7 @@ def _read(name: str) -> StaticFile:
 
 
 FILES: Mapping[str, StaticFile] = {name: _read(name) for name in _TYPES}
-#: Their addresses need no token.
+#: The addresses of the static files, which need no token.
 PUBLIC = tuple(f"/static/{name}" for name in FILES)
 
 
@@ -99,11 +99,11 @@ def answer(name: str, version: str) -> Response:
     return Response(file.content, media_type=file.media_type, headers=headers)
 
 
-#: Each word for a score, and the lowest one that it describes.
+#: The word for a score, by its lowest score.
 _CHANCES = ((0.75, "very likely"), (0.5, "likely"), (0.3, "possible"), (0.0, "unlikely"))
-#: How a list of sessions is divided: the most days of each period.
+#: The periods of a list of sessions, by their age in days.
 _PERIODS, _EARLIER = ((0, "Today"), (1, "Yesterday"), (7, "Last 7 days"), (30, "Last 30 days")), 31
-#: How much of a prompt names its worker.
+#: The characters of a prompt that name its worker.
 NAME_CHARACTERS = 100
 
 
@@ -207,10 +207,10 @@ def subagent_link(one: Addressed, name: str, **query: Any) -> str:
     return link(f"{session_link(one)}/agents/{quote(name, safe='')}", **query)
 
 
-#: A longer text is shown as it was written, and code without colours that is longer, or of more or longer lines: what
-#: finds its words takes the square of that for some.
+#: The limits of Markdown, and of code in colors by characters, lines and columns. Beyond them text is shown plain,
+#: since parsing takes quadratic time for some texts.
 MAX_CHARACTERS, MAX_COLOURED, _MAX_LINES, _MAX_COLUMNS = 40_000, 8_000, 400, 400
-#: How people write the languages whose colours are worth waiting for; others are shown without.
+#: The names of languages that are shown in colors.
 _LANGUAGES = frozenset(
     """
     bash c c++ console cpp cs csharp css diff docker dockerfile go golang graphql haskell html http ini java javascript
@@ -221,11 +221,11 @@ _LANGUAGES = frozenset(
 )
 _LINK = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
 _WORD = re.compile(r"(\w+)")
-#: A word of the question shorter than this is only that word, not the beginning of a longer one.
+#: The shortest word of a question that also matches the beginning of a longer word.
 _STEM = 4
-#: What brackets and quotation marks may be nested in each other.
+#: The deepest nesting of brackets and quotations.
 _DEPTH = 20
-#: Of these signs a text has so many at most: some of their combinations take long to read.
+#: Signs of Markdown, and their largest number in a text. Some combinations take long to parse.
 _SIGNS, _MAX_SIGNS = re.compile(r"[\[\]<>*_`~!|]"), 8_000
 
 
@@ -334,7 +334,7 @@ class _Renderer(RendererHTML):
     td_open = th_open
 
 
-#: The classes of the style sheet; what comes first counts.
+#: The class in the style sheet for each kind of token. The first match counts.
 _COLOURS = (
     ((Kind.Comment, Kind.Generic.Output), "c-comment"),
     ((Kind.Literal.String, Kind.Generic.Inserted), "c-string"),
@@ -352,7 +352,7 @@ _MARKDOWN = MarkdownIt(
 _MARKDOWN.validateLink = lambda address: _LINK.match(address) is not None  # type: ignore[method-assign, assignment]
 
 
-#: Nothing from elsewhere, and no script or style that stands in the text of a page.
+#: The policy of a page: nothing from elsewhere, and no inline script or style.
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'; img-src data:"
@@ -364,7 +364,7 @@ HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
-#: So much is sent at once of a page that is sent while it is made, or less where a template says so by this.
+#: The size of a piece of a streamed page, and the mark with which a template sends a smaller piece immediately.
 PIECE_CHARACTERS, _NOW = 16_384, "\0"
 
 
@@ -375,7 +375,7 @@ class PageValues:
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
 
-#: The same, or the names in a template with their values.
+#: The values of a template, as an object or as a mapping.
 Shown = PageValues | Mapping[str, Any]
 
 
@@ -440,10 +440,10 @@ def _seen(value: object) -> object:
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-#: How many signs the style sheet has to tell agents by.
+#: The number of signs in the style sheet that distinguish agents.
 _MARKS = 6
 
-#: Read now: an upgrade puts others in their place while this program runs. Each is compiled when it is first shown.
+#: The templates, read at the start since an upgrade replaces the files. Each is compiled at its first use.
 _SOURCES = {file.name: file.read_text("utf-8") for file in Path(__file__).with_name("templates").iterdir()}
 
 _environment = Environment(

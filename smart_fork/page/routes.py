@@ -64,7 +64,7 @@ from smart_fork.workers.comparison import compare
 from smart_fork.workers.messages import message_worker
 from smart_fork.workers.termination import close_workers
 
-#: What a form asks of a fork: fields of its requests.
+#: The fields of a form that are options of a fork.
 _SAID = ("prompt", "at", "worktree", "place", "budget", "keep", "drop", "brief", "as_agent", "unmasked")
 ASKED = ("session", "project", *_SAID, "form", "seen")
 
@@ -141,7 +141,7 @@ def _moves(form: Mapping[str, str]) -> dict[str, str]:
     return {where: ",".join(number for number, value in known if value == where) for where in ("keep", "drop")}
 
 
-#: How much is repeated of what a worker was told.
+#: The characters of a message to a worker that its answer repeats.
 _REPEATED = 200
 
 
@@ -180,13 +180,13 @@ def act_on_worker(form: Mapping[str, str]) -> WorkerActionResult:
     return WorkerActionResult(done.worker_id or worker, done.name, done.how, said, done.warnings)
 
 
-#: Where browsers listen for what the workers do.
+#: The address where browsers listen for changes of workers.
 LIVE = "/workers/live"
-#: So many windows listen at a time, and each so long: a browser connects again by itself.
+#: The number of windows that may listen, and for how long. Browsers reconnect by themselves.
 MAX_LISTENERS, LISTEN_SECONDS = 12, 600.0
-#: How often is looked at the workers while anybody listens, and how soon who was one too many asks again.
+#: The interval of reading the workers while a window listens, and the delay before a rejected window tries again.
 LOOK_SECONDS, AGAIN_MILLISECONDS = 2.0, 5000
-#: Workers that are compared at once.
+#: The number of workers in one comparison.
 MAX_COMPARED = 10
 
 
@@ -262,7 +262,7 @@ def compared(wanted: list[str]) -> Shown:
     return side_by_side(compare(list(dict.fromkeys(wanted))[:MAX_COMPARED], Processes(), patch=True))
 
 
-#: Cuts and forgotten sessions that are listed, the latest.
+#: The number of the latest cuts, and of the latest forgotten sessions, that are listed.
 MAX_LISTED = 20
 
 
@@ -330,7 +330,7 @@ def _gone() -> tuple[tuple[str, str, str], ...]:
     return tuple(sorted(found, key=lambda one: one[2], reverse=True))[:MAX_LISTED]
 
 
-#: Addresses that need no token: where a browser sends its code, and what the page looks like.
+#: Addresses that need no token: the one for sign-in codes, and the static files.
 WAY_IN = "/open"
 PUBLIC = renderer.PUBLIC
 

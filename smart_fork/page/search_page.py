@@ -41,9 +41,9 @@ from smart_fork.page.session_page import conversation
 from smart_fork.page.worker_board import BoardView
 from smart_fork.snippets import time_of
 
-#: Ages in days; what is older than the last has no upper bound.
+#: The age groups of sessions, by days. The last has no upper bound.
 _AGES = {"7": "last 7 days", "30": "last 30 days", "365": "last year", "older": "older"}
-#: Branches that are offered.
+#: The number of branches in the filter.
 _MAX_BRANCHES = 8
 
 
@@ -123,9 +123,9 @@ def facets(hits: Sequence[Hit], by: Mapping[str, str]) -> tuple[Facet, ...]:
     return tuple(found)
 
 
-#: How near a passage is in meaning, by its cosine, in words.
+#: The words for a cosine similarity, by the lowest similarity.
 _NEAR = ((0.6, "very near"), (0.45, "near"), (0.3, "somewhat near"))
-#: Words that are named; how much of a title has to be in the question to be said, in points.
+#: The number of matching words to name, and the points from which the title, the session and the files are a reason.
 _NAMED, _TITLE_POINTS, _SESSION_POINTS, _FILES_POINTS = 6, 1.0, 1.0, 1.0
 
 
@@ -149,13 +149,13 @@ def reasons(hit: Hit) -> Iterator[str]:
         yield f"{hit.drift.files} {'file' if hit.drift.files == 1 else 'files'} edited here"
 
 
-#: Results at first, and where more are asked for; and how many of the latest sessions.
+#: The number of results, of results if more are requested, and of recent sessions.
 RESULTS, MORE, RECENT = 10, 50, 30
-#: The weeks of the picture, and what came of a session as its colors tell it.
+#: The weeks of the chart, and its color for each outcome.
 WEEKS, _KINDS = 12, {"committed": "good", "tests_passed": "good", "failed": "bad", "abandoned": "bad"}
-#: By agent, in each of the last weeks, the latest first, how many sessions are of each kind.
+#: The number of sessions by agent, week (the latest first) and color.
 Activity = Mapping[AgentName, Sequence[Counter[str]]]
-#: From which chance on a session is shown with what it says.
+#: The lowest score with which a session's passage is shown.
 WORTH = 0.05
 
 
@@ -347,9 +347,9 @@ def _steps() -> Shown:
         return here
 
 
-#: Sessions of one's own, the team's and families that are listed.
+#: The number of listed sessions, shared sessions and families.
 MAX_LISTED, MAX_SHARED, MAX_FAMILIES = 100, 50, 60
-#: Members of a family that are named in its line.
+#: The number of members that a family's line names.
 MAX_MEMBERS = 5
 
 

@@ -30,13 +30,13 @@ from indexer.lazy import dataclass
 from smart_fork.errors import ForkRefused, NotFound, Usage
 from smart_fork.page.renderer import code_file, sign_in_page
 
-#: A cookie ends when it was not used for so long, and when it is so old.
+#: A cookie expires after this time without use, and at this age.
 IDLE_SECONDS, MAX_AGE_SECONDS = 12 * 3600.0, 30 * 86_400.0
-#: What a clock may be set back without anybody having to come in again.
+#: The time by which a clock may be set back without ending sign-ins.
 SLACK_SECONDS = 300.0
-#: When it was last used is written down so often: a restart takes no longer from it.
+#: The interval of storing a cookie's last use, and so the most that a restart takes from its lifetime.
 NOTED_SECONDS = 600.0
-#: The one that was not used for longest gives way.
+#: The number of valid cookies. A further one replaces the cookie that was unused for longest.
 MAX_VISITS = 64
 
 log = logging.getLogger(__name__)
@@ -190,11 +190,11 @@ def _own(folder: Path) -> None:
 
 T = TypeVar("T")
 
-#: Answers that are kept to be shown again.
+#: The number of results of forms that are kept to be shown again.
 MAX_KEPT = 200
-#: A form may be sent for so long: nobody is let in for longer who was shown it.
+#: The lifetime of a form, equal to the longest sign-in that could have shown it.
 FORM_SECONDS = MAX_AGE_SECONDS
-#: Who asks for the same so soon from another window has most likely pressed the same button twice.
+#: Within this time, an equal form from another window most likely means that a button was pressed twice.
 ALIKE_SECONDS = 120.0
 
 

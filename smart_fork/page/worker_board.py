@@ -61,13 +61,13 @@ def _worked(turns: Sequence[Turn]) -> float:
     return max(0.0, (known[-1] - known[0]).total_seconds()) if known else 0.0
 
 
-#: The columns of the board in their order, and what each is called.
+#: The columns of the board in their order, with their titles.
 COLUMNS = {"asks": "Needs you", "working": "Working", "idle": "Idle", "ended": "Ended"}
-#: Of those that have ended so many of the latest are shown.
+#: The number of ended workers that are shown.
 MAX_ENDED = 12
-#: How much of a worker's last words a card has.
+#: The characters of a worker's last words on its card.
 SAID_CHARACTERS = 400
-#: What was seen so many seconds ago is what is seen now: several windows ask for the same.
+#: The time for which a board is reused, since several windows ask for it.
 FRESH_SECONDS = 1.0
 _OPTION = re.compile(r"^\W*(\d)[.)]\s+(\S.*?)\s*$")
 

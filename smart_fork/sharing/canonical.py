@@ -38,7 +38,7 @@ GIB = 1 << 30
 #: of all sessions, so they are not settings: other numbers would store everything once more.
 SEGMENT_BYTES = 256 << 10
 SEGMENT_RECORDS = 512
-#: The most characters of a title, name or tag, and of a summary; the most tags.
+#: The longest title, name or tag, the longest summary, and the number of tags.
 TEXT, SUMMARY, TAGS = 200, 2_000, 50
 
 
@@ -134,7 +134,7 @@ def _check_depth(data: bytes, record: Record) -> None:
 
 
 _WRITTEN = re.compile(r"sf1:([0-9a-f]{64})")
-#: The state before the first record.
+#: The state of the hash chain before the first record.
 START = sha256(b"smart-fork/records/1").digest()
 
 
@@ -179,7 +179,7 @@ def state_of(digest: str) -> bytes:
 NOTHING = written(START)
 
 
-#: The most characters of a wrong value that an error repeats.
+#: The characters of an invalid value that an error repeats.
 _SHOWN = 200
 
 

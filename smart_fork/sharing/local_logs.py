@@ -147,7 +147,7 @@ def _check_within(session: Session, root: Path) -> None:
     )
 
 
-#: What can be lost, as a person is told of it.
+#: The kinds of lost content, as people read them.
 THINKING, UNKNOWN, FORGOTTEN = "thinking", "unknown records", "text before a compaction"
 
 

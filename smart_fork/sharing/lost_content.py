@@ -30,11 +30,11 @@ from smart_fork.forking.preconditions import Occupation
 from smart_fork.sharing import received_logs
 from smart_fork.sharing.canonical import encode
 
-#: A line, and when it was said.
+#: The time of a line, and the line.
 TimedLine = tuple[str, bytes]
-#: What a cut does to a log, with more turns that go as well, and the lines that it rewrites.
+#: Plans a cut of a log, given further turns to cut. Returns the plan and the rewritten lines by position.
 Planner = Callable[[Transcript, Collection[str]], tuple[CutPlan, dict[int, bytes]]]
-#: The shortest beginning of a text that is taken for a name made of it.
+#: The shortest title that counts as a quotation of a text's beginning.
 _NAME = 8
 _MASK, _MASKED = re.compile(r"\[REDACTED:[a-z0-9-]{1,40}\]"), "[REDACTED]"
 

@@ -43,38 +43,38 @@ from smart_fork.snippets import printable, quoted
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
-#: What is left out, as a person is told of it.
+#: The kinds of removed content, as people read them.
 OTHER, FILES, IMAGES, THOUGHTS, OPEN, LONG = (
     "records outside the conversation", "calls of withheld files", "images", "thoughts with a secret",
     "unfinished exchanges", "texts that are too long",
 )  # fmt: skip
-#: The same of one.
+#: The singular of each kind.
 ONE = {
     OTHER: "record outside the conversation", FILES: "call of a withheld file", IMAGES: "image",
     THOUGHTS: "thought with a secret", LONG: "text that is too long",
 }  # fmt: skip
-#: Deeper than any record is; and of a tool's name, how much is repeated.
+#: The deepest nesting that is searched, beyond any record's, and the characters shown of a tool's name.
 _DEPTH, _NAME = 64, 40
-#: Of these a record has one if there is an image in it, in whatever agent's words.
+#: Every record with an image contains one of these words.
 _PICTURED = (b"image", b"base64", b"inlineData", b"document", b'"pdf"')
 _DATA_URL = re.compile(r"data:([\w.+-]{1,40}/[\w.+-]{1,40});base64,([A-Za-z0-9+/=_-]{64,})")
 
 
 IGNORE_FILE = ".smartforkignore"
 WITHHELD = "[WITHHELD]"
-#: More than anybody writes, of a file and of a line.
+#: The limits of an ignore file in bytes and of its lines in characters.
 _BYTES, _LINE = 64 << 10, 300
 _PATH = 1_000
-#: What pathspec makes of a leading and of another ``**``, and of a star before another one in the same part of a path.
+#: pathspec's expressions for a leading and for another ``**``, and for a star before another star in a part of a path.
 _BEGIN, _DEEP = "(?:.+/)?", "(?:/.+)?"
 _STAR = re.compile(r"\[\^/\]\*((?:\[\^/\](?!\*)|(?!\[\^/\]\*)[^/])*?)(?=\[\^/\]\*)")
-#: A class of characters, which pathspec lets match a slash; before it, what is none.
+#: A class of characters, which pathspec lets match a slash. The alternatives before it are no class.
 _CLASS = re.compile(r"\\.|\[\^/\]|(\[\^?\]?(?:\\.|[^\]\\])*\])", re.DOTALL)
-#: Fields whose whole text is a path.
+#: The names of fields that have a path as their whole text.
 _PATHS = re.compile(r"(?i)path|file|dir|folder")
 _WORDS = re.compile(r"[^\s\"'`=:;|&<>(),{}\[\]]+")
 _QUOTED = re.compile(r"\"([^\"\n]{1,1000})\"|'([^'\n]{1,1000})'")
-#: Lines of what a tool gave back that say of which file they are: of a search, and of a difference.
+#: Lines in the output of a search or a diff that name their file.
 _OUTPUT_LINES = re.compile(r"^(?:(?:\+\+\+|---|diff --git) (?:[ab]/)?)?([^\s:]{1,1000})(?=:| b/|\s*$)", re.MULTILINE)
 
 

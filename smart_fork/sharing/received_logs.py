@@ -36,9 +36,9 @@ from smart_fork.sharing import tracking
 from smart_fork.sharing.canonical import START, decode, encode, written
 from smart_fork.sharing.tracking import Alias, ProjectFolder, Tracking
 
-#: The agent of a file that has records as they are, and what a record was known by that was written for another agent.
+#: The agent name for a file of shared records, and the key of a record that was converted for another agent.
 RECORD_FILE, CONVERTED = "file", "crossed"
-#: By the digest of a record what takes its place, or nothing.
+#: The replacement of each record by its digest, or `None` to remove it.
 Edits = Mapping[str, bytes | None]
 
 
@@ -266,7 +266,7 @@ def _found(where: str, *values: str) -> Iterator[ReceivedLog]:
 
 
 _READ = "arrived-"
-#: So much of an id stands in the name of what is to become the copy.
+#: The characters of a session id in the name of a temporary file for its copy.
 _OF_AN_ID = 20
 
 

@@ -100,7 +100,7 @@ def _compare(forms: Forms, session: Session, place: HomePlace, records: Sequence
 
 
 _NOT_SENT = "Nothing was sent. Push an earlier part of the session, or report it."
-#: All that a message says whose images were left out: without them it may have said nothing.
+#: A message that consists of notes of removed images.
 _NOTES = re.compile(r"\s*(?:\[(?:image|document) dropped: [^\]]*\]\s*)+")
 
 

@@ -49,7 +49,7 @@ from smart_fork.sharing.received_logs import Edits, ReceivedLog
 from smart_fork.sharing.tracking import Alias, ProjectFolder, Tracked, Tracking
 from smart_fork.system import call_context
 
-#: What a record is known by in a log -> the record that takes its place, or nothing.
+#: The replacement of each record by its key in a log, or `None` to remove it.
 _EditsByKey = Mapping[str, bytes | None]
 
 

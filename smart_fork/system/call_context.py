@@ -118,7 +118,7 @@ def _projects(directories: Iterable[str]) -> Iterator[Project]:
 #: The agent that made the call; `None` for a person or an unknown caller.
 calling: ContextVar[AgentName | None] = ContextVar("calling", default=None)
 
-#: Outside of a call nothing sets it.
+#: The event outside of a call, which is never set.
 _NEVER = Event()
 _given_up: ContextVar[Event] = ContextVar("given_up", default=_NEVER)
 

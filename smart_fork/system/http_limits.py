@@ -53,12 +53,12 @@ class Peer:
 class Connection(H11Protocol):
     """uvicorn's connection with limits: it is closed if no request comes, or if too many connections are open."""
 
-    #: A client has so long to begin its request and to send the head of it.
+    #: The time in which a client must send the head of its request.
     HEAD_SECONDS = 10.0
-    #: Beyond so many in all, and so many of strangers, one gives way: of strangers first, the oldest.
-    #: Each round of the loop looks at all that is open, so that few strangers may be, and fewer are let in at a time.
+    #: The number of connections, of connections of unknown peers, and of connections accepted in one round.
+    #: Beyond a limit the oldest is closed, an unknown peer's first. Each round inspects all, so the limits are low.
     MAX_CONNECTIONS, MAX_STRANGERS, MAX_ACCEPTED = 256, 64, 16
-    #: Where in the scope of a request its `Peer` is.
+    #: The key of the `Peer` in the scope of a request.
     PEER = "smart_fork.peer"
 
     def __init__(self, *args: Any, **more: Any) -> None:

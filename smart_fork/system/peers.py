@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         def getsockopt(self, level: int, name: int, size: int, /) -> bytes: ...
 
 
-#: Name the service has on its socket. No browser can send it as the Host of a page that it shows.
+#: The service's host name on its socket. No browser can send it as the host of a page that it shows.
 SERVICE = "smart-fork"
 
 

@@ -26,14 +26,13 @@ from smart_fork.errors import NotFound, ProgramFailed, ProgramMissing, SmartFork
 if TYPE_CHECKING:
     import psutil
 
-#: How often, and after how long, a process without any environment is looked at again.
+#: The retries, and their interval, for a process that has no environment yet.
 _LOOKS, _LOOK_SECONDS = 100, 0.01
 _STATUS_SECONDS = 2.0
-#: Ends a group of processes when its standard input is closed. Starting it costs processor time, so only a program that
-#: may take longer than so many seconds gets one.
+#: Programs with a longer timeout get a guard. Starting one costs processor time.
 _BRIEF_SECONDS = 240.0
-#: The servers and repositories that were silent, by their program: until when they are not asked again, and how long
-#: they were waited for. An answer of many questions costs one time-out.
+#: The silent servers and repositories by program: the time until they are asked again, and the timeout that passed.
+#: So an answer that needs many requests waits for one timeout only.
 _SILENT_SECONDS = 60.0
 _silent: dict[tuple[str, str], tuple[float, float]] = {}
 _GUARD = "import os, sys; os.read(0, 1); os.killpg(int(sys.argv[1]), 9)"

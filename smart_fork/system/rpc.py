@@ -14,7 +14,7 @@ from indexer.lazy import dataclass
 Kind = Literal["request", "notification", "answer"]
 Id = str | int
 
-#: Objects and lists in each other. Every parser behind this one reads deeper.
+#: The deepest nesting of objects and lists. All later parsers accept deeper nesting.
 MAX_DEPTH = 100
 _PARSE_ERROR, _INVALID_REQUEST, _INVALID_PARAMS = -32700, -32600, -32602
 _TEXT = r'"[^"\\]*+(?>(?:\\.[^"\\]*+)*)(?:"|\\?\Z)'

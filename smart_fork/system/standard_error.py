@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 _PIECE_BYTES = 1 << 16
-#: Pieces that wait for a reader. What is written beyond that is dropped.
+#: The number of pieces that wait for the reader. Further output is dropped.
 MAX_PIECES = 256
-#: The end waits this long for a slow reader.
+#: The time that the end waits for a slow reader.
 LAST_SECONDS = 1.0
 
 

@@ -23,7 +23,7 @@ from indexer.files import private_dir, state_home, write_new
 from smart_fork.errors import NotFound, SmartForkError, TooLarge, Unshareable, Usage
 from smart_fork.sharing import canonical
 
-#: A key in words begins with this.
+#: The beginning of a key in words.
 BEGINNING = "sfk_"
 _KEY, _CHECK, _SALT, _NONCE = 32, 4, 16, 12
 _FORM = b"smart-fork/sync/1"
@@ -155,9 +155,9 @@ def _check(secret: bytes) -> bytes:
     return sha256(_FORM + secret).digest()[:_CHECK]
 
 
-#: The file of the list on the remote.
+#: The name of the list on the remote.
 NAME = "list"
-#: No list, and no session, unpacks to more.
+#: The largest unpacked size of a list or a session.
 _BYTES = canonical.LIMITS.session_bytes + canonical.LIMITS.session_records
 _LEVEL = 6
 Short = Annotated[str, StringConstraints(max_length=200)]

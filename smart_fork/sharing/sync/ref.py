@@ -19,11 +19,11 @@ from smart_fork.snippets import quoted
 from smart_fork.system.processes import Completed, Processes
 
 REF = "refs/smart-fork/sync"
-#: Where the ref is kept here, as it was fetched last.
+#: The local name of the fetched ref.
 _FETCHED = "refs/smart-fork/fetched"
-#: How long one question to the remote may take, and all that is sent or fetched at once.
+#: The time limits of a request to the remote, and of a transfer.
 ASK_SECONDS, MOVE_SECONDS = 60.0, 1_800.0
-#: The largest file that is read, and the most files.
+#: The largest size and number of files to read.
 FILE_BYTES, FILES = 256 << 20, 100_000
 _SETTINGS = {
     "core.hooksPath": "/dev/null",
@@ -42,7 +42,7 @@ _SETTINGS = {
     "fetch.unpackLimit": "1000000",  # single objects, which can be deleted here when they are not needed any more
     "transfer.fsckObjects": "true",
 }
-#: A repository on this machine or a disk runs none of its own hooks.
+#: The git command for a remote on this machine: it runs none of that repository's hooks.
 _THERE = "git -c core.hooksPath=/dev/null -c core.alternateRefsCommand=false -c core.fsmonitor=false -c gc.auto=0"
 _URL = re.compile(r"(https|ssh|file)://([^/\s]*)/\S+", re.IGNORECASE)
 _SCP = re.compile(r"(?:[A-Za-z0-9_.~-]+@)?[A-Za-z0-9][A-Za-z0-9.-]+:(?!:|//)\S+")

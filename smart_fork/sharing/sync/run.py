@@ -149,7 +149,7 @@ def _take_out(one: ReceivedLog, records: Sequence[bytes]) -> None:
         one.store_pending({digest: known.get(key) if key.startswith("id:") else None for digest, key in gone})
 
 
-#: So often another machine may be faster.
+#: The number of attempts if other machines are faster.
 _TRIES = 10
 _STILL = "Withdrawn text is still in it."
 

@@ -98,9 +98,9 @@ def keep_copy(session_id: str, copy: SyncedCopy | None) -> None:
     state.keep(_COPY + session_id, copy and asdict(copy))
 
 
-#: More sessions than a project has.
+#: A limit beyond the sessions of any project.
 _ALL = 100_000
-#: Takes a stage, how much of it is done, and of how much.
+#: Receives a stage, the steps done, and all steps.
 Progress = Callable[[str, int, int], None]
 
 
