@@ -46,7 +46,7 @@ from smart_fork.system.processes import Machine
 from smart_fork.workers.registry import Registry
 
 #: Asked between what would be done and doing it; whoever answers no has nothing written.
-Agree = Callable[[CutPlan], bool]
+Confirm = Callable[[CutPlan], bool]
 
 
 def _steps(progress: Progress | None, total: int, stage: str = "cutting and erasing") -> Iterator[None]:
@@ -59,7 +59,7 @@ def _steps(progress: Progress | None, total: int, stage: str = "cutting and eras
 
 @kept_open()
 def cut(
-    request: CutRequest, *, agree: Agree = lambda _plan: True, disk: Disk = DISK, now: datetime | None = None,
+    request: CutRequest, *, agree: Confirm = lambda _plan: True, disk: Disk = DISK, now: datetime | None = None,
     progress: Progress | None = None,
 ) -> Excised:  # fmt: skip
     """Cut turns out of a transcript, or mask the secrets in it. Then change copies, branches and the index too.

@@ -38,7 +38,7 @@ from smart_fork.agents.references import Reference
 from smart_fork.errors import NotFound, SmartForkError, Usage, advice
 from smart_fork.excise.answer import UncutFile
 from smart_fork.excise.text_search import agent_of, is_worker_of, own_words, words_in, worker_text
-from smart_fork.excise.transcript import PATIENCE, derived_from, load_for_cut, own_files, resolve_transcript
+from smart_fork.excise.transcript import INDEX_LOCK_SECONDS, derived_from, load_for_cut, own_files, resolve_transcript
 from smart_fork.excise.verification import cut_text_of
 from smart_fork.excise.writing import finish_cut, refresh, written_path
 from smart_fork.finding import session_notes
@@ -164,7 +164,7 @@ def _forgotten(agent: AgentName, session_id: str) -> bool:
         return True  # it did not come to that
     snapshots.forget(session_id)
     delete_leftover_logs()
-    with only_writer(PATIENCE):
+    with only_writer(INDEX_LOCK_SECONDS):
         _remove_older_indexes()
     return forget_workers(session_id)
 
@@ -183,7 +183,7 @@ def erase(
         others, erased = _erase_registry(session_ids, wanted)
         _overwrite_logs(wanted, others)
         session_notes.take_back(session_ids, lambda text: bool(wanted & words_in(text)))
-        with only_writer(PATIENCE):
+        with only_writer(INDEX_LOCK_SECONDS):
             remove_unfinished_files()
             sweep_reading()
             delete_leftover_logs()

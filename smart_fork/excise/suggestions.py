@@ -14,11 +14,11 @@ from smart_fork.excise.cut_plan import closure, secrets_in
 from smart_fork.excise.transcript import resolve_transcript
 
 #: Outputs shorter than this are not worth a cut.
-LONG_TOKENS, REPEATED_TOKENS = 2000, 100
+MIN_UNUSED_TOKENS, MIN_REPEATED_TOKENS = 2000, 100
 #: Of an output that is looked for later, how many of its names.
-_NAMES = 400
+_MAX_NAMES = 400
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9]*(?:[_./-][A-Za-z0-9]+)+|[a-z]+[A-Z][A-Za-z0-9]+|\b[A-Za-z]{9,}\b")
-_EDITS = re.compile(r"Edit|Write|apply_patch|NotebookEdit", re.IGNORECASE)
+_EDIT_TOOLS = re.compile(r"Edit|Write|apply_patch|NotebookEdit", re.IGNORECASE)
 #: What takes edits back, as a command line says it.
 _REVERT = re.compile(
     r"\bgit\s+(?:checkout\s+(?:--\s|\.|HEAD)|restore\s|reset\s+--hard|revert\s|stash(?:\s+(?:push|-u))?\b(?!\s+pop))"
@@ -52,7 +52,7 @@ def _reverted(session: Transcript) -> Iterator[Suggestion]:
             continue
         if turn.prompt:
             began = None
-        if began is None and any(_EDITS.search(call.name) for call in turn.tool_calls):
+        if began is None and any(_EDIT_TOOLS.search(call.name) for call in turn.tool_calls):
             began = position
         if began is None or not turn.tool_calls or not any(map(_REVERT.search, _texts(turn))):
             continue
@@ -65,7 +65,7 @@ def _repeated_outputs(session: Transcript) -> Iterator[Suggestion]:
     """Suggest all but the last of equal long outputs."""
     last: dict[bytes, TranscriptTurn] = {}
     for turn in session.turns:
-        if turn.is_parents or not turn.tool_results or turn.token_est < REPEATED_TOKENS:
+        if turn.is_parents or not turn.tool_results or turn.token_est < MIN_REPEATED_TOKENS:
             continue
         digest = hashlib.blake2b("\0".join(_outputs(turn)).encode("utf-8", "replace"), digest_size=16).digest()
         if (before := last.get(digest)) is not None:
@@ -80,13 +80,13 @@ def _unused_outputs(session: Transcript) -> Iterator[Suggestion]:
         if turn.is_parents:
             break
         if turn.tool_results:
-            names = set(_NAME.findall("\n".join(_outputs(turn)))[: _NAMES * 8])
-            if turn.token_est >= LONG_TOKENS and mentioned and names.isdisjoint(mentioned):
+            names = set(_NAME.findall("\n".join(_outputs(turn)))[: _MAX_NAMES * 8])
+            if turn.token_est >= MIN_UNUSED_TOKENS and mentioned and names.isdisjoint(mentioned):
                 yield _suggestion(
                     session, "unused", _with_calls(session, turn), "a long output without a later reference"
                 )
         elif turn.role in ("user", "assistant"):
-            mentioned.update(name for text in _texts(turn) for name in _NAME.findall(text)[:_NAMES])
+            mentioned.update(name for text in _texts(turn) for name in _NAME.findall(text)[:_MAX_NAMES])
 
 
 def _secrets(session: Transcript) -> Iterator[Suggestion]:

@@ -35,8 +35,8 @@ from smart_fork.workers.registry_file import registry_file
 _WORD = re.compile(r"\w{3,64}")
 LETTERS = re.compile(r"[^\W\d_]+")
 #: No blank, no quote, nothing that a path or a list has.
-_SOLID = re.compile(r"[\w!#$%&*+.:=?@^~-]{6,126}[\w!#$%&*+?@^~-]")
-_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_SOLID_TEXT = re.compile(r"[\w!#$%&*+.:=?@^~-]{6,126}[\w!#$%&*+?@^~-]")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 #: An id that an agent makes, as the whole value of a field.
 _ID = re.compile(r"(?:[a-z]+_)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 #: The shortest word with a digit that is taken for a secret.
@@ -46,8 +46,8 @@ _WORDS_IN_RUN = 4
 #: An escape for a character that a word may have. Control characters end words, as their escapes do in a line.
 _ESCAPE = re.compile(rb"\\u(?!00[01])")
 #: Its lower case depends on what is behind it.
-_SIGMA = "Σ".encode()
-_Exact = Callable[[list[bytes]], AbstractSet[str]]
+_CAPITAL_SIGMA = "Σ".encode()
+_WordsOfLines = Callable[[list[bytes]], AbstractSet[str]]
 _NO_LETTERS = bytes(byte for byte in range(256) if not (byte < 128 and chr(byte).isalpha()))
 
 
@@ -121,7 +121,9 @@ class _Search:
     word.
     """
 
-    def __init__(self, wanted: Iterable[str], spelled: Callable[[bytes], bytes], exact: _Exact | None = None) -> None:
+    def __init__(
+        self, wanted: Iterable[str], spelled: Callable[[bytes], bytes], exact: _WordsOfLines | None = None
+    ) -> None:
         self.left, self.found = list(dict.fromkeys(wanted)), set[str]()
         self._spelled, self._exact, self._lines = spelled, exact, 0
 
@@ -142,7 +144,7 @@ def _lower(line: bytes) -> bytes:
     """Return a line in lower case, followed by its decoded texts if escapes may hide words."""
     if (apart := _ESCAPE.search(line)) is None and line.isascii():
         return line.lower()
-    read = list(_texts(line)) if apart or _SIGMA in line else []
+    read = list(_texts(line)) if apart or _CAPITAL_SIGMA in line else []
     return "\n".join((line.decode("utf-8", "replace"), *read, *all_words(read))).lower().encode("utf-8", "replace")
 
 
@@ -155,11 +157,11 @@ def _letters(line: bytes) -> bytes:
 
 def _is_secret(solid: str) -> bool:
     has = any(map(str.isdigit, solid)) and any(map(str.isalpha, solid))
-    return has and _WORD.fullmatch(solid) is None and not _DAY.match(solid)
+    return has and _WORD.fullmatch(solid) is None and not _DATE.match(solid)
 
 
 def _solid_texts(some: Iterable[str]) -> set[str]:
-    return {one for text in some for one in _SOLID.findall(text.lower()) if _is_secret(one)}
+    return {one for text in some for one in _SOLID_TEXT.findall(text.lower()) if _is_secret(one)}
 
 
 def _runs(text: str) -> Iterator[str]:
@@ -174,10 +176,10 @@ def _texts(line: bytes) -> Iterable[str]:
 
 #: Shorter words are in anything that is packed, by chance.
 _LONG_WORD = re.compile(r"[^\W_]{5,64}")
-_MAX_WORDS = 64
+_MAX_SEPARATE_WORDS = 64
 _ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})")
 #: A person's own file, and what names sessions and snapshots.
-_NOT_OURS_TO_SEARCH = ("config.toml", "excise.jsonl")
+_UNSEARCHED_NAMES = ("config.toml", "excise.jsonl")
 
 
 def words_in(*texts: str) -> frozenset[str]:
@@ -236,7 +238,11 @@ def words_among(
             text += "\n" + _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
         text = text.lower()
         # To look for a few words takes a fraction of the time that it takes to part a text into its words.
-        likely = wanted if len(wanted) > _MAX_WORDS else {word for word in wanted if word not in found and word in text}
+        likely = (
+            wanted
+            if len(wanted) > _MAX_SEPARATE_WORDS
+            else {word for word in wanted if word not in found and word in text}
+        )
         found |= likely.intersection(_LONG_WORD.findall(text) if likely else ())
         found |= {word for word, part in parts.items() if word not in found and part in text}
     return found
@@ -269,7 +275,7 @@ class _OwnFiles:
         first, *rest = path.relative_to(state_home()).parts
         if path.name.endswith(".tmp"):
             return "half a file"
-        if first == "snapshots" or path.name in _NOT_OURS_TO_SEARCH or first.startswith(registry_file().name):
+        if first == "snapshots" or path.name in _UNSEARCHED_NAMES or first.startswith(registry_file().name):
             return ""
         if first == "index":
             return "export" if path in self._exports else ""

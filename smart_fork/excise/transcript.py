@@ -345,7 +345,7 @@ def load_copy(session: Transcript, path: Path) -> Transcript | None:
 
 
 #: Seconds to wait for another process that is indexing.
-PATIENCE = 30.0
+INDEX_LOCK_SECONDS = 30.0
 
 
 def derived_from(session: Transcript, keys: Collection[str] = ()) -> Descent:
@@ -468,6 +468,6 @@ def remove_own_files(agent: AgentName, session_id: str) -> None:
     kept_logs.remove(agent, session_id)
     if not index_db().exists():
         return
-    with only_writer(PATIENCE), opened() as store:
+    with only_writer(INDEX_LOCK_SECONDS), opened() as store:
         store.forget_session(agent, session_id)
         erase_owed(store)

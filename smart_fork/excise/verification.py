@@ -36,7 +36,7 @@ from smart_fork.system import call_context
 from smart_fork.system.processes import Processes
 
 #: What knows the shared sessions, which nearly nobody has.
-_STILL_SHARED = "smart_fork.sharing.withdrawal:still_shared"
+_STILL_SHARED_FUNCTION = "smart_fork.sharing.withdrawal:still_shared"
 
 
 def check(reference: str | None, tool: str = "auto") -> Soundness:
@@ -81,7 +81,7 @@ def still_shared(session: Transcript) -> list[FileWithCutText]:
     """Return the shared sessions that still have cut text. Without shared sessions, nothing is imported for this."""
     if not state.rows("SELECT 1 FROM pulled LIMIT 1"):
         return []
-    found: dict[str, str] = resolve_name(_STILL_SHARED)(session.source_path, session.tool)
+    found: dict[str, str] = resolve_name(_STILL_SHARED_FUNCTION)(session.source_path, session.tool)
     return [FileWithCutText(where, (), reason) for where, reason in found.items()]
 
 
@@ -166,7 +166,7 @@ def _staying(session: Transcript, path: Path | None) -> Iterator[bytes]:
 #: So many solid texts are looked for, the longest.
 _MAX_SOLID_TEXTS = 200
 #: Programs that an agent has installed.
-_PROGRAMS = ("node_modules", "bin")
+_PROGRAM_FOLDERS = ("node_modules", "bin")
 
 
 def beside_logs(session: Transcript, gone: Collection[str], below: Iterable[Descendant]) -> Iterator[FileWithCutText]:
@@ -250,7 +250,7 @@ def _files_of(agent: str, session_ids: Collection[str]) -> Iterator[Path]:
     logs = {file.location: reader.id_of(file.path) for file in reader.discover()}
     others = {*logs.values()} - set(session_ids)
     for folder, folders, names in os.walk(reader.home()):
-        folders[:] = sorted(name for name in folders if name not in others and name not in _PROGRAMS)
+        folders[:] = sorted(name for name in folders if name not in others and name not in _PROGRAM_FOLDERS)
         if "HEAD" in names and "objects" in folders:
             folders.remove("objects")
             yield Path(folder, "objects")
@@ -260,7 +260,7 @@ def _files_of(agent: str, session_ids: Collection[str]) -> Iterator[Path]:
 
 
 #: What becomes of our own files of another session.
-_LOSES_IT = "It loses the text when that session does."
+_LOSES_IT_TOO = "It loses the text when that session does."
 
 
 def _secrets_aside(session: Transcript, secrets: Collection[str]) -> list[FileWithCutText]:
@@ -343,7 +343,7 @@ class _CopySearch:
                 reason = self._what_to_do(copy, is_unclear=is_unclear)
             yield FileWithCutText(str(one.path), tuple(sorted(said)), reason)
             yield from transcript.copies_with(
-                one.agent, one.session_id, self.gone, f"It has text of session {one.session_id}. {_LOSES_IT}"
+                one.agent, one.session_id, self.gone, f"It has text of session {one.session_id}. {_LOSES_IT_TOO}"
             )
         yield from self.beside(one.path, one.agent)
 

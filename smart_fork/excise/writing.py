@@ -40,12 +40,19 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import IndexUnavailable, SmartForkError, Usage, advice
 from smart_fork.excise.answer import CutFile, IndexAfterCut, UncutFile
 from smart_fork.excise.cut_plan import CutPlan
-from smart_fork.excise.transcript import PATIENCE, dependent_logs, derived_from, keys_of, load_copy, matching_turns
+from smart_fork.excise.transcript import (
+    INDEX_LOCK_SECONDS,
+    dependent_logs,
+    derived_from,
+    keys_of,
+    load_copy,
+    matching_turns,
+)
 from smart_fork.finding.index_access import opened
 from smart_fork.forking.family import Descent
 from smart_fork.forking.preconditions import Occupation
 
-NOTHING = Descent()
+NO_DESCENT = Descent()
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +81,7 @@ def change_of(planned: CutPlan, command: str, disk: Disk, now: datetime, *, foll
 
 
 def write(
-    planned: CutPlan, change: CutChange, command: str = "", descent: Descent = NOTHING
+    planned: CutPlan, change: CutChange, command: str = "", descent: Descent = NO_DESCENT
 ) -> tuple[str | None, list[CutFile]]:
     """Cut one transcript, and delete or rewrite the files next to it.
 
@@ -291,7 +298,7 @@ def refresh(tool: str, paths: Iterable[Path]) -> IndexAfterCut:
     if not index_db().exists():
         return IndexAfterCut(updated=False, note="there is no index")
     try:
-        with only_writer(PATIENCE), opened() as store:
+        with only_writer(INDEX_LOCK_SECONDS), opened() as store:
             store.owe_erasing()
             read, known = _read_again(store, tool, wanted)
             kept_logs.sweep_unused()
@@ -400,7 +407,7 @@ def _embed(known: Sequence[tuple[int, bytes]]) -> str:
     from indexer.default_embedder import configured_embedder
 
     try:
-        with only_writer(PATIENCE, "embedding"), opened() as store:
+        with only_writer(INDEX_LOCK_SECONDS, "embedding"), opened() as store:
             if not (model := store.meta("model")):
                 return ""
             embedder = configured_embedder()

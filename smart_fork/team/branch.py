@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from smart_fork.sharing.outgoing import Outgoing
     from smart_fork.sharing.tracking import Tracked
 
-OTHER_PAST = "The remote session has changed its past."
+PAST_CHANGED = "The remote session has changed its past."
 BranchVerb = Literal["branch", "fork"]
 
 
@@ -85,11 +85,11 @@ def branch(
     read = project.client.session(project.key, source_id)
     mine = project.is_mine(read.session)
     if verb == "branch" and not mine:
-        raise WrongVerb(wire.NOT_YOURS)
+        raise WrongVerb(wire.NOT_OWNER)
     if verb == "fork" and mine and not taken_as.force:
-        raise WrongVerb(wire.YOURS)
+        raise WrongVerb(wire.IS_OWNER)
     if taken_as.platform not in (None, read.session.agent):
-        if taken_as.platform == pull.FILE:
+        if taken_as.platform == pull.RECORD_FILE_PLATFORM:
             raise Usage("--platform file is for pull alone", "Pull the session, or branch it for an agent.")
         if not asked.pull:
             raise Usage("--platform writes the session here, and --no-pull does not", "Give one of them.")
@@ -209,7 +209,7 @@ def create_base(
         except NotFound as error:
             raise NotFound(error.message, unparented_hint(name)) from error
     if child.base_digest != one.base_digest:
-        raise Conflict(OTHER_PAST, unparented_hint(name))
+        raise Conflict(PAST_CHANGED, unparented_hint(name))
     return child, created
 
 

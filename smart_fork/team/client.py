@@ -73,17 +73,17 @@ class Deadline:
 M = TypeVar("M", bound=canonical.WireModel)
 S = TypeVar("S", wire.SessionInfo, wire.SessionRead, wire.Rewritten)
 #: What stands behind the question mark of an address.
-Asked = Mapping[str, str] | None
+QueryString = Mapping[str, str] | None
 #: The longest answers: a message, and a segment.
 MESSAGE_BYTES = 64 << 20
 #: What answers that something was done, and no more.
-NOTHING = 0
+NO_CONTENT_BYTES = 0
 #: Before what was not answered is asked again, in seconds.
-PAUSES = (0.1, 0.2)
+RETRY_PAUSES = (0.1, 0.2)
 #: For one answer, from when its question was sent to its last byte.
 ANSWER_SECONDS = 120.0
-_TIMES = httpx2.Timeout(30.0, connect=5.0)
-_KINDS: Mapping[int, type[errors.SmartForkError]] = {
+_TIMEOUTS = httpx2.Timeout(30.0, connect=5.0)
+_ERROR_CLASSES: Mapping[int, type[errors.SmartForkError]] = {
     400: errors.Usage,
     403: errors.WrongVerb,
     413: errors.TooLarge,
@@ -100,7 +100,7 @@ _HINTS: Mapping[int, str] = {
     429: "Wait a minute, and try again.",
     507: "Its operator must free space. Nothing is lost. Try again then.",
 }
-_SAME = "Install the same version of smart-fork as the server."
+_SAME_VERSION = "Install the same version of smart-fork as the server."
 
 
 @dataclass
@@ -108,8 +108,8 @@ class Client:
     """A client of one server for one account. Close it, or use it as a context manager."""
 
     account: Account
-    times: httpx2.Timeout = field(default_factory=lambda: _TIMES)
-    pauses: tuple[float, ...] = PAUSES
+    times: httpx2.Timeout = field(default_factory=lambda: _TIMEOUTS)
+    pauses: tuple[float, ...] = RETRY_PAUSES
     wait: Callable[[float], object] = time.sleep
 
     def __post_init__(self) -> None:
@@ -159,7 +159,7 @@ class Client:
 
     def logout(self) -> None:
         """Revoke the token."""
-        self.send("POST", "logout", most=NOTHING)
+        self.send("POST", "logout", most=NO_CONTENT_BYTES)
 
     def session(self, project: str, session_id: str, verb: str = "show") -> wire.SessionRead:
         """Return a session and the positions of its segments."""
@@ -190,7 +190,7 @@ class Client:
 
     def delete(self, project: str, session_id: str) -> None:
         """Hide a session."""
-        self.send("DELETE", f"sessions/{session_id}", asked={"project": project}, most=NOTHING)
+        self.send("DELETE", f"sessions/{session_id}", asked={"project": project}, most=NO_CONTENT_BYTES)
 
     def delete_everywhere(self, project: str, session_id: str) -> wire.Rewritten:
         """Withdraw all own records of a session, also from all sessions made from it."""
@@ -220,7 +220,7 @@ class Client:
 
     def put_segment(self, project: str, digest: str, body: bytes) -> None:
         """Send a segment (a compressed block of records)."""
-        self.send("PUT", f"projects/{_path(project)}/segments/{digest}", body, most=NOTHING)
+        self.send("PUT", f"projects/{_path(project)}/segments/{digest}", body, most=NO_CONTENT_BYTES)
 
     def segment(self, project: str, digest: str) -> bytes:
         """Return a segment (a compressed block of records)."""
@@ -254,7 +254,12 @@ class Client:
         return done
 
     def ask(
-        self, answer: type[M], method: str, path: str, body: canonical.WireModel | None = None, asked: Asked = None
+        self,
+        answer: type[M],
+        method: str,
+        path: str,
+        body: canonical.WireModel | None = None,
+        asked: QueryString = None,
     ) -> M:
         """Send a message to a path below ``/v1``, and parse the answer.
 
@@ -269,7 +274,7 @@ class Client:
             raise _not_a_team_server(f"Its answer has another form ({error.error_count()} fields).") from None
 
     def send(
-        self, method: str, path: str, body: bytes | None = None, asked: Asked = None, *, most: int = MESSAGE_BYTES
+        self, method: str, path: str, body: bytes | None = None, asked: QueryString = None, *, most: int = MESSAGE_BYTES
     ) -> bytes:
         """Send bytes, and return the bytes of the answer. A failed connection or server error is tried twice more.
 
@@ -286,7 +291,7 @@ class Client:
                 self.wait(pause)
         return self._once(method, path, body, asked, most)
 
-    def _once(self, method: str, path: str, body: bytes | None, asked: Asked, most: int) -> bytes:
+    def _once(self, method: str, path: str, body: bytes | None, asked: QueryString, most: int) -> bytes:
         token = self.account.token
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         if body is not None:
@@ -316,7 +321,7 @@ class Client:
         """
         good = answer.status_code in (200, 201, 204)
         said = _bounded(answer, most if good else 64 << 10)
-        if good and most == NOTHING and answer.status_code != 204:
+        if good and most == NO_CONTENT_BYTES and answer.status_code != 204:
             raise _not_a_team_server("It does not confirm the request.")
         if good:
             return said
@@ -391,10 +396,10 @@ def _failed(status: int, said: bytes, *, known: bool) -> errors.SmartForkError:
     if status == 409:
         return errors.Conflict(message, hint, count=failure.count, digest=failure.digest)
     if status == 426:
-        return errors.ServerUnavailable(message, _SAME)
+        return errors.ServerUnavailable(message, _SAME_VERSION)
     if failure.limit is not None:
         hint = hint or f"Used: {failure.used or 0:,} of {failure.limit:,} bytes."
-    return _KINDS.get(status, errors.SmartForkError)(message, hint)
+    return _ERROR_CLASSES.get(status, errors.SmartForkError)(message, hint)
 
 
 def _check(found: wire.SessionInfo | wire.SessionRead | wire.Rewritten, project: str, session_id: str) -> None:
@@ -404,7 +409,7 @@ def _check(found: wire.SessionInfo | wire.SessionRead | wire.Rewritten, project:
 
 
 def _not_a_team_server(what: str) -> errors.ServerUnavailable:
-    return errors.ServerUnavailable(f"This is not a team server, or it has another version. {what}", _SAME)
+    return errors.ServerUnavailable(f"This is not a team server, or it has another version. {what}", _SAME_VERSION)
 
 
 def _path(project: str) -> str:
@@ -412,9 +417,9 @@ def _path(project: str) -> str:
 
 
 #: A server that does not answer costs so long, and is asked again after so long.
-SECONDS, AWAY_SECONDS = 1.5, 30.0
-SILENT = f"The team server did not answer within {SECONDS:g} seconds."
-AGAIN = f"The team server did not answer. smart-fork asks again after {AWAY_SECONDS:g} seconds."
+QUICK_SECONDS, UNAVAILABLE_SECONDS = 1.5, 30.0
+NO_ANSWER = f"The team server did not answer within {QUICK_SECONDS:g} seconds."
+ASKED_LATER = f"The team server did not answer. smart-fork asks again after {UNAVAILABLE_SECONDS:g} seconds."
 
 T = TypeVar("T")
 
@@ -422,7 +427,7 @@ T = TypeVar("T")
 def is_unavailable(origin: str) -> bool:
     """Return True if the server did not answer within the last seconds, so that no further request waits for it."""
     try:
-        return 0 <= time.time() - (state.fact(f"away {origin}") or 0) < AWAY_SECONDS
+        return 0 <= time.time() - (state.fact(f"away {origin}") or 0) < UNAVAILABLE_SECONDS
     except OSError:
         return False
 
@@ -435,14 +440,14 @@ def note_unavailable(origin: str) -> None:
 
 def impatient_client(account: Account) -> Client:
     """Return a client that tries each request once, with short timeouts."""
-    return Client(account, times=httpx2.Timeout(SECONDS), pauses=())
+    return Client(account, times=httpx2.Timeout(QUICK_SECONDS), pauses=())
 
 
 class PendingAnswer:
     """A request that runs in a thread. Waiting for its answer takes at most `seconds`."""
 
     def __init__(self, work: Callable[[], None], name: str, seconds: float | None = None) -> None:
-        self._seconds = SECONDS if seconds is None else seconds
+        self._seconds = QUICK_SECONDS if seconds is None else seconds
         self._thread = threading.Thread(target=work, name=name, daemon=True)
         self._thread.start()
 
@@ -468,7 +473,7 @@ def ask_briefly(account: Account, work: Callable[[Client], T], name: str) -> T:
         except SmartForkError as error:
             answered.append(error)
 
-    silent = ServerUnavailable(SILENT, "Is it running, and is the address right?")
+    silent = ServerUnavailable(NO_ANSWER, "Is it running, and is the address right?")
     if is_unavailable(account.origin):
         raise silent
     in_time = PendingAnswer(ask, name).has_ended() and answered

@@ -23,9 +23,9 @@ from smart_fork.errors import NotAuthenticated, SmartForkError, Usage
 from smart_fork.sharing.tracking import folder, write_error
 from smart_fork.snippets import quoted
 
-WHO = "Not authenticated. Please run smart-fork team login first."
+NOT_AUTHENTICATED = "Not authenticated. Please run smart-fork team login first."
 TOKENS_BEGIN, TOKEN_BYTES = "sft_", 32
-WHERE = "An admin of the server invites you: smart-fork team login URL INVITATION"
+INVITATION_HINT = "An admin of the server invites you: smart-fork team login URL INVITATION"
 _VERSION = 1
 _DEFAULT_PORTS = {"https": 443, "http": 80}
 
@@ -160,11 +160,11 @@ def rejected_token() -> NotAuthenticated:
         return NotAuthenticated(
             f"The server does not accept {Setting.TEAM_TOKEN}.", f"Set another token, or unset {Setting.TEAM_TOKEN}."
         )
-    return NotAuthenticated(WHO, WHERE)
+    return NotAuthenticated(NOT_AUTHENTICATED, INVITATION_HINT)
 
 
 def _refuse_unknown() -> str:
-    raise NotAuthenticated(WHO, WHERE)
+    raise NotAuthenticated(NOT_AUTHENTICATED, INVITATION_HINT)
 
 
 def _file() -> Path:

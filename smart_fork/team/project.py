@@ -35,7 +35,7 @@ from smart_fork.snippets import quoted
 from smart_fork.team import client, login, wire
 from smart_fork.team.client import Client
 from smart_fork.team.records import unpack
-from smart_fork.team.wire import NOT_FOUND, SessionInfo, SessionRead
+from smart_fork.team.wire import NOT_FOUND_HINT, SessionInfo, SessionRead
 
 if TYPE_CHECKING:
     from smart_fork.sharing.tracking import Tracked
@@ -127,7 +127,7 @@ class TeamProject:
         text = last_part(reference).lower()
         if is_id(text):
             return text
-        if BEGINNING.fullmatch(text) is None:
+        if ID_BEGINNING.fullmatch(text) is None:
             raise session_not_found(reference)
         page = self.client.page(self.key, id=text, limit="2").sessions
         if len(page) > 1:
@@ -138,7 +138,7 @@ class TeamProject:
 
     def _tracked(self, reference: str | None) -> Tracked:
         """Return the tracked sessions. For an id, the folder may belong to any project."""
-        if reference is not None and BEGINNING.fullmatch(last_part(reference).lower()):
+        if reference is not None and ID_BEGINNING.fullmatch(last_part(reference).lower()):
             return self.tracking.ours()
         return self.tracking.read()
 
@@ -217,7 +217,7 @@ def has_moved(one: Alias, info: SessionInfo) -> bool:
 
 def session_not_found(reference: str) -> NotFound:
     """Return the error for a session that does not exist or may not be read: the user cannot tell which."""
-    return NotFound(f"Session not found: {quoted(reference)}", NOT_FOUND)
+    return NotFound(f"Session not found: {quoted(reference)}", NOT_FOUND_HINT)
 
 
 def _account(server: str | None, tracking: Tracking) -> login.Account:
@@ -237,7 +237,7 @@ def _account(server: str | None, tracking: Tracking) -> login.Account:
 
 
 #: An id, or the beginning of one that is enough to be looked for.
-BEGINNING = re.compile(r"[0-9a-f-]{8,36}")
+ID_BEGINNING = re.compile(r"[0-9a-f-]{8,36}")
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -302,10 +302,10 @@ def pending_creation(project: TeamProject, *what: object) -> PendingCreation:
 
 
 #: So often a session is read again that was pushed to meanwhile.
-_TRIES = 3
+_DOWNLOAD_TRIES = 3
 
 
-_THEIRS = "The server's answer is damaged. Nothing was written. Try again, or tell its operator."
+_DAMAGED_HINT = "The server's answer is damaged. Nothing was written. Try again, or tell its operator."
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +322,7 @@ def _hinted_errors() -> Iterator[None]:
     try:
         yield
     except Unshareable as error:
-        raise type(error)(error.message, error.hint or _THEIRS) from error
+        raise type(error)(error.message, error.hint or _DAMAGED_HINT) from error
 
 
 def download(client: Client, read: wire.SessionRead, *, base: SentBefore | None = None) -> Download:
@@ -331,7 +331,7 @@ def download(client: Client, read: wire.SessionRead, *, base: SentBefore | None 
     Raises:
         SmartForkError: the errors of `_downloaded`.
     """
-    for _ in range(_TRIES):
+    for _ in range(_DOWNLOAD_TRIES):
         try:
             return _downloaded(client, read, base)
         except NotFound:

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from smart_fork.sharing.tracking import Tracked
 
 #: In the place of an agent: the records as they are, in a file of the project.
-FILE = "file"
-OUTSIDE = "Its directory is outside this project, so it is not tracked here. Push it from there."
-CROSSED = "It belongs to another agent now. A push shares it as a separate session."
+RECORD_FILE_PLATFORM = "file"
+OUTSIDE_PROJECT_WARNING = "Its directory is outside this project, so it is not tracked here. Push it from there."
+OTHER_AGENT_WARNING = "It belongs to another agent now. A push shares it as a separate session."
 
 
 def for_project(options: PullOptions, root: Path) -> PullOptions:
@@ -66,7 +66,7 @@ def pull(project: TeamProject, reference: str, wanted: PullOptions) -> Shared:
     base = SentBefore(known[1].base_count, known[1].base_digest) if known and not wanted.force else None
     taken = download(project.client, read, base=base)
     name = alias_for(tracked, wanted, session_id, known[0] if known else None)
-    if wanted.platform == FILE:
+    if wanted.platform == RECORD_FILE_PLATFORM:
         return _as_file(project, taken, name)
     wanted = wanted.for_agent(taken.info.agent)
     with written_copy(project, taken, wanted, others=False) as written:
@@ -317,9 +317,9 @@ def written_fields(project: TeamProject, info: SessionInfo, written: WrittenLog)
 
 def _warnings(project: TeamProject, info: SessionInfo, written: WrittenLog) -> Iterator[str]:
     if written.agent != info.agent:
-        yield CROSSED
+        yield OTHER_AGENT_WARNING
     elif not belongs(written.local.session, project_of(project.place.root)):
-        yield OUTSIDE
+        yield OUTSIDE_PROJECT_WARNING
 
 
 def _is_here(one: Alias, info: SessionInfo, wanted: PullOptions) -> bool:
@@ -329,7 +329,7 @@ def _is_here(one: Alias, info: SessionInfo, wanted: PullOptions) -> bool:
 
 
 #: So many sessions above one are asked for.
-_DEPTH = 100
+_MAX_ANCESTORS = 100
 
 
 def _note_others(
@@ -354,7 +354,7 @@ def _note_others(
 
 def _begun_by_others(project: TeamProject, info: SessionInfo) -> int:
     """Return the number of the session's first records that belong to another person's session."""
-    for _ in range(_DEPTH):
+    for _ in range(_MAX_ANCESTORS):
         if info.parent_id is None:
             return 0
         try:

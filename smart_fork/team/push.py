@@ -31,7 +31,7 @@ from smart_fork.team.push_plan import Plan, Preview, already_sent, chosen_visibi
 from smart_fork.team.records import Segment, as_float16, hash_of, pack, searchable_form, vector_space
 
 #: New segments of so many bytes ride in the commit; more are sent one by one before.
-RIDES = canonical.MIB
+MAX_ENCLOSED_BYTES = canonical.MIB
 
 
 def send(project: TeamProject, made: Plan) -> Shared:
@@ -256,7 +256,7 @@ def _committed(project: TeamProject, wanted: wire.Push, segments: list[Segment])
     """Send the segments (compressed blocks of records) that the server lacks, then the push. Small ones travel inside
     it.
     """
-    if sum(len(one.body) for one in segments) <= RIDES:
+    if sum(len(one.body) for one in segments) <= MAX_ENCLOSED_BYTES:
         bodies = tuple(wire.SegmentBody(digest=one.place.digest, body=one.body) for one in segments)
         return project.client.push(project.key, wanted.model_copy(update={"bodies": bodies}))
     there: frozenset[str] = frozenset()
@@ -270,7 +270,7 @@ def _committed(project: TeamProject, wanted: wire.Push, segments: list[Segment])
 
 
 #: With one push: a few megabytes. What is left has its vectors made there.
-MOST = 4_000
+MAX_VECTORS = 4_000
 
 log = logging.getLogger(__name__)
 
@@ -289,7 +289,7 @@ def local_vectors(session: Session, records: Sequence[bytes]) -> wire.Vectors | 
             texts = {chunk.text for chunk in sent.document.chunks} if sent else set[str]()
             here = store.texts({place.chunk for place in store.placements_of(row.row)})
             same = {text: chunk for chunk, text in here.items() if text in texts}
-            made = store.vectors(list(same.values())[:MOST])
+            made = store.vectors(list(same.values())[:MAX_VECTORS])
     except (IndexUnavailable, Unshareable) as error:  # the server makes them
         log.info("no vectors go with a push: %s", error)
         return None
@@ -302,8 +302,8 @@ def local_vectors(session: Session, records: Sequence[bytes]) -> wire.Vectors | 
 
 
 #: More sessions than a project has.
-_ALL = 100_000
-_CONTINUED = "It continued after the preview."
+_MAX_SESSIONS = 100_000
+_CHANGED_SINCE_PREVIEW = "It continued after the preview."
 D = TypeVar("D")
 
 
@@ -338,7 +338,7 @@ def project_logs(project: TeamProject, agents: Iterable[AgentName]) -> tuple[str
     """
     root, chosen = project.place.root, set(agents)
     names = [one.name for one in AGENTS if one.has("forms") and (not chosen or one.name in chosen)]
-    here = recent_sessions([OWN[name] for name in names], project_of(root), _ALL).sessions[::-1]
+    here = recent_sessions([OWN[name] for name in names], project_of(root), _MAX_SESSIONS).sessions[::-1]
     known = {one.session_id: one for one in here}
     here.sort(key=lambda one: _depth(one, known))
     tracked = [one for one in project.tracking.read().aliases.values() if one.platform in names and one.file]
@@ -367,7 +367,7 @@ def push_each(
     def sent(reference: str, made: Plan) -> Shared:
         before = shown[reference]
         if isinstance(before, Planned) and before.local != made.out.local:
-            raise Conflict(_CONTINUED, f"smart-fork team push {made.session.session_id} shows it again.")
+            raise Conflict(_CHANGED_SINCE_PREVIEW, f"smart-fork team push {made.session.session_id} shows it again.")
         return send(project, made)
 
     return _each(project, request, shown, sent, every=every)

@@ -23,7 +23,7 @@ from smart_fork.sharing.tracking import Alias
 from smart_fork.snippets import printable, quoted
 from smart_fork.team import PushRequest, wire
 from smart_fork.team.branch import unparented_hint
-from smart_fork.team.project import BEGINNING, TeamProject
+from smart_fork.team.project import ID_BEGINNING, TeamProject
 
 if TYPE_CHECKING:
     from smart_fork.sharing.local_logs import LocalRecords
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from smart_fork.sharing.tracking import Tracked
 
 #: Of many names, so many are listed.
-_LISTED = 12
-_SHOWN = 3
-QUESTION = "Send?"
-PUBLISH = "It is private. All members of the project will be able to read it. Publish?"
+_MAX_LISTED_NAMES = 12
+_MAX_SAMPLES = 3
+SEND_QUESTION = "Send?"
+PUBLISH_QUESTION = "It is private. All members of the project will be able to read it. Publish?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Preview(Value):
         if self.masked:
             yield f"  masked    {', '.join(f'{count} {kind}' for kind, count in sorted(self.masked.items()))}"
             for kind, samples in sorted(self.samples.items()):
-                yield from (f"              {kind}: …{_line(sample)}…" for sample in samples[:_SHOWN])
+                yield from (f"              {kind}: …{_line(sample)}…" for sample in samples[:_MAX_SAMPLES])
         if self.withheld:
             yield f"  withheld  tool results from {_listed(self.withheld)}"
         if left_out := {what: number for what, number in self.left_out.items() if what != OPEN}:
@@ -97,7 +97,7 @@ class Preview(Value):
         """The questions to confirm, in order. Empty if the push changes nothing."""
         sends = bool(self.created or self.pushed_records)
         publishes = self.visibility == "public" != self.before and not self.created
-        return (QUESTION,) * sends + (PUBLISH,) * publishes
+        return (SEND_QUESTION,) * sends + (PUBLISH_QUESTION,) * publishes
 
 
 def _line(sample: str) -> str:
@@ -105,8 +105,8 @@ def _line(sample: str) -> str:
 
 
 def _listed(names: tuple[str, ...]) -> str:
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return ", ".join(map(_line, names[:_LISTED])) + more
+    more = f" and {len(names) - _MAX_LISTED_NAMES} more" if len(names) > _MAX_LISTED_NAMES else ""
+    return ", ".join(map(_line, names[:_MAX_LISTED_NAMES])) + more
 
 
 def _counted(what: str, number: int) -> str:
@@ -294,7 +294,7 @@ def _named(
         _check_platform(session, platform)
         return named[0], session
     path = Path(reference).expanduser()
-    if path.is_file() and BEGINNING.fullmatch(reference) is None:
+    if path.is_file() and ID_BEGINNING.fullmatch(reference) is None:
         agent = next((one.name for one in READERS if one.log_at(str(path.resolve())) is not None), None)
         if agent is None:
             raise Usage(f"Unsupported session file format. {quoted(reference)} is not a log in an agent's folder.")

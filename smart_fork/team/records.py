@@ -27,9 +27,9 @@ from smart_fork.agents.record_conversion import Forms, HomePlace, TargetSession
 from smart_fork.errors import TooLarge, Unshareable
 from smart_fork.sharing import canonical
 
-_LEVEL = 6
+_COMPRESSION_LEVEL = 6
 #: Smaller segments need no ratio check: a screen of spaces compresses well.
-_FREE_BYTES = canonical.MIB
+_UNCHECKED_RATIO_BYTES = canonical.MIB
 
 
 def _state(value: object) -> object:
@@ -141,7 +141,7 @@ def _packed(records: Sequence[bytes], first_record: int, chain_start: bytes) -> 
     import zstandard
 
     raw = b"".join(record + b"\n" for record in records)
-    body = zstandard.ZstdCompressor(level=_LEVEL).compress(raw)
+    body = zstandard.ZstdCompressor(level=_COMPRESSION_LEVEL).compress(raw)
     _check_size(len(raw), len(body))
     return Segment(SegmentPlace(sha256(raw).hexdigest(), first_record, len(records), len(raw), chain_start), body)
 
@@ -163,12 +163,12 @@ def _decompressed(body: bytes) -> bytes:
 def _check_size(raw: int, compressed: int) -> None:
     if raw > canonical.LIMITS.segment_bytes:
         raise TooLarge(f"A segment has {raw} bytes; at most {canonical.LIMITS.segment_bytes} are allowed.")
-    if raw > _FREE_BYTES and raw > compressed * canonical.LIMITS.ratio:
+    if raw > _UNCHECKED_RATIO_BYTES and raw > compressed * canonical.LIMITS.ratio:
         raise TooLarge(f"A segment is more than {canonical.LIMITS.ratio} times as large as its compressed bytes.")
 
 
 #: Placeholders for the project's root and the home in searched and quoted text.
-_NOWHERE = HomePlace(".", "~")
+_PLACEHOLDER_PATHS = HomePlace(".", "~")
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +222,7 @@ def searchable_form(
 
 def _read(records: Iterable[bytes], agent: str, forms: Forms, session_id: str) -> Session | None:
     told = (forms.arrived(orjson.loads(record), others=True) for record in records)
-    made = forms.anew((record for record in told if record is not None), TargetSession(session_id, _NOWHERE))
+    made = forms.anew((record for record in told if record is not None), TargetSession(session_id, _PLACEHOLDER_PATHS))
     with tempfile.TemporaryDirectory(prefix="smart-fork-") as folder:
         log = Path(folder) / f"{session_id}.jsonl"
         with log.open("wb") as file:

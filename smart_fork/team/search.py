@@ -217,7 +217,7 @@ class TeamSearch:
     server: str | None = None
     project: str | None = None
     wanted: bool = False
-    seconds: float = field(default_factory=lambda: client.SECONDS)
+    seconds: float = field(default_factory=lambda: client.QUICK_SECONDS)
     _asked: tuple[object, ...] = ()
     _said: RemoteAnswer | None = None
     _waiting: client.PendingAnswer | None = field(default=None, repr=False)
@@ -264,7 +264,7 @@ class TeamSearch:
             with opened(self.server, self.project, directory=query.directory) as where:
                 self._origin = where.server
                 if client.is_unavailable(where.server):
-                    self._said = RemoteAnswer(error=client.AGAIN)
+                    self._said = RemoteAnswer(error=client.ASKED_LATER)
                     return
                 with client.impatient_client(where.client.account) as quick:
                     fetch_withdrawals(quick)
@@ -314,7 +314,7 @@ def search_server(client: Client, project: str, query: Query, meaning: Meaning) 
         also=query.also,
         space=vector_space(meaning.model, LightEmbedder.dimensions) if made else None,
         e=as_float16(made or ()),
-        limit=min(query.limit, wire.PAGE),
+        limit=min(query.limit, wire.MAX_PAGE),
     )
     return client.search(project, wanted)
 
@@ -402,7 +402,7 @@ def server_state() -> ServerState | None:
         found = client.ask_briefly(account, failed_jobs, "ask for failed jobs")
     except ServerUnavailable:
         step = "Is it running, and is the address right? Local sessions do not need it."
-        return ServerState(account.origin, client.SILENT, step)
+        return ServerState(account.origin, client.NO_ANSWER, step)
     return ServerState(account.origin, jobs_in_words(found), JOBS_HINT) if found else ServerState(account.origin)
 
 

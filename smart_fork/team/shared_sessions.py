@@ -33,7 +33,7 @@ def listed(directory: Path, agents: Collection[AgentName], limit: int) -> Shared
     """Return the newest shared sessions of a directory's project, or an error. Wait for the server only a moment."""
 
     def ask(client: Client) -> tuple[wire.SessionInfo, ...]:
-        return client.page(where.key, limit=str(max(1, min(limit, wire.PAGE)))).sessions
+        return client.page(where.key, limit=str(max(1, min(limit, wire.MAX_PAGE)))).sessions
 
     try:
         with opened(directory=directory) as where:
@@ -108,9 +108,9 @@ def _listed(info: wire.SessionInfo, file: Path | None) -> SharedSession:
 
 
 #: Pages of a family that are read: nobody looks at more.
-_PAGES = 10
+_MAX_PAGES = 10
 #: Messages of each that are told where two part.
-_TOLD = 3
+_MAX_SHOWN_MESSAGES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,12 +242,12 @@ def _message(number: int, turn: Turn) -> TeamMessage:
 
 
 def _side(one: Download, said: Sequence[TeamMessage]) -> Side:
-    return Side(one.info.id, one.info.owner, one.info.title, one.info.record_count, tuple(said[:_TOLD]))
+    return Side(one.info.id, one.info.owner, one.info.title, one.info.record_count, tuple(said[:_MAX_SHOWN_MESSAGES]))
 
 
 def _all_of(project: TeamProject, root: str) -> Iterator[SessionInfo]:
     asked: dict[str, str] = {"root": root}
-    for _ in range(_PAGES):
+    for _ in range(_MAX_PAGES):
         page = project.client.page(project.key, **asked)
         yield from page.sessions
         if page.next_page is None:

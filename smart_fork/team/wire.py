@@ -29,12 +29,12 @@ PROTOCOL = 1
 #: The header in which both sides name their version.
 PROTOCOL_HEADER = "Smart-Fork-Protocol"
 #: The most sessions on a page, segments of a session, and vectors in one push.
-PAGE, SEGMENTS, VECTORS = 100, 200_000, 20_000
-_QUESTION = 10_000
+MAX_PAGE, MAX_SEGMENTS, MAX_VECTORS = 100, 200_000, 20_000
+_MAX_QUESTION = 10_000
 #: What both sides say of whose a session is, and the hint for all that cannot be had.
-NOT_YOURS = "You don't own this session. Use smart-fork team fork."
-YOURS = "You own this session. Use smart-fork team branch to create a copy."
-NOT_FOUND = "Fork a teammate's session with `smart-fork team fork`. Only its owner can share a private one."
+NOT_OWNER = "You don't own this session. Use smart-fork team fork."
+IS_OWNER = "You own this session. Use smart-fork team branch to create a copy."
+NOT_FOUND_HINT = "Fork a teammate's session with `smart-fork team fork`. Only its owner can share a private one."
 
 
 def _key(text: str) -> str:
@@ -70,7 +70,7 @@ Tags = Annotated[tuple[Name, ...], Field(max_length=canonical.TAGS)]
 User = Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]{1,32}$")]
 ProjectKey = Annotated[str, StringConstraints(max_length=canonical.TEXT), AfterValidator(_key)]
 Fingerprint = Annotated[str, StringConstraints(pattern=r"^[!-~]{1,200}$")]
-Position = Annotated[int, Field(ge=0, le=SEGMENTS)]
+Position = Annotated[int, Field(ge=0, le=MAX_SEGMENTS)]
 Bookmark = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_=.-]{1,400}$")]
 Visibility = Literal["private", "public"]
 
@@ -188,7 +188,7 @@ class SessionRead(canonical.WireModel):
     """``GET sessions/{id}``: a session and the positions of its segments (blocks of records)."""
 
     session: SessionInfo
-    segments: Annotated[tuple[SegmentPlace, ...], Field(max_length=SEGMENTS)]
+    segments: Annotated[tuple[SegmentPlace, ...], Field(max_length=MAX_SEGMENTS)]
 
 
 class EditableDescription(canonical.WireModel):
@@ -208,7 +208,7 @@ class SessionChange(EditableDescription):
 class SessionListPage(canonical.WireModel):
     """A page of ``GET projects/{p}/sessions``, newest first."""
 
-    sessions: Annotated[tuple[SessionInfo, ...], Field(max_length=PAGE)]
+    sessions: Annotated[tuple[SessionInfo, ...], Field(max_length=MAX_PAGE)]
     next_page: Bookmark | None = None
 
 
@@ -242,7 +242,7 @@ class Vectors(canonical.WireModel):
     """Vectors of one embedding model."""
 
     space: Fingerprint
-    vectors: Annotated[tuple[Vector, ...], Field(max_length=VECTORS)]
+    vectors: Annotated[tuple[Vector, ...], Field(max_length=MAX_VECTORS)]
 
 
 class Push(SessionChange):
@@ -260,7 +260,7 @@ class Push(SessionChange):
     count: canonical.Count
     digest: canonical.Digest
     position: Position = 0
-    segments: Annotated[tuple[SegmentPlace, ...], Field(max_length=SEGMENTS)]
+    segments: Annotated[tuple[SegmentPlace, ...], Field(max_length=MAX_SEGMENTS)]
     bodies: tuple[SegmentBody, ...] = ()
     meta: Meta = Meta()
     vectors: Vectors | None = None
@@ -314,7 +314,7 @@ class Rewrite(EditableDescription):
 
     kind: Literal["cut", "mask"]
     revision: canonical.Count
-    edits: Annotated[tuple[RecordEdit, ...], Field(min_length=1, max_length=SEGMENTS)]
+    edits: Annotated[tuple[RecordEdit, ...], Field(min_length=1, max_length=MAX_SEGMENTS)]
     records: tuple[Base64, ...] = ()
 
 
@@ -350,13 +350,13 @@ class Search(canonical.WireModel):
     another space, and makes its own if the message has none.
     """
 
-    question: Annotated[str, StringConstraints(min_length=1, max_length=_QUESTION)]
+    question: Annotated[str, StringConstraints(min_length=1, max_length=_MAX_QUESTION)]
     also: Annotated[
         tuple[Annotated[str, StringConstraints(max_length=canonical.SUMMARY)], ...], Field(max_length=8)
     ] = ()
     space: Fingerprint | None = None
     e: Annotated[tuple[Base64, ...], Field(max_length=9)] = ()
-    limit: Annotated[int, Field(ge=1, le=PAGE)] = 10
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = 10
 
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -376,7 +376,7 @@ class Speaking(canonical.WireModel):
 class SearchPassage(canonical.WireModel):
     """The best passage: its text, its position, and the tokens that a fork after its exchange loads."""
 
-    text: Annotated[str, StringConstraints(max_length=_QUESTION)]
+    text: Annotated[str, StringConstraints(max_length=_MAX_QUESTION)]
     turn: canonical.Count
     message_id: canonical.Text
     role: Literal["user", "assistant", "action"]
@@ -410,7 +410,7 @@ class SearchAnswer(canonical.WireModel):
     `by_words_only` counts the sessions without comparable vectors.
     """
 
-    hits: Annotated[tuple[SearchHit, ...], Field(max_length=PAGE)]
+    hits: Annotated[tuple[SearchHit, ...], Field(max_length=MAX_PAGE)]
     embedded: bool
     sessions: canonical.Count
     by_words_only: canonical.Count = 0

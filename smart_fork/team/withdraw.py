@@ -128,7 +128,7 @@ def plan_withdrawal(project: TeamProject, asked: WithdrawalRequest) -> PlannedWi
         raise Usage("Nothing to withdraw there.")
     own = {sha256(record).digest() for record in taken.records[info.base_count :]}
     if not set(edits) <= own:
-        raise WrongVerb("Some of these messages belong to the parent session.", wire.NOT_YOURS)
+        raise WrongVerb("Some of these messages belong to the parent session.", wire.NOT_OWNER)
     return PlannedWithdrawal(info, edits, dict(made.masked), title, asked.messages, _left(taken, edits))
 
 
@@ -312,7 +312,7 @@ def _forget(session_id: str) -> None:
 CHECK_INTERVAL = timedelta(minutes=10)
 
 
-_PAGES = 1_000
+_MAX_PAGES = 1_000
 
 
 @contextmanager
@@ -369,7 +369,7 @@ def apply_withdrawals_to(path: Path, agent: AgentName) -> None:
 def _new(client: Client, since: str | None) -> tuple[list[wire.WithdrawnRecords], str | None]:
     """Return the withdrawals after the bookmark `since`, and the next bookmark."""
     found: list[wire.WithdrawnRecords] = []
-    for _ in range(_PAGES):
+    for _ in range(_MAX_PAGES):
         page = client.changes(since)
         since = page.next_page
         if not page.changes:

@@ -22,7 +22,7 @@ from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, 
 from smart_fork.errors import NotAuthenticated, NotFound, SmartForkError, Usage
 from smart_fork.system.processes import Processes
 from smart_fork.team.commands.team_group import ForceOption, SessionArgument, TeamPlace, app
-from smart_fork.team.server import ServerOptions, Where, check_installed
+from smart_fork.team.server import ServerLocation, ServerOptions, check_installed
 
 if TYPE_CHECKING:
     from smart_fork.team.server.backup import DatabasePlace
@@ -175,20 +175,20 @@ def add(
     project: Annotated[
         str | None, typer.Option("--project", metavar="KEY", help="Project to read and write: github.com/acme/shop.")
     ] = None,
-    where: Where,
+    where: ServerLocation,
 ) -> None:
     """Add a user and print an invitation."""
     _print_invitation(_administered(where, verb="add", name=name, admin=admin, project=project or ""))
 
 
 @people.command("invite")
-def invite(name: UserArgument, where: Where) -> None:
+def invite(name: UserArgument, where: ServerLocation) -> None:
     """Print another invitation, for another machine."""
     _print_invitation(_administered(where, verb="invite", name=name))
 
 
 @people.command("list")
-def list_users(where: Where) -> None:
+def list_users(where: ServerLocation) -> None:
     """List users and their roles."""
     told = _administered(where, verb="users")
     if printed_as_json(told):
@@ -201,13 +201,13 @@ def list_users(where: Where) -> None:
 
 
 @people.command("disable")
-def disable(name: UserArgument, where: Where) -> None:
+def disable(name: UserArgument, where: ServerLocation) -> None:
     """Disable a user. Pushed sessions stay."""
     _done(_administered(where, verb="disable", name=name), f"{name} can no longer sign in.")
 
 
 @people.command("enable")
-def enable(name: UserArgument, where: Where) -> None:
+def enable(name: UserArgument, where: ServerLocation) -> None:
     """Enable a user again with a new invitation."""
     told = _administered(where, verb="enable", name=name)
     _done(told, f"{name} can sign in again. Invite: smart-fork team user invite {name}")
@@ -220,7 +220,7 @@ def member(
     *,
     project: Annotated[str, typer.Option("--project", metavar="KEY", help="Key of the project: github.com/acme/shop.")],
     make: Annotated[bool, "Create the project if it does not exist."] = False,
-    where: Where,
+    where: ServerLocation,
 ) -> None:
     """Set a user's role in a project."""
     told = _administered(where, verb="member", name=name, role=role, project=project, make=make)
@@ -229,7 +229,7 @@ def member(
 
 
 @tokens.command("list")
-def list_tokens(where: Where) -> None:
+def list_tokens(where: ServerLocation) -> None:
     """List machines that are logged in."""
     told = _administered(where, verb="tokens")
     if printed_as_json(told):
@@ -242,7 +242,7 @@ def list_tokens(where: Where) -> None:
 @tokens.command("revoke")
 def revoke(
     token: Annotated[int, typer.Argument(metavar="ID", help="Token number, as in `token list`.")],
-    where: Where,
+    where: ServerLocation,
 ) -> None:
     """Log a machine out."""
     _done(_administered(where, verb="revoke", token=token), f"Token {token} is revoked.")
@@ -252,7 +252,7 @@ def revoke(
 def jobs(
     *,
     retry: Annotated[bool, "Try all failed jobs again."] = False,
-    where: Where,
+    where: ServerLocation,
 ) -> None:
     """List failed background jobs of the server."""
     told = _administered(where, verb="retry" if retry else "jobs")
@@ -268,7 +268,7 @@ def jobs(
         out.print("No job has failed.")
 
 
-def _administered(where: Where, **asked: object) -> dict[str, Any]:
+def _administered(where: ServerLocation, **asked: object) -> dict[str, Any]:
     """Carry out an admin request: over the database socket on the server's machine, else with this machine's token."""
     from smart_fork.team import login
     from smart_fork.team.client import Client
@@ -279,7 +279,7 @@ def _administered(where: Where, **asked: object) -> dict[str, Any]:
     except ValueError as error:
         raise Usage("This is not a token number.") from error
     dsn = where.dsn or os.environ.get(Setting.TEAM_DSN) or None
-    here = where.data or dsn or (where.server is None and (Where().folder.exists() or not login.has_login()))
+    here = where.data or dsn or (where.server is None and (ServerLocation().folder.exists() or not login.has_login()))
     if here:
         check_installed(embedded=False)
         from smart_fork.team.server.app import carry_out
@@ -314,7 +314,7 @@ def backup(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder for the backup file.")],
     *,
     days: Annotated[int, typer.Option("--days", min=1, help="Days until a later backup deletes this one.")] = 30,
-    where: Where,
+    where: ServerLocation,
 ) -> None:
     """Back up the server's database while it runs."""
     with _found(where) as place:
@@ -337,7 +337,7 @@ def backup(
 def restore(
     file: Annotated[Path, typer.Argument(help="Backup file.")],
     *,
-    where: Where,
+    where: ServerLocation,
     run_as: Annotated[
         str | None, typer.Option("--run-as", metavar="USER", help="User that runs the server. Required for root.")
     ] = None,
@@ -355,7 +355,7 @@ def restore(
 
 
 @contextmanager
-def _found(where: Where, *, run_as: str | None = None, stopped: bool = False) -> Iterator[DatabasePlace]:
+def _found(where: ServerLocation, *, run_as: str | None = None, stopped: bool = False) -> Iterator[DatabasePlace]:
     """Yield the server's database. If the server is `stopped`, start its PostgreSQL for the time of this context."""
     dsn = where.dsn or Setting.TEAM_DSN.text() or None
     check_installed(embedded=True)

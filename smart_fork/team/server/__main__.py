@@ -34,7 +34,7 @@ def serve(options: ServerOptions, told: Callable[[dict[str, Any]], None]) -> Non
         Usage: an option is not acceptable.
         ProgramFailed: a part of it could not be started.
     """
-    from smart_fork.team.server.database import CONNECTIONS, embedded, external_database, roles_of
+    from smart_fork.team.server.database import POOL_CONNECTIONS, embedded, external_database, roles_of
     from smart_fork.team.server.metrics import counted_together
     from smart_fork.team.server.processes import ServerProcesses, ServerTask
 
@@ -47,7 +47,7 @@ def serve(options: ServerOptions, told: Callable[[dict[str, Any]], None]) -> Non
         sockets = [parts.enter_context(one) for one in listening_sockets(options)]
         cluster = None
         if options.dsn is None:
-            connections = options.workers * CONNECTIONS
+            connections = options.workers * POOL_CONNECTIONS
             cluster = parts.enter_context(embedded(options.folder, account, connections, found))
             roles = roles_of(cluster)
         else:

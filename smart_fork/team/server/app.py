@@ -26,11 +26,11 @@ from smart_fork.team.server.auth import Person
 from smart_fork.team.server.database import FORM, Connection
 from smart_fork.team.server.endpoints import Endpoint, ServerContext, asked, asked_project, project_key, session_id
 from smart_fork.team.server.search import answer_search
-from smart_fork.team.server.sessions import COMMIT_BYTES, QueryParameters
+from smart_fork.team.server.sessions import MAX_COMMIT_BYTES, QueryParameters
 
 #: A monitor is told that the database is away before it stops waiting itself.
 HEALTH_SECONDS = 2.0
-_SHOWN = 200
+_MAX_SHOWN = 200
 
 
 def hello(_server: ServerContext, _: Request) -> canonical.WireModel:
@@ -221,7 +221,7 @@ def health(server: ServerContext, _: Request) -> Response:
 def _digest(request: Request) -> str:
     given = request.path_params["digest"]
     if len(given) != 64 or set(given) - set("0123456789abcdef"):
-        raise NotFound(f"Segment not found: {printable(given)[:_SHOWN]}")
+        raise NotFound(f"Segment not found: {printable(given)[:_MAX_SHOWN]}")
     return str(given)
 
 
@@ -235,8 +235,8 @@ def carry_out(db: Connection, wanted: wire.Administer, person: Person | None = N
         Usage: the request cannot be carried out.
         NotFound: the user, project or token does not exist.
     """
-    told = _VERBS[wanted.verb](db, wanted)
-    if wanted.verb not in _LOOKS:
+    told = _ADMIN_ACTIONS[wanted.verb](db, wanted)
+    if wanted.verb not in _READING_VERBS:
         about = {name: value for name in ("name", "project", "role", "token") if (value := getattr(wanted, name))}
         if wanted.verb != "member":
             about.pop("role", None)
@@ -267,10 +267,10 @@ def _revoke(db: Connection, wanted: wire.Administer) -> AdminAnswer:
     return {"token": wanted.token, "revoked": True}
 
 
-_LOOKS = ("users", "tokens", "jobs")
+_READING_VERBS = ("users", "tokens", "jobs")
 
 
-_VERBS: Mapping[str, Callable[[Connection, wire.Administer], AdminAnswer]] = {
+_ADMIN_ACTIONS: Mapping[str, Callable[[Connection, wire.Administer], AdminAnswer]] = {
     "add": lambda db, wanted: add(db, wanted.name, admin=wanted.admin, project=wanted.project or None),
     "invite": lambda db, wanted: invited(db, wanted.name),
     "users": lambda db, _: {"users": users(db)},
@@ -317,7 +317,7 @@ def invited(db: Connection, name: str, *, admin: bool = False) -> dict[str, Any]
         "user": name,
         "role": "admin" if admin else "member",
         "invite": invitation,
-        "days": auth.INVITED_FOR.days,
+        "days": auth.INVITATION_LIFETIME.days,
     }
 
 
@@ -349,10 +349,10 @@ def _time(value: Any) -> str | None:
 
 _SESSION, _PROJECT = "/v1/sessions/{id}", "/v1/projects/{project:path}"
 _SEGMENT = f"{_PROJECT}/segments/{{digest}}"
-ADDRESSES = (
+ENDPOINTS = (
     Endpoint("GET", "/healthz", health, scope=None, seconds=HEALTH_SECONDS),
     Endpoint("GET", "/v1/hello", hello, scope=None),
-    Endpoint("POST", "/v1/login", login, wire.LoginRequest, endpoints.STRANGERS_BYTES, scope=None),
+    Endpoint("POST", "/v1/login", login, wire.LoginRequest, endpoints.MAX_LOGIN_BYTES, scope=None),
     Endpoint("POST", "/v1/logout", logout),
     Endpoint("POST", "/v1/token", renew),
     Endpoint("GET", "/v1/changes", changes),
@@ -363,18 +363,18 @@ ADDRESSES = (
     Endpoint("PUT", _SEGMENT, put_segment, bytes, canonical.LIMITS.segment_body_bytes, scope="write"),
     Endpoint("GET", _SEGMENT, get_segment),
     Endpoint("POST", f"{_PROJECT}/search", search, wire.Search),
-    Endpoint("POST", f"{_PROJECT}/push", commit, wire.Push, COMMIT_BYTES, scope="write"),
+    Endpoint("POST", f"{_PROJECT}/push", commit, wire.Push, MAX_COMMIT_BYTES, scope="write"),
     Endpoint("POST", f"{_PROJECT}/branches", branches, wire.Branch, scope="write"),
     Endpoint("DELETE", _SESSION, delete, scope="write"),
-    Endpoint("POST", f"{_SESSION}/rewrites", withdraw, wire.Rewrite, COMMIT_BYTES, scope="write"),
+    Endpoint("POST", f"{_SESSION}/rewrites", withdraw, wire.Rewrite, MAX_COMMIT_BYTES, scope="write"),
     Endpoint("GET", "/v1/audit", seen),
     Endpoint("POST", "/v1/admin", administer, wire.Administer, scope="admin"),
-    *metrics.ADDRESSES,
+    *metrics.ENDPOINTS,
 )
 
 
 def application(server: ServerContext) -> ASGIApp:
     """Return the whole app: the routes behind the check of tokens and the metrics."""
-    app = Starlette(routes=[one.route(server) for one in ADDRESSES], exception_handlers=endpoints.HANDLERS)
+    app = Starlette(routes=[one.route(server) for one in ENDPOINTS], exception_handlers=endpoints.ERROR_HANDLERS)
     app.router.redirect_slashes = False
-    return metrics.Watched(endpoints.TokenGuard(app, server.database))
+    return metrics.RequestMetrics(endpoints.TokenGuard(app, server.database))

@@ -14,19 +14,19 @@ from smart_fork.team.server.database import Connection
 
 Scope = Literal["read", "write", "admin"]
 Role = Literal["reader", "writer", "maintainer"]
-INVITE, TOKEN = "sfi_", "sft_"
-INVITED_FOR = timedelta(days=7)
+INVITATION_PREFIX, TOKEN_PREFIX = "sfi_", "sft_"
+INVITATION_LIFETIME = timedelta(days=7)
 #: A token that was replaced stays valid for this long, for commands that still use it.
-REPLACED_FOR = timedelta(hours=1)
+REPLACED_TOKEN_LIFETIME = timedelta(hours=1)
 SECRET_BYTES = 32
 #: So many random bytes, as they are written.
-_RANDOM = re.compile(r"[A-Za-z0-9_-]{43}")
+_SECRET_PART = re.compile(r"[A-Za-z0-9_-]{43}")
 #: Whoever needs no token, in the audit.
-ON_ITS_MACHINE = "on-the-server"
+LOCAL_ADMIN = "on-the-server"
 _NAME = re.compile(r"[a-z0-9-]{1,32}")
 _SCOPES: tuple[Scope, ...] = ("read", "write", "admin")
 _ROLES: tuple[Role, ...] = ("reader", "writer", "maintainer")
-_WHO = "Not authenticated. Please run smart-fork team login first."
+_NOT_AUTHENTICATED = "Not authenticated. Please run smart-fork team login first."
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def add_user(db: Connection, name: str, *, admin: bool = False) -> None:
     """
     if not _NAME.fullmatch(name):
         raise Usage("The name of a user has 1 to 32 of the letters a-z, digits and -.")
-    if name == ON_ITS_MACHINE:
+    if name == LOCAL_ADMIN:
         raise Usage(f"{name} is reserved for the server's own machine.", "Take another name")
     made = db.execute(
         "INSERT INTO users(name, role) VALUES (%s, %s) ON CONFLICT (name) DO NOTHING",
@@ -95,11 +95,11 @@ def invite(db: Connection, name: str, scope: Scope = "write") -> str:
         NotFound: the user does not exist.
         Usage: the user is disabled.
     """
-    secret, digest = _made(INVITE)
+    secret, digest = _made(INVITATION_PREFIX)
     made = db.execute(
         "INSERT INTO invites(user_id, hash, machine, scope, expires_at)"
         " SELECT id, %s, '', %s, now() + %s FROM users WHERE id = %s AND disabled_at IS NULL",
-        (digest, scope, INVITED_FOR, _user(db, name)),
+        (digest, scope, INVITATION_LIFETIME, _user(db, name)),
     )
     if not made.rowcount:
         raise Usage(f"{name} is disabled.", f"smart-fork team user enable {name}")
@@ -116,13 +116,13 @@ def login(
     Raises:
         NotAuthenticated: the invitation was used for another token, is too old, was revoked, or is unknown.
     """
-    given, digest = (token, _hash(token, TOKEN)) if token is not None else _made(TOKEN)
+    given, digest = (token, _hash(token, TOKEN_PREFIX)) if token is not None else _made(TOKEN_PREFIX)
     row = db.execute(
         "UPDATE invites i SET used_at = now(), machine = %s FROM users u"
         " WHERE u.id = i.user_id AND u.disabled_at IS NULL"
         " AND i.hash = %s AND i.used_at IS NULL AND i.revoked_at IS NULL AND i.expires_at > now()"
         " RETURNING i.user_id, i.scope, u.name",
-        (machine, _hash(invitation, INVITE)),
+        (machine, _hash(invitation, INVITATION_PREFIX)),
     ).fetchone()
     if row is None:
         name, scope = _answered(db, invitation, digest)
@@ -139,21 +139,22 @@ def login(
 
 def renew_token(db: Connection, person: Person, expires_at: datetime | None) -> str:
     """Return a new token for the machine of a request. The old token ends an hour later: the answer may be lost."""
-    token, digest = _made(TOKEN)
+    token, digest = _made(TOKEN_PREFIX)
     db.execute(
         "INSERT INTO tokens(user_id, hash, machine, scope, expires_at)"
         " SELECT user_id, %s, machine, scope, %s FROM tokens WHERE id = %s",
         (digest, expires_at, person.token),
     )
     db.execute(
-        "UPDATE tokens SET expires_at = least(expires_at, now() + %s) WHERE id = %s", (REPLACED_FOR, person.token)
+        "UPDATE tokens SET expires_at = least(expires_at, now() + %s) WHERE id = %s",
+        (REPLACED_TOKEN_LIFETIME, person.token),
     )
     return token
 
 
 def expires_at(db: Connection, token: str) -> datetime | None:
     """Return the time at which a token expires; `None` if it does not."""
-    row = db.execute("SELECT expires_at FROM tokens WHERE hash = %s", (_hash(token, TOKEN),)).fetchone()
+    row = db.execute("SELECT expires_at FROM tokens WHERE hash = %s", (_hash(token, TOKEN_PREFIX),)).fetchone()
     return row["expires_at"] if row else None
 
 
@@ -167,7 +168,7 @@ def _answered(db: Connection, invitation: str, digest: bytes) -> tuple[str, Scop
         "SELECT u.name, t.scope FROM invites i JOIN users u ON u.id = i.user_id JOIN tokens t ON t.user_id = u.id"
         " WHERE i.hash = %s AND i.used_at = t.created_at AND t.hash = %s AND t.revoked_at IS NULL"
         " AND u.disabled_at IS NULL",
-        (_hash(invitation, INVITE), digest),
+        (_hash(invitation, INVITATION_PREFIX), digest),
     ).fetchone()
     if row is None:
         raise NotAuthenticated(
@@ -186,10 +187,10 @@ def token_owner(db: Connection, token: str) -> Person:
         "SELECT t.id, t.scope, u.id AS user_id, u.name, u.role FROM tokens t JOIN users u ON u.id = t.user_id"
         " WHERE t.hash = %s AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now())"
         " AND u.disabled_at IS NULL",
-        (_hash(token, TOKEN),),
+        (_hash(token, TOKEN_PREFIX),),
     ).fetchone()
     if row is None:
-        raise NotAuthenticated(_WHO)
+        raise NotAuthenticated(_NOT_AUTHENTICATED)
     # When it was used last is good to know, and not worth a write with each request.
     db.execute(
         "UPDATE tokens SET used_at = now() WHERE id = %s AND (used_at IS NULL OR used_at < now() - interval '1 hour')",
@@ -307,5 +308,5 @@ def _made(prefix: str) -> tuple[str, bytes]:
 
 def _hash(secret: str, prefix: str) -> bytes:
     """Return the stored hash of a secret. A malformed secret gets a hash that matches nothing."""
-    is_one = secret.startswith(prefix) and _RANDOM.fullmatch(secret.removeprefix(prefix))
+    is_one = secret.startswith(prefix) and _SECRET_PART.fullmatch(secret.removeprefix(prefix))
     return sha256(secret.encode()).digest() if is_one else b""

@@ -30,11 +30,11 @@ from smart_fork.team.server.database import create
 from smart_fork.team.server.postgres import APP, Programs
 from smart_fork.team.server.withdrawal import Withdrawal
 
-KEPT_DAYS = 30
+DEFAULT_DAYS = 30
 _NAME = "smart-fork-{made:%Y%m%dT%H%M%SZ}-until-{until:%Y%m%d}.dump"
 _UNTIL = re.compile(r"smart-fork-\d{8}T\d{6}Z-until-(\d{8})\.dump")
 #: How long a killed client may stay connected.
-_LEAVING_SECONDS = 3.0
+_DISCONNECT_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class DatabasePlace:
         return str(conninfo_to_dict(self.conninfo)["dbname"])
 
 
-def backup(place: DatabasePlace, folder: Path, *, now: datetime, days: int = KEPT_DAYS) -> Backup:
+def backup(place: DatabasePlace, folder: Path, *, now: datetime, days: int = DEFAULT_DAYS) -> Backup:
     """Write a backup into a folder, and delete the expired backups there.
 
     Raises:
@@ -195,7 +195,7 @@ def _in_use(db: psycopg.Connection[tuple[object, ...]], name: str) -> bool:
     PostgreSQL notices a killed client only a moment later. Its own workers do not count.
     """
     clients = "SELECT 1 FROM pg_stat_activity WHERE datname = %s AND backend_type = 'client backend'"
-    until = time.monotonic() + _LEAVING_SECONDS
+    until = time.monotonic() + _DISCONNECT_SECONDS
     while db.execute(clients, (name,)).fetchone():
         if time.monotonic() > until:
             return True

@@ -30,15 +30,15 @@ from smart_fork.team.server.postgres import APP, DATABASE, JOBS, OWNER, Cluster,
 
 Connection: TypeAlias = PsycopgConnection[DictRow]
 #: Nobody has this number: who has not said who he is sees no session.
-NOBODY = 0
-CONNECTIONS = 16
+NO_USER = 0
+POOL_CONNECTIONS = 16
 SECONDS_FOR_A_CONNECTION = 10.0
 #: So long a question waits for the replica. One that does not answer is not asked again for a while.
 SECONDS_FOR_A_REPLICA, SECONDS_WITHOUT_REPLICA = 0.25, 10.0
-_AGAIN_SECONDS = 0.005
+_POLL_SECONDS = 0.005
 #: Some databases that are run by others do not answer this.
 _WRITTEN = "SELECT pg_current_wal_flush_lsn()::text AS written"
-_NO_REPLICA = (
+_REPLICA_ERRORS = (
     psycopg.OperationalError,
     psycopg.NotSupportedError,
     errors.InsufficientPrivilege,
@@ -57,7 +57,7 @@ class Database:
     """
 
     def __init__(
-        self, conninfo: str, connections: int = CONNECTIONS, role: str = APP, *, replica: str | None = None
+        self, conninfo: str, connections: int = POOL_CONNECTIONS, role: str = APP, *, replica: str | None = None
     ) -> None:
         self._role = role
         self._pool = _pool(conninfo, connections)
@@ -78,7 +78,7 @@ class Database:
             self._replica.close()
 
     @contextmanager
-    def asked_by(self, user: int = NOBODY) -> Iterator[Connection]:
+    def asked_by(self, user: int = NO_USER) -> Iterator[Connection]:
         """Open a transaction in which row-level security knows the user."""
         with self._pool.connection() as db, db.transaction():
             self._become(db, user)
@@ -94,7 +94,7 @@ class Database:
                     if _caught_up(copy, row["written"] if row else ""):
                         self._become(copy, user)
                         return question(copy)
-            except (*_NO_REPLICA, PoolTimeout) as error:
+            except (*_REPLICA_ERRORS, PoolTimeout) as error:
                 self._replica_from = time.monotonic() + SECONDS_WITHOUT_REPLICA
                 log.warning("the replica does not answer; the primary does: %s", error)
         with self.asked_by(user) as db:
@@ -130,7 +130,7 @@ def _caught_up(copy: Connection, written: str) -> bool:
             return True
         if time.monotonic() > until:
             return False
-        time.sleep(_AGAIN_SECONDS)
+        time.sleep(_POLL_SECONDS)
 
 
 def _with_vectors(db: Connection) -> None:
@@ -190,15 +190,15 @@ def make_database(owner_conninfo: str, name: str) -> None:
 
 
 #: The oldest PostgreSQL that has what is needed.
-OLDEST = 160_000
+OLDEST_POSTGRES = 160_000
 _PGVECTOR, _NUMBERS = "0.8", re.compile(r"[0-9]+")
-_EXTENSION = "As a superuser, connected to that database: CREATE EXTENSION vector; then start the server again."
-_REACHED = "--dsn looks like postgresql://USER@HOST/DATABASE, with the password in PGPASSWORD. Try it with psql."
+_EXTENSION_HINT = "As a superuser, connected to that database: CREATE EXTENSION vector; then start the server again."
+_DSN_HINT = "--dsn looks like postgresql://USER@HOST/DATABASE, with the password in PGPASSWORD. Try it with psql."
 #: Connections of others than the processes that answer: of the worker, of commands, of a backup.
 SPARE_CONNECTIONS = 30
 #: So long a command waits for a database that starts.
 SECONDS_TO_WAIT, _LOOK_SECONDS = 60.0, 0.1
-_STARTS = ("starting up", "not yet accepting connections")
+_STARTING_MESSAGES = ("starting up", "not yet accepting connections")
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,20 +248,20 @@ def with_tables(conninfo: str) -> None:
     except psycopg.errors.InsufficientPrivilege as error:
         if "extension" in str(error):
             raise ProgramFailed(
-                f"{_database_name(conninfo)} has no pgvector yet: {_first_line(error)}", _EXTENSION
+                f"{_database_name(conninfo)} has no pgvector yet: {_first_line(error)}", _EXTENSION_HINT
             ) from error
         raise ProgramFailed(
             f"The tables cannot be made: {_first_line(error)}",
             "Name a user in --dsn who owns the database and may make roles (CREATEROLE)",
         ) from error
     except psycopg.OperationalError as error:
-        raise ProgramFailed(f"The database cannot be reached: {_first_line(error)}", _REACHED) from error
+        raise ProgramFailed(f"The database cannot be reached: {_first_line(error)}", _DSN_HINT) from error
     except psycopg.ProgrammingError as error:
         raise _no_database(error) from error
 
 
 def _no_database(error: psycopg.ProgrammingError) -> ProgramFailed:
-    return ProgramFailed(f"That is not a database address: {_first_line(error)}", _REACHED)
+    return ProgramFailed(f"That is not a database address: {_first_line(error)}", _DSN_HINT)
 
 
 @contextmanager
@@ -320,7 +320,7 @@ def _once_started(conninfo: str) -> Connection:
         try:
             return _connected(conninfo)
         except psycopg.OperationalError as error:
-            if not any(words in str(error) for words in _STARTS) or time.monotonic() > until:
+            if not any(words in str(error) for words in _STARTING_MESSAGES) or time.monotonic() > until:
                 raise
             time.sleep(_LOOK_SECONDS)
 
@@ -330,9 +330,11 @@ def _connected(conninfo: str) -> Connection:
 
 
 def _check_version(db: psycopg.Connection[tuple[object, ...]]) -> None:
-    if db.info.server_version < OLDEST:
+    if db.info.server_version < OLDEST_POSTGRES:
         version = db.info.server_version // 10_000
-        raise ProgramFailed(f"PostgreSQL {version} is too old.", f"The team server needs {OLDEST // 10_000} or newer")
+        raise ProgramFailed(
+            f"PostgreSQL {version} is too old.", f"The team server needs {OLDEST_POSTGRES // 10_000} or newer"
+        )
     row = db.execute(
         "SELECT coalesce(installed_version, default_version), installed_version IS NOT NULL"
         " FROM pg_available_extensions WHERE name = 'vector'"

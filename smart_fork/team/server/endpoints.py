@@ -34,19 +34,19 @@ from smart_fork.system.http_limits import TokenBucket
 from smart_fork.team import wire
 from smart_fork.team.server import auth, sessions
 from smart_fork.team.server.database import Database
-from smart_fork.team.server.sessions import QUESTION_BYTES, OverQuota
+from smart_fork.team.server.sessions import MAX_QUESTION_BYTES, OverQuota
 from smart_fork.team.wire import PROTOCOL, PROTOCOL_HEADER, Failure
 
 #: Where in the scope of a request it says who asks, and what is counted for the token.
-PERSON, COUNTED = "smart_fork.person", "smart_fork.counted"
+PERSON_KEY, COUNTED_KEY = "smart_fork.person", "smart_fork.counted"
 #: For these no token is needed.
-OPEN = ("/healthz", "/v1/hello", "/v1/login")
-STRANGERS_BYTES = 4096
+OPEN_PATHS = ("/healthz", "/v1/hello", "/v1/login")
+MAX_LOGIN_BYTES = 4096
 #: Requests without a good token: so many at once, and so many a second, of all strangers together.
-WRONG_BURST, WRONG_RATE = 200.0, 20.0
+MAX_UNAUTHENTICATED, UNAUTHENTICATED_PER_SECOND = 200.0, 20.0
 #: Tokens that are counted at the same time.
-COUNTED_TOKENS = 10_000
-_TEXT = 200
+MAX_COUNTED_TOKENS = 10_000
+_MAX_TEXT = 200
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class OtherProtocol(errors.SmartForkError):
 
 
 #: What clients are told by its code; anything else has failed for them.
-TOLD = (
+REPORTED_ERRORS = (
     errors.Unshareable,
     errors.Conflict,
     errors.NotAuthenticated,
@@ -88,13 +88,15 @@ TOLD = (
 
 def failure(error: errors.SmartForkError) -> Response:
     """Return the response for an error."""
-    code = error.code if isinstance(error, TOLD) else "failed"
+    code = error.code if isinstance(error, REPORTED_ERRORS) else "failed"
     more: dict[str, Any] = {}
     if isinstance(error, errors.Conflict):
         more = {"count": error.count, "digest": error.digest}
     elif isinstance(error, OverQuota):
         more = {"used": error.used, "limit": error.limit}
-    said = Failure(error=code, message=printable(error.message)[:_TEXT], hint=printable(error.hint)[:_TEXT], **more)
+    said = Failure(
+        error=code, message=printable(error.message)[:_MAX_TEXT], hint=printable(error.hint)[:_MAX_TEXT], **more
+    )
     headers = {"WWW-Authenticate": "Bearer"} if error.http_status == 401 else {}
     return Response(said.model_dump_json(exclude_none=True), error.http_status, headers, media_type="application/json")
 
@@ -139,7 +141,7 @@ async def _broken(_: Request, error: Exception) -> Response:
     return _said(500, "failed", "The server failed. Its log has the reason.")
 
 
-HANDLERS: Mapping[Any, Any] = {
+ERROR_HANDLERS: Mapping[Any, Any] = {
     errors.SmartForkError: _ours,
     HTTPException: _starlettes,
     psycopg.OperationalError: _away,
@@ -162,11 +164,11 @@ class Counted:
 
 @dataclass
 class TokenGuard:
-    """The check of tokens in front of all routes, with limits on requests. Only the paths in `OPEN` need no token."""
+    """The check of tokens in front of all routes, and limits. Only the paths in `OPEN_PATHS` need no token."""
 
     app: ASGIApp
     database: Database
-    wrong: TokenBucket = field(default_factory=lambda: TokenBucket(WRONG_BURST, WRONG_RATE))
+    wrong: TokenBucket = field(default_factory=lambda: TokenBucket(MAX_UNAUTHENTICATED, UNAUTHENTICATED_PER_SECOND))
     _counted: OrderedDict[int, Counted] = field(default_factory=OrderedDict)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -194,7 +196,7 @@ class TokenGuard:
             raise OtherProtocol(
                 f"This server speaks version {PROTOCOL} of the protocol.", "Install the same version of smart-fork."
             )
-        if scope["path"] in OPEN:
+        if scope["path"] in OPEN_PATHS:
             if not self.wrong.take():
                 raise TooOften("Too many requests without a token. Try again in a minute.")
             return
@@ -208,7 +210,7 @@ class TokenGuard:
         counted = self._of(person.token)
         if not counted.requests.take():
             raise TooOften(f"More than {canonical.LIMITS.requests_a_minute} requests a minute. Try again in a minute.")
-        scope[PERSON], scope[COUNTED] = person, counted
+        scope[PERSON_KEY], scope[COUNTED_KEY] = person, counted
 
     def _known(self, token: str) -> auth.Person:
         with self.database.asked_by() as db:
@@ -220,7 +222,7 @@ class TokenGuard:
             often, much = float(canonical.LIMITS.requests_a_minute), float(canonical.LIMITS.bytes_an_hour)
             found = Counted(TokenBucket(often, often / 60), TokenBucket(much, much / 3600))
         self._counted[token] = found
-        while len(self._counted) > COUNTED_TOKENS:
+        while len(self._counted) > MAX_COUNTED_TOKENS:
             self._counted.popitem(last=False)
         return found
 
@@ -258,13 +260,13 @@ async def body_of(request: Request, most: int) -> bytes:
         raise TooSlow(f"The request took longer than {canonical.LIMITS.body_seconds:g} seconds.") from None
     except ClientDisconnect:
         raise errors.Usage("The request ended early.") from None
-    counted = request.scope.get(COUNTED)
+    counted = request.scope.get(COUNTED_KEY)
     if counted is not None and not counted.bytes.take(size):
         raise TooOften(f"More than {canonical.LIMITS.bytes_an_hour} bytes were sent in an hour. Try again later.")
     return b"".join(parts)
 
 
-_SHOWN = 200
+_MAX_SHOWN = 200
 V = TypeVar("V", bound=BaseModel)
 
 
@@ -344,7 +346,7 @@ def session_id(request: Request) -> str:
             return str(given)
     except ValueError:
         pass
-    raise sessions.session_not_found(printable(given)[:_SHOWN])
+    raise sessions.session_not_found(printable(given)[:_MAX_SHOWN])
 
 
 def _answer(said: canonical.WireModel | Response) -> Response:
@@ -366,7 +368,7 @@ class Endpoint:
     path: str
     handler: Callable[..., canonical.WireModel | Response]
     takes: type[canonical.WireModel | bytes] | None = None
-    most: int = QUESTION_BYTES
+    most: int = MAX_QUESTION_BYTES
     scope: auth.Scope | None = "read"
     seconds: float | None = None
 
@@ -376,7 +378,7 @@ class Endpoint:
         def answered(request: Request, body: bytes) -> Response:
             given: list[Any] = [server, request]
             if self.scope is not None:
-                given.append(request.scope[PERSON])
+                given.append(request.scope[PERSON_KEY])
                 given[-1].needs(self.scope)
             if self.takes is not None:
                 takes = self.takes

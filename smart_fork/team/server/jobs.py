@@ -26,11 +26,11 @@ from smart_fork.team.server.database import Connection, Database
 from smart_fork.team.server.search import index_session
 
 #: From so many vectors on a project has one; it keeps it until they are half as many.
-LARGE = 50_000
+MIN_GRAPH_VECTORS = 50_000
 #: The job that looks after them, and the memory that it may take to make one: a graph that does not fit takes ten times
 #: as long.
-JOB, MEMORY = "near", "512MB"
-_NAME = "vectors_near"
+GRAPH_JOB, GRAPH_MEMORY = "near", "512MB"
+_GRAPH_NAME = "vectors_near"
 
 log = logging.getLogger(__name__)
 
@@ -43,14 +43,14 @@ class _VectorGroup(NamedTuple):
 
     @property
     def graph(self) -> str:
-        return f"{_NAME}_{self.project_id}_{self.space}"
+        return f"{_GRAPH_NAME}_{self.project_id}_{self.space}"
 
 
-def update_graphs(conninfo: str, large: int = LARGE) -> None:
+def update_graphs(conninfo: str, large: int = MIN_GRAPH_VECTORS) -> None:
     """Create the missing vector graphs of large projects. Drop unfinished and unneeded graphs."""
     with psycopg.connect(conninfo, autocommit=True, prepare_threshold=None) as db:
         # It works in one process: several share a memory that is small in a container.
-        db.execute("SELECT set_config('maintenance_work_mem', %s, false)", (MEMORY,))
+        db.execute("SELECT set_config('maintenance_work_mem', %s, false)", (GRAPH_MEMORY,))
         db.execute("SET max_parallel_maintenance_workers = 0")
         there = _existing_graphs(db)
         crowds = _large_groups(db, large // 2)
@@ -67,7 +67,7 @@ def _existing_graphs(db: psycopg.Connection[Any]) -> dict[str, bool]:
     rows = db.execute(
         "SELECT c.relname, i.indisvalid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"
         " WHERE c.relnamespace = 'public'::regnamespace AND c.relname ~ %s",
-        (rf"^{_NAME}_\d+_\d+$",),
+        (rf"^{_GRAPH_NAME}_\d+_\d+$",),
     )
     return dict(rows.fetchall())
 
@@ -100,10 +100,10 @@ def _create_graph(db: psycopg.Connection[Any], crowd: _VectorGroup) -> None:
 #: On this channel it is said that there is work.
 CHANNEL = "smartfork_jobs"
 #: So often a job is tried; then it waits for somebody who has read its error.
-ATTEMPTS = 8
+MAX_ATTEMPTS = 8
 #: After a failure it waits so long, then twice as long, and so on.
 FIRST_WAIT, LONGEST_WAIT = timedelta(seconds=10), timedelta(hours=1)
-_ERROR = 300
+_MAX_ERROR = 300
 
 #: What is run, with the transaction, the project, the session, and its revision when the job was put. What is done for
 #: the whole server is given None for these three.
@@ -230,8 +230,8 @@ class JobWorker:
 
     def _failed(self, job: Job, error: Exception) -> None:
         """Store the error of a failed job, and give up after too many attempts. Other jobs need not wait for it."""
-        said = mask(printable(f"{type(error).__name__}: {error}"))[:_ERROR]
-        gives_up = job.attempts >= ATTEMPTS and self._kinds[job.kind].every is None
+        said = mask(printable(f"{type(error).__name__}: {error}"))[:_MAX_ERROR]
+        gives_up = job.attempts >= MAX_ATTEMPTS and self._kinds[job.kind].every is None
         with self._database.asked_by() as db:
             db.execute(
                 "UPDATE jobs SET error = %s, run_after = CASE WHEN %s THEN 'infinity' ELSE run_after END WHERE id = %s",
@@ -241,7 +241,7 @@ class JobWorker:
 
 #: So long it sleeps where it is not woken: a pooler between does not pass on that there is work.
 SLEEP_SECONDS = 5.0
-_AGAIN_SECONDS = 1.0
+_RECONNECT_SECONDS = 1.0
 
 
 def sweep(db: Connection, *_: None) -> None:
@@ -259,7 +259,7 @@ KINDS: Mapping[str, Kind] = {
 
 def kinds_for(owner: str) -> Mapping[str, Kind]:
     """Return all kinds of jobs. One of them connects as the owner of the tables."""
-    return {**KINDS, JOB: Kind(lambda *_: update_graphs(owner), every=timedelta(minutes=10))}
+    return {**KINDS, GRAPH_JOB: Kind(lambda *_: update_graphs(owner), every=timedelta(minutes=10))}
 
 
 def work(conninfo: str, database: Database, busy: threading.Lock, kinds: Mapping[str, Kind] = KINDS) -> NoReturn:
@@ -282,4 +282,4 @@ def work(conninfo: str, database: Database, busy: threading.Lock, kinds: Mapping
                             pass
         except (psycopg.OperationalError, PoolTimeout) as error:
             log.warning("the database does not answer", exc_info=error)
-            time.sleep(_AGAIN_SECONDS)
+            time.sleep(_RECONNECT_SECONDS)

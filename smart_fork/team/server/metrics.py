@@ -24,21 +24,21 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from smart_fork.errors import WrongVerb
 from smart_fork.team.server.auth import Person
-from smart_fork.team.server.endpoints import PERSON, Endpoint, ServerContext
+from smart_fork.team.server.endpoints import PERSON_KEY, Endpoint, ServerContext
 from smart_fork.team.server.postgres import SystemUser
 
 _FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 _BYTES_IN_MB = 1_000_000
 #: Free space below which the server warns.
-LOW_BYTES = 2_000 * _BYTES_IN_MB
+LOW_DISK_BYTES = 2_000 * _BYTES_IN_MB
 #: The words of addresses by which requests are named. Ids and keys of projects are not labels.
-_VERBS = frozenset({
+_ROUTE_WORDS = frozenset({
     "admin", "audit", "branches", "changes", "have", "healthz", "hello", "login", "logout", "metrics", "push",
     "rewrites", "search", "segments", "sessions", "token",
 })  # fmt: skip
 
 REQUESTS = Counter("smartfork_requests", "Requests, by address and status.", ("verb", "status"))
-SECONDS = Histogram("smartfork_request_seconds", "Time until an answer was complete.", ("verb",))
+REQUEST_SECONDS = Histogram("smartfork_request_seconds", "Time until an answer was complete.", ("verb",))
 
 log = logging.getLogger(__name__)
 #: The log of requests, which is off unless ``--request-log`` turns it on.
@@ -60,10 +60,10 @@ def counted_together(account: SystemUser) -> Iterator[None]:
 
 def verb_of(path: str) -> str:
     """Return the name of a request for an address, without ids; ``other`` for an unknown address."""
-    return next((word for word in reversed(path.split("/")) if word in _VERBS), "other")
+    return next((word for word in reversed(path.split("/")) if word in _ROUTE_WORDS), "other")
 
 
-class Watched:
+class RequestMetrics:
     """An ASGI app that counts and logs the requests to `app`."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -87,8 +87,8 @@ class Watched:
         finally:
             seconds, verb = time.perf_counter() - begun, verb_of(scope["path"])
             REQUESTS.labels(verb, status).inc()
-            SECONDS.labels(verb).observe(seconds)
-            person = scope.get(PERSON)
+            REQUEST_SECONDS.labels(verb).observe(seconds)
+            person = scope.get(PERSON_KEY)
             requests.info(
                 "%s %s %s %d ms %s",
                 scope["method"],
@@ -133,7 +133,7 @@ def free_bytes(folder: Path | None) -> int | None:
 def disk_warning(folder: Path | None) -> str:
     """Return a sentence if the disk of `folder` is nearly full; empty if it is not."""
     free = free_bytes(folder)
-    if free is None or free >= LOW_BYTES:
+    if free is None or free >= LOW_DISK_BYTES:
         return ""
     return f"The disk of the server is nearly full: {free // _BYTES_IN_MB} MB are free"
 
@@ -151,4 +151,4 @@ def metrics(server: ServerContext, _: Request, person: Person) -> Response:
     return Response(generate_latest(registry), headers={"content-type": CONTENT_TYPE_LATEST})
 
 
-ADDRESSES = (Endpoint("GET", "/metrics", metrics),)
+ENDPOINTS = (Endpoint("GET", "/metrics", metrics),)

@@ -27,16 +27,16 @@ import psutil
 
 from indexer.masking import beginning, mask
 from smart_fork.errors import ForkRefused, ProgramFailed, ProgramMissing, Usage
-from smart_fork.team.server import EMBEDDED, check_installed, how_to_install
+from smart_fork.team.server import EMBEDDED_POSTGRES, check_installed, how_to_install
 
 OWNER, APP, JOBS, DATABASE = "smartfork", "smartfork_app", "smartfork_jobs", "smartfork"
 PORT = 5432
 #: The path of a socket has at most 104 bytes on macOS, and 108 on Linux.
-LONGEST_SOCKET = 100
+MAX_SOCKET_BYTES = 100
 SECONDS_TO_START, SECONDS_TO_STOP = "120", "60"
 #: After so long, processes of a postmaster that was killed have noticed that it is gone.
 SECONDS_FOR_REMAINS = 15.0
-_AGAIN_SECONDS = 0.2
+_RETRY_SECONDS = 0.2
 
 SETTINGS: Mapping[str, str] = {
     "listen_addresses": "",
@@ -84,7 +84,7 @@ def programs() -> Programs:
         ProgramMissing: the package is not installed, or has no programs for this machine.
     """
     check_installed(embedded=True)
-    spec = importlib.util.find_spec(EMBEDDED)
+    spec = importlib.util.find_spec(EMBEDDED_POSTGRES)
     places = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
     found = [path for place in places for path in place.glob("pginstall*/bin/postgres")]
     versions = [Programs(path.parent, _major(path)) for path in found]
@@ -209,7 +209,7 @@ class Cluster:
         A socket's path must be short, and must not have a comma, which libpq takes for a list.
         """
         inside = self.folder / "socket"
-        if len(os.fsencode(inside / f".s.PGSQL.{PORT}")) <= LONGEST_SOCKET and "," not in str(inside):
+        if len(os.fsencode(inside / f".s.PGSQL.{PORT}")) <= MAX_SOCKET_BYTES and "," not in str(inside):
             return inside
         name = hashlib.sha256(os.fsencode(self.folder) + b"\0%d" % self.account.uid).hexdigest()[:16]
         return Path(tempfile.gettempdir()) / f"smart-fork-{name}"
@@ -311,7 +311,7 @@ class Cluster:
         while not self._control("start", "-l", self.log.name, "-t", SECONDS_TO_START):
             if time.monotonic() > until:
                 raise ProgramFailed("PostgreSQL did not start.", self._last_words())
-            time.sleep(_AGAIN_SECONDS)  # processes of one that was killed still have its memory
+            time.sleep(_RETRY_SECONDS)  # processes of one that was killed still have its memory
 
     def stop(self) -> None:
         """Stop the cluster. Open transactions are undone."""

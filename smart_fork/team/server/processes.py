@@ -48,7 +48,7 @@ GRACE_SECONDS = 10
 SECONDS_TO_BEGIN, SECONDS_TO_ANSWER = 120.0, 60
 BACKLOG = 512
 #: What is imported before the rights are given up: afterwards their folders may be closed to it.
-_ROOMS = (
+_PACKAGES = (
     "smart_fork.team.server",
     "smart_fork.sharing",
     "smart_fork.agents",
@@ -263,7 +263,7 @@ def import_all() -> None:
     """Import all modules and codecs that may be needed, since Python imports many of them only when they are first
     used.
     """
-    for room in (*_ROOMS, *_LIBRARIES):
+    for room in (*_PACKAGES, *_LIBRARIES):
         package = importlib.import_module(room)
         for module in pkgutil.walk_packages(package.__path__, f"{room}."):
             if not module.name.endswith(("__main__", "pytest_plugin")):

@@ -195,7 +195,7 @@ def _appended(db: Connection, project: MemberProject, person: Person, checked: C
 
 
 def _made(db: Connection, project: MemberProject, person: Person, wanted: Push) -> Row | None:
-    visibility = sessions.VISIBILITY.index(wanted.visibility or "private")
+    visibility = sessions.VISIBILITIES.index(wanted.visibility or "private")
     return db.execute(
         "INSERT INTO sessions(project_id, id, owner_id, agent, root_id, base_count, base_digest, head_digest,"
         " record_count, visibility, title, tags, summary, meta, last_activity)"

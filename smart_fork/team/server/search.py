@@ -31,7 +31,7 @@ from smart_fork.team.records import Searched, hash_of, searchable_form, vector_s
 from smart_fork.team.server import sessions
 from smart_fork.team.server.auth import MemberProject, Person
 from smart_fork.team.server.database import Connection
-from smart_fork.team.server.team_index import EVERYTHING, TeamIndex, search_words
+from smart_fork.team.server.team_index import WHOLE_PROJECT, TeamIndex, search_words
 from smart_fork.team.wire import Vectors
 
 if TYPE_CHECKING:
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
 
 
 #: Who makes the index: it sees what is searched of everybody, and nobody's sessions.
-INDEXER = -1
+INDEXER_USER = -1
 
 log = logging.getLogger(__name__)
 
 #: Texts without a vector that are embedded here after a push, and how many of them at once: a long session is some
 #: seconds of a processor, and one that is longer can be found by its words beyond that.
-EMBEDDED, TOGETHER = 2_000, 32
+MAX_EMBEDDED, BATCH_SIZE = 2_000, 32
 #: One in so many vectors of a client is compared with one made here. On any machine the two are at least so near.
-ONE_IN, SAME = 64, 0.98
+SAMPLED_ONE_IN, MIN_COSINE = 64, 0.98
 #: Bytes of a session's words by weight, less than a tsvector takes however they are spelled.
-_WORDS: Mapping[str, int] = {"A": 4_000, "B": 100_000, "C": 120_000, "D": 80_000, "work": 40_000}
-_chance = SystemRandom()
+_MAX_WORD_BYTES: Mapping[str, int] = {"A": 4_000, "B": 100_000, "C": 120_000, "D": 80_000, "work": 40_000}
+_random = SystemRandom()
 
 Session = UUID | str
 
@@ -71,7 +71,7 @@ def index_session(db: Connection, project_id: int, session_id: Session, revision
 
     Several pushes need it only once: a session that is indexed at `revision` or later is skipped.
     """
-    db.execute("SELECT set_config('smartfork.user', %s, true)", (str(INDEXER),))
+    db.execute("SELECT set_config('smartfork.user', %s, true)", (str(INDEXER_USER),))
     row = _told(db, project_id, session_id)
     there = db.execute(
         "SELECT revision, inherited FROM session_words WHERE project_id = %s AND session_id = %s",
@@ -177,7 +177,7 @@ def _store_words(db: Connection, here: _IndexedSession, found: Searched, title: 
         "work": said.work,
     }
     *cuts, work = [
-        search_words(text).encode()[: _WORDS[weight]].decode(errors="ignore") for weight, text in texts.items()
+        search_words(text).encode()[: _MAX_WORD_BYTES[weight]].decode(errors="ignore") for weight, text in texts.items()
     ]
     session = document.session
     db.execute("SELECT drop_session_words(%s, %s)", (here.project_id, here.session_id))
@@ -271,7 +271,7 @@ def _vectors(db: Connection, here: _IndexedSession, chunks: Sequence[Chunk]) -> 
         return {}
     try:
         made = _checked_vectors(db, here, waiting, offered, model)
-        lacking = [digest for digest in waiting if digest not in made][:EMBEDDED]
+        lacking = [digest for digest in waiting if digest not in made][:MAX_EMBEDDED]
         return made | dict(zip(lacking, _made(model, [waiting[digest] for digest in lacking]), strict=True))
     except ModelUnavailableError as error:
         log.warning("passages have no vectors: %s", error)
@@ -300,9 +300,9 @@ def _checked_vectors(
     fitting = {digest: offered[name] for digest, text in waiting.items() if (name := hash_of(text)) in offered}
     if not fitting:
         return {}
-    tried = _chance.sample(list(fitting), min(len(fitting), int(len(fitting) / ONE_IN + _chance.random())))
+    tried = _random.sample(list(fitting), min(len(fitting), int(len(fitting) / SAMPLED_ONE_IN + _random.random())))
     own = model.embed([waiting[digest] for digest in tried]) if tried else ()
-    if all(_cosine(fitting[digest][0], vector) >= SAME for digest, vector in zip(tried, own, strict=True)):
+    if all(_cosine(fitting[digest][0], vector) >= MIN_COSINE for digest, vector in zip(tried, own, strict=True)):
         return {digest: vector for digest, (vector, _) in fitting.items()}
     token = next(token for _, token in fitting.values())
     db.execute(
@@ -316,8 +316,8 @@ def _made(model: Embedder, texts: Sequence[str]) -> list[HalfVector]:
     """Compute the vectors of texts, in the form in which they are stored."""
     return [
         HalfVector(vector)
-        for start in range(0, len(texts), TOGETHER)
-        for vector in model.embed(texts[start : start + TOGETHER])
+        for start in range(0, len(texts), BATCH_SIZE)
+        for vector in model.embed(texts[start : start + BATCH_SIZE])
     ]
 
 
@@ -375,7 +375,7 @@ def _embedding_model() -> LightEmbedder | None:
     return LightEmbedder()
 
 
-_TEXT, _PASSAGE = 200, 10_000
+_MAX_TEXT, _MAX_PASSAGE = 200, 10_000
 
 
 def answer_search(db: Connection, project: MemberProject, person: Person, wanted: wire.Search) -> wire.SearchAnswer:
@@ -390,7 +390,7 @@ def answer_search(db: Connection, project: MemberProject, person: Person, wanted
     known = own_space()
     index = TeamIndex(db, project.id, person.id, known_space(db, known) if known else None)
     also = further(intent, wanted.also)
-    query = Query(intent or wanted.question, EVERYTHING, wanted.limit, everywhere=True, also=also)
+    query = Query(intent or wanted.question, WHOLE_PROJECT, wanted.limit, everywhere=True, also=also)
     vectors = _question_vectors(query, wanted, known)
     found = gather(index, query, vectors, words=True)
     return wire.SearchAnswer(
@@ -446,15 +446,15 @@ def _hits(  # noqa: PLR0917 - what was found for whom
     return [
         wire.SearchHit(
             session=sessions.session_info(of_row[row]),
-            family=of_row[row]["family"][:_TEXT],
+            family=of_row[row]["family"][:_MAX_TEXT],
             speaking=tuple(map(_speaking, weighed[row].speaking)),
             similar=row in similar,
             passage=_passage(found.passages[row], texts) if row in found.passages else None,
             outcome=found.sessions[row].outcome.value,
             turns=found.sessions[row].turns,
             tokens=found.sessions[row].tokens,
-            started=found.sessions[row].started[:_TEXT],
-            last_activity=found.sessions[row].last_activity[:_TEXT],
+            started=found.sessions[row].started[:_MAX_TEXT],
+            last_activity=found.sessions[row].last_activity[:_MAX_TEXT],
         )
         for row in rows
         if row in of_row
@@ -474,9 +474,9 @@ def _speaking(parts: Parts) -> wire.Speaking:
 def _passage(one: Passage, texts: dict[int, str]) -> wire.SearchPassage:
     place = one.place
     return wire.SearchPassage(
-        text=texts.get(place.chunk, "")[:_PASSAGE],
+        text=texts.get(place.chunk, "")[:_MAX_PASSAGE],
         turn=place.turn,
-        message_id=place.message_id[:_TEXT],
+        message_id=place.message_id[:_MAX_TEXT],
         role=cast("PieceRole", place.role),
         exchange=place.exchange,
         ends=place.ends,

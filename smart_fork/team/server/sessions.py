@@ -20,13 +20,13 @@ from smart_fork.sharing import canonical
 from smart_fork.team import wire
 from smart_fork.team.records import SegmentPlace, cut_segments, unpack
 from smart_fork.team.server import stored_records
-from smart_fork.team.server.auth import ON_ITS_MACHINE, MemberProject, Person, project
+from smart_fork.team.server.auth import LOCAL_ADMIN, MemberProject, Person, project
 from smart_fork.team.server.database import Connection, Database
 from smart_fork.team.wire import Branch, Meta, Pushed, SessionChange, SessionInfo
 
 #: Segments that ride in a commit: a larger push sends them one by one first.
-COMMIT_BYTES = 12 * canonical.MIB
-QUESTION_BYTES = canonical.MIB
+MAX_COMMIT_BYTES = 12 * canonical.MIB
+MAX_QUESTION_BYTES = canonical.MIB
 
 
 class QueryParameters(BaseModel):
@@ -66,12 +66,12 @@ def add_usage(db: Connection, project: MemberProject, person: Person, more: int)
 
 
 Row = dict[str, Any]
-VISIBILITY = ("private", "public")
+VISIBILITIES = ("private", "public")
 
 
 def session_not_found(session_id: str) -> NotFound:
     """Return the error for a session that does not exist or may not be read: the user cannot tell which."""
-    return NotFound(f"Session not found: {session_id}", wire.NOT_FOUND)
+    return NotFound(f"Session not found: {session_id}", wire.NOT_FOUND_HINT)
 
 
 def readable(db: Connection, key: str, person: Person, session_id: str, *, own: bool = False) -> Row:
@@ -97,7 +97,7 @@ def session_info(row: Row) -> SessionInfo:
         "project": row["key"],
         **{name: str(row[name]) for name in ("id", "root_id", "parent_id") if row[name]},
         **{name: canonical.written(row[name]) for name in ("base_digest", "head_digest")},
-        "visibility": VISIBILITY[row["visibility"]],
+        "visibility": VISIBILITIES[row["visibility"]],
         "tags": tuple(row["tags"]),
         "meta": Meta.model_validate(row["meta"], strict=False),
     }
@@ -170,7 +170,7 @@ def owned(db: Connection, key: str, person: Person, session_id: str) -> Row:
     """
     row = readable(db, key, person, session_id)
     if row["owner_id"] != person.id:
-        raise WrongVerb(wire.NOT_YOURS)
+        raise WrongVerb(wire.NOT_OWNER)
     return row
 
 
@@ -182,7 +182,7 @@ def change(db: Connection, key: str, person: Person, session_id: str, wanted: Se
         WrongVerb: it belongs to another user.
     """
     row = owned(db, key, person, session_id)
-    visibility = None if wanted.visibility is None else VISIBILITY.index(wanted.visibility)
+    visibility = None if wanted.visibility is None else VISIBILITIES.index(wanted.visibility)
     if visibility:  # who has left a project may take back what he has shared there, and no more
         project(db, person, key)
     tags = None if wanted.tags is None else list(wanted.tags)
@@ -232,7 +232,7 @@ def _bookmark(row: Row) -> str:
     return base64.urlsafe_b64encode(f"{row['last_activity'].isoformat()} {row['id']}".encode()).decode()
 
 
-_Word = Annotated[str | None, StringConstraints(pattern=r"^[^\x00]*$")]
+_FilterText = Annotated[str | None, StringConstraints(pattern=r"^[^\x00]*$")]
 
 
 class AskedPage(QueryParameters):
@@ -240,17 +240,17 @@ class AskedPage(QueryParameters):
     sessions.
     """
 
-    owner: _Word = None
-    tag: _Word = None
-    agent: _Word = None
-    root: _Word = None
-    id: _Word = None
+    owner: _FilterText = None
+    tag: _FilterText = None
+    agent: _FilterText = None
+    root: _FilterText = None
+    id: _FilterText = None
     mine: bool = False
-    limit: Annotated[int, Field(ge=1, le=wire.PAGE)] = wire.PAGE
+    limit: Annotated[int, Field(ge=1, le=wire.MAX_PAGE)] = wire.MAX_PAGE
     page: Annotated[tuple[datetime, UUID] | None, BeforeValidator(_place)] = None
 
 
-_NARROWING: Mapping[str, sql.SQL] = {
+_FILTERS: Mapping[str, sql.SQL] = {
     "owner": sql.SQL(" AND s.owner_id = (SELECT u.id FROM users u WHERE u.name = %(owner)s)"),
     "tag": sql.SQL(" AND %(tag)s = ANY(s.tags)"),
     "agent": sql.SQL(" AND s.agent = %(agent)s"),
@@ -266,7 +266,7 @@ def page(db: Connection, where: MemberProject, person: Person, asked: AskedPage)
     legs = (sql.SQL("s.visibility = 1"), sql.SQL("s.owner_id = %(me)s"))
     values = asked.model_dump() | ({"owner": person.name} if asked.mine else {})
     values |= dict(zip(("at", "before"), asked.page or (), strict=False))
-    narrowed = [_NARROWING[name] for name in _NARROWING if values[name] is not None]
+    narrowed = [_FILTERS[name] for name in _FILTERS if values[name] is not None]
     leg = sql.SQL(
         "(SELECT s.id, s.last_activity FROM sessions s WHERE s.project_id = %(project)s AND s.deleted_at IS NULL"
         " AND {}{} ORDER BY s.last_activity DESC, s.id DESC LIMIT %(most)s)"
@@ -315,7 +315,7 @@ def branch(database: Database, project: MemberProject, person: Person, wanted: B
         source = readable(db, project.key, person, wanted.source_id)
         _right_verb(source, person, wanted)
         project.needs("writer")
-        visibility = VISIBILITY.index(wanted.visibility or "private")
+        visibility = VISIBILITIES.index(wanted.visibility or "private")
         count = source["record_count"] if wanted.count is None else wanted.count
         if not 1 <= count <= source["record_count"]:
             raise Usage(f"The session has {source['record_count']} records; --at takes 1 to {source['record_count']}.")
@@ -345,9 +345,9 @@ def branch(database: Database, project: MemberProject, person: Person, wanted: B
 def _right_verb(source: Row, person: Person, wanted: Branch) -> None:
     own = source["owner_id"] == person.id
     if wanted.verb == "branch" and not own:
-        raise WrongVerb(wire.NOT_YOURS)
+        raise WrongVerb(wire.NOT_OWNER)
     if wanted.verb == "fork" and own and not wanted.force:
-        raise WrongVerb(wire.YOURS)
+        raise WrongVerb(wire.IS_OWNER)
 
 
 def _beginning(db: Connection, project: MemberProject, source: Row, count: int) -> tuple[list[SegmentPlace], bytes]:
@@ -406,7 +406,7 @@ def audit_page(db: Connection, person: Person, asked: AuditQuestion) -> wire.Aud
         " AND (%(since)s::timestamptz IS NULL OR a.at >= %(since)s::timestamptz)"
         " AND (NOT %(mine)s OR a.actor = %(me)s) AND (%(page)s::bigint IS NULL OR a.id < %(page)s::bigint)"
         " ORDER BY a.id DESC LIMIT %(most)s",
-        {"all": person.admin, "server": ON_ITS_MACHINE, "me": person.id, "most": AUDIT_PAGE + 1} | asked.model_dump(),
+        {"all": person.admin, "server": LOCAL_ADMIN, "me": person.id, "most": AUDIT_PAGE + 1} | asked.model_dump(),
     ).fetchall()
     shown = ({name: row[name] for name in wire.AuditLine.model_fields} for row in rows[:AUDIT_PAGE])
     lines = tuple(wire.AuditLine(**one) for one in shown)

@@ -15,26 +15,26 @@ from smart_fork.team.server.auth import MemberProject, Person
 from smart_fork.team.server.database import Connection
 
 #: Of these segments a person may have the content: they are in a session that he may read.
-_READ = (
+_READABLE_SEGMENTS = (
     "SELECT DISTINCT g.digest FROM session_segments g"
     " JOIN sessions s ON s.project_id = g.project_id AND s.id = g.session_id"
     " WHERE g.project_id = %s AND g.digest = ANY(%s) AND may_read(s, %s)"
 )
-_SENT = (
+_SENT_SEGMENTS = (
     "SELECT u.digest FROM uploads u JOIN segments g ON g.project_id = u.project_id AND g.digest = u.digest"
     " WHERE u.project_id = %s AND u.digest = ANY(%s) AND u.user_id = %s"
 )
 #: Of no session, and nobody's upload.
-_FREE = (
+_IS_UNUSED = (
     " NOT EXISTS (SELECT FROM session_segments s WHERE s.project_id = g.project_id AND s.digest = g.digest)"
     " AND NOT EXISTS (SELECT FROM uploads u WHERE u.project_id = g.project_id AND u.digest = g.digest)"
 )
-_OLD = (
+_OLD_UNUSED_SEGMENTS = (
     "SELECT g.digest FROM segments g WHERE g.project_id = %s AND g.created_at < now() - make_interval(hours => %s) AND"  # noqa: S608
-    + _FREE
+    + _IS_UNUSED
     + " FOR UPDATE SKIP LOCKED"
 )
-_GONE = "DELETE FROM segments g WHERE g.project_id = %s AND g.digest = ANY(%s) AND" + _FREE  # noqa: S608 - no value of anybody's
+_DELETE_UNUSED = "DELETE FROM segments g WHERE g.project_id = %s AND g.digest = ANY(%s) AND" + _IS_UNUSED  # noqa: S608 - no value of anybody's
 
 
 def known_segments(db: Connection, project: MemberProject, person: Person, digests: Iterable[str]) -> list[str]:
@@ -44,7 +44,11 @@ def known_segments(db: Connection, project: MemberProject, person: Person, diges
     """
     asked = list(dict.fromkeys(digests))
     values = (project.id, [bytes.fromhex(digest) for digest in asked], person.id)
-    found = {row["digest"].hex() for statement in (_READ, _SENT) for row in db.execute(statement, values)}
+    found = {
+        row["digest"].hex()
+        for statement in (_READABLE_SEGMENTS, _SENT_SEGMENTS)
+        for row in db.execute(statement, values)
+    }
     return [digest for digest in asked if digest in found]
 
 
@@ -165,16 +169,16 @@ def sweep(db: Connection, project_id: int, hours: float = 24) -> int:
     db.execute(
         "DELETE FROM uploads WHERE project_id = %s AND at < now() - make_interval(hours => %s)", (project_id, hours)
     )
-    old = [row["digest"] for row in db.execute(_OLD, (project_id, hours))]
-    return db.execute(_GONE, (project_id, old)).rowcount
+    old = [row["digest"] for row in db.execute(_OLD_UNUSED_SEGMENTS, (project_id, hours))]
+    return db.execute(_DELETE_UNUSED, (project_id, old)).rowcount
 
 
 #: Withdrawals told at once.
-PAGE = 50
+MAX_WITHDRAWALS = 50
 #: Edits by digest: what stands in the place of a record, or nothing.
-Digests = Mapping[bytes, bytes | None]
+EditsByDigest = Mapping[bytes, bytes | None]
 #: Whoever takes the next number of a withdrawal holds this lock until it is written: no smaller one appears later.
-_NUMBERS = 0x5F0_4B6
+_NUMBER_LOCK = 0x5F0_4B6
 
 
 def share_project(db: Connection, project_id: int) -> None:
@@ -240,10 +244,10 @@ def add_tombstones(db: Connection, project_id: int, session_id: str, digests: It
 
 
 def store_withdrawal(
-    db: Connection, project_id: int, session_id: str, edits: Digests, *, kind: str, revision: int
+    db: Connection, project_id: int, session_id: str, edits: EditsByDigest, *, kind: str, revision: int
 ) -> None:
     """Store a withdrawal from a session, for the users who have a copy of it."""
-    db.execute("SELECT pg_advisory_xact_lock(%s)", (_NUMBERS,))
+    db.execute("SELECT pg_advisory_xact_lock(%s)", (_NUMBER_LOCK,))
     told = [[old.hex(), new.hex() if new is not None else None] for old, new in edits.items()]
     db.execute(
         "INSERT INTO rewrites(project_id, session_id, seq, kind, edits, revision)"
@@ -289,7 +293,7 @@ def changes(db: Connection, person: Person, since: int) -> wire.WithdrawnPage:
         " OR EXISTS (SELECT FROM sessions s WHERE s.project_id = r.project_id"
         " AND s.id = r.session_id AND s.owner_id = %(me)s))"
         " ORDER BY r.seq LIMIT %(page)s",
-        {"since": since, "me": person.id, "page": PAGE},
+        {"since": since, "me": person.id, "page": MAX_WITHDRAWALS},
     ).fetchall()
     told = (row | {"edits": tuple(wire.RecordEdit(old=old, new=new) for old, new in row["edits"])} for row in rows)
     found = tuple(

@@ -22,22 +22,22 @@ from indexer.store.base import HavingTable, Near, Placement, Scope, Scored, Sess
 from smart_fork.team.server.database import Connection
 
 #: So many candidates are kept while the graph is walked, at least: with 40, which is usual, a quarter is missed.
-CANDIDATES, MOST_CANDIDATES = 200, 1_000
+MIN_CANDIDATES, MAX_CANDIDATES = 200, 1_000
 
 
 #: The rarest words of a question, which so many rows have together, decide which rows are weighed by all of them.
-ROWS, LEAST = 8_000, 2
+MAX_ROWS, MIN_TERMS = 8_000, 2
 #: So many times as many are weighed as are wanted.
-WEIGHED = 2
+RANKED_FACTOR = 2
 #: BM25: how soon a word says no more by being there again, and how much less it says in a longer session.
-_SATURATION, _LENGTH = 1.2, 0.75
+_TERM_SATURATION, _LENGTH_WEIGHT = 1.2, 0.75
 #: Written as they are in the index of a large project (`near`): that has what all may read, and is used for it.
 _LEG = f"""(SELECT chunk_id, e FROM vectors WHERE project_id = %s AND space = %s AND reach = {{}}
     ORDER BY e::halfvec({DIMENSIONS}) <=> %s::halfvec LIMIT %s)"""  # noqa: S608 - constants
 _NEAREST = f"""(SELECT * FROM ({_LEG.format("0")} UNION ALL {_LEG.format("%s")}) AS both_reaches
     ORDER BY e <=> %s::halfvec LIMIT %s)"""  # noqa: S608 - constants
 #: All sessions of a project are one part.
-EVERYTHING = Scope((1,))
+WHOLE_PROJECT = Scope((1,))
 
 
 class _Term(NamedTuple):
@@ -49,7 +49,7 @@ class _Term(NamedTuple):
     phrase: bool
 
 
-class _LookedAt(NamedTuple):
+class _SearchedRows(NamedTuple):
     """The rows of a table that were searched, and the score of each row for each term."""
 
     rows: frozenset[int]
@@ -98,7 +98,7 @@ class TeamIndex:
     _numbers: dict[str, int] = field(default_factory=dict)
     _ids: list[str] = field(default_factory=list)
     _terms: dict[str, _Term] = field(default_factory=dict)
-    _looked_at: dict[HavingTable, _LookedAt] = field(default_factory=dict)
+    _looked_at: dict[HavingTable, _SearchedRows] = field(default_factory=dict)
     _all: tuple[int, int] | None = None
 
     def number(self, session_id: UUID | str) -> int:
@@ -138,9 +138,9 @@ class TeamIndex:
                     often = 1.0 if self._terms[term].phrase else _TABLES[table].once * rank
                     # A passage is as long as any other, and the local index does not look at it either.
                     relative = 0.0 if table == "chunks" else length / (average or 1.0)
-                    rests = _SATURATION * (1 - _LENGTH + _LENGTH * relative)
-                    by_term[term][row] = weights[term] * often * (_SATURATION + 1) / (often + rests)
-        self._looked_at[table] = _LookedAt(frozenset(row for row, _, _ in found), by_term)
+                    rests = _TERM_SATURATION * (1 - _LENGTH_WEIGHT + _LENGTH_WEIGHT * relative)
+                    by_term[term][row] = weights[term] * often * (_TERM_SATURATION + 1) / (often + rests)
+        self._looked_at[table] = _SearchedRows(frozenset(row for row, _, _ in found), by_term)
         total: dict[int, float] = {}
         for scores in by_term.values():
             for row, score in scores.items():
@@ -318,7 +318,7 @@ class TeamIndex:
             f"SELECT {function}(%s, %s::tsquery[], %s, %s) AS id",
             (
                 self.project_id, [self._terms[term].query for term in rarest],
-                [weights[term] for term in rarest], max(limit, 1) * WEIGHED,
+                [weights[term] for term in rarest], max(limit, 1) * RANKED_FACTOR,
             ),
         ).fetchall()  # fmt: skip
         # Of a single word that is the sum of what its places count; a phrase is there or not.
@@ -344,7 +344,7 @@ class TeamIndex:
         rows = 0
         for term in [term for term in known if not self._terms[term].phrase] or known:
             rows += self._terms[term].chunks if table == "chunks" else self._terms[term].sessions
-            if rows > ROWS and len(rarest) >= LEAST:
+            if rows > MAX_ROWS and len(rarest) >= MIN_TERMS:
                 break
             rarest.append(term)
         return rarest
@@ -389,7 +389,7 @@ class _Cosines:
         cosines = ", ".join("1 - (e <=> %s::halfvec)" for _ in self.questions)
         self.index.db.execute(
             "SELECT set_config('hnsw.ef_search', %s, true), set_config('hnsw.iterative_scan', 'relaxed_order', true)",
-            (str(min(max(CANDIDATES, limit), MOST_CANDIDATES)),),
+            (str(min(max(MIN_CANDIDATES, limit), MAX_CANDIDATES)),),
         )
         rows = self.index.db.execute(
             f"SELECT DISTINCT ON (chunk_id) chunk_id, ARRAY[{cosines}] AS cosines"  # noqa: S608 - constants

@@ -25,7 +25,7 @@ from smart_fork.team.server.sessions import Row
 from smart_fork.team.wire import Rewrite, Rewritten
 
 #: What describes a session in words of its own.
-NOTHING_SAID: Mapping[str, Any] = {"title": "", "tags": [], "summary": ""}
+EMPTY_DESCRIPTION: Mapping[str, Any] = {"title": "", "tags": [], "summary": ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def rewrite(database: Database, key: str, person: Person, session_id: str, wante
         Unshareable: a record is not canonical, or not the session's own.
     """
     edits = checked(wanted)
-    given = {name: value for name in NOTHING_SAID if (value := getattr(wanted, name)) is not None}
+    given = {name: value for name in EMPTY_DESCRIPTION if (value := getattr(wanted, name)) is not None}
     given |= {"tags": list(given["tags"])} if "tags" in given else {}
     with database.asked_by(person.id) as db:
         row = _withdrawable(db, key, person, session_id)
@@ -129,7 +129,7 @@ def delete_everywhere(database: Database, key: str, person: Person, session_id: 
         work = WithdrawalWork(_project(row), session_id, "delete")
         own = sessions.records(db, *_ids(work))[row["base_count"] :]
     edits: dict[bytes, bytes | None] = {sha256(record).digest(): None for record in own}
-    return _withdraw(database, work, person, row, edits, given=NOTHING_SAID)
+    return _withdraw(database, work, person, row, edits, given=EMPTY_DESCRIPTION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +230,7 @@ def _withdrawable(db: Connection, key: str, person: Person, session_id: str, *, 
         (row["project_id"], person.id),
     ).fetchone()
     if maintains is None:
-        raise WrongVerb(wire.NOT_YOURS)
+        raise WrongVerb(wire.NOT_OWNER)
     return row
 
 

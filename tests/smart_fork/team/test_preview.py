@@ -10,7 +10,7 @@ import pytest
 from smart_fork.sharing.outgoing import prepare
 from smart_fork.sharing.tracking import Alias
 from smart_fork.team import wire
-from smart_fork.team.push_plan import PUBLISH, QUESTION, Plan
+from smart_fork.team.push_plan import PUBLISH_QUESTION, SEND_QUESTION, Plan
 from tests.smart_fork.team.leaving import assistant, claude, result, use, user
 
 GITHUB = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -78,7 +78,7 @@ def test_making_public_what_was_private_is_asked_once_more(out):
     public = (*TO[:2], "public")
 
     assert "by all members of the project" in "\n".join(preview(out, *public, created=False).lines())
-    assert (QUESTION, PUBLISH) == preview(out, *public, created=False).questions()
-    assert (QUESTION,) == preview(out, *public, created=True).questions()
-    assert (QUESTION,) == preview(out, *public, before="public", created=False).questions()
-    assert (QUESTION,) == preview(out, *TO, created=False).questions()
+    assert (SEND_QUESTION, PUBLISH_QUESTION) == preview(out, *public, created=False).questions()
+    assert (SEND_QUESTION,) == preview(out, *public, created=True).questions()
+    assert (SEND_QUESTION,) == preview(out, *public, before="public", created=False).questions()
+    assert (SEND_QUESTION,) == preview(out, *TO, created=False).questions()

@@ -163,7 +163,7 @@ def address(pool) -> Iterator[str]:
 @pytest.fixture(autouse=True)
 def patience(monkeypatch) -> None:
     """Long timeouts, so that a busy machine is not taken for an unavailable server."""
-    monkeypatch.setattr("smart_fork.team.client.SECONDS", 60.0)
+    monkeypatch.setattr("smart_fork.team.client.QUICK_SECONDS", 60.0)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from smart_fork.team.client import Client
 from smart_fork.team.login import Account, logged_in_account, remember
 from smart_fork.team.server.app import carry_out
 from smart_fork.team.server.database import Database
-from smart_fork.team.server.jobs import ATTEMPTS, JobWorker, Kind
+from smart_fork.team.server.jobs import MAX_ATTEMPTS, JobWorker, Kind
 from smart_fork.team.server.postgres import JOBS
 from smart_fork.team.wire import Administer
 from tests.smart_fork.team.server.team import new_id, put
@@ -108,13 +108,13 @@ def test_what_was_given_up_is_shown_and_tried_again(team, admin, database, base)
         put(db, kind, team.project("root").id, session)
     with Database(database.conninfo(JOBS, base), 2, JOBS) as pool:
         worker = JobWorker(pool, {kind: Kind(fails)})
-        for _ in range(ATTEMPTS):
+        for _ in range(MAX_ATTEMPTS):
             team.owned.execute("UPDATE jobs SET run_after = now() WHERE kind = %s", (kind,))
             assert worker.once()
         assert not worker.once()
 
         [job] = [one for one in admin.administer(Administer(verb="jobs"))["jobs"] if one["kind"] == kind]
-        assert (team.key, session, ATTEMPTS) == (job["project"], job["session_id"], job["attempts"])
+        assert (team.key, session, MAX_ATTEMPTS) == (job["project"], job["session_id"], job["attempts"])
         assert "ValueError: the disk is full" == job["error"]
         assert "failed jobs" in admin.send("GET", "../healthz").decode()
 
@@ -166,4 +166,4 @@ def test_an_admin_is_told_of_failed_jobs_by_status_and_doctor_and_nobody_else_is
     with alice.here():
         remember(Account("http://127.0.0.1:9", logged_in_account().user, "sft_" + "x" * 43))  # nobody listens there
         (silent,) = team_checks()
-    assert (False, True, client.SILENT) == (silent.ok, silent.optional, silent.detail)
+    assert (False, True, client.NO_ANSWER) == (silent.ok, silent.optional, silent.detail)

@@ -17,7 +17,7 @@ from smart_fork.system.http_limits import TokenBucket
 from smart_fork.team import wire
 from smart_fork.team.server import auth
 from smart_fork.team.server.app import ServerContext, application
-from smart_fork.team.server.endpoints import TOLD
+from smart_fork.team.server.endpoints import REPORTED_ERRORS
 from tests.cases import each, first
 from tests.limited import limited
 from tests.smart_fork.team.server.team import new_id, push_of, record
@@ -415,7 +415,7 @@ def test_what_was_done_is_in_the_audit(team, ask):
 
 def test_each_error_of_ours_has_a_code(ask):
     assert {401, 403, 404, 408, 409, 413, 422, 426, 429} <= {
-        kind.http_status for told in TOLD for kind in (told, *told.__subclasses__())
+        kind.http_status for told in REPORTED_ERRORS for kind in (told, *told.__subclasses__())
     }
 
 

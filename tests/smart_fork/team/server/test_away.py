@@ -102,9 +102,9 @@ def test_what_answers_in_no_way_of_a_server_is_asked_once_and_ones_own_results_s
 
     assert ((), True) == (said.hits, bool(said.error) and said.error.isprintable())
     assert 1 == peer.came
-    assert [client.AGAIN] * 2 == [first["team_error"], second["team_error"]]
+    assert [client.ASKED_LATER] * 2 == [first["team_error"], second["team_error"]]
     assert (1, first["results"]) == (len(first["results"]), second["results"])
-    assert client.AGAIN.partition(";")[0] in words.err + words.out
+    assert client.ASKED_LATER.partition(";")[0] in words.err + words.out
 
 
 def test_where_nobody_listens_is_said_and_another_server_is_asked_all_the_same(bob):

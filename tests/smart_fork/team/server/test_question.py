@@ -268,7 +268,7 @@ class Chance(random.Random):
 @pytest.fixture(autouse=True)
 def chance(monkeypatch):
     made = Chance(1)
-    monkeypatch.setattr(search, "_chance", made)
+    monkeypatch.setattr(search, "_random", made)
     return made
 
 

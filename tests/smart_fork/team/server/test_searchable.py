@@ -13,7 +13,7 @@ from smart_fork.finding.ranking import weigh
 from smart_fork.team.records import searchable_form, vector_space
 from smart_fork.team.server.postgres import OWNER
 from smart_fork.team.server.search import space
-from smart_fork.team.server.team_index import EVERYTHING, TeamIndex
+from smart_fork.team.server.team_index import WHOLE_PROJECT, TeamIndex
 from tests.indexer.written import reading_of
 from tests.smart_fork.team.server.shop import INVOICES, LOGIN, UPLOADER, records_of, share
 from tests.smart_fork.team.server.team import Team
@@ -48,7 +48,7 @@ class Postgres:
         with team.pool.asked_by() as making:
             number = space(making, vector_space(MODEL.model, MODEL.dimensions))
         self.store = TeamIndex(db, team.project("bob").id, team.people["bob"].id, number)
-        self.scope = EVERYTHING
+        self.scope = WHOLE_PROJECT
 
     def name(self, row):
         return self.ids[self.store.sessions([row])[row].session_id]

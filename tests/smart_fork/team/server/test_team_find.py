@@ -194,7 +194,7 @@ def test_where_nothing_can_be_searched_here_or_there_both_are_said(bob, monkeypa
     said = bob.do("find", QUESTION, "--json")
 
     assert (1, "index_not_available", True) == (said.code, said.json["error"], bool(said.json["team_error"]))
-    assert client.AGAIN in bob.do("find", QUESTION).err
+    assert client.ASKED_LATER in bob.do("find", QUESTION).err
 
 
 def test_a_script_finds_reads_and_forks_what_the_team_shares(shared, bob, forks, team):

@@ -298,7 +298,7 @@ def test_a_token_is_in_a_private_file_alone_and_ended_by_logging_out(alice, addr
 
 
 def test_a_large_session_is_sent_in_parts(alice, second_machine, monkeypatch):
-    monkeypatch.setattr("smart_fork.team.push.RIDES", 10_000)
+    monkeypatch.setattr("smart_fork.team.push.MAX_ENCLOSED_BYTES", 10_000)
     words = [f"{word} {number} {secrets.token_hex(15_000)}" for number in range(3) for word in ("do", "done")]
     pushed = alice.team("push", session_of(alice, "claude", *words), "--yes")
     go_on(alice, pushed["files"][0], "claude", MORE, MORE_ANSWER)
