@@ -81,7 +81,7 @@ def branch(
     project = project.in_clone_of(taken_as.into)
     taken_as = pull.for_project(taken_as, project.place.root)
     if project.away is not None:
-        return _branch_offline(project, source_id, asked, taken_as)
+        return _Branching(project, verb, asked, taken_as).offline(source_id)
     read = project.client.session(project.key, source_id)
     mine = project.is_mine(read.session)
     if verb == "branch" and not mine:
@@ -96,9 +96,10 @@ def branch(
         asked, taken_as = replace(asked, local=True), taken_as.for_agent(read.session.agent)
     if asked.local:  # nothing else says to the server who has a copy, to be told of what is withdrawn
         read = project.client.session(project.key, source_id, "fork")
+    command = _Branching(project, verb, asked, taken_as)
     parted = _parted_alias(project, read.session) if verb == "branch" and asked.pull else None
     if parted is not None and asked.at is None:
-        return _branch_parted(project, *parted, read.session, asked, taken_as)
+        return command.of_parted(*parted, read.session)
     source = download(project.client, read) if asked.pull or asked.at is not None else Download(read.session, ())
     cut = _cut(project, source, asked.at)
     if parted is not None and cut.count > parted[1].base_count:
@@ -107,25 +108,15 @@ def branch(
             f"smart-fork team branch {parted[0]} takes all local records. --at accepts only common ones.",
         )
     begun = None if asked.local else pending_creation(project, verb, source_id, cut.count)
-    name = _name(project, taken_as, source_id, begun.session_id if begun else None)
+    name = command.name(source_id, begun.session_id if begun else None)
     writes = (
         pull.written_copy(project, source, taken_as, others=not mine, count=cut.count) if asked.pull else nullcontext()
     )
     with writes as written:
         if begun is not None:
-            return _on_server(project, verb, cut, asked, taken_as, written, begun, name)
+            return command.on_server(cut, written, begun, name)
         assert written is not None  # noqa: S101 - what is kept from the server is written here
-        return _track_local(project, verb, cut, asked, taken_as, written, name)
-
-
-def _name(project: TeamProject, taken_as: PullOptions, source_id: str, new_id: str | None) -> str:
-    """Return the alias of a new session. `new_id` is `None` if the server does not know the session yet."""
-    tracked = project.tracking.read()
-    if new_id is not None:
-        return pull.alias_for(tracked, taken_as, new_id)
-    return pull.alias_for(
-        tracked, taken_as, "", None if taken_as.alias else pull.free_alias(tracked, source_id, new=True)
-    )
+        return command.on_this_machine(cut, written, name)
 
 
 def _parted_alias(project: TeamProject, info: wire.SessionInfo) -> tuple[str, Alias] | None:
@@ -134,51 +125,6 @@ def _parted_alias(project: TeamProject, info: wire.SessionInfo) -> tuple[str, Al
         if one.session_id == info.id and has_moved(one, info) and (ahead(one, project.place.root) or 0) > 0:
             return name, one
     return None
-
-
-def _branch_parted(  # noqa: PLR0917 - what was asked for
-    project: TeamProject,
-    before: str,
-    one: Alias,
-    info: wire.SessionInfo,
-    asked: TeamBranchRequest,
-    taken_as: PullOptions,
-) -> Shared:
-    """Make a branch from the log of a session that continued both here and on the server.
-
-    The branch begins with the common records. Its new records are sent with the next push.
-    """
-    if taken_as.platform not in (None, one.platform) or taken_as.into is not None:
-        raise Usage(
-            f"--platform and --into take the shared records, but {before} continued both here and on the server",
-            f"smart-fork team branch {before}, then branch the new session with these options.",
-        )
-    begun = None if asked.local else pending_creation(project, "branch", info.id, one.base_count, one.file)
-    child = None if begun is None else create_base(project, begun, info.id, one, asked.description, name=before)[0]
-    name = _name(project, taken_as, info.id, child.id if child else None)
-    said = {
-        "session_id": child.id if child else None,
-        "visibility": child.visibility if child else asked.description.visibility or "private",
-        "title": child.title if child else asked.description.title or info.title,
-        "revision": child.revision if child else info.revision,
-    }
-    alias = one.apart().model_copy(update=said)
-
-    def change(tracked: Tracked) -> Tracked:
-        known = tracked if begun is None else begun.removed_from(tracked)
-        return known.with_alias(before, known.aliases[before].elsewhere()).with_alias(name, alias)
-
-    more = ahead(one, project.place.root)
-    project.tracking.change(change)
-    if child is None:
-        done = pull.unshared_result("branch", project, name, alias, info.agent)
-    else:
-        done = replace(shared("branch", project.server, child, name), created=True, files=one.files)
-    warnings = (
-        f"{more} of its records are only on this machine: smart-fork team push {name} sends them.",
-        f"{before} is the session on the server: smart-fork team pull {before} writes it here.",
-    )
-    return replace(done, warnings=warnings)
 
 
 def create_base(
@@ -226,27 +172,6 @@ def _cut(project: TeamProject, source: Download, at: int | None) -> _Cut:
         return _Cut(source, *one.end(at))
 
 
-def _on_server(  # noqa: PLR0917 - what was asked for
-    project: TeamProject, verb: BranchVerb, cut: _Cut, asked: TeamBranchRequest, taken_as: PullOptions,
-    written: WrittenLog | None, begun: PendingCreation, name: str,
-) -> Shared:  # fmt: skip
-    there = begun.existing_session()
-    if there is not None and there.session.record_count != cut.count:  # somebody goes on in that one already
-        begun, there = begun.with_new_id(), None
-    if there is not None:
-        info = update_description(project, there.session, asked.description)
-    else:
-        info = create(project, begun, cut.source.info, cut.count, asked.description, verb=verb, force=taken_as.force)
-    if not _begins_as(info, cut):
-        raise Conflict("The new session on the server begins differently.", "Try again.")
-    if taken_as.track and (written is not None or not asked.pull):
-        pull.track_session(project, name, pull.alias_of(info, written, kind=verb), begun)
-    else:
-        project.tracking.change(begun.removed_from)
-    done = pull.shared_result(project, verb, info, written, name if taken_as.track else None)
-    return replace(done, created=True, moved=cut.moved)
-
-
 def _begins_as(info: wire.SessionInfo, cut: _Cut) -> bool:
     """Return True if a new session has the requested agent and begins with the downloaded records."""
     records = cut.source.records[: cut.count]
@@ -292,57 +217,140 @@ def update_description(project: TeamProject, info: wire.SessionInfo, wanted: wir
     return project.client.change(project.key, info.id, wanted) if wanted != wire.SessionChange() else info
 
 
-def _track_local(  # noqa: PLR0917 - what was asked for
-    project: TeamProject,
-    verb: BranchVerb,
-    cut: _Cut,
-    asked: TeamBranchRequest,
-    taken_as: PullOptions,
-    written: WrittenLog,
-    name: str,
-) -> Shared:
-    """Track a new session that only this machine knows until it is pushed. Return the result of the command."""
-    info = cut.source.info
-    base = {
-        "session_id": None,
-        "parent_id": info.id,
-        "base_count": cut.count,
-        "base_digest": canonical.digest_of(cut.source.records[: cut.count]),
-        "visibility": asked.description.visibility or "private",
-        "title": asked.description.title or info.title,
-    }
-    alias = pull.alias_of(info, written, kind=verb).model_copy(update=base)
-    if taken_as.track:
-        pull.track_session(project, name, alias)
-    done = pull.unshared_result(verb, project, name if taken_as.track else None, alias, info.agent)
-    return replace(done, moved=cut.moved, **pull.written_fields(project, info, written))
+@dataclass(frozen=True, slots=True)
+class _Branching:
+    """A command that branches or forks a session of a project."""
 
+    project: TeamProject
+    verb: BranchVerb
+    asked: TeamBranchRequest
+    taken_as: PullOptions
 
-def _branch_offline(project: TeamProject, source_id: str, asked: TeamBranchRequest, taken_as: PullOptions) -> Shared:
-    """Branch a tracked session without the server, by a copy of its log up to the requested message.
-
-    Raises:
-        ServerUnavailable: this machine does not know which records the server has.
-        SmartForkError: the log cannot be copied.
-    """
-    tracked = project.tracking.read()
-    one = next((one for one in tracked.aliases.values() if one.session_id == source_id and one.file), None)
-    if one is None or one.file is None:
-        raise _needs_server(project, "The session is not on this machine.")
-    if taken_as.platform not in (None, one.platform):
-        raise _needs_server(project, "--platform needs it.")
-    name, title = _name(project, taken_as, source_id, None), asked.description.title or one.title
-    with _written(project, one, asked.at, title, taken_as) as branch:
-        out = prepare(branch.path, branch.agent, project.place.root)
-        said = {"title": title, "visibility": asked.description.visibility or "private"}
-        alias = _alias(project, one, branch, out).model_copy(update=said)
-        if taken_as.track:
-            pull.track_session(project, name, alias)
-        return replace(
-            pull.unshared_result("branch", project, name if taken_as.track else None, alias, branch.agent),
-            resume_command=command_to_resume(branch.agent, branch.session_id, out.session.cwd),
-            warnings=(*branch.warnings, f"{_away(project)} It lacks changes there since {one.last_pulled_at}."),
+    def name(self, source_id: str, new_id: str | None) -> str:
+        """Return the alias of a new session. `new_id` is `None` if the server does not know the session yet."""
+        tracked = self.project.tracking.read()
+        if new_id is not None:
+            return pull.alias_for(tracked, self.taken_as, new_id)
+        return pull.alias_for(
+            tracked, self.taken_as, "", None if self.taken_as.alias else pull.free_alias(tracked, source_id, new=True)
         )
+
+    def of_parted(self, before: str, one: Alias, info: wire.SessionInfo) -> Shared:
+        """Make a branch from the log of a session that continued both here and on the server.
+
+        The branch begins with the common records. Its new records are sent with the next push.
+        """
+        if self.taken_as.platform not in (None, one.platform) or self.taken_as.into is not None:
+            raise Usage(
+                f"--platform and --into take the shared records, but {before} continued both here and on the server",
+                f"smart-fork team branch {before}, then branch the new session with these options.",
+            )
+        begun = (
+            None if self.asked.local else pending_creation(self.project, "branch", info.id, one.base_count, one.file)
+        )
+        child = (
+            None
+            if begun is None
+            else create_base(self.project, begun, info.id, one, self.asked.description, name=before)[0]
+        )
+        name = self.name(info.id, child.id if child else None)
+        said = {
+            "session_id": child.id if child else None,
+            "visibility": child.visibility if child else self.asked.description.visibility or "private",
+            "title": child.title if child else self.asked.description.title or info.title,
+            "revision": child.revision if child else info.revision,
+        }
+        alias = one.apart().model_copy(update=said)
+
+        def change(tracked: Tracked) -> Tracked:
+            known = tracked if begun is None else begun.removed_from(tracked)
+            return known.with_alias(before, known.aliases[before].elsewhere()).with_alias(name, alias)
+
+        more = ahead(one, self.project.place.root)
+        self.project.tracking.change(change)
+        if child is None:
+            done = pull.unshared_result("branch", self.project, name, alias, info.agent)
+        else:
+            done = replace(shared("branch", self.project.server, child, name), created=True, files=one.files)
+        warnings = (
+            f"{more} of its records are only on this machine: smart-fork team push {name} sends them.",
+            f"{before} is the session on the server: smart-fork team pull {before} writes it here.",
+        )
+        return replace(done, warnings=warnings)
+
+    def on_server(self, cut: _Cut, written: WrittenLog | None, begun: PendingCreation, name: str) -> Shared:
+        """Create the session on the server, or find the one of an earlier command. Return the result of the command."""
+        there = begun.existing_session()
+        if there is not None and there.session.record_count != cut.count:  # somebody goes on in that one already
+            begun, there = begun.with_new_id(), None
+        if there is not None:
+            info = update_description(self.project, there.session, self.asked.description)
+        else:
+            info = create(
+                self.project,
+                begun,
+                cut.source.info,
+                cut.count,
+                self.asked.description,
+                verb=self.verb,
+                force=self.taken_as.force,
+            )
+        if not _begins_as(info, cut):
+            raise Conflict("The new session on the server begins differently.", "Try again.")
+        if self.taken_as.track and (written is not None or not self.asked.pull):
+            pull.track_session(self.project, name, pull.alias_of(info, written, kind=self.verb), begun)
+        else:
+            self.project.tracking.change(begun.removed_from)
+        done = pull.shared_result(self.project, self.verb, info, written, name if self.taken_as.track else None)
+        return replace(done, created=True, moved=cut.moved)
+
+    def on_this_machine(self, cut: _Cut, written: WrittenLog, name: str) -> Shared:
+        """Track a new session that only this machine knows until it is pushed. Return the result of the command."""
+        info = cut.source.info
+        base = {
+            "session_id": None,
+            "parent_id": info.id,
+            "base_count": cut.count,
+            "base_digest": canonical.digest_of(cut.source.records[: cut.count]),
+            "visibility": self.asked.description.visibility or "private",
+            "title": self.asked.description.title or info.title,
+        }
+        alias = pull.alias_of(info, written, kind=self.verb).model_copy(update=base)
+        if self.taken_as.track:
+            pull.track_session(self.project, name, alias)
+        done = pull.unshared_result(self.verb, self.project, name if self.taken_as.track else None, alias, info.agent)
+        return replace(done, moved=cut.moved, **pull.written_fields(self.project, info, written))
+
+    def offline(self, source_id: str) -> Shared:
+        """Branch a tracked session without the server, by a copy of its log up to the requested message.
+
+        Raises:
+            ServerUnavailable: this machine does not know which records the server has.
+            SmartForkError: the log cannot be copied.
+        """
+        tracked = self.project.tracking.read()
+        one = next((one for one in tracked.aliases.values() if one.session_id == source_id and one.file), None)
+        if one is None or one.file is None:
+            raise _needs_server(self.project, "The session is not on this machine.")
+        if self.taken_as.platform not in (None, one.platform):
+            raise _needs_server(self.project, "--platform needs it.")
+        name, title = self.name(source_id, None), self.asked.description.title or one.title
+        with _written(self.project, one, self.asked.at, title, self.taken_as) as branch:
+            out = prepare(branch.path, branch.agent, self.project.place.root)
+            said = {"title": title, "visibility": self.asked.description.visibility or "private"}
+            alias = _alias(self.project, one, branch, out).model_copy(update=said)
+            if self.taken_as.track:
+                pull.track_session(self.project, name, alias)
+            return replace(
+                pull.unshared_result(
+                    "branch", self.project, name if self.taken_as.track else None, alias, branch.agent
+                ),
+                resume_command=command_to_resume(branch.agent, branch.session_id, out.session.cwd),
+                warnings=(
+                    *branch.warnings,
+                    f"{_away(self.project)} It lacks changes there since {one.last_pulled_at}.",
+                ),
+            )
 
 
 def _needs_server(project: TeamProject, why: str) -> ServerUnavailable:

@@ -112,8 +112,24 @@ def written_copy(
     agent = wanted.platform or taken.info.agent
     AGENTS.forms_of(agent)  # says what it cannot have
     new, directory = AGENTS.starter_of(agent).new_id(), directory_of(project, wanted)
+    root = project.place.root if directory.is_relative_to(project.place.root) else directory
     with received_logs.writing_copy(agent, new, project.place):
-        made = _write(project, taken, wanted, directory, new, others=others, count=count)
+        try:
+            made = write_local(
+                taken.records,
+                taken.info.agent,
+                directory,
+                source_id=taken.info.id,
+                others=others,
+                root=root,
+                count=count,
+                title=taken.info.title,
+                platform=wanted.platform,
+                new_session_id=new,
+            )
+            _remember(project, taken, made, root, others=others, count=count)
+        except OSError as error:
+            raise write_error(Path(error.filename or directory), error) from error
         try:
             yield made
         except BaseException:
@@ -129,36 +145,6 @@ def directory_of(project: TeamProject, wanted: PullOptions) -> Path:
     check_written(project.place.root)
     check_written(directory)
     return directory
-
-
-def _write(
-    project: TeamProject,
-    taken: Download,
-    wanted: PullOptions,
-    directory: Path,
-    new: str,
-    *,
-    others: bool,
-    count: int | None,
-) -> WrittenLog:
-    root = project.place.root if directory.is_relative_to(project.place.root) else directory
-    try:
-        made = write_local(
-            taken.records,
-            taken.info.agent,
-            directory,
-            source_id=taken.info.id,
-            others=others,
-            root=root,
-            count=count,
-            title=taken.info.title,
-            platform=wanted.platform,
-            new_session_id=new,
-        )
-        _remember(project, taken, made, root, others=others, count=count)
-    except OSError as error:
-        raise write_error(Path(error.filename or directory), error) from error
-    return made
 
 
 def _remember(

@@ -74,10 +74,10 @@ def push(
     if wanted.segments:
         with database.asked_by(person.id) as db:
             named = _records(db, project, person, checked)
-            _verify(named, checked)
-            fresh = _fresh(named, checked)
+            _verify(named, wanted)
+            fresh = _fresh(named, wanted)
             if readable and fresh:
-                _read(db, project, checked, named, fresh, readable)
+                _read(db, project, wanted, named, fresh, readable)
     elif (wanted.count, wanted.digest) != (wanted.base_count, wanted.base_digest):
         raise Unshareable("The push names no segments for its records.")
     try:
@@ -85,7 +85,7 @@ def push(
     except Withdrawn:
         with database.asked_by(person.id) as db:  # what was sent for it does not wait to be swept
             stored_records.lock_project(db, project.id)
-            stored_records.delete_unreferenced(db, project.id, [place.digest for place in checked.push.segments])
+            stored_records.delete_unreferenced(db, project.id, [place.digest for place in wanted.segments])
         raise
 
 
@@ -98,7 +98,7 @@ def _commit(
         stored_records.refuse_withdrawn(db, project.id, fresh)
         for digest, (body, records) in sorted(checked.sent.items()):  # in one order, so that nobody waits in a circle
             stored_records.store_upload(db, project, person, digest, body, records)
-        outcome = _appended(db, project, person, checked) or _as_it_is(db, project, person, wanted)
+        outcome = _appended(db, project, person, wanted) or _as_it_is(db, project, person, wanted)
         if not outcome.up_to_date:
             sessions.add_audit_line(db, person, "push", project.id, wanted.id)
             if wanted.vectors is not None:
@@ -120,26 +120,25 @@ def _records(db: Connection, project: MemberProject, person: Person, checked: Ch
     return found
 
 
-def _fresh(records: dict[str, list[bytes]], checked: CheckedPush) -> list[bytes]:
+def _fresh(records: dict[str, list[bytes]], wanted: Push) -> list[bytes]:
     """Return the records of the push that the session does not have yet."""
-    base = checked.push.base_count
+    base = wanted.base_count
     return [
         line
-        for place in checked.push.segments
+        for place in wanted.segments
         for number, line in enumerate(records[place.digest], place.first_record)
         if number >= base
     ]
 
 
 def _read(  # noqa: PLR0917 - all that it takes to look at what comes before
-    db: Connection, project: MemberProject, checked: CheckedPush, named: dict[str, list[bytes]], fresh: list[bytes],
+    db: Connection, project: MemberProject, wanted: Push, named: dict[str, list[bytes]], fresh: list[bytes],
     readable: Readable,
 ) -> None:  # fmt: skip
     """Check that the agent can read the new records, alone or together with the records before.
 
     The new records alone are readable if they begin with a prompt after a finished turn.
     """
-    wanted = checked.push
     try:
         readable(wanted.agent, fresh)
     except Unshareable:
@@ -150,9 +149,9 @@ def _read(  # noqa: PLR0917 - all that it takes to look at what comes before
         readable(wanted.agent, [*[*stored, *sent][: wanted.base_count], *fresh])
 
 
-def _verify(records: dict[str, list[bytes]], checked: CheckedPush) -> None:
+def _verify(records: dict[str, list[bytes]], wanted: Push) -> None:
     """Verify that the records lead from the digest of the expected state to the digest of the new state."""
-    wanted, places = checked.push, checked.push.segments
+    places = wanted.segments
     for place in places:
         lines = records[place.digest]
         if (len(lines), sum(map(len, lines)) + len(lines)) != (place.records, place.raw_bytes):
@@ -175,9 +174,8 @@ def _verify(records: dict[str, list[bytes]], checked: CheckedPush) -> None:
         raise Unshareable("The records of the push do not follow its base.")
 
 
-def _appended(db: Connection, project: MemberProject, person: Person, checked: CheckedPush) -> Pushed | None:
+def _appended(db: Connection, project: MemberProject, person: Person, wanted: Push) -> Pushed | None:
     """Append the records, or create the session. Return `None` if the session is not as the push expects."""
-    wanted = checked.push
     made = None
     if wanted.base_count == 0 and wanted.base_digest == canonical.written(canonical.START) and wanted.count:
         made = _made(db, project, person, wanted)
@@ -186,10 +184,10 @@ def _appended(db: Connection, project: MemberProject, person: Person, checked: C
         row = _moved(db, project, person, wanted)
     if row is None:
         return None
-    _fits(db, project, checked, base=int(row["base_count"]))
-    before = sessions.put_places(db, project.id, wanted.id, checked.push.segments, checked.push.position)
+    _fits(db, project, wanted, base=int(row["base_count"]))
+    before = sessions.put_places(db, project.id, wanted.id, wanted.segments, wanted.position)
     stored_records.delete_unreferenced(db, project.id, before)
-    _count(db, project, person, checked, before=int(row["bytes"]))
+    _count(db, project, person, wanted, before=int(row["bytes"]))
     now = sessions.readable(db, project.key, person, wanted.id)
     return Pushed(session=sessions.session_info(now), created=made is not None, up_to_date=False)
 
@@ -227,23 +225,23 @@ def _meta(wanted: Push) -> tuple[Jsonb, datetime | None]:
     return Jsonb(wanted.meta.model_dump(mode="json")), wanted.meta.last_activity
 
 
-def _fits(db: Connection, project: MemberProject, checked: CheckedPush, *, base: int) -> None:
+def _fits(db: Connection, project: MemberProject, wanted: Push, *, base: int) -> None:
     """Check that the pushed segments (blocks of records) follow the remaining ones of the session without a gap.
 
     Only the last segment of a fork's parent may have room for more records.
     """
-    first = checked.push.segments[0]
-    before = sessions.places(db, project.id, checked.push.id)[: checked.push.position]
+    first = wanted.segments[0]
+    before = sessions.places(db, project.id, wanted.id)[: wanted.position]
     end = 0
     if before:
         stays = before[-1]
         end = stays.end if stays.full or stays.end == base else -1
-    if first.first_record != end or len(before) < checked.push.position:
+    if first.first_record != end or len(before) < wanted.position:
         raise Unshareable("The segments of the push do not continue the session.", "Push again")
 
 
-def _count(db: Connection, project: MemberProject, person: Person, checked: CheckedPush, *, before: int) -> None:
-    size = sessions.store_size(db, project.id, checked.push.id)
+def _count(db: Connection, project: MemberProject, person: Person, wanted: Push, *, before: int) -> None:
+    size = sessions.store_size(db, project.id, wanted.id)
     if size > canonical.LIMITS.session_bytes:
         raise TooLarge(f"A session has {size} bytes; at most {canonical.LIMITS.session_bytes} are allowed.")
     add_usage(db, project, person, size - before)
