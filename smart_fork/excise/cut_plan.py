@@ -148,9 +148,9 @@ class Refused(SmartForkError):
 class CutPlan:
     """A planned cut of a session. Nothing is written yet.
 
-    `seeds` are the ids of the named turns, and `gone` those of all turns that are cut. `repeated` are cut bookkeeping
-    lines that only repeat cut turns. `relinked` are turns that get another parent. `edits` has the new bytes of
-    rewritten lines, by position. `apart` are the keys of rewritten lines in other files of the session.
+    `seeds` are the ids of the named turns, and `gone` the ids of all cut turns. `repeated` are cut bookkeeping lines
+    that only repeat cut turns. `relinked` are turns that get another parent. `edits` has the new bytes of rewritten
+    lines, by position. `apart` are the keys of rewritten lines in other files of the session.
     """
 
     session: Transcript

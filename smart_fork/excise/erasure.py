@@ -110,7 +110,7 @@ def erase_again(reference: str | None, tool: str = "auto") -> bool:
 
 
 def run_pending(known: Mapping[int, Collection[str]] = MappingProxyType({})) -> bool:
-    """Run the erasures that stored notes ask for, except those of other live processes. Return True if none are left.
+    """Run the erasures that stored notes ask for. Skip notes of other live processes. Return True if no note is left.
 
     `known` has the cut words by note number, for sessions that the caller has just read.
     """
@@ -174,7 +174,8 @@ def erase(
 ) -> bool:
     """Erase words from smart-fork's data, except from index, exports and snapshots. Return True if that succeeded.
 
-    The erased words are those of the texts in `words` that no text in `staying` has. The data belong to `session_ids`.
+    The words of the texts in `words` are erased, unless a text in `staying` has them. The data belong to
+    `session_ids`.
     """
     wanted = words_in(*words) - words_in(*staying)
     if not wanted or not state_home().is_dir():
@@ -289,7 +290,7 @@ class Removal(Value):
     """The answer of ``forget``. `jsonl_path` is the agent's own log, which is unchanged.
 
     `erased` says whether no file of smart-fork has the session's text; `None` after an undo. `left` names the logs
-    made from the session, which still have its text. Where such a log is gone, it names smart-fork's own files of it.
+    made from the session, which still have its text. If a log is gone, it names smart-fork's own files of it.
     """
 
     session_id: str

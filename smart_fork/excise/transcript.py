@@ -319,7 +319,9 @@ def keys_of(turns: Iterable[TranscriptTurn]) -> set[str]:
 
 
 def matching_turns(session: Transcript, keys: Collection[str]) -> set[str]:
-    """Return the ids of a copy's turns with a record of one of the keys, and of its titles that quote such a record."""
+    """Return the ids of a copy's turns with one of the keys, and of its titles that quote a record with one of the
+    keys.
+    """
     return {
         turn.id
         for turn in session.own
@@ -349,8 +351,7 @@ INDEX_LOCK_SECONDS = 30.0
 
 
 def derived_from(session: Transcript, keys: Collection[str] = ()) -> Descent:
-    """Return the sessions made from a session: copies, branches, forks and hand-overs, as far as the client may see
-    them.
+    """Return the sessions made from a session: copies, branches, forks and hand-overs that the client may see.
 
     `keys` are the keys of records by which copies are recognized.
     """

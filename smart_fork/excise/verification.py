@@ -172,7 +172,7 @@ _PROGRAM_FOLDERS = ("node_modules", "bin")
 def beside_logs(session: Transcript, gone: Collection[str], below: Iterable[Descendant]) -> Iterator[FileWithCutText]:
     """Find cut words in files that agents keep apart from logs: prompt histories, plans, file versions, databases.
 
-    The agents are the session's own, and those of the descendants in `below`. In a file or line that names one of the
+    The agents of the session and of its descendants in `below` are searched. In a file or line that names one of the
     sessions, all cut words count. Elsewhere only words that look like secrets count, since other sessions use ordinary
     words as well.
     """

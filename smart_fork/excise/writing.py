@@ -61,7 +61,7 @@ log = logging.getLogger(__name__)
 class CutChange:
     """The values that all files of one cut share.
 
-    `keys` are the keys of the removed records, and `masked` those of the records with masked secrets. `follows` says
+    `keys` are the keys of the removed records, and `masked` the keys of records with masked secrets. `follows` says
     whether the files next to a log are changed too.
     """
 

@@ -77,7 +77,7 @@ class Segment:
 def pack(records: Iterable[bytes], first_record: int = 0, chain_start: bytes = canonical.START) -> Iterator[Segment]:
     """Yield canonical records as segments, from the beginning of a segment on.
 
-    To continue a session whose last segment is not full, pass its records again, with its position.
+    To continue a session with a last segment that is not full, pass its records again, with its position.
 
     Raises:
         TooLarge: The records compress so well that a server would refuse them.

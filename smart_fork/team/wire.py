@@ -309,7 +309,7 @@ class RecordEdit(canonical.WireModel):
 class Rewrite(EditableDescription):
     """``POST sessions/{id}/rewrites``: the withdrawn records, and their replacements.
 
-    A given title, summary or tags also replace equal ones in sessions made from this one.
+    A given title, summary or tags also replace equal ones in sessions made from the session.
     """
 
     kind: Literal["cut", "mask"]

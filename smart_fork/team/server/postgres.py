@@ -133,7 +133,7 @@ class SystemUser:
         return {"user": self.uid, "group": self.gid, "extra_groups": []} if os.geteuid() == 0 else {}
 
     def owns(self, folder: Path) -> bool:
-        """Return True if this user owns the folder and nobody else can access it."""
+        """Return True if this user owns the folder and no other user can access it."""
         seen = folder.lstat()
         return stat.S_ISDIR(seen.st_mode) and seen.st_uid == self.uid and not seen.st_mode & 0o077
 

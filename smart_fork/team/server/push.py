@@ -1,7 +1,7 @@
 """The push of a session: its records are appended if the session is as the client saw it.
 
 All checks that need no session run before the transaction. In the transaction one ``UPDATE`` compares and sets: if two
-pushes expect the same state, the second finds the session changed.
+pushes expect one state, the second finds the session changed.
 """
 
 from __future__ import annotations
