@@ -284,7 +284,7 @@ def _read(edits: Iterable[tuple[str, str | None]]) -> dict[bytes, bytes | None]:
 
 
 def changes(db: Connection, person: Person, since: int) -> wire.WithdrawnPage:
-    """Return the withdrawals after a bookmark, from the user's sessions and from sessions that the user has copies of."""
+    """Return the withdrawals after a bookmark, from the user's sessions and from copied sessions."""
     rows = db.execute(
         "SELECT r.seq, r.session_id::text AS session_id, p.key AS project, r.revision, r.kind, r.edits"
         " FROM rewrites r JOIN projects p ON p.id = r.project_id"
