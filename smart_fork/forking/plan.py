@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import field, replace
 from functools import partial
 from itertools import accumulate
@@ -32,16 +32,7 @@ from smart_fork.forking.fork_content import IntentEvidence, content_of, gathered
 from smart_fork.forking.request import MATCH, Amount, Budget, ForkRequest, check
 from smart_fork.forking.results import Forked, ForkPrice, Selection, Way
 from smart_fork.forking.start import PreparedWorker, prepare
-from smart_fork.forking.worker import (
-    CONFIRM_SECONDS,
-    ForkContent,
-    LaunchedWorker,
-    WorkerSpec,
-    as_fork,
-    done_by,
-    named_as_shared,
-    same_command,
-)
+from smart_fork.forking.worker import CONFIRM_SECONDS, NEEDS, ForkContent, LaunchedWorker, WorkerSpec, same_command
 from smart_fork.snippets import in_words
 from smart_fork.system.processes import Machine
 
@@ -83,17 +74,22 @@ class Fork:
             SmartForkError: the fork cannot be started.
         """
         check(request)
+        chooses, intent = request.at_match or request.budget is not None, request.looked_for
         measures = request.dry_run or request.budget is not None
-        with bounded(_share(request), measures=measures), ExitStack() as held:
+        share = _CHOOSING if request.budget is not None or request.as_agent is not None else 1.0
+        with bounded(share, measures=measures), ExitStack() as held:
             here = held.enter_context(sessions_here(request.sessions, request.cwd, keep=not request.dry_run))
-            with _answers(request, library) as answers:
+            with gathered(intent, request.also, library, chooses=chooses, compares=request.dry_run) as answers:
                 located = [sessions.locate(one.session_id) for one in here]
                 refuse_without_log(located[0], request.as_agent)
                 read = tuple(_read(one, request, held) for one in located)
                 session = read[0]
                 check_forkable(session, request.cwd)
                 agent = request.agent_of(session)
-                content = _content(request, read, agent, answers, borrowed=is_borrowed(located[0]))
+                if request.merge is None or request.budget is None:
+                    content = content_of(request, session, agent, answers, borrowed=is_borrowed(located[0]))
+                else:
+                    content = merged(request, read, request.budget, agent, answers)
                 prepared = prepare(_spec(request, session, agent, content), machine, dry_run=request.dry_run)
                 price, ways = _compared(request, session, content, prepared, answers)
             return cls(request, here, read, prepared, price, ways, held.pop_all())
@@ -122,8 +118,12 @@ class Fork:
             shared = [session_origins.viewed_as(one.session_id) or one.session_id for one in self.sessions]
         again = same_command(shared, self.request, self.content.leaves)
         if not self.request.merge and shared[0] != self.sessions[0].session_id:
-            return named_as_shared(forked, self.sessions[0].session_id, shared[0], again)
-        return done_by(forked, again)
+            after = forked.command.replace(self.sessions[0].session_id, "<its id>")
+            note = f"A real run copies the team's session, then runs: {after}"
+            warnings = (*forked.warnings, note)
+            return replace(forked, command=again, resume_session_id=shared[0], warnings=warnings)
+        said = (f"{one}: {again}" if one.startswith(NEEDS) else one for one in forked.warnings)
+        return replace(forked, warnings=tuple(said))
 
     def drop(self) -> None:
         """Start nothing, and remove the logs and copies made for the plan."""
@@ -133,7 +133,7 @@ class Fork:
     def _told(self, launched: LaunchedWorker) -> Forked:
         content, first = self.content, self.content.selected[:1]
         lost = (warning for one in self.here for warning in one.warnings)
-        forked = as_fork(launched)
+        forked = launched.as_fork()
         return replace(
             forked, warnings=(*self.request.notes, *lost, *content.notes, *forked.warnings),
             resolved="" if self.request.merge else self.here[0].by, selection=first[0].selection if first else None,
@@ -186,16 +186,6 @@ def check_forkable(session: Session, cwd: str | None) -> None:
         raise ForkRefused(f"{session.session_id} cannot be forked: {'; '.join(whys)}")
 
 
-def _answers(request: ForkRequest, library: Opening | None) -> AbstractContextManager[IntentEvidence | None]:
-    chooses = request.at_match or request.budget is not None
-    return gathered(request.looked_for, request.also, library, chooses=chooses, compares=request.dry_run)
-
-
-def _share(request: ForkRequest) -> float:
-    """Return the share of the time limit for reading a log: less if passages are chosen afterwards."""
-    return _CHOOSING if request.budget is not None or request.as_agent is not None else 1.0
-
-
 def _read(found: Located, request: ForkRequest, held: ExitStack) -> Session:
     located = held.enter_context(brought_back(found, dry_run=request.dry_run))
     return checkpoints.in_clone(sessions.read(located), str(found.path))
@@ -206,14 +196,6 @@ def _spec(request: ForkRequest, session: Session, agent: AgentName, content: For
         "fork", agent, session, request.options, content, cwd=Path(request.cwd) if request.cwd else None,
         or_without=request.or_without, caller_session_id=request.caller_session_id,
     )  # fmt: skip
-
-
-def _content(
-    request: ForkRequest, read: Sequence[Session], agent: AgentName, answers: IntentEvidence | None, *, borrowed: bool
-) -> ForkContent:
-    if request.merge is None or request.budget is None:
-        return content_of(request, read[0], agent, answers, borrowed=borrowed)
-    return merged(request, read, request.budget, agent, answers)
 
 
 def _compared(

@@ -34,7 +34,7 @@ from smart_fork.forking.preconditions import AlreadyRuns, Occupation, directory
 from smart_fork.forking.request import ForkRequest, parse_budget
 from smart_fork.forking.results import NotSpawned, Spawned, SpawnedWorker
 from smart_fork.forking.start import PreparedWorker, prepare
-from smart_fork.forking.worker import CONFIRM_SECONDS, WorkerSpec, as_worker
+from smart_fork.forking.worker import CONFIRM_SECONDS, WorkerSpec
 from smart_fork.snippets import quoted, shown
 from smart_fork.system.processes import Machine
 from smart_fork.workers.places import choose_place, is_alive
@@ -109,7 +109,7 @@ def _result(index: int, ready: ReadyWorker, left: float) -> SpawnedWorker | NotS
         text = what_failed(error)
         hint = advice("`smart-fork doctor` checks every part.", tool="Start the others without it.")
         return NotSpawned(index, "unexpected", text, hint)
-    return SpawnedWorker.numbered(index, as_worker(launched), ready.notes)
+    return SpawnedWorker.numbered(index, launched.as_worker(), ready.notes)
 
 
 def checked_options(said: Any) -> dict[str, Any]:

@@ -50,15 +50,9 @@ from smart_fork.forking.worker import (
     ForkContent,
     LaunchedWorker,
     WorkerSpec,
-    as_fork,
-    as_worker,
     confirm,
-    deviations,
-    ended_at_once,
-    made_first,
     one_at_a_time,
     preceded,
-    remark,
 )
 from smart_fork.repository.worktree import Worktree, empty_submodules
 from smart_fork.snippets import plain_name
@@ -114,7 +108,7 @@ class PreparedWorker:
                 attempt.otherwise(spec.written.undo)
             worker = _registered(self, attempt)
             made, warnings = _worktree(self, worker, attempt)
-            warnings += deviations(spec, place, self.request.target_cwd)
+            warnings += spec.deviations(place, self.request.target_cwd)
             warnings += [*spec.unloaded(), *self.provisions.notes]
             plan = self.plan(made.path if made else None, worker.id)
             if not spec.written:
@@ -143,14 +137,14 @@ class PreparedWorker:
                     attempt.failed()
                     if place.screen(started, machine.processes, machine.env) is None:
                         started = replace(started, attach="")  # there is nothing left to look at
-                    raise ended_at_once(plan, started, ended)
+                    raise ended.as_error(plan, started)
                 return launched
 
     def preview(self) -> LaunchedWorker:
         """Return what a start would do."""
         plan = self.plan(self.cwd)
-        warnings = deviations(self.spec, self.place, self.request.target_cwd)
-        warnings += made_first(self.spec, plan, in_worktree=self.worktree is not None)
+        warnings = self.spec.deviations(self.place, self.request.target_cwd)
+        warnings += self.spec.made_first(plan, in_worktree=self.worktree is not None)
         if self.worktree:
             warnings += filter(None, [empty_submodules(self.request.target_cwd, self.machine.processes)])
         return LaunchedWorker(plan, self.place.name, warnings=warnings, note=self.note, name=self.spec.called)
@@ -221,7 +215,7 @@ def start(spec: WorkerSpec, machine: Machine | None = None) -> StartedWorker:
     Raises:
         SmartForkError: the worker was not started.
     """
-    return as_worker(prepare(spec, machine).launch())
+    return prepare(spec, machine).launch().as_worker()
 
 
 def _registered(prepared: PreparedWorker, attempt: Attempt) -> WorkerRecord:
@@ -293,7 +287,7 @@ def _noted(
             registry.set_session_id(worker.id, seen.session_id)
         if seen.last_words is not None:
             registry.set_state(worker.id, "ended")
-        if note := remark(plan, started, seen):
+        if note := seen.remark(plan, started):
             launched.warnings.append(note)
         known = registry.get(worker.id)
         ended = seen if seen.last_words is not None and not seen.taken else None
@@ -346,7 +340,7 @@ def resume_written(spec: WorkerSpec, machine: Machine | None = None) -> Forked:
         if spec.written:
             undone(spec.written.undo)
         raise
-    return as_fork(prepared.launch())
+    return prepared.launch().as_fork()
 
 
 def undone(undo: Callable[[], object]) -> None:

@@ -157,6 +157,29 @@ class WorkerSpec:
         part = session and resumed_part(session.resumed, session.compacted(), len(session.turns))
         return [f"Its agent {part.sentence}"] if part else []
 
+    def deviations(self, place: WorkerPlace, target: Path) -> list[str]:
+        """Warn if the worker starts in another place, with another agent or in another directory than the caller may
+        expect.
+        """
+        return [*_elsewhere(self, place), *_another_agent(self), *_moved(self, target)]
+
+    def made_first(self, plan: ForkPlan, *, in_worktree: bool) -> list[str]:
+        """List the steps that a real run takes before the command. A dry run takes none, so the command would fail."""
+        content, branch = self.content, plan.staging == "branch"
+        worked_in = recorded(self.source.cwd if self.source else "")
+        elsewhere = plan.staging == "transcript" and (
+            worked_in is None or project_of(worked_in) != project_of(plan.cwd)
+        )
+        handed, distilled = content.handover is not None, content.excerpt is not None and content.handover is None
+        needed = {
+            "the worktree": in_worktree, "a copy of the handed-over session": branch and handed,
+            "a copy of the kept exchanges": branch and distilled,
+            "a copy up to that message": branch and bool(plan.at) and not distilled and not handed,
+            "a copy of the session": branch and not plan.at and not distilled, "a copy of the log": elsewhere,
+        }  # fmt: skip
+        made = " and ".join(what for what, is_needed in needed.items() if is_needed)
+        return [f"{NEEDS} {made}, which a real run makes first"] if made else []
+
 
 #: How the note begins of what a command needs that a real run makes first.
 NEEDS = "The command needs"
@@ -182,26 +205,24 @@ class LaunchedWorker:
     note: str = ""
     name: str | None = None
 
+    def as_fork(self) -> Forked:
+        """Return this worker as the answer about a fork."""
+        plan, worker, started = self.plan, self.worker, self.started
+        return Forked(
+            session_name=worker.name if worker else self.name or plan.name, worker_id=worker.id if worker else "",
+            terminal_id=started.terminal_id, resume_session_id=plan.source_session_id,
+            new_session_id=self.session_id or plan.new_session_id, command=plan.shell_command(), cwd=str(plan.cwd),
+            place=self.place, log=str(started.log) if started.log else None, attach=started.attach,
+            warnings=tuple(self.warnings), confirmed=self.confirmed, kind=worker.kind if worker else "fork",
+            agent_type=plan.agent, news=self.note,
+        )  # fmt: skip
 
-def as_fork(launched: LaunchedWorker) -> Forked:
-    """Return a launched worker as the answer about a fork."""
-    plan, worker, started = launched.plan, launched.worker, launched.started
-    return Forked(
-        session_name=worker.name if worker else launched.name or plan.name, worker_id=worker.id if worker else "",
-        terminal_id=started.terminal_id, resume_session_id=plan.source_session_id,
-        new_session_id=launched.session_id or plan.new_session_id, command=plan.shell_command(), cwd=str(plan.cwd),
-        place=launched.place, log=str(started.log) if started.log else None, attach=started.attach,
-        warnings=tuple(launched.warnings), confirmed=launched.confirmed, kind=worker.kind if worker else "fork",
-        agent_type=plan.agent, news=launched.note,
-    )  # fmt: skip
-
-
-def as_worker(launched: LaunchedWorker) -> StartedWorker:
-    """Return a launched worker as the answer about a worker."""
-    if launched.worker is None:
-        raise TypeError("A dry run has no worker")
-    told = describe(launched.worker, launched.plan.shell_command(), launched.warnings, confirmed=launched.confirmed)
-    return replace(told, news=launched.note)
+    def as_worker(self) -> StartedWorker:
+        """Return this worker as the answer about a worker."""
+        if self.worker is None:
+            raise TypeError("A dry run has no worker")
+        told = describe(self.worker, self.plan.shell_command(), self.warnings, confirmed=self.confirmed)
+        return replace(told, news=self.note)
 
 
 def describe(worker: WorkerRecord, command: str, warnings: Sequence[str], *, confirmed: bool) -> StartedWorker:
@@ -212,64 +233,10 @@ def describe(worker: WorkerRecord, command: str, warnings: Sequence[str], *, con
     )  # fmt: skip
 
 
-def ended_at_once(plan: ForkPlan, started: WorkerLocation, seen: Confirmation) -> ProgramFailed:
-    """Return the error for a worker that ended before it took its prompt, with its last output."""
-    before = "it took its prompt" if plan.prompt else "it was ready"
-    how = Completed.in_words(seen.status)
-    said = ending(printable(seen.last_words or NOTHING), LAST_CHARACTERS)
-    if started.log:
-        where = f"Its output: {started.log}"
-    else:
-        where = f"Its window is still there: {started.attach}" if started.attach else ""
-    return ProgramFailed(f"{plan.agent} ended before {before}{how and f' ({how})'}: {said or 'it said nothing'}", where)
-
-
 def unexpected(error: Exception) -> SmartForkError:
     """Return the error for a fork that failed in an unforeseen way."""
     hint = advice("`smart-fork doctor` checks what forks need.", tool="Run the result's fork_command yourself.")
     return SmartForkError(f"The fork failed: {error}", hint)
-
-
-def remark(plan: ForkPlan, started: WorkerLocation, seen: Confirmation) -> str:
-    """Return a remark on a started worker; empty if all is well."""
-    if seen.last_words is not None:
-        how = Completed.in_words(seen.status)
-        return (
-            f"It has ended already ({how}): {ending(printable(seen.last_words), LAST_CHARACTERS)}"
-            if how and seen.status
-            else ""
-        )
-    if seen.taken:
-        return ""
-    see = f" See: {started.attach}" if started.attach else ""
-    if seen.asks:
-        untold = " Its prompt was not typed." if seen.untold else ""
-        return f"Not confirmed: the worker waits for an answer: {seen.asks}{see}{untold}"
-    if seen.untold:
-        return f"The prompt could not be typed. Type it yourself.{see}"
-    if not plan.prompt:
-        return f"Not confirmed: {plan.agent} shows no input line yet; it may be asking something.{see}"
-    what = f"did not take the prompt within {CONFIRM_SECONDS:g} seconds"
-    return f"Not confirmed: {plan.agent} {what}; it may be asking something.{see}"
-
-
-def done_by(forked: Forked, command: str) -> Forked:
-    """Return a dry run whose warnings name the smart-fork `command` that does all the steps."""
-    said = (f"{one}: {command}" if one.startswith(NEEDS) else one for one in forked.warnings)
-    return replace(forked, warnings=tuple(said))
-
-
-def named_as_shared(forked: Forked, copy: str, shared: str, command: str) -> Forked:
-    """Return a dry run of a team's session, with `command` on its shared id: the local copy will be gone."""
-    note = f"A real run copies the team's session, then runs: {forked.command.replace(copy, '<its id>')}"
-    return replace(forked, command=command, resume_session_id=shared, warnings=(*forked.warnings, note))
-
-
-def deviations(spec: WorkerSpec, place: WorkerPlace, target: Path) -> list[str]:
-    """Warn if the worker starts in another place, with another agent or in another directory than the caller may
-    expect.
-    """
-    return [*_elsewhere(spec, place), *_another_agent(spec), *_moved(spec, target)]
 
 
 def _another_agent(spec: WorkerSpec) -> list[str]:
@@ -307,22 +274,6 @@ def _as_guest(session: Session, target: Path) -> list[str]:
         return []
     other = advice("--cwd DIR has it work elsewhere.", tool="project_path has it work elsewhere.")
     return [joined(f"It worked in {here.root}, but began in {target}: the fork works there", other)]
-
-
-def made_first(spec: WorkerSpec, plan: ForkPlan, *, in_worktree: bool) -> list[str]:
-    """List the steps that a real run takes before the command. A dry run takes none, so the command would fail."""
-    content, branch = spec.content, plan.staging == "branch"
-    worked_in = recorded(spec.source.cwd if spec.source else "")
-    elsewhere = plan.staging == "transcript" and (worked_in is None or project_of(worked_in) != project_of(plan.cwd))
-    handed, distilled = content.handover is not None, content.excerpt is not None and content.handover is None
-    needed = {
-        "the worktree": in_worktree, "a copy of the handed-over session": branch and handed,
-        "a copy of the kept exchanges": branch and distilled,
-        "a copy up to that message": branch and bool(plan.at) and not distilled and not handed,
-        "a copy of the session": branch and not plan.at and not distilled, "a copy of the log": elsewhere,
-    }  # fmt: skip
-    made = " and ".join(what for what, is_needed in needed.items() if is_needed)
-    return [f"{NEEDS} {made}, which a real run makes first"] if made else []
 
 
 # Writes the command of ours for a fork, with all that was asked for: a dry run says it where the agent's own fails.
@@ -401,6 +352,41 @@ class Confirmation:
     status: int | None = None
     asks: str = ""
     untold: bool = False
+
+    def as_error(self, plan: ForkPlan, started: WorkerLocation) -> ProgramFailed:
+        """Return the error for a worker that ended before it took its prompt, with its last output."""
+        before = "it took its prompt" if plan.prompt else "it was ready"
+        how = Completed.in_words(self.status)
+        said = ending(printable(self.last_words or NOTHING), LAST_CHARACTERS)
+        if started.log:
+            where = f"Its output: {started.log}"
+        else:
+            where = f"Its window is still there: {started.attach}" if started.attach else ""
+        return ProgramFailed(
+            f"{plan.agent} ended before {before}{how and f' ({how})'}: {said or 'it said nothing'}", where
+        )
+
+    def remark(self, plan: ForkPlan, started: WorkerLocation) -> str:
+        """Return a remark on a started worker; empty if all is well."""
+        if self.last_words is not None:
+            how = Completed.in_words(self.status)
+            return (
+                f"It has ended already ({how}): {ending(printable(self.last_words), LAST_CHARACTERS)}"
+                if how and self.status
+                else ""
+            )
+        if self.taken:
+            return ""
+        see = f" See: {started.attach}" if started.attach else ""
+        if self.asks:
+            untold = " Its prompt was not typed." if self.untold else ""
+            return f"Not confirmed: the worker waits for an answer: {self.asks}{see}{untold}"
+        if self.untold:
+            return f"The prompt could not be typed. Type it yourself.{see}"
+        if not plan.prompt:
+            return f"Not confirmed: {plan.agent} shows no input line yet; it may be asking something.{see}"
+        what = f"did not take the prompt within {CONFIRM_SECONDS:g} seconds"
+        return f"Not confirmed: {plan.agent} {what}; it may be asking something.{see}"
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options
 from smart_fork.forking.copies import ForkPoint
 from smart_fork.forking.start import prepare
-from smart_fork.forking.worker import ForkContent, WorkerSpec, as_fork
+from smart_fork.forking.worker import ForkContent, WorkerSpec
 from smart_fork.system.processes import Machine, Processes
 from tests.smart_fork.forks import NEW, SESSION, FakeClock, FakeProcesses, codex_path, codex_records, said, write_log
 
@@ -37,7 +37,7 @@ def launch(programs, clock, request, home):
         if at := more.pop("at", None):  # the turn of that id
             more["content"] = ForkContent(point=ForkPoint(0, at))
         prepared = prepare(WorkerSpec("fork", source.agent, source, options, **more), machine, dry_run=dry_run)
-        return as_fork(prepared.preview() if dry_run else prepared.launch())
+        return (prepared.preview() if dry_run else prepared.launch()).as_fork()
 
     return run
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from smart_fork.agents.starter import ForkPlan, LaunchRequest
-from smart_fork.forking.worker import CONFIRM_SECONDS, HEARS_SECONDS, SCREEN_SECONDS, confirm, remark
+from smart_fork.forking.worker import CONFIRM_SECONDS, HEARS_SECONDS, SCREEN_SECONDS, confirm
 from smart_fork.system.processes import Machine
 from smart_fork.workers.place import WorkerLocation
 from tests.smart_fork import screens
@@ -49,7 +49,7 @@ def test_a_worker_that_stops_at_a_question_is_not_waited_for_any_longer(plan):
     assert not found.taken
     assert "trust" in found.asks
     assert clock.slept < 3 * SCREEN_SECONDS
-    assert found.asks in remark(plan, WorkerLocation(attach="tmux attach"), found)
+    assert found.asks in found.remark(plan, WorkerLocation(attach="tmux attach"))
 
 
 def test_a_question_that_is_gone_at_the_next_look_was_none(plan):
@@ -57,7 +57,7 @@ def test_a_question_that_is_gone_at_the_next_look_was_none(plan):
 
     assert "" == found.asks
     assert clock.slept >= CONFIRM_SECONDS
-    assert "may be asking something" in remark(plan, WorkerLocation(), found)
+    assert "may be asking something" in found.remark(plan, WorkerLocation())
 
 
 TYPES = "  \u276f "
@@ -112,8 +112,8 @@ def test_a_program_that_never_hears_is_told_of(plan):
 
     assert found.untold
     assert HEARS_SECONDS <= clock.slept < HEARS_SECONDS + 2
-    assert "The prompt could not be typed. Type it yourself. See: tmux attach" == remark(
-        plan, WorkerLocation(attach="tmux attach"), found
+    assert "The prompt could not be typed. Type it yourself. See: tmux attach" == found.remark(
+        plan, WorkerLocation(attach="tmux attach")
     )
 
 
@@ -122,7 +122,7 @@ def test_nothing_is_typed_into_a_question(plan):
     found, _ = wait_for(plan, place)
 
     assert ([], []) == (place.pasted, place.keys)
-    assert "Its prompt was not typed." in remark(plan, WorkerLocation(), found)
+    assert "Its prompt was not typed." in found.remark(plan, WorkerLocation())
 
 
 def test_a_program_that_does_not_take_what_is_typed_is_told_of(plan):

@@ -13,7 +13,7 @@ import pytest
 from indexer.masking import mask
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.errors import ProgramFailed
-from smart_fork.forking.worker import Confirmation, ended_at_once
+from smart_fork.forking.worker import Confirmation
 from smart_fork.system.processes import Clock, Processes
 from smart_fork.workers.registry import Registry
 from tests.cases import first
@@ -45,7 +45,7 @@ def test_an_agent_that_ends_before_it_has_taken_the_prompt_is_an_error(launch, s
 def test_of_the_last_words_of_an_agent_that_ended_a_thousand_characters_are_repeated():
     seen = Confirmation(None, taken=False, last_words=mask("word " * 1000))
 
-    error = ended_at_once(Mock(agent="claude", prompt="do"), Mock(log="out.log"), seen)
+    error = seen.as_error(Mock(agent="claude", prompt="do"), Mock(log="out.log"))
 
     assert 1000 == len(error.message.removeprefix("claude ended before it took its prompt: "))
 

@@ -15,7 +15,7 @@ from smart_fork.agents.options import Options
 from smart_fork.agents.starter import ForkPlan, LaunchRequest
 from smart_fork.errors import ForkRefused, ProgramFailed, Usage
 from smart_fork.forking.start import prepare
-from smart_fork.forking.worker import WorkerSpec, as_fork
+from smart_fork.forking.worker import WorkerSpec
 from smart_fork.system.processes import Machine
 from smart_fork.workers.place import BackgroundPlace, WorkerLocation
 from smart_fork.workers.places import PLACES, choose_place, is_alive
@@ -171,7 +171,7 @@ def test_an_agent_without_the_verbs_runs_as_a_process_and_says_so(claude_session
     source = replace(READERS["claude"].read(claude_session).session, cwd=str(repo))
     spec = WorkerSpec("fork", "claude", source, Options(prompt="go on now", place="claude"))
 
-    fork = as_fork(prepare(spec, Machine(owner, os.environ), dry_run=True).preview())
+    fork = prepare(spec, Machine(owner, os.environ), dry_run=True).preview().as_fork()
 
     assert "process" == fork.place == choose_place("claude", owner, os.environ).name
     assert "This Claude Code has no background sessions of its own: it runs as a process" in fork.warnings
