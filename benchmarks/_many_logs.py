@@ -20,8 +20,8 @@ RUNS = 7
 
 def measure(folder: Path) -> dict[str, Any]:
     """A home with `LOGS` small logs in `folder`, indexed, then refreshed again and again."""
-    from indexer.files import index_db
     from indexer.refresh import complete
+    from indexer.safe_files import index_db
     from indexer.store.sqlite import SqliteStore
     from smart_fork.agents.claude import HOME
     from smart_fork.agents.log_readers import READERS

@@ -35,7 +35,7 @@ def options(parser: ArgumentParser) -> None:
 
 def measure(asked: Namespace, folder: Path) -> dict[str, Any]:
     """Index everything once, and refresh a home of many logs."""
-    from indexer.files import index_db
+    from indexer.safe_files import index_db
 
     live_in(asked.corpus, asked.home, folder)
     if index_db().exists():
@@ -47,8 +47,8 @@ def _indexed(sample: int) -> dict[str, Any]:
     """Index everything once, and make vectors of `sample` chunks."""
     import logging
 
-    from indexer.files import index_db
     from indexer.refresh import complete
+    from indexer.safe_files import index_db
     from indexer.store.sqlite import SqliteStore
     from smart_fork.agents.log_readers import READERS
 
@@ -117,8 +117,8 @@ def _embed(store: Any, number: int) -> dict[str, Any]:
     """The stage against the model alone, on the same chunks and in the same precision."""
     import torch
 
-    from indexer.changes import Report
     from indexer.embedder import BATCH, SentenceTransformerEmbedder
+    from indexer.log_changes import Report
     from indexer.pipeline import embed_waiting
 
     embedder = SentenceTransformerEmbedder()

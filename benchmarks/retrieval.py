@@ -56,10 +56,10 @@ class Labelled(NamedTuple):
 
 def opened(asked: Namespace, folder: Path) -> Labelled:
     """Return the index of a corpus, completed first where it is not."""
-    from indexer.changes import Report, changed_logs
     from indexer.default_embedder import configured_embedder
-    from indexer.files import index_db
+    from indexer.log_changes import Report, changed_logs
     from indexer.pipeline import embed_waiting, read_logs
+    from indexer.safe_files import index_db
     from indexer.store.sqlite import SqliteStore
     from smart_fork.agents.log_readers import READERS
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from indexer import state
 from indexer.errors import IndexerError
-from indexer.files import private_dir, replace_file, state_home
+from indexer.safe_files import private_dir, replace_file, state_home
 from indexer.settings import Setting
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ BATCH = 16
 #: A GPU is fastest with many.
 GPU_BATCH = 128
 #: What is embedded on a GPU and on the processor, and the least cosine between both, before the GPU is relied on.
-TRIED, SAME = ("retry the upload", "make the button blue and move it to the right of the menu"), 0.999
+TRIAL_TEXTS, MIN_COSINE = ("retry the upload", "make the button blue and move it to the right of the menu"), 0.999
 #: How long is waited for whoever has models to download.
 DOWNLOAD_SECONDS = 5.0
 
@@ -135,7 +135,7 @@ class SentenceTransformerEmbedder:
 
     def _load(self) -> SentenceTransformer:
         if self._loaded is None:
-            hush()
+            silence_libraries()
             with loading():
                 self._loaded = self._from_disk() if self._name == DEFAULT_MODEL else self._unless_absent()
             self._device = self._device or best_device()
@@ -220,9 +220,9 @@ def _move(model: SentenceTransformer, device: str) -> None:
     Raises:
         ArithmeticError: the vectors differ. A driver may raise any other error.
     """
-    expected = _on_processor(model, TRIED, fast=False)
+    expected = _on_processor(model, TRIAL_TEXTS, fast=False)
     model.to(device)
-    if float((_on_gpu(model, TRIED) * expected).sum(axis=1).min()) < SAME:
+    if float((_on_gpu(model, TRIAL_TEXTS) * expected).sum(axis=1).min()) < MIN_COSINE:
         raise ArithmeticError("its vectors differ from the processor's")
     log.info("passages are embedded on %s", device)
 
@@ -334,7 +334,7 @@ def _stamp(folder: Path) -> str:
     return hashlib.blake2b(repr(facts).encode("utf-8", "replace"), digest_size=6).hexdigest()
 
 
-def hush() -> None:
+def silence_libraries() -> None:
     """Switch off the progress bars and warnings of the libraries while they load a model."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
@@ -400,13 +400,13 @@ def _settings(model: str) -> list[str]:
 
 # Whoever waits is told that a model is being loaded, whatever it was that needed one.
 
-#: The stage, as `indexer.changes.Progress` is told of it.
+#: The stage, as `indexer.log_changes.Progress` is told of it.
 STAGE = "loading"
 _told: ContextVar[Callable[[str, int, int], None] | None] = ContextVar("told", default=None)
 
 
 @contextmanager
-def telling(progress: Callable[[str, int, int], None] | None) -> Iterator[None]:
+def reporting_loading(progress: Callable[[str, int, int], None] | None) -> Iterator[None]:
     """Report the loading of models to `progress` within this block and this context."""
     before = _told.set(progress)
     try:
@@ -463,7 +463,7 @@ class CrossEncoderReranker:
 
     def _load(self) -> CrossEncoder:
         if self._loaded is None:
-            hush()
+            silence_libraries()
             try:
                 with loading():
                     self._loaded = _cross_encoder(self._name)

@@ -17,8 +17,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar
 
-from indexer.files import NAMED, state_home
 from indexer.masking import mask
+from indexer.safe_files import NAMED, state_home
 
 
 class SmartForkError(Exception):
@@ -160,7 +160,7 @@ def _elsewhere(error: BaseException, home: Path) -> Path | None:
 
 
 def _meant(path: Path) -> Path:
-    """Return the target file if `path` is the temporary file that `files.replace_file` writes first; else `path`."""
+    """Return the target if `path` is the temporary file that `safe_files.replace_file` writes first; else `path`."""
     found = _HALF.fullmatch(path.name)
     if found is None:
         return path

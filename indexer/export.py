@@ -19,14 +19,14 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from indexer.files import file_name, index_root, private_dir, replace_file
 from indexer.lazy import dataclass, late
 from indexer.masking import Masked, joined, mask
 from indexer.masking.view import INVISIBLE
+from indexer.safe_files import file_name, index_root, private_dir, replace_file
 from indexer.transcripts.commands import is_ours
+from indexer.transcripts.handover_text import ASKED_US, HandoverText, parse_handover
 from indexer.transcripts.line_hashes import line_shape
 from indexer.transcripts.model import AgentName, Session, Turn
-from indexer.transcripts.retold import ASKED_US, Retold, retold
 
 PieceRole = Literal["user", "assistant", "action"]
 _BLANK_LINES = late(r"\n{3,}")
@@ -76,7 +76,7 @@ def pieces_of(session: Session, mask: Callable[[str], Masked]) -> tuple[Piece, .
             index = exchange.start + offset
             role: PieceRole = "user" if turn.role == "user" else "assistant"
             said = _clean(turn.text) if turn.text and turn.role in ("user", "assistant") else ""
-            told = retold(said) if role == "assistant" else Retold(said)
+            told = parse_handover(said) if role == "assistant" else HandoverText(said)
             if summary := _clean(turn.summary):
                 text = mask(_SUMMARY + summary)
                 pieces.append(Piece("assistant", text, index, turn.id, exchange.index, summary=True))

@@ -11,16 +11,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from indexer.changes import Report
 from indexer.embedder import Embedder
 from indexer.errors import IndexerError, SmartForkError, next_step, what_failed
-from indexer.files import index_db, index_root, private_dir, state_home
 from indexer.lazy import dataclass
 from indexer.locks import LOCK_SECONDS, IndexBusyError, give_way, only_writer, step_back
+from indexer.log_changes import Report
 from indexer.pipeline import embed_waiting, is_of_another
 from indexer.project import Project
 from indexer.refresh import read_named, read_rest, read_some
 from indexer.runs import Freshness, LastRun, Outcome, announce, ended_run, keep_run, moment
+from indexer.safe_files import index_db, index_root, private_dir, state_home
 from indexer.schedule import Schedule, Watcher
 from indexer.store.base import Store
 from indexer.store.damage import DamagedIndexError, open_sound

@@ -25,9 +25,9 @@ from typing import Any, Self
 import orjson
 
 from indexer.errors import IndexerError, is_full
-from indexer.files import file_name, new_file, open_regular, private_dir, replace_file, state_home
 from indexer.lazy import dataclass
 from indexer.locks import held
+from indexer.safe_files import file_name, new_file, open_regular, private_dir, replace_file, state_home
 from indexer.settings import Setting
 from indexer.store.base import Store
 from indexer.transcripts.base import AgentAdapter, Agents, LogFile, stamp_of
@@ -49,7 +49,7 @@ class DamagedCopyError(IndexerError, OSError):
 
 
 @dataclass(frozen=True, slots=True)
-class Compressed:
+class CompressedFile:
     """A compressed file of a copy: its `name`, the size, time and inode of the original, and the compressed length."""
 
     name: str
@@ -76,7 +76,7 @@ class Compressed:
         return made
 
 
-def up_to_date(source: Path, folder: Path, before: Compressed | None) -> Compressed:
+def up_to_date(source: Path, folder: Path, before: CompressedFile | None) -> CompressedFile:
     """Return a compressed copy of `source` in `folder`: `before` if `source` is unchanged, else a new one.
 
     The file of `before` stays. The caller may remove it once the new copy is recorded.
@@ -93,10 +93,10 @@ def up_to_date(source: Path, folder: Path, before: Compressed | None) -> Compres
         name = f"{secrets.token_hex(8)}.zst"
         with new_file(folder / name) as copy:
             size, length = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True).copy_stream(file, copy)
-    return Compressed(name, size, *stamp[1:], length)
+    return CompressedFile(name, size, *stamp[1:], length)
 
 
-def pieces(folder: Path, copy: Compressed) -> Iterator[bytes]:
+def pieces(folder: Path, copy: CompressedFile) -> Iterator[bytes]:
     """Yield the uncompressed content of `copy` in pieces.
 
     Raises:
@@ -136,8 +136,8 @@ class KeptLog:
     agent: AgentName
     session_id: str
     place: str
-    log: Compressed
-    beside: Mapping[str, Compressed] = field(default_factory=dict)
+    log: CompressedFile
+    beside: Mapping[str, CompressedFile] = field(default_factory=dict)
     without: tuple[str, ...] = ()
 
     @property
@@ -152,7 +152,7 @@ class KeptLog:
 
 
 @dataclass(frozen=True, slots=True)
-class _LetGo:
+class RemovedCopy:
     """A record in place of a copy that was removed for lack of `room`.
 
     The copy is made again when the log or `room` changes.
@@ -162,16 +162,16 @@ class _LetGo:
     room: int
 
 
-def wanted(reader: AgentAdapter) -> bool:
+def copies_wanted(reader: AgentAdapter) -> bool:
     """Return True if copies of this agent's logs are to be kept.
 
     Copies have unmasked secrets, so a person must ask for them. ``SMART_FORK_KEEP_TRANSCRIPTS`` asks for all agents,
     and the file at `switch_of` for one. Existing copies are used in any case.
     """
-    return Setting.KEEP_TRANSCRIPTS.is_on() or (switch_of(reader.name).is_file() and not refused())
+    return Setting.KEEP_TRANSCRIPTS.is_on() or (switch_of(reader.name).is_file() and not copies_refused())
 
 
-def refused() -> bool:
+def copies_refused() -> bool:
     """Return True if ``SMART_FORK_KEEP_TRANSCRIPTS`` forbids copies."""
     return Setting.KEEP_TRANSCRIPTS.is_off()
 
@@ -205,7 +205,7 @@ def keep(file: LogFile, session_id: str, reader: AgentAdapter) -> bool:
         return False
     folder, composed = folder_of(file.agent, session_id), reader.is_composed(file)
     before, stamp = _facts(folder), file.stamp[composed:]  # the copy of a composed one has a size of its own
-    if isinstance(before, _LetGo):
+    if isinstance(before, RemovedCopy):
         if before.room == room() and before.stamp[composed:] == stamp:
             return False
         before = None
@@ -233,7 +233,7 @@ def keep(file: LogFile, session_id: str, reader: AgentAdapter) -> bool:
     return True
 
 
-def _copied(file: LogFile, reader: AgentAdapter, folder: Path, before: Compressed | None) -> Compressed:
+def _copied(file: LogFile, reader: AgentAdapter, folder: Path, before: CompressedFile | None) -> CompressedFile:
     with reader.as_file(file.path) as path:
         made = up_to_date(path, folder, before)
     return made if path == file.path else replace(made, mtime_ns=file.mtime_ns, inode=file.inode)
@@ -381,15 +381,15 @@ def _beside(file: LogFile) -> Iterator[tuple[str, Path]]:
                     yield below, path
 
 
-def _facts(folder: Path) -> KeptLog | _LetGo | None:
+def _facts(folder: Path) -> KeptLog | RemovedCopy | None:
     """Read the ``copy.json`` of a folder. Return `None` if it is missing or invalid."""
     try:
         facts = orjson.loads((folder / _FACTS).read_bytes())
         if "let_go" in facts:
             *stamp, limit = facts["let_go"]
-            return _LetGo(tuple(stamp), limit)
-        beside = {name: Compressed.from_json(part) for name, part in facts["beside"].items()}
-        copied = Compressed.from_json(facts["log"])
+            return RemovedCopy(tuple(stamp), limit)
+        beside = {name: CompressedFile.from_json(part) for name, part in facts["beside"].items()}
+        copied = CompressedFile.from_json(facts["log"])
         without = tuple(map(str, facts.get("without", ())))
         made = KeptLog(facts["agent"], str(facts["session_id"]), facts["place"], copied, beside, without)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -437,7 +437,7 @@ def keep_copy(file: LogFile, session_id: str, reader: AgentAdapter, *, others_wa
         OSError: the disk is full and `others_wait`: the next copy would not fit either.
     """
     try:
-        return wanted(reader) and keep(file, session_id, reader)
+        return copies_wanted(reader) and keep(file, session_id, reader)
     except OSError as error:
         if others_wait and is_full(error):
             raise
@@ -468,7 +468,7 @@ def keep_all(
     Raises:
         OSError: the disk is full.
     """
-    kept = {agent.name for agent in agents if wanted(agent)}
+    kept = {agent.name for agent in agents if copies_wanted(agent)}
     logs = [one for one in store.sources() if one[0] in kept] if kept else []
     left = [one for one in logs if one[2] not in done]
     for number, (agent, session_id, path) in enumerate(left):

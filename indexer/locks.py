@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from indexer.errors import IndexerError
-from indexer.files import private_dir, state_home
+from indexer.safe_files import private_dir, state_home
 
 log = logging.getLogger(__name__)
 _thread = threading.local()

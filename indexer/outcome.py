@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 from indexer.lazy import dataclass, late
 from indexer.masking import mask
-from indexer.transcripts.commands import Commands, only_looks
+from indexer.transcripts.commands import WorkCommands, only_looks
+from indexer.transcripts.handover_text import calls_of, is_broken_off, results_of
 from indexer.transcripts.line_hashes import key_in_use, split_hashes, text_hashes
 from indexer.transcripts.model import Exchange, Proof, Session, ToolCall, ToolResult, Turn
-from indexer.transcripts.retold import breaks_off, calls_of, results_of
 from indexer.transcripts.texts import FAILED, says_something
 
 #: Of more files the last edited are remembered, and of more directories the first.
@@ -146,10 +146,10 @@ class _Step(NamedTuple):
         """
         if self.failed:
             return bool(self.result.errors)
-        return self.result.proof is not Proof.NOTHING or not Commands.hide_the_end(self.call.action)
+        return self.result.proof is not Proof.NOTHING or not WorkCommands.hide_the_end(self.call.action)
 
     @property
-    def commands(self) -> Commands:
+    def commands(self) -> WorkCommands:
         return _commands(self.call.action)
 
     @property
@@ -247,7 +247,7 @@ def _ended(line: bytes, number: int, steps: Sequence[_Step]) -> MetError:
     for place, step in enumerate(following):
         if step.commands and met.commands.are_again(step.commands) and step.settled:
             did = [one.call.action for one in following[:place] if not one.failed and one.changes]
-            more = Commands(words for words in step.commands if words not in met.commands)
+            more = WorkCommands(words for words in step.commands if words not in met.commands)
             otherwise = len(more) == len(step.commands) and met.commands.are_alike(step.commands)
             if otherwise or (more.change() and not step.failed):
                 did.append(step.call.action)
@@ -257,9 +257,9 @@ def _ended(line: bytes, number: int, steps: Sequence[_Step]) -> MetError:
 
 
 @lru_cache(maxsize=1024)
-def _commands(action: str) -> Commands:
+def _commands(action: str) -> WorkCommands:
     """Return the commands that a call's action runs."""
-    return Commands.of(action.removeprefix(_RUN)) if action.startswith(_RUN) else Commands()
+    return WorkCommands.of(action.removeprefix(_RUN)) if action.startswith(_RUN) else WorkCommands()
 
 
 def edited_paths(session: Session) -> tuple[str, ...]:
@@ -291,7 +291,7 @@ def known_files(
 def _is_unfinished(session: Session) -> bool:
     """Return True if a session, or the session handed over to it, ends unfinished."""
     spoken = next((turn for turn in reversed(session.turns) if turn.speaks), None)
-    return session.unfinished or (spoken is not None and breaks_off(spoken))
+    return session.unfinished or (spoken is not None and is_broken_off(spoken))
 
 
 def _edits_done(session: Session) -> dict[str, tuple[str, ...]]:
@@ -384,7 +384,7 @@ def _asked(exchange: Exchange) -> list[str]:
 def _is_answered(exchange: Exchange) -> bool:
     """Return True if the prompt is more than a greeting, and the agent answered it."""
     spoken = next((turn for turn in reversed(exchange.turns) if turn.speaks), None)
-    if spoken is None or spoken.role != "assistant" or spoken.tool_calls or breaks_off(spoken):
+    if spoken is None or spoken.role != "assistant" or spoken.tool_calls or is_broken_off(spoken):
         return False
     if FAILED.match(spoken.text.strip()) or _only_asks_back(exchange, spoken.text) or _does_not_know(spoken.text):
         return False

@@ -12,9 +12,8 @@ from dataclasses import replace
 from functools import partial
 from itertools import groupby
 
-from indexer import changes, repositories
-from indexer.changes import Progress, Report, forgotten
-from indexer.embedder import Embedder, telling
+from indexer import log_changes, repositories
+from indexer.embedder import Embedder, reporting_loading
 from indexer.errors import is_full, is_of_the_store, what_failed
 from indexer.export import (
     LONG_CHARACTERS,
@@ -29,6 +28,7 @@ from indexer.export import (
 )
 from indexer.kept_logs import keep_copy, make_room
 from indexer.lazy import dataclass
+from indexer.log_changes import Progress, Report, forgotten
 from indexer.masking import NOTHING, Masked, joined, mask, mask_once
 from indexer.outcome import Outcome, acts, authored_by, edited_paths, edits_of, errors_of, last_answered, worked_in
 from indexer.parallel_reading import read_ahead
@@ -37,9 +37,9 @@ from indexer.repositories import recorded, repository_of
 from indexer.store.base import FORGOTTEN, Document, Reading, Scope, Store, Words
 from indexer.transcripts.base import TAKEN_BACK, UNREAD, Agents, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.commands import calls_us
+from indexer.transcripts.handover_text import DONE, calls_of, parse_handover
 from indexer.transcripts.line_hashes import noting
 from indexer.transcripts.model import AgentName, BrokenLine, Exchange, Session, Turn
-from indexer.transcripts.retold import DONE, calls_of, retold
 from indexer.transcripts.symbols import Symbols
 from indexer.transcripts.texts import headline_of, title_of
 
@@ -50,7 +50,7 @@ _MOST_HOSTS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class OwnTalk:
+class SearchableTexts:
     """The texts by which a session is found: its `pieces`, its `title` and its other names.
 
     Text about smart-fork itself is left out, and so is a title that only asks smart-fork. `until` is the time of the
@@ -64,7 +64,7 @@ class OwnTalk:
     acted: int
 
 
-def told(session: Session, pieces: Sequence[Piece], agents: Agents) -> OwnTalk:
+def searchable_texts(session: Session, pieces: Sequence[Piece], agents: Agents) -> SearchableTexts:
     """Return the texts of `session` without questions to smart-fork and repetitions of its answers.
 
     Such text quotes other sessions, and would be found before the session that knows the answer. An exchange (a prompt
@@ -91,9 +91,9 @@ def told(session: Session, pieces: Sequence[Piece], agents: Agents) -> OwnTalk:
                 left.append(run._replace(apart=True) if apart else run)
                 apart = False
     if not asking:
-        return OwnTalk(tuple(left), session.title, session.also_called, session.last_activity, acted)
+        return SearchableTexts(tuple(left), session.title, session.also_called, session.last_activity, acted)
     until = session.turns[left[-1].turn].timestamp if left else ""
-    return OwnTalk(tuple(left), *_names(session, pieces, left), until, acted)
+    return SearchableTexts(tuple(left), *_names(session, pieces, left), until, acted)
 
 
 def _names(session: Session, pieces: Sequence[Piece], left: Sequence[Piece]) -> tuple[Masked, Masked]:
@@ -214,7 +214,7 @@ def read_logs(
                     raise
                 report.failed[str(file.path)] = f"{type(error).__name__}: {error}"
                 log.exception("cannot index %s", file.path)
-                store.save(Reading(file, changes.VERSION, UNREAD, skipped="could not be indexed"), None)
+                store.save(Reading(file, log_changes.VERSION, UNREAD, skipped="could not be indexed"), None)
             done.add(file.location)
     Symbols.forget_shown()
     if done:
@@ -251,7 +251,7 @@ def embed_waiting(
     if counts.chunks == counts.embedded and (not counts.chunks or store.meta("model") == embedder.model):
         report.waiting = 0
         return
-    with telling(progress):
+    with reporting_loading(progress):
         dimensions = embedder.dimensions
     if store.use_model(embedder.model, dimensions):
         log.info("the index is embedded again with %s", embedder.model)
@@ -269,7 +269,7 @@ def embed_waiting(
             if progress:
                 progress("embedding", done + start, max(total, done + start))
             some = texts[start : start + TOLD_ROWS]
-            with telling(progress):
+            with reporting_loading(progress):
                 made = embedder.embed(some)
             vectors |= {text: vector.tobytes() for text, vector in zip(some, made, strict=True)}
         stored = store.add_vectors([(id_, vectors[text]) for id_, text in rows])
@@ -297,7 +297,7 @@ def _waiting(store: Store) -> int:
 
 
 def _checkpoint(store: Store, file: LogFile) -> Checkpoint:
-    return store.checkpoint(file.location, changes.VERSION, file.inode) or UNREAD
+    return store.checkpoint(file.location, log_changes.VERSION, file.inode) or UNREAD
 
 
 def _read_log(
@@ -312,7 +312,7 @@ def _read_log(
     """Read a log into the index. `result` is given if a reader process has already read it."""
     reader = agents[file.agent]
     if (file.agent, reader.id_of(file.path)) in gone:
-        _pass_over(store, Reading(file, changes.VERSION, UNREAD, skipped=FORGOTTEN), report)
+        _pass_over(store, Reading(file, log_changes.VERSION, UNREAD, skipped=FORGOTTEN), report)
         return
     result = result or reader.read(file.path, _checkpoint(store, file))
     report.read += 1
@@ -321,7 +321,7 @@ def _read_log(
     report.broken_lines += len(result.broken)
     _log_broken(result.broken)
     reading = Reading(
-        file, changes.VERSION, result.checkpoint, result.skipped, result.broken, result.resumed, result.records,
+        file, log_changes.VERSION, result.checkpoint, result.skipped, result.broken, result.resumed, result.records,
         result.unknown,
     )  # fmt: skip
     session = result.session
@@ -332,7 +332,7 @@ def _read_log(
         if result.skipped == TAKEN_BACK and store.forget_session(file.agent, session_id := reader.id_of(file.path)):
             export_path(file.agent, session_id).unlink(missing_ok=True)
     elif (file.agent, session.session_id) in gone:
-        _pass_over(store, Reading(file, changes.VERSION, UNREAD, skipped=FORGOTTEN), report)
+        _pass_over(store, Reading(file, log_changes.VERSION, UNREAD, skipped=FORGOTTEN), report)
     elif save_session(store, agents, reading, session, report):
         keep_copy(file, session.session_id, reader)
 
@@ -368,7 +368,7 @@ def document_of(session: Session, agents: Agents, repo_root: str = "") -> tuple[
     resolved, project = _place_of(session, repo_root)
     project = begun_at(session.head, project)
     export = to_markdown(session, pieces_of(session, mask_once), project.root if project.git else "")
-    known = told(session, export.pieces, agents)
+    known = searchable_texts(session, export.pieces, agents)
     words = _words(known, session, " ".join(_symbols(session)), (*edited_paths(session), *session.wrote))
     passages = chunk(known.pieces, session.root_id)
     outcome, edits = Outcome.of(session), edits_of(session, resolved)
@@ -378,14 +378,14 @@ def document_of(session: Session, agents: Agents, repo_root: str = "") -> tuple[
     return replace(document, guests=tuple(_guests(document, known))), export
 
 
-def _words(known: OwnTalk, session: Session, symbols: str, work: Iterable[str]) -> Words:
+def _words(known: SearchableTexts, session: Session, symbols: str, work: Iterable[str]) -> Words:
     asked, answered, actions = (
         "\n".join(one.text for one in known.pieces if one.role == role) for role in ("user", "assistant", "action")
     )
     return Words(known.title, asked, answered, actions, symbols, known.also_called, "\n".join(work), session.headline)
 
 
-def _guests(document: Document, known: OwnTalk) -> Iterator[Document]:
+def _guests(document: Document, known: SearchableTexts) -> Iterator[Document]:
     """Yield a document for each further repository in which a session worked, with its exchanges there alone.
 
     A session that another person wrote (from a repository's checkpoint) has none.
@@ -413,7 +413,7 @@ def _symbols(session: Session) -> Symbols:
     found = Symbols(session.symbols)
     for turn in session.turns:
         if turn.role == "assistant" and DONE in turn.text:
-            for one in retold(turn.text).done:
+            for one in parse_handover(turn.text).done:
                 found.add(f"{one.line}\n{one.outcome}")
                 found.add(" ".join(one.names))
     return found

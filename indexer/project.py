@@ -113,7 +113,7 @@ def _elsewhere(top: Path, git: Path, kind: int) -> Checkout:
         raise Unproven(f"{git} points to {own}, which is not a repository")
     if own.parent.name == "worktrees":
         return _worktree(top, own)
-    said = settings(own)
+    said = git_settings(own)
     if worktree := said.get("core.worktree"):
         if Path(os.path.realpath(own / worktree)) == top:
             return Checkout(top, own, own, own)
@@ -129,7 +129,7 @@ def _elsewhere(top: Path, git: Path, kind: int) -> Checkout:
 def _target(git: Path, kind: int) -> Path:
     if stat.S_ISLNK(kind):
         return Path(os.path.realpath(git))
-    text = content(git, _PATH_BYTES).rstrip("\r\n")
+    text = text_of_regular(git, _PATH_BYTES).rstrip("\r\n")
     if not text.startswith(_POINTER):
         raise Unproven(f"{git} is not a file that git writes")
     return Path(os.path.realpath(git.parent / text.removeprefix(_POINTER)))
@@ -137,7 +137,7 @@ def _target(git: Path, kind: int) -> Path:
 
 def _worktree(top: Path, own: Path) -> Checkout:
     common = own.parent.parent
-    said = content(own / "commondir", _PATH_BYTES).rstrip("\r\n")
+    said = text_of_regular(own / "commondir", _PATH_BYTES).rstrip("\r\n")
     if os.path.realpath(own / said) != str(common):
         raise Unproven(f"{own} names another repository than the one that contains it")
     if (listed := _listed(own)) != top:
@@ -151,7 +151,7 @@ def _worktree(top: Path, own: Path) -> Checkout:
 def _listed(own: Path) -> Path | None:
     """Return the directory of a worktree according to its repository."""
     try:
-        path = own / content(own / "gitdir", _PATH_BYTES).rstrip("\r\n")
+        path = own / text_of_regular(own / "gitdir", _PATH_BYTES).rstrip("\r\n")
         return Path(os.path.realpath(path.parent)) if path.name == ".git" else None
     except (OSError, ValueError):
         return None
@@ -176,7 +176,7 @@ def _is_ones_own(path: Path) -> bool:
     return owner == me or (me == 0 and os.environ.get("SUDO_UID", "") == str(owner))
 
 
-def settings(own: Path) -> dict[str, str]:
+def git_settings(own: Path) -> dict[str, str]:
     """Return the repository's own git settings; none if git cannot read the file."""
     found: dict[str, str] = {}
     for file in (own / "config", own / "config.worktree"):
@@ -203,7 +203,7 @@ def _git(*words: str) -> bytes | None:
     return done.stdout if done.returncode == 0 else None
 
 
-def content(file: Path, most: int = _MOST_BYTES) -> str:
+def text_of_regular(file: Path, most: int = _MOST_BYTES) -> str:
     """Return the text of a regular file of at most `most` bytes, decoded like a file name.
 
     This does not block on a pipe.

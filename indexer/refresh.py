@@ -14,17 +14,17 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from indexer import changes, kept_logs
-from indexer.changes import RENEWED, Progress, Report, changed_logs, forgotten, named_logs
+from indexer import kept_logs, log_changes
 from indexer.embedder import Embedder
 from indexer.errors import is_of_the_store, joined, next_step, what_failed
 from indexer.export import LABELS, chained, export_path, write_export
-from indexer.files import index_db, index_root, state_home
 from indexer.locks import LOCK_SECONDS, IndexBusyError, only_writer
+from indexer.log_changes import RENEWED, Progress, Report, changed_logs, forgotten, named_logs
 from indexer.masking import mask, mask_parts
 from indexer.pipeline import LOG_BYTES, embed_waiting, read_logs, save_session
 from indexer.project import Project
 from indexer.runs import recorded
+from indexer.safe_files import index_db, index_root, state_home
 from indexer.store.base import Reading, Scope, SessionRow, Store, Words
 from indexer.store.damage import remove_older
 from indexer.transcripts.base import Agents, LogFile
@@ -249,7 +249,7 @@ def renew(store: Store, agents: Agents, report: Report, progress: Progress | Non
 
     The caller holds the index's lock. Work that is interrupted is done at the next run.
     """
-    if store.meta(RENEWED) == changes.VERSION:
+    if store.meta(RENEWED) == log_changes.VERSION:
         return
     sessions = store.without_log()
     for number, session in enumerate(sessions):
@@ -259,7 +259,7 @@ def renew(store: Store, agents: Agents, report: Report, progress: Progress | Non
         copy = kept_logs.find(session.agent, session.session_id)
         if copy and copy.agent in agents.names:
             _recall_one(store, agents, copy, report)
-    store.set_meta(RENEWED, changes.VERSION)
+    store.set_meta(RENEWED, log_changes.VERSION)
 
 
 def _recall_one(store: Store, agents: Agents, copy: kept_logs.KeptLog, report: Report) -> None:

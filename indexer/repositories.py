@@ -24,10 +24,10 @@ from indexer.project import (
     Checkout,
     Project,
     Unproven,
+    git_settings,
     listed_worktrees,
     project_of,
     removed_worktrees,
-    settings,
     top_of,
     worktree_named,
 )
@@ -123,7 +123,7 @@ _URL = re.compile(r"(?:[a-z][a-z0-9+.-]*)://(?:[^@/]*@)?([^/:]*)(?::\d*)?/*(.*)"
 
 
 @dataclass(frozen=True, slots=True)
-class Repository:
+class SeenRepository:
     """A repository as it was when it was last seen in the resolved directory `top`.
 
     `key` is its git folder, empty if only a log names the repository. `roots` are its root commits, empty if unknown.
@@ -149,7 +149,7 @@ class Repository:
         return os.path.lexists(self.top)
 
 
-def seen(top: Path, before: Repository | None = None) -> Repository | None:
+def seen(top: Path, before: SeenRepository | None = None) -> SeenRepository | None:
     """Return the repository in the resolved directory `top`; `None` if its `.git` is not believed.
 
     Its root commits are taken from `before`, and its remote as well if the configuration is unchanged.
@@ -163,7 +163,7 @@ def seen(top: Path, before: Repository | None = None) -> Repository | None:
     config = _changed_at(found.common / "config")
     lines = _reflog(found.common, _LINE_BYTES)
     said = _REFLOG_LINE.fullmatch(lines[-1]) if lines else None
-    return Repository(
+    return SeenRepository(
         str(top), str(found.key),
         known_before.remote if known_before and known_before.config == config else remote_of(found.common),
         said[1].decode() if said else "", _digest(lines[-1]) if lines else "", f"{info.st_dev}:{info.st_ino}",
@@ -171,7 +171,7 @@ def seen(top: Path, before: Repository | None = None) -> Repository | None:
     )  # fmt: skip
 
 
-def why_same(old: Repository, new: Repository) -> str:
+def why_same(old: SeenRepository, new: SeenRepository) -> str:
     """Return why the existing repository `new` is the one that was recorded as `old`; empty if it is another one."""
     if old.key and old.key == new.key:
         return "worktree"
@@ -187,7 +187,7 @@ def why_same(old: Repository, new: Repository) -> str:
     return "clone" if gone and new.remote == old.top and shares_history(old, new) else ""
 
 
-def shares_history(old: Repository, new: Repository) -> bool:
+def shares_history(old: SeenRepository, new: SeenRepository) -> bool:
     """Return True if both share a root commit, or `new` has the last commit of `old`. Forks and templates do, too."""
     return bool(old.roots & new.roots) or bool(known(Path(new.key), {old.head, *old.made}))
 
@@ -203,14 +203,14 @@ def note_recorded(directory: Path, remote: str, head: str, made: Iterable[str]) 
     if os.path.lexists(directory) or (near and near.key) or top_of(directory):
         return
     url = normalized(remote, directory) if remote else ""
-    one = Repository(str(directory), "", url, head, "", "", shallow=False, made=frozenset(made))
+    one = SeenRepository(str(directory), "", url, head, "", "", shallow=False, made=frozenset(made))
     if near and near.top == one.top:
         made = sorted(near.made | one.made)[:_MOST_MADE]
         one = replace(one, remote=near.remote or url, head=near.head or head, made=frozenset(made))
     note(one)
 
 
-def note(one: Repository) -> None:
+def note(one: SeenRepository) -> None:
     """Record a repository.
 
     Raises:
@@ -220,7 +220,7 @@ def note(one: Repository) -> None:
         state.change(f"INSERT OR REPLACE INTO repositories({_COLUMNS}) VALUES ({_PLACES})", *_row(one))  # noqa: S608
 
 
-def noted() -> dict[str, Repository]:
+def noted() -> dict[str, SeenRepository]:
     """Return the recorded repositories by directory.
 
     Raises:
@@ -250,7 +250,7 @@ def adopt(old: str, top: str | None) -> None:
         state.change("INSERT OR REPLACE INTO adopted VALUES (?, ?)", old, top)
 
 
-def places_of(one: Repository) -> tuple[dict[str, str], tuple[str, ...]]:
+def places_of(one: SeenRepository) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return the other directories of a repository, present or past, each with the reason, and directories that might
     be.
 
@@ -367,7 +367,7 @@ def remote_of(common: Path) -> str:
     User names and passwords are removed, because the URL is stored and shown.
     """
     said: dict[str, str] = {}
-    for name, value in settings(common).items():
+    for name, value in git_settings(common).items():
         if (found := _REMOTE.fullmatch(name)) and value:
             said[found[1]] = value
     url = said.get("origin") or (next(iter(said.values())) if len(said) == 1 else "")
@@ -441,9 +441,9 @@ def _stamp() -> tuple[str, int]:
 
 
 @lru_cache(maxsize=2)
-def _noted(_path: str, _changed: int) -> dict[str, Repository]:
+def _noted(_path: str, _changed: int) -> dict[str, SeenRepository]:
     rows = state.rows(f"SELECT {_COLUMNS} FROM repositories")  # noqa: S608
-    found = (Repository(*one, *(frozenset(names.split()) for names in (roots, made))) for *one, roots, made in rows)
+    found = (SeenRepository(*one, *(frozenset(names.split()) for names in (roots, made))) for *one, roots, made in rows)
     return {one.top: one for one in found}
 
 
@@ -452,6 +452,6 @@ def _adopted(_path: str, _changed: int) -> dict[str, str]:
     return dict(state.rows("SELECT old, top FROM adopted"))
 
 
-def _row(one: Repository) -> Iterator[str | int]:
+def _row(one: SeenRepository) -> Iterator[str | int]:
     yield from (one.top, one.key, one.remote, one.head, one.last, one.place, one.shallow, one.config)
     yield from (" ".join(sorted(names)) for names in (one.roots, one.made))

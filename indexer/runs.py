@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import orjson
 
-from indexer.changes import Report
+from indexer.log_changes import Report
 from indexer.store.base import Store
 from indexer.values import Value, dict_in, dicts_in, json_in, record, value
 

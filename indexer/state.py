@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from indexer.errors import StateUnavailable
-from indexer.files import private_dir, state_home
+from indexer.safe_files import private_dir, state_home
 from indexer.values import dict_in, dicts_in
 
 TYPE_CHECKING = False

@@ -13,8 +13,8 @@ from dataclasses import Field, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
-from indexer.files import state_home
 from indexer.lazy import dataclass
+from indexer.safe_files import state_home
 from smart_fork.errors import Usage
 from smart_fork.snippets import quoted, shown
 

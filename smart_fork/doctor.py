@@ -18,8 +18,8 @@ from indexer import state
 from indexer.default_embedder import configured_embedder
 from indexer.embedder import Embedder, configured_reranker, forget_absence, has_frameworks
 from indexer.errors import next_step, what_failed
-from indexer.files import index_db, private_dir, state_home
 from indexer.project import bare_at, project_of
+from indexer.safe_files import index_db, private_dir, state_home
 from indexer.settings import VARIABLES, Setting
 from indexer.store.base import Scope, Understood
 from indexer.store.damage import kept

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from indexer.files import index_db
+from indexer.safe_files import index_db
 from indexer.transcripts.lines import LineReader
 from tests import gauges
 from tests.counted import INDEX, NUMBERS, READER, WORK

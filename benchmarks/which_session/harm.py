@@ -170,7 +170,7 @@ def _of_collection(corpus: Path, folder: Path) -> Iterator[Place]:
 
 def _happened(projects: Sequence[Path], whose: str) -> tuple[dict[Path, list[Event]], dict[Path, list[Path]]]:
     """Return the first prompts, failed commands and edits of the sessions of projects, and their logs."""
-    from indexer.transcripts.commands import Commands
+    from indexer.transcripts.commands import WorkCommands
     from indexer.transcripts.line_hashes import error_signatures
 
     events, logs = defaultdict[Path, list[Event]](list), defaultdict[Path, list[Path]](list)
@@ -183,7 +183,7 @@ def _happened(projects: Sequence[Path], whose: str) -> tuple[dict[Path, list[Eve
             continue
         events[project] += [Event(FIRST.format(whose), turn.text) for turn in session.turns if turn.prompt][:1]
         for one in ran:
-            if one.failed and Commands.of(one.command) and error_signatures(one.output):
+            if one.failed and WorkCommands.of(one.command) and error_signatures(one.output):
                 given = {"command": one.command, "output": one.output[-ERROR_CHARACTERS:]}
                 events[project].append(Event(ERROR, one.output, given=given))
             events[project] += _edit(one, project)

@@ -74,9 +74,9 @@ class SmartFork:
 
     def bring_up_to_date(self) -> None:
         """Read what is new in the logs, and embed it."""
-        from indexer.changes import Report, changed_logs
-        from indexer.files import index_db, private_dir, state_home
+        from indexer.log_changes import Report, changed_logs
         from indexer.pipeline import embed_waiting, read_logs
+        from indexer.safe_files import index_db, private_dir, state_home
         from indexer.store.sqlite import SqliteStore
         from smart_fork.agents.log_readers import READERS
         from smart_fork.finding.commits import note_commits
@@ -110,8 +110,8 @@ class SmartFork:
 
     def ask_by(self, mode: str, moment: Moment) -> Answer:
         """Ask by words alone ("lexical") or by meaning alone ("vector")."""
-        from indexer.files import index_db
         from indexer.project import project_of
+        from indexer.safe_files import index_db
         from indexer.store.sqlite import SqliteStore
         from smart_fork.agents.log_readers import READERS
         from smart_fork.finding import search

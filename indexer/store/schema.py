@@ -15,8 +15,8 @@ from pathlib import Path
 import apsw
 
 from indexer.errors import IndexerError, joined
-from indexer.files import private_dir
 from indexer.locks import held
+from indexer.safe_files import private_dir
 from indexer.state import bring_up
 from indexer.store.base import bigrams
 

@@ -222,7 +222,7 @@ class AgentAdapter(Protocol):
 
         A file with many sessions records a time for each.
         """
-        from indexer.transcripts.state import utc
+        from indexer.transcripts.reader_state import utc
 
         return ("" if file.within else self.said_at(file)) or utc(file.mtime_ns / 1e9)
 

@@ -28,9 +28,9 @@ from indexer.transcripts.actions import (
 from indexer.transcripts.commands import command_of, is_ours, runs_ours, simple_commands, unquoted
 from indexer.transcripts.line_hashes import error_lines, error_signatures, key_in_use, text_hashes
 from indexer.transcripts.model import GivenBack, Proof, ToolCall, ToolResult, UsedTool
-from indexer.transcripts.state import is_path
+from indexer.transcripts.reader_state import is_path
 from indexer.transcripts.symbols import MAX_SYMBOLS, Symbols
-from indexer.transcripts.texts import TITLE_CHARACTERS, Answers
+from indexer.transcripts.texts import TITLE_CHARACTERS, PersonAnswers
 
 
 class CommandPurpose(NamedTuple):
@@ -270,7 +270,7 @@ class Tools(Protocol):
     #: The beginnings of results of calls that were not carried out.
     not_run: ClassVar[tuple[str, ...]]
     #: How its results say what a person answers or refuses.
-    answers: ClassVar[Answers]
+    answers: ClassVar[PersonAnswers]
 
 
 class CallRecorder:

@@ -292,7 +292,7 @@ _BEHIND = late(r"[|;]")
 _MAX_COMMANDS = 12
 
 
-class Commands(tuple[tuple[str, ...], ...]):
+class WorkCommands(tuple[tuple[str, ...], ...]):
     """The words of a line's commands without options. Commands that only look or prepare are left out."""
 
     __slots__ = ()
@@ -302,11 +302,11 @@ class Commands(tuple[tuple[str, ...], ...]):
         """Return the commands of a line."""
         return cls(dict.fromkeys(islice(_named_commands(line), _MAX_COMMANDS)))
 
-    def are_again(self, other: Commands) -> bool:
+    def are_again(self, other: WorkCommands) -> bool:
         """Return True if this line repeats `other`: it runs equal programs, or has most of the words."""
         return {words[:2] for words in self} <= {words[:2] for words in other} or self.are_alike(other)
 
-    def are_alike(self, other: Commands) -> bool:
+    def are_alike(self, other: WorkCommands) -> bool:
         """Return True if two lines have most of their words in common."""
         words, others = ({word for words in line for word in words} for line in (self, other))
         return 2 * len(words & others) > len(words | others)

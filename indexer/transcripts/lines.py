@@ -17,12 +17,12 @@ from typing import IO, Any, NamedTuple
 
 import orjson
 
-from indexer.files import open_regular
 from indexer.masking import mask, shorten
+from indexer.safe_files import open_regular
 from indexer.transcripts.base import Checkpoint
 from indexer.transcripts.long_lines import abridged
 from indexer.transcripts.model import BrokenLine, Turn
-from indexer.transcripts.state import unpack
+from indexer.transcripts.reader_state import unpack
 
 #: Decoding takes several times a line's size in memory: of a longer one the long texts are not decoded.
 MAX_LINE_BYTES = 16 * 1024 * 1024

@@ -79,8 +79,8 @@ def title_of(named: str, prompts: Iterable[str] = (), *, by_agent: str = "") -> 
     if _is_a_name(by_agent):
         return _title(by_agent)
     asked = [prompt for prompt in islice(prompts, _PROMPTS) if prompt.strip()]
-    telling = next(filter(says_something, asked), asked[0] if asked else "")
-    return _title(_without_markup(beginning(masked_name(_asked(telling)), _LOOKED_AT))) if telling else NOTHING
+    naming_work = next(filter(says_something, asked), asked[0] if asked else "")
+    return _title(_without_markup(beginning(masked_name(_asked(naming_work)), _LOOKED_AT))) if naming_work else NOTHING
 
 
 def _asked(prompt: str) -> str:
@@ -123,7 +123,7 @@ def says_something(prompt: str) -> bool:
     text = _PLACEHOLDERS.sub(" ", prompt[:_LOOKED_AT]).strip()
     text = _COMMAND.sub("", text, count=1) if _COMMAND.match(text) else text
     text = "" if _QUOTED_PATH.fullmatch(text) or _FILE.fullmatch(text) else _PATH.sub(" ", text)
-    return any(_tells(word.lower()) for word in _WORD.findall(text))
+    return any(_is_key_word(word.lower()) for word in _WORD.findall(text))
 
 
 def headline_of(title: Masked, turns: Sequence[Turn]) -> Masked:
@@ -133,11 +133,11 @@ def headline_of(title: Masked, turns: Sequence[Turn]) -> Masked:
     """
     commits = (one.commit for turn in reversed(turns) for one in reversed(turn.tool_results) if one.commit)
     prompts = (title_of("", (turn.text,)) for turn in turns if turn.prompt)
-    said = telling(title, chain(commits, islice(filter(None, prompts), _PROMPTS)))
+    said = naming_work(title, chain(commits, islice(filter(None, prompts), _PROMPTS)))
     return NOTHING if said == title else Masked(said)
 
 
-def telling(title: str, others: Iterable[str]) -> str:
+def naming_work(title: str, others: Iterable[str]) -> str:
     """Return `title` if it names work, else the first of `others` that does, else the first that says anything."""
     if names_work(title):
         return title
@@ -149,11 +149,11 @@ def names_work(title: str) -> bool:
     """Return True if a title names work: at least two key words, no question and no command of an agent."""
     if title.endswith(("?", "\uff1f")) or _COMMAND.match(title) or not says_something(title):
         return False
-    words = [word for word in _WORD.findall(_POINTING.sub(" ", title)) if _tells(word.lower())]
+    words = [word for word in _WORD.findall(_POINTING.sub(" ", title)) if _is_key_word(word.lower())]
     return len(words) > 1 or any(len(word) >= _DENSE_NAME and _DENSE.search(word) for word in words)
 
 
-def with_name(names: Iterable[str], name: str) -> list[str]:
+def last_names(names: Iterable[str], name: str) -> list[str]:
     """Return the last names of a session after it was given `name`."""
     fits = [name] if len(name) <= _LONGEST_NAME else []
     return [*(one for one in names if one != name), *fits][-OTHER_NAMES:]
@@ -163,7 +163,7 @@ def _is_a_name(text: str) -> bool:
     return any(map(str.isalpha, text)) and not _NO_NAME.match(text.strip())
 
 
-def _tells(word: str) -> bool:
+def _is_key_word(word: str) -> bool:
     if word in _EMPTY:
         return False
     letters = sum(character.isalpha() for character in word)
@@ -316,7 +316,7 @@ Questions = list[list[str]]
 Said = Iterable[tuple[str, str]]
 
 
-class Answers:
+class PersonAnswers:
     """The rules by which one agent's results contain a person's words. By default, a result answers one question."""
 
     #: The tools that ask the person, and those that propose a plan.

@@ -16,7 +16,7 @@ from indexer.lazy import dataclass
 from indexer.transcripts.base import LogFile, regular_files
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import AgentName, Origin, Session, Turn
-from indexer.transcripts.state import utc
+from indexer.transcripts.reader_state import utc
 from indexer.transcripts.texts import LEFT_OUT_TAG
 from indexer.values import dict_in, text_in
 from smart_fork.agents.agent import AgentFacet

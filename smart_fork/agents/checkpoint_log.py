@@ -20,7 +20,7 @@ import orjson
 from indexer.masking import mask
 from indexer.transcripts.base import UNREAD, AgentAdapter, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.model import Session
-from indexer.transcripts.state import utc
+from indexer.transcripts.reader_state import utc
 from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.checkpoint_sources import StoredSession, is_history, said_in, transcript
 from smart_fork.agents.checkpoints import CheckpointList

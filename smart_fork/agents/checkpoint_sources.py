@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import NAMESPACE_URL, uuid5
 
-from indexer.files import open_regular
 from indexer.masking import mask
+from indexer.safe_files import open_regular
+from indexer.transcripts.handover_text import HandedOverAction, render_handover
 from indexer.transcripts.model import AgentName
-from indexer.transcripts.retold import Action, rendered
-from indexer.transcripts.state import utc
+from indexer.transcripts.reader_state import utc
 from indexer.values import dict_in, json_in, list_in, seconds_in, text_in
 from smart_fork.agents.record_conversion import Utterance
 from smart_fork.errors import SmartForkError
@@ -460,15 +460,15 @@ def _typed(text: str) -> tuple[str, ...]:
 
 def _done(text: str) -> tuple[str, ...]:
     """Return an agent's actions, as lines in the form of a handed-over session, and its text."""
-    actions: list[Action] = []
+    actions: list[HandedOverAction] = []
 
     def note(found: re.Match[str]) -> str:
         *kind, name, inside = found.groups()
-        actions.append(Action(_line(kind[0] if kind else "", name, html.unescape(inside[:_INSIDE]))))
+        actions.append(HandedOverAction(_line(kind[0] if kind else "", name, html.unescape(inside[:_INSIDE]))))
         return ""
 
     text = _OLD_TOOL.sub(note, _TOOL.sub(note, _ASIDE.sub("", text)))
-    return rendered("", actions), "\n\n".join(filter(None, map(str.strip, _SEPARATOR.split(text))))
+    return render_handover("", actions), "\n\n".join(filter(None, map(str.strip, _SEPARATOR.split(text))))
 
 
 def _line(kind: str, name: str, inside: str) -> str:

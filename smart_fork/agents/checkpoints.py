@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from indexer.files import checkpoints_dir, private_dir, replace_file
 from indexer.project import Checkout, Unproven, top_of
+from indexer.safe_files import checkpoints_dir, private_dir, replace_file
 from indexer.settings import Setting
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import AgentName, Session

@@ -17,7 +17,7 @@ from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.commands import command_of
 from indexer.transcripts.lines import Line, is_long
 from indexer.transcripts.model import GivenBack, Item, Origin, RecordSize, Session, UsedTool
-from indexer.transcripts.texts import LEFT_OUT_TAG, Answers, Questions, Said
+from indexer.transcripts.texts import LEFT_OUT_TAG, PersonAnswers, Questions, Said
 from indexer.values import dict_in, dicts_in, json_in, list_in, text_in
 
 Record = dict[str, Any]
@@ -30,7 +30,7 @@ class Codec(ABC):
     tools: ClassVar[Mapping[str, str]] = MappingProxyType({})
     shell: ClassVar[str | None] = ""
     not_run: ClassVar[tuple[str, ...]] = ()
-    answers: ClassVar[Answers] = Answers()
+    answers: ClassVar[PersonAnswers] = PersonAnswers()
     #: The tools that start another agent.
     starting: ClassVar[tuple[str, ...]] = ()
     #: The types of the objects that hold thoughts. Some are signed as they are.
@@ -127,7 +127,7 @@ class ReadSource(AgentAdapter):
     def stated(self, path: Path) -> Record:
         """Return the JSON object in a small file beside a log; empty if there is none."""
         try:
-            from indexer.files import open_regular
+            from indexer.safe_files import open_regular
 
             with open_regular(path) as file:
                 return dict_in(json_in(file.read(_MOST)))
@@ -297,7 +297,7 @@ _END = late(
 _NOTE = "user_note: "
 
 
-class QuotedAnswers(Answers):
+class QuotedAnswers(PersonAnswers):
     """A parser of a person's answers in the form ``"question"="answer"``, one after the other."""
 
     none = ("", "Unanswered", "(No answer provided)")
@@ -315,7 +315,7 @@ class QuotedAnswers(Answers):
                 yield question, f"{'' if words in self.none else words} {notes}".strip()
 
 
-class JsonAnswers(Answers):
+class JsonAnswers(PersonAnswers):
     """A parser of a person's answers in a JSON object. Its keys are question ids, numbers or texts."""
 
     def answered(self, output: str, questions: Questions) -> Said:

@@ -12,11 +12,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
-from indexer.files import new_file, open_regular, private_dir, remove, staging_of, sweep_beside, write_new
 from indexer.lazy import dataclass
+from indexer.safe_files import new_file, open_regular, private_dir, remove, staging_of, sweep_beside, write_new
 from indexer.transcripts.lines import is_long
 from indexer.transcripts.model import RecordSize, Session
-from indexer.transcripts.state import utc
+from indexer.transcripts.reader_state import utc
 from smart_fork.agents.agent import AgentFacet
 from smart_fork.agents.codec import CopyCodec, Record
 from smart_fork.errors import ForkRefused, NotFound

@@ -16,7 +16,7 @@ from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.calls import CallRecorder
 from indexer.transcripts.lines import Line, decode_line, first_lines, last_lines, last_records, probe, resume
 from indexer.transcripts.model import AgentName, Inferred, Origin, RecordSize, Resumed, Session, Turn
-from indexer.transcripts.state import is_path, utc
+from indexer.transcripts.reader_state import is_path, utc
 from indexer.transcripts.texts import TITLE_CHARACTERS, also_called, headline_of, title_of
 from smart_fork.agents.codec import Codec
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from indexer import kept_logs
-from indexer.files import open_regular
+from indexer.safe_files import open_regular
 from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, value
@@ -72,7 +72,7 @@ def _of(reader: AgentAdapter, now: float) -> Deletion | None:
         return None
     going = sorted(file.mtime_ns / 1e9 + told.days * _DAY for file in files)
     later = [moment for moment in going if moment >= now]
-    kept = kept_logs.wanted(reader)
+    kept = kept_logs.copies_wanted(reader)
     return Deletion(
         agent=reader.name,
         days=told.days,

@@ -13,7 +13,7 @@ from indexer.lazy import dataclass
 from indexer.masking import Masked
 from indexer.transcripts.lines import LineReader, decode_line, last_lines
 from indexer.transcripts.model import AgentName
-from indexer.transcripts.state import count, utc
+from indexer.transcripts.reader_state import count, utc
 from indexer.values import Value, dict_in, json_in, rare, value
 from smart_fork.snippets import quoted, tokens_about
 

@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
-from indexer.files import private_dir, replace_file, state_home
 from indexer.lazy import dataclass
+from indexer.safe_files import private_dir, replace_file, state_home
 from indexer.settings import DEPTH, WORKER_ID
 from indexer.transcripts.model import AgentName
 from indexer.values import dict_in, json_at

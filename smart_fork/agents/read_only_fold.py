@@ -10,8 +10,8 @@ import orjson
 from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.lines import Line
 from indexer.transcripts.model import Origin, Role, Session, Turn
-from indexer.transcripts.state import count, is_path, utc
-from indexer.transcripts.texts import masked_name, strip_boilerplate, strip_recall, with_name
+from indexer.transcripts.reader_state import count, is_path, utc
+from indexer.transcripts.texts import last_names, masked_name, strip_boilerplate, strip_recall
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Header, ReadCodec, ReadSource, Record
 from smart_fork.agents.fold import Kept
@@ -64,7 +64,7 @@ class ReadTree(FolderlessTree):
         facts = self.facts
         if isinstance(header.title, str) and header.title.strip():
             facts["title"], facts["named"] = masked_name(header.title.strip()), header.named
-            facts["names"] = with_name(facts.get("names", ()), facts["title"])
+            facts["names"] = last_names(facts.get("names", ()), facts["title"])
         if isinstance(header.parent_session, str) and header.parent_session:
             facts.setdefault("parent", header.parent_session)
         if header.origin:

@@ -14,7 +14,7 @@ from typing import ClassVar
 from indexer.masking import mask_once
 from indexer.transcripts.lines import Line, LineReader, first_lines
 from indexer.transcripts.model import GivenBack, Inferred, Resumed, Role, Turn, UsedTool, turn_of
-from indexer.transcripts.state import is_path, pack, utc
+from indexer.transcripts.reader_state import is_path, pack, utc
 from indexer.transcripts.texts import LEFT_OUT_TAG
 from indexer.values import seconds_in
 from smart_fork.agents.fold import Kept, LineFold, Record

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from indexer.files import state_home
+from indexer.safe_files import state_home
 from indexer.settings import VARIABLES
 from smart_fork.cli.command_table import ALIASES, unknown
 from smart_fork.errors import Usage

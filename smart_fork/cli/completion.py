@@ -11,8 +11,8 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from indexer.files import index_db
 from indexer.project import project_of
+from indexer.safe_files import index_db
 from smart_fork.cli import index_queries, statusline
 from smart_fork.cli.command_table import COMMANDS
 from smart_fork.cli.short_ids import harmless, is_id, short

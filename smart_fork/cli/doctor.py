@@ -16,13 +16,13 @@ import numpy as np
 import typer
 
 from indexer import default_embedder, kept_logs
-from indexer.changes import VERSION, Progress, forgotten, gone_of
-from indexer.embedder import Embedder, telling
+from indexer.embedder import Embedder, reporting_loading
 from indexer.errors import what_failed
 from indexer.export import export_names, export_path, is_export
-from indexer.files import index_db
 from indexer.lazy import dataclass
+from indexer.log_changes import VERSION, Progress, deleted_logs, forgotten
 from indexer.pipeline import document_of
+from indexer.safe_files import index_db
 from indexer.store import damage, vectors
 from indexer.store.base import Scope, SessionRow, Store
 from indexer.store.damage import SHOWN, read_only
@@ -95,7 +95,7 @@ def examine(seed: int, embedder: Embedder | None = None, progress: Progress | No
         missing = Check("index", ok=False, detail="there is no index to examine", next_step=RUN_INDEX)
         return [missing, *Check.run("service", _service)]
     try:
-        with telling(progress), read_only(index_db()) as db:
+        with reporting_loading(progress), read_only(index_db()) as db:
             return _Examination(StoreReading(db), random.Random(seed), embedder, told).checks()  # noqa: S311 - a sample
     except apsw.Error as error:
         problem = unavailable(error)
@@ -141,7 +141,7 @@ class _Examination:
         )
         known = {path: (agent, session_id) for path, agent, session_id in rows}
         new = there.keys() - known
-        gone = gone_of(known.keys() - there.keys(), READERS)
+        gone = deleted_logs(known.keys() - there.keys(), READERS)
         bare = [path for path in gone if known[path][1] and kept_logs.find(*known[path]) is None]
         for paths, what in (
             (new, "are not in the index yet"),

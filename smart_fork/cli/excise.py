@@ -22,7 +22,7 @@ from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.excise.answer import CutRequest
 
 if TYPE_CHECKING:
-    from indexer.changes import Progress
+    from indexer.log_changes import Progress
     from smart_fork.excise.answer import Excised, Soundness
     from smart_fork.excise.cut_plan import CutPlan
 

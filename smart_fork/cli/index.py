@@ -20,7 +20,7 @@ from smart_fork.errors import SmartForkError
 from smart_fork.snippets import ago
 
 if TYPE_CHECKING:
-    from indexer.changes import Progress
+    from indexer.log_changes import Progress
     from indexer.project import Project
     from indexer.store.base import Store
     from smart_fork.finding.answer import Indexed, IndexStatus
@@ -166,7 +166,7 @@ def _details(state: IndexStatus) -> Iterator[tuple[str, str]]:
 @app.command("path")
 def path() -> None:
     """Print the folders of the index and the exports."""
-    from indexer.files import index_db, index_root
+    from indexer.safe_files import index_db, index_root
 
     if printed_as_json({"index": str(index_db()), "exports": str(index_root())}):
         return

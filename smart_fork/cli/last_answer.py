@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ValidationError
 
 from indexer import state
-from indexer.files import index_db
 from indexer.project import project_of
+from indexer.safe_files import index_db
 from smart_fork.agents.references import Reference
 from smart_fork.cli import index_queries
 from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage

@@ -11,7 +11,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from indexer.errors import joined
-from indexer.files import index_db, state_home
+from indexer.safe_files import index_db, state_home
 from indexer.settings import Setting
 from indexer.store.base import Understood
 from indexer.store.damage import kept

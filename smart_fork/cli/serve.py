@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from indexer.errors import next_step, what_failed
-from indexer.files import private_dir, state_home
+from indexer.safe_files import private_dir, state_home
 from indexer.settings import Setting
 from smart_fork.agents import AGENTS
 from smart_fork.cli.command import Commands

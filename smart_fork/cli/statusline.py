@@ -11,8 +11,8 @@ import os
 import sys
 from typing import Any, NamedTuple
 
-from indexer.files import index_db
 from indexer.project import project_of
+from indexer.safe_files import index_db
 from smart_fork.cli import index_queries
 from smart_fork.cli.short_ids import harmless
 from smart_fork.workers.registry_file import registry_file

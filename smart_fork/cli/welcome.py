@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from indexer.files import index_db
 from indexer.project import project_of
+from indexer.safe_files import index_db
 from smart_fork.cli import index_queries
 
 

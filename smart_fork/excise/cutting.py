@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from indexer.changes import Progress
 from indexer.errors import what_failed
-from indexer.files import DISK, Disk, index_db, remove
 from indexer.lazy import dataclass
+from indexer.log_changes import Progress
 from indexer.repositories import recorded
+from indexer.safe_files import DISK, Disk, index_db, remove
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import Session as Conversation
 from indexer.transcripts.texts import title_of

@@ -21,13 +21,13 @@ from typing import Any
 import orjson
 
 from indexer import kept_logs, state
-from indexer.changes import Forgotten, add, forgotten
-from indexer.files import index_db, state_home, sweep
 from indexer.kept_logs import pieces, sweep_reading
 from indexer.lazy import dataclass
 from indexer.locks import IndexBusyError, only_writer
+from indexer.log_changes import Forgotten, add_forgotten, forgotten
 from indexer.project import is_within, resolve
 from indexer.refresh import erase_owed, remove_forgotten, remove_forgotten_files, remove_unfinished_files
+from indexer.safe_files import index_db, state_home, sweep
 from indexer.store.damage import remove_older
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare
@@ -314,7 +314,7 @@ def forget(reference: str) -> Removal:
     try:
         with _writing():
             note_forgetting(located.agent, located.session_id)
-            add(located.agent, located.session_id, _now())
+            add_forgotten(located.agent, located.session_id, _now())
             remove_forgotten_files()
             with opened() as store:
                 remove_forgotten(store)

@@ -10,7 +10,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec
 
-from indexer.files import DISK, Disk
+from indexer.safe_files import DISK, Disk
 from indexer.values import Value
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts import model

@@ -20,7 +20,7 @@ from typing import IO
 from ahocorasick_rs import BytesAhoCorasick
 
 from indexer.export import export_path
-from indexer.files import file_name, index_db, state_home
+from indexer.safe_files import file_name, index_db, state_home
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.cuts import cutter as raw

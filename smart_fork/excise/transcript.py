@@ -14,9 +14,9 @@ from pathlib import Path
 
 from indexer import kept_logs
 from indexer.export import export_path
-from indexer.files import index_db, open_regular
 from indexer.locks import only_writer
 from indexer.refresh import erase_owed
+from indexer.safe_files import index_db, open_regular
 from indexer.store.base import SessionRow
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.model import AgentName

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from indexer.changes import Report
+from indexer.log_changes import Report
 from indexer.runs import FailedLog, LastRun
 from indexer.store.base import Counts
 from indexer.transcripts.model import AgentName, Session

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 import apsw
 
 from indexer.errors import is_damage, next_step, what_failed
-from indexer.files import index_db
+from indexer.safe_files import index_db
 from indexer.store.damage import DamagedIndexError, open_sound
 from indexer.store.schema import NewerIndexError, OlderIndexError
 from indexer.store.sqlite import SqliteStore

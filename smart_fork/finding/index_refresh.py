@@ -10,17 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
-from indexer.changes import Progress, unread_logs
 from indexer.default_embedder import Beginning
 from indexer.embedder import Embedder, ModelUnavailableError, known_absence
 from indexer.errors import is_damage, next_step, what_failed
-from indexer.files import private_dir, state_home
 from indexer.lazy import dataclass
 from indexer.locks import IndexBusyError
+from indexer.log_changes import Progress, unread_logs
 from indexer.pipeline import is_of_another
 from indexer.project import Project
 from indexer.refresh import embed_first, read_changed, read_changes
 from indexer.runs import LastRun
+from indexer.safe_files import private_dir, state_home
 from indexer.settings import Setting
 from indexer.shared_embedder import SharedEmbedder
 from indexer.store.base import Counts, Scope, Store
@@ -46,9 +46,9 @@ from datetime import UTC, datetime
 
 import orjson
 
-from indexer.changes import Report
-from indexer.files import index_db, index_root
+from indexer.log_changes import Report
 from indexer.runs import next_run
+from indexer.safe_files import index_db, index_root
 from indexer.store.base import SeenFile
 from indexer.store.sqlite import SqliteStore
 from smart_fork.finding.answer import BrokenLog, Held, Indexed, IndexStatus

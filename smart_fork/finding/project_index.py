@@ -13,9 +13,9 @@ from pathlib import Path
 import apsw
 
 from indexer import repositories
-from indexer.embedder import ModelUnavailableError, telling
-from indexer.files import index_db
+from indexer.embedder import ModelUnavailableError, reporting_loading
 from indexer.project import Project, is_within, resolve
+from indexer.safe_files import index_db
 from indexer.store.base import Scope, SessionRow
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.model import AgentName
@@ -81,7 +81,7 @@ class ProjectIndex:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Close the index after the block."""
-        with telling(self.engine.progress), self._held:
+        with reporting_loading(self.engine.progress), self._held:
             try:
                 yield
             finally:

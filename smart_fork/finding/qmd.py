@@ -18,9 +18,9 @@ from typing import Any
 from urllib.parse import unquote
 
 from indexer.export import export_path, parse_front_matter
-from indexer.files import index_root, private_dir, replace_file, state_home
 from indexer.locks import LOCK_SECONDS, IndexBusyError, only_writer
 from indexer.masking import Masked, beginning, mask
+from indexer.safe_files import index_root, private_dir, replace_file, state_home
 from indexer.settings import Setting
 from indexer.transcripts.model import AgentName
 from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError, advice

@@ -11,13 +11,13 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from indexer.changes import VERSION, forgotten
 from indexer.errors import what_failed
-from indexer.files import index_db
 from indexer.lazy import dataclass
+from indexer.log_changes import VERSION, forgotten
 from indexer.masking import Masked
 from indexer.project import Project
 from indexer.runs import FailedLog
+from indexer.safe_files import index_db
 from indexer.store.base import SessionRow, Store
 from indexer.transcripts.base import AgentAdapter, LogFile, odd_files
 from indexer.transcripts.model import AgentName, Origin, Session

@@ -18,7 +18,7 @@ from indexer.export import export_path
 from indexer.masking import Masked, mask
 from indexer.store.base import Counts, Placement, Searchable, SessionRow, Store
 from indexer.transcripts.model import AgentName, Cache, Resumed, Session
-from indexer.transcripts.texts import telling
+from indexer.transcripts.texts import naming_work
 from smart_fork import session_origins
 from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.errors import RegistryUnavailable
@@ -84,7 +84,7 @@ def results_of(
         told = known.get((one.session.agent, one.session.session_id))
         family = _lineage(one.session, one.family, parents)
         matched = (beginning_of(store, one.session, place.exchange)[2] for place in (one.place,) if place)
-        did, edited = telling(headline(one.session), matched), edited_files(store, one.session)
+        did, edited = naming_work(headline(one.session), matched), edited_files(store, one.session)
         hits.append(replace(hit, headline=did, edited_files=edited, lineage=family, noted=told))
     return tuple(hits)
 

@@ -11,15 +11,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from indexer.changes import Progress
 from indexer.default_embedder import configured_embedder
 from indexer.embedder import configured_reranker
-from indexer.files import index_db
+from indexer.log_changes import Progress
+from indexer.safe_files import index_db
 from indexer.settings import Setting
 from indexer.shared_embedder import SharedEmbedder
 from indexer.store.base import Counts, Scope, SessionRow
 from indexer.store.damage import kept
-from indexer.transcripts.commands import Commands
+from indexer.transcripts.commands import WorkCommands
 from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
@@ -214,7 +214,7 @@ class Library(ProjectIndex):
         from smart_fork.finding.session_hints import end_of
 
         output, command = (one if isinstance(one := call.given.get(key), str) else "" for key in ("output", "command"))
-        if not Commands.of(command):  # it may show an error of another command
+        if not WorkCommands.of(command):  # it may show an error of another command
             return None
         with self.index() as store:
             return end_of(output, store, self.query(_EVERYTHING))

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Literal, get_args
 
-from indexer import changes, state
+from indexer import log_changes, state
 from indexer.masking import Masked, mask, shorten
 from indexer.transcripts.model import AgentName
 from smart_fork.errors import NotFound, Usage, advice
@@ -176,7 +176,7 @@ def forget(agent: AgentName, session_id: str) -> None:
         OSError: the notes cannot be deleted; nothing has changed.
     """
     with state.changing() as db:
-        changes.drop_notes(db, agent, session_id)
+        log_changes.drop_notes(db, agent, session_id)
 
 
 def take_back(session_ids: Collection[str], has: Callable[[str], bool]) -> None:

@@ -9,8 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
-from indexer.files import state_home
 from indexer.lazy import dataclass
+from indexer.safe_files import state_home
 from indexer.settings import Setting
 from smart_fork.agents.references import Resolved
 from smart_fork.errors import SmartForkError, Usage

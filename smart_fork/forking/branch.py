@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from indexer.errors import joined, next_step, what_failed
-from indexer.files import open_regular, private_dir, state_home
 from indexer.lazy import dataclass
 from indexer.locks import held_file
 from indexer.project import Project, project_of
+from indexer.safe_files import open_regular, private_dir, state_home
 from indexer.transcripts.base import AgentAdapter, Agents, LogFile
 from indexer.transcripts.lines import bounded, decode_line
 from indexer.transcripts.model import AgentName, Session

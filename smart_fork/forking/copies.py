@@ -18,9 +18,9 @@ import orjson
 
 from indexer import kept_logs
 from indexer.errors import what_failed
-from indexer.files import private_dir, remove, write_new
-from indexer.kept_logs import Compressed, pieces
+from indexer.kept_logs import CompressedFile, pieces
 from indexer.lazy import dataclass
+from indexer.safe_files import private_dir, remove, write_new
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session, Turn
@@ -420,7 +420,7 @@ def _put_back(copy: kept_logs.KeptLog, created: list[Path]) -> Path:
     return target
 
 
-def _write(copy: kept_logs.KeptLog, part: Compressed, target: Path, created: list[Path]) -> None:
+def _write(copy: kept_logs.KeptLog, part: CompressedFile, target: Path, created: list[Path]) -> None:
     private_dir(target.parent)
     try:
         write_new(target, pieces(copy.folder, part))

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from indexer.files import index_db
+from indexer.safe_files import index_db
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt

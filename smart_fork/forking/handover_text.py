@@ -22,8 +22,8 @@ from indexer.masking import MARK, mask, mask_cut, shorten
 from indexer.masking.secrets import known_from, spans_of
 from indexer.transcripts.actions import status_and_body
 from indexer.transcripts.commands import command_of, patch_of
+from indexer.transcripts.handover_text import ASKED_US, HandedOverAction, render_handover
 from indexer.transcripts.model import AgentName, GivenBack, Item, Session, ToolCall, ToolResult, Turn
-from indexer.transcripts.retold import ASKED_US, Action, rendered
 from indexer.transcripts.symbols import Symbols
 from indexer.transcripts.texts import strip_reminders
 from indexer.values import dict_in, json_in
@@ -65,11 +65,11 @@ class NeutralMessage:
     role: Literal["user", "assistant"]
     turn: int
     text: str
-    actions: tuple[Action, ...] = ()
+    actions: tuple[HandedOverAction, ...] = ()
 
-    def rendered(self) -> str:
+    def render_handover(self) -> str:
         """Return the text, then a line for each action with its outcome below."""
-        return rendered(self.text, self.actions)
+        return render_handover(self.text, self.actions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,24 +197,24 @@ class _Outcomes:
         self._named = set[str]()
         self.cut = 0
 
-    def actions(self, call: ToolCall) -> Iterator[Action]:
+    def actions(self, call: ToolCall) -> Iterator[HandedOverAction]:
         """Yield the line of a call; for an edit, one line for each file."""
         result = self._results.get(call.id)
         if call.ours:
-            yield Action(ASKED_US, failed=result is not None and result.is_error, answered=result is not None)
+            yield HandedOverAction(ASKED_US, failed=result is not None and result.is_error, answered=result is not None)
             return
         many = 1 < len(call.edits) <= MOST_LINES
         named = [mask(f"edit {path}") for path in call.edits] if many else [call.action or call.name]
         *lines, last = map(self._changed, named)
         if result is None:
-            yield from (Action(line, answered=False) for line in (*lines, last))
+            yield from (HandedOverAction(line, answered=False) for line in (*lines, last))
             return
-        yield from (Action(line, failed=result.is_error) for line in lines)
+        yield from (HandedOverAction(line, failed=result.is_error) for line in lines)
         output = self._outputs.get(call.id)
         output = None if output is None else self._changed(output)
         outcome = self._outcome(call, result, output)
         names = self._only_seen(call, output or "", (*lines, last, outcome))
-        yield Action(last, outcome, result.is_error, proof=result.proof, names=names)
+        yield HandedOverAction(last, outcome, result.is_error, proof=result.proof, names=names)
 
     def _only_seen(self, call: ToolCall, output: str, told: Iterable[str]) -> tuple[str, ...]:
         """Return the names in a call's input and `output` that are neither in its lines (`told`) nor earlier."""

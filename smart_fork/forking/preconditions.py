@@ -22,7 +22,7 @@ from indexer.project import resolve
 from indexer.runs import born
 from indexer.settings import Setting
 from indexer.transcripts.model import AgentName
-from indexer.transcripts.state import utc
+from indexer.transcripts.reader_state import utc
 from smart_fork.agents import AGENTS
 from smart_fork.agents.login import Login, noted_variables
 from smart_fork.agents.programs import Program

@@ -13,8 +13,8 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from indexer.changes import Progress
 from indexer.errors import joined
+from indexer.log_changes import Progress
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import PLACES

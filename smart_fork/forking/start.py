@@ -17,8 +17,8 @@ from typing import Self
 
 import apsw
 
-from indexer.files import private_dir
 from indexer.lazy import dataclass
+from indexer.safe_files import private_dir
 from indexer.settings import DEPTH
 from indexer.transcripts.base import is_there
 from indexer.transcripts.model import Session

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from indexer.files import private_dir, remove, state_home
 from indexer.locks import held
+from indexer.safe_files import private_dir, remove, state_home
 
 
 @contextmanager

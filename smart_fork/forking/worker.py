@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from indexer.errors import joined
-from indexer.files import private_dir, state_home
 from indexer.lazy import dataclass
 from indexer.locks import held_file
 from indexer.masking import NOTHING, Masked, ending, mask, mask_screen
 from indexer.outcome import known_files
 from indexer.project import project_of
 from indexer.repositories import recorded
+from indexer.safe_files import private_dir, state_home
 from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.model import AgentName, Session
-from indexer.transcripts.state import utc
+from indexer.transcripts.reader_state import utc
 from indexer.values import seconds_in
 from smart_fork import session_origins
 from smart_fork.agents import AGENTS

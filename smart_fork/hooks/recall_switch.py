@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from indexer.files import private_dir, remove, replace_file, state_home
+from indexer.safe_files import private_dir, remove, replace_file, state_home
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.hooks import ASKED, EDITS, ERRORS, LATE, NO_PROMPTS, RECALL

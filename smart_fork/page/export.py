@@ -13,8 +13,8 @@ from typing import Literal
 
 from markdown_it import MarkdownIt
 
-from indexer.files import replace_file, write_new
 from indexer.masking import NOTHING
+from indexer.safe_files import replace_file, write_new
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session
 from indexer.values import Value, rare, record

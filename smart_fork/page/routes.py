@@ -18,9 +18,9 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from indexer import kept_logs
-from indexer.changes import forgotten
 from indexer.errors import what_failed
 from indexer.lazy import dataclass
+from indexer.log_changes import forgotten
 from indexer.masking import Masked, beginning, mask
 from indexer.store.base import Holding
 from indexer.transcripts.model import AgentName
@@ -280,7 +280,7 @@ def holdings(checked: Checked | None = None) -> Shown:
 
     `kept` are the agents of which copies of the logs are kept. `checked` is the result of a requested check, if any.
     """
-    kept = tuple(agent.name for agent in READERS if kept_logs.wanted(agent))
+    kept = tuple(agent.name for agent in READERS if kept_logs.copies_wanted(agent))
     beside = {"cuts": _cuts(), "gone": _gone(), "kept": kept, "checked": checked}
     try:
         status = index_status()

@@ -25,8 +25,8 @@ from typing import Any, Generic, TypeVar
 import orjson
 from starlette.responses import Response
 
-from indexer.files import private_dir, replace_file, write_new
 from indexer.lazy import dataclass
+from indexer.safe_files import private_dir, replace_file, write_new
 from smart_fork.errors import ForkRefused, NotFound, Usage
 from smart_fork.page.renderer import code_file, sign_in_page
 

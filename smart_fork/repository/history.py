@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from indexer import repositories
-from indexer.files import state_home
 from indexer.lazy import dataclass, late
 from indexer.outcome import Edits
 from indexer.project import Checkout, Project, Unproven, is_within, listed_worktrees, resolve, top_of
 from indexer.repositories import known, recorded
+from indexer.safe_files import state_home
 from indexer.transcripts.model import Session
 from indexer.values import Value, seconds_in, value
 from smart_fork.errors import SmartForkError
@@ -304,7 +304,7 @@ def note(directories: Iterable[str], processes: Processes | None = None) -> None
             log.info("the repository in %s is not noted: %s", top, error)
 
 
-def look(top: Path, processes: Processes | None = None) -> repositories.Repository | None:
+def look(top: Path, processes: Processes | None = None) -> repositories.SeenRepository | None:
     """Return the repository at `top`, a resolved directory, with its root commits if git finds them.
 
     Root commits are looked up only once, because git walks through the whole history for them.

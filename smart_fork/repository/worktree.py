@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from indexer.lazy import dataclass
-from indexer.project import bare_at, content, is_within, project_of, resolve
+from indexer.project import bare_at, is_within, project_of, resolve, text_of_regular
 from smart_fork.errors import ForkRefused, ProgramFailed, SmartForkError, advice
 from smart_fork.repository import uncommitted
 from smart_fork.repository.git import FOLDER, Repository
@@ -324,7 +324,7 @@ def _exclude(common: Path) -> None:
     path = common / "info" / "exclude"
     path.parent.mkdir(exist_ok=True)
     try:
-        known = content(path) if os.path.lexists(path) else ""
+        known = text_of_regular(path) if os.path.lexists(path) else ""
         # Neither through a symbolic link, to a file that is not git's, nor into a pipe, which would never end.
         if line in known.splitlines() or path.is_symlink():
             return

@@ -15,7 +15,7 @@ from pathlib import Path
 import orjson
 
 from indexer.transcripts.model import AgentName
-from indexer.transcripts.state import utc
+from indexer.transcripts.reader_state import utc
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record
 from smart_fork.agents.cuts import snapshots, titles

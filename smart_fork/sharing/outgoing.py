@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from indexer import changes
+from indexer import log_changes
 from indexer.repositories import recorded
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.long_lines import INSTEAD
@@ -254,7 +254,7 @@ def _may_leave(session: Session, place: HomePlace, known: config.TeamSection) ->
         raise NotSent("The repository keeps this session.", "Its author can push it.")
     if session.origin == "subagent":
         raise NotSent("Sub-agents cannot be pushed.", "Push the session that started it.")
-    if (session.agent, session.session_id) in changes.forgotten():
+    if (session.agent, session.session_id) in log_changes.forgotten():
         raise NotSent("This session was forgotten.", "Forgotten sessions are not pushed.")
     for where in filter(None, (recorded(session.cwd), recorded(place.root))):
         for never in known.never:

@@ -25,7 +25,7 @@ from pydantic import TypeAdapter
 from indexer import state
 from indexer.locks import held
 from indexer.transcripts.model import AgentName
-from indexer.transcripts.state import utc
+from indexer.transcripts.reader_state import utc
 from indexer.values import dict_in
 from smart_fork import session_origins
 from smart_fork.agents import AGENTS

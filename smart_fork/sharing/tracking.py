@@ -22,9 +22,9 @@ import orjson
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from indexer.files import private_dir, replace_file, state_home
 from indexer.locks import held
 from indexer.project import Checkout, Unproven, bare_at, resolve, top_of
+from indexer.safe_files import private_dir, replace_file, state_home
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import Conflict, NotFound, ProgramFailed, SmartForkError, Usage
 from smart_fork.repository import git

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import orjson
 
-from indexer.files import replace_file
+from indexer.safe_files import replace_file
 from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record

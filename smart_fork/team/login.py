@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from indexer.errors import next_step
-from indexer.files import replace_file, state_home
+from indexer.safe_files import replace_file, state_home
 from indexer.settings import Setting
 from smart_fork.errors import NotAuthenticated, SmartForkError, Usage
 from smart_fork.sharing.tracking import folder, write_error

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from indexer.files import replace_file
 from indexer.project import project_of, resolve
+from indexer.safe_files import replace_file
 from indexer.transcripts.model import AgentName
 from smart_fork import session_origins
 from smart_fork.agents import AGENTS

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from indexer.default_embedder import LightEmbedder
 from indexer.errors import what_failed
-from indexer.files import index_db
 from indexer.project import project_of
+from indexer.safe_files import index_db
 from indexer.transcripts.model import AgentName, Session
 from indexer.values import Value
 from smart_fork.agents import AGENTS

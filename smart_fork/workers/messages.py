@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from indexer.files import private_dir, state_home
 from indexer.locks import held_file
 from indexer.masking import NOTHING, ending
+from indexer.safe_files import private_dir, state_home
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options

@@ -15,9 +15,9 @@ import apsw
 import orjson
 
 from indexer.errors import next_step, what_failed
-from indexer.files import private_dir
 from indexer.lazy import dataclass
 from indexer.masking import mask
+from indexer.safe_files import private_dir
 from indexer.state import bring_up
 from indexer.store.schema import compact, immediate, write_ahead
 from indexer.transcripts.model import AgentName, Session, Turn

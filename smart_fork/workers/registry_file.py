@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from indexer.files import state_home
+from indexer.safe_files import state_home
 
 
 def registry_file() -> Path:

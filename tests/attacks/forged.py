@@ -341,8 +341,8 @@ def _read(world: World, folder: Path, count: int, own: str, report: Report) -> l
 
 def _run(world: World, folder: Path, made: Any, report: Report) -> None:
     """Everything that runs git there."""
-    from indexer.files import state_home
     from indexer.project import project_of
+    from indexer.safe_files import state_home
     from smart_fork.errors import SmartForkError
     from smart_fork.system.processes import Processes
     from smart_fork.workers.comparison import compare

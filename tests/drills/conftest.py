@@ -10,7 +10,7 @@ from threading import Event
 
 import pytest
 
-from indexer.files import private_dir, state_home
+from indexer.safe_files import private_dir, state_home
 
 #: What `mount` says where it is refused, as while a file is written there.
 _BUSY = 32

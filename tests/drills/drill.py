@@ -22,8 +22,8 @@ import pytest
 import indexer
 from indexer.default_embedder import DIMENSIONS, LightEmbedder
 from indexer.embedder import Embedder
-from indexer.files import index_db, state_home
 from indexer.refresh import complete
+from indexer.safe_files import index_db, state_home
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.log_readers import READERS
 from smart_fork.cli.service.address import announced

@@ -10,9 +10,9 @@ import apsw
 import pytest
 
 from indexer.default_embedder import LightEmbedder
-from indexer.files import index_db, index_root, state_home
 from indexer.locks import only_writer
 from indexer.refresh import complete
+from indexer.safe_files import index_db, index_root, state_home
 from indexer.store import damage
 from indexer.store.damage import DamagedIndexError, kept, open_sound, remove_older
 from indexer.store.sqlite import SqliteStore

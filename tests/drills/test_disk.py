@@ -11,8 +11,8 @@ import apsw
 import pytest
 
 from indexer.default_embedder import LightEmbedder
-from indexer.files import index_db, state_home
 from indexer.refresh import complete
+from indexer.safe_files import index_db, state_home
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.log_readers import READERS
 from smart_fork.cli.service.records import log_to_file

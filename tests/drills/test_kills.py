@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from indexer.default_embedder import FEW_TEXTS, LightEmbedder
-from indexer.files import index_db, state_home
+from indexer.safe_files import index_db, state_home
 from tests.drilled import drilled
 from tests.drills.drill import (
     ROOT,

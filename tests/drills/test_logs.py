@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from indexer import files
-from indexer.files import index_db, state_home
+from indexer import safe_files
 from indexer.refresh import complete
+from indexer.safe_files import index_db, state_home
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts import base
 from indexer.transcripts import lines as reading
@@ -66,7 +66,7 @@ def test_a_log_that_goes_or_changes_while_it_is_read_is_right_after_the_next_run
     if before:
         index(store)
         grow(every[1], "question 1 again", "yes")
-    opened, done = files.open_regular, []
+    opened, done = safe_files.open_regular, []
 
     def while_reading(path):
         file = opened(path)

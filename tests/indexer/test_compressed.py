@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.kept_logs import Compressed, DamagedCopyError, pieces, up_to_date
+from indexer.kept_logs import CompressedFile, DamagedCopyError, pieces, up_to_date
 from tests.cases import each
 
 TEXT = st.binary(max_size=200) | st.sampled_from([b"", b"\n", b'{"type": "user"}\n' * 50])
@@ -43,7 +43,7 @@ def test_any_sequence_of_growth_truncation_and_replacement_gives_back_the_exact_
             (folder / before.name).unlink()
         assert source.read_bytes() == b"".join(pieces(folder, copy))
         assert copy == up_to_date(source, folder, copy)
-        assert copy == Compressed.from_json(asdict(copy))
+        assert copy == CompressedFile.from_json(asdict(copy))
         assert 0o600 == (folder / copy.name).stat().st_mode & 0o777
 
 
@@ -75,4 +75,4 @@ def test_a_damaged_copy_is_noticed(tmp_path):
 )
 def test_facts_that_are_none_are_refused(facts):
     with pytest.raises((ValueError, TypeError)):
-        Compressed.from_json(facts)
+        CompressedFile.from_json(facts)

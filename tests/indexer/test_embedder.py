@@ -14,7 +14,7 @@ import pytest
 import indexer
 from indexer import embedder as embedding
 from indexer.embedder import DEFAULT_MODEL, ModelUnavailableError, SentenceTransformerEmbedder, packaged_model
-from indexer.files import state_home
+from indexer.safe_files import state_home
 
 ROOT = Path(indexer.__file__).parent.parent
 TEXTS = [

@@ -10,11 +10,11 @@ from pathlib import Path
 import apsw
 import pytest
 
-from indexer import changes, kept_logs, masking
+from indexer import kept_logs, log_changes, masking
 from indexer.export import export_path
-from indexer.files import index_db, state_home
 from indexer.masking import Masked
 from indexer.refresh import complete, erase_owed, read_changes
+from indexer.safe_files import index_db, state_home
 from indexer.store import damage, schema
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.claude.log import slug
@@ -176,7 +176,7 @@ def test_what_is_masked_since_a_newer_version_is_in_no_byte(store, monkeypatch):
     claude_log(ONE, "/work/a", "mend the parser", f"the key is {SECRET}", f"{SECRET} it is")
     run(store)
     assert GONE in everything()
-    monkeypatch.setattr(changes, "VERSION", "stricter")
+    monkeypatch.setattr(log_changes, "VERSION", "stricter")
     masking_by(monkeypatch, lambda text: Masked(text.replace(SECRET, "[REDACTED]")))
     monkeypatch.setattr(masking, "mask", lambda text: Masked(text.replace(SECRET, "[REDACTED]")))
     run(store)
@@ -353,7 +353,7 @@ def test_a_log_that_is_deleted_before_a_newer_version_has_read_it_is_masked_as_w
     with monkeypatch.context() as older:
         masking_by(older, Masked)
         older.setattr("indexer.transcripts.texts.mask", Masked)
-        older.setattr(changes, "VERSION", "older")
+        older.setattr(log_changes, "VERSION", "older")
         run(store)
     log.unlink()
 

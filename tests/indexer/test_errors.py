@@ -13,7 +13,7 @@ import apsw
 import pytest
 
 from indexer.errors import is_full, next_step, what_failed
-from indexer.files import private_dir, staging_of, state_home
+from indexer.safe_files import private_dir, staging_of, state_home
 
 Usage = namedtuple("Usage", "free")  # noqa: PYI024 - as the system's own
 

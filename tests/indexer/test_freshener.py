@@ -15,10 +15,10 @@ from apscheduler.triggers.interval import IntervalTrigger
 import indexer
 from indexer import freshener
 from indexer.embedder import ModelUnavailableError
-from indexer.files import index_db, index_root, state_home
 from indexer.freshener import Batch, Freshener
 from indexer.locks import NICE, only_writer
 from indexer.refresh import complete
+from indexer.safe_files import index_db, index_root, state_home
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.log_readers import READERS
 from tests import warm

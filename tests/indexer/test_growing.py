@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.files import index_db
 from indexer.masking import Masks
 from indexer.refresh import complete
+from indexer.safe_files import index_db
 from indexer.store.sqlite import SqliteStore
-from indexer.transcripts import state
+from indexer.transcripts import reader_state
 from indexer.transcripts.model import Turn
-from indexer.transcripts.state import Warm, WarmTurns, pack, unpack
+from indexer.transcripts.reader_state import Warm, WarmTurns, pack, unpack
 from smart_fork.agents.log_readers import READERS
 from tests.cases import first
 from tests.drilled import drilled
@@ -127,7 +127,7 @@ def test_growing_in_any_steps_gives_the_index_of_reading_at_once(most, monkeypat
         with tempfile.TemporaryDirectory() as home, pytest.MonkeyPatch.context() as patch:
             patch.setenv("HOME", home)
             patch.setenv("SMART_FORK_HOME", f"{home}/grown")
-            patch.setattr(state, "_warm", Warm(most))
+            patch.setattr(reader_state, "_warm", Warm(most))
             path, pieces = data.draw(growing())
             path.parent.mkdir(parents=True)
             path.touch()
@@ -135,7 +135,7 @@ def test_growing_in_any_steps_gives_the_index_of_reading_at_once(most, monkeypat
                 append(path, piece)
                 grown = indexed()
             patch.setenv("SMART_FORK_HOME", f"{home}/at-once")
-            patch.setattr(state, "_warm", Warm(0))
+            patch.setattr(reader_state, "_warm", Warm(0))
             assert grown == indexed()
 
     check()
@@ -147,16 +147,16 @@ def turns_of(number: int) -> list[Turn]:
 
 def test_of_a_log_that_has_grown_only_new_turns_are_packed_and_none_unpacked(monkeypatch):
     packed, unpacked = [], []
-    to_row, from_row = state.turn_to_row, state.turn_from_row
-    monkeypatch.setattr(state, "turn_to_row", lambda turn: packed.append(turn.id) or to_row(turn))
-    monkeypatch.setattr(state, "turn_from_row", lambda row: unpacked.append(row) or from_row(row))
-    _, turns = unpack(pack({}, {}, turns_of(3 * state._BATCH)))
+    to_row, from_row = reader_state.turn_to_row, reader_state.turn_from_row
+    monkeypatch.setattr(reader_state, "turn_to_row", lambda turn: packed.append(turn.id) or to_row(turn))
+    monkeypatch.setattr(reader_state, "turn_from_row", lambda row: unpacked.append(row) or from_row(row))
+    _, turns = unpack(pack({}, {}, turns_of(3 * reader_state._BATCH)))
     packed.clear()
     kept = pack({"more": True}, {}, [*turns, Turn("new", None, "user", "")])
 
     assert (["new"], []) == (packed, unpacked)
-    monkeypatch.setattr(state, "_warm", Warm(0))
-    assert ({"more": True}, [*turns_of(3 * state._BATCH), Turn("new", None, "user", "")]) == unpack(kept)
+    monkeypatch.setattr(reader_state, "_warm", Warm(0))
+    assert ({"more": True}, [*turns_of(3 * reader_state._BATCH), Turn("new", None, "user", "")]) == unpack(kept)
     assert unpacked
 
 

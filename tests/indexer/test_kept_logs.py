@@ -12,9 +12,9 @@ import pytest
 
 import indexer
 from indexer import kept_logs
-from indexer.changes import Report
-from indexer.files import index_db, state_home
+from indexer.log_changes import Report
 from indexer.refresh import complete, read_rest
+from indexer.safe_files import index_db, state_home
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.log_readers import READERS
 from tests import warm

@@ -12,8 +12,8 @@ import pytest
 import indexer
 from indexer import pipeline
 from indexer.export import export_path, is_export
-from indexer.files import index_db
 from indexer.refresh import complete
+from indexer.safe_files import index_db
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.log_readers import READERS
 from tests import warm
@@ -31,7 +31,7 @@ import os, signal, sys
 from indexer import pipeline
 from indexer.refresh import complete
 from indexer.export import export_path, is_export
-from indexer.files import index_db
+from indexer.safe_files import index_db
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.log_readers import READERS
 from tests.indexer.written import HashEmbedder

@@ -10,11 +10,11 @@ from pathlib import Path
 import orjson
 import pytest
 
-from indexer import changes, kept_logs
-from indexer.changes import Report, named_logs
+from indexer import kept_logs, log_changes
 from indexer.export import export_path
-from indexer.files import index_db, state_home
+from indexer.log_changes import Report, named_logs
 from indexer.refresh import complete, read_named
+from indexer.safe_files import index_db, state_home
 from indexer.schedule import Watcher
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.base import AgentAdapter, Agents, Checkpoint, LogFile, ReadResult
@@ -182,7 +182,7 @@ def test_an_index_that_has_plain_paths_reads_none_of_them_again(store, shelf):
 
 
 def test_a_forgotten_session_does_not_come_back_and_the_others_stay(store, shelf):
-    changes.add("shelf", "one", "2026-01-02T03:04:05Z")
+    log_changes.add_forgotten("shelf", "one", "2026-01-02T03:04:05Z")
     index(store, shelf)
     index(store, shelf)
 

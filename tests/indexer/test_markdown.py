@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexer.export import ACTION, export_path, is_export, parse_front_matter, pieces_of, to_markdown, write_export
-from indexer.files import index_root, private_dir
+from indexer.safe_files import index_root, private_dir
 from tests.cases import each
 from tests.indexer.written import piece, session_of
 

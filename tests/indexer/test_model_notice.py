@@ -7,7 +7,7 @@ import pytest
 
 from indexer import default_embedder
 from indexer.default_embedder import ProcessEmbedder
-from indexer.embedder import SentenceTransformerEmbedder, loading, telling
+from indexer.embedder import SentenceTransformerEmbedder, loading, reporting_loading
 
 
 class Told(list):
@@ -22,10 +22,10 @@ def test_it_is_told_in_its_context_alone():
     told, other = Told(), Told()
     with loading():
         pass
-    with telling(told):
-        with telling(other), loading():
+    with reporting_loading(told):
+        with reporting_loading(other), loading():
             pass
-        with telling(None), loading():
+        with reporting_loading(None), loading():
             pass
         assert [] == told
         with loading():
@@ -44,7 +44,7 @@ def test_a_model_is_loaded_once(monkeypatch):
     monkeypatch.setattr("indexer.embedder.best_device", lambda: "cpu")
     embedder, told = SentenceTransformerEmbedder("x"), Told()
 
-    with telling(told):
+    with reporting_loading(told):
         embedder.embed(["one"])
         embedder.embed(["two"])
 
@@ -63,7 +63,7 @@ def test_a_process_of_its_own_loads_it_with_its_first_answer(monkeypatch):
     monkeypatch.setattr(default_embedder, "_start", lambda *_: (lines.pop(), None))
     embedder, told = ProcessEmbedder(), Told()
 
-    with telling(told):
+    with reporting_loading(told):
         for _ in range(2):
             embedder.embed(["one"])
         embedder._connection = None  # it had nothing to do for long, and has ended
@@ -74,7 +74,7 @@ def test_a_process_of_its_own_loads_it_with_its_first_answer(monkeypatch):
 
 def test_one_that_cannot_be_loaded_is_not_told_to_be(monkeypatch):
     told = Told()
-    with telling(told), pytest.raises(OSError, match="gone"), loading():
+    with reporting_loading(told), pytest.raises(OSError, match="gone"), loading():
         raise OSError("gone")
 
     assert LOADED[:1] == told

@@ -10,8 +10,8 @@ import orjson
 import pytest
 
 from indexer import state
-from indexer.files import index_db, state_home
 from indexer.refresh import complete
+from indexer.safe_files import index_db, state_home
 from indexer.store.damage import open_sound
 from indexer.store.schema import FORM, NewerIndexError
 from smart_fork.agents.log_readers import READERS

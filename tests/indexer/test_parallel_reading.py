@@ -8,10 +8,10 @@ import psutil
 import pytest
 
 from indexer import parallel_reading
-from indexer.changes import Report, changed_logs
-from indexer.files import index_db
+from indexer.log_changes import Report, changed_logs
 from indexer.parallel_reading import read_ahead
 from indexer.pipeline import read_logs
+from indexer.safe_files import index_db
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.base import UNREAD
 from smart_fork.agents.log_readers import READERS

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from indexer import changes, masking, pipeline
-from indexer.changes import Report, changed_logs
+from indexer import log_changes, masking, pipeline
 from indexer.export import export_path, parse_front_matter, pieces_of, to_markdown
-from indexer.files import index_db
+from indexer.log_changes import Report, changed_logs
 from indexer.masking import mask
 from indexer.pipeline import document_of, embed_waiting, read_logs
+from indexer.safe_files import index_db
 from indexer.store.sqlite import SqliteStore
-from indexer.transcripts import state
+from indexer.transcripts import reader_state
 from indexer.transcripts.base import Agents
 from indexer.transcripts.model import ToolCall, Turn
 from smart_fork.agents.claude.log import ClaudeAdapter
@@ -75,7 +75,7 @@ def test_an_unchanged_tree_costs_one_stat_a_log_and_opens_none():
     script = """
 import os, sys
 from indexer.refresh import complete
-from indexer.files import index_db
+from indexer.safe_files import index_db
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.log_readers import READERS
 store = SqliteStore(index_db())
@@ -118,7 +118,7 @@ def test_only_what_was_added_is_read_again(store):
 def test_another_version_of_anything_reads_all_again(store, monkeypatch):
     claude_log(ONE, "/work/a", "first")
     run(store)
-    monkeypatch.setattr(changes, "VERSION", changes.VERSION + ".x")
+    monkeypatch.setattr(log_changes, "VERSION", log_changes.VERSION + ".x")
     report = run(store)
 
     assert (1, 0, 1, 0) == (report.read, report.resumed, report.sessions, report.exported)  # the export is as it was
@@ -126,21 +126,21 @@ def test_another_version_of_anything_reads_all_again(store, monkeypatch):
 
 
 def test_the_version_names_every_form_that_the_index_depends_on():
-    of = (state.READER_VERSION, changes.CHUNKER_VERSION, masking.VERSION, changes.EXPORT_VERSION)
+    of = (reader_state.READER_VERSION, log_changes.CHUNKER_VERSION, masking.VERSION, log_changes.EXPORT_VERSION)
 
-    assert ".".join(map(str, of)) == changes.VERSION
+    assert ".".join(map(str, of)) == log_changes.VERSION
 
 
 def test_an_export_by_an_earlier_version_of_the_masks_or_of_its_form_is_made_again(store, monkeypatch):
-    now = changes.VERSION
+    now = log_changes.VERSION
     for part in (2, 3):  # of the masks, of the export
         numbers = now.split(".")
         numbers[part] = str(int(numbers[part]) - 1)
         claude_log(ONE, "/work/a", "first PASSWORD=swordfish")
-        monkeypatch.setattr(changes, "VERSION", ".".join(numbers))
+        monkeypatch.setattr(log_changes, "VERSION", ".".join(numbers))
         run(store)
         export_path("claude", ONE).write_text("as it was made then: swordfish")
-        monkeypatch.setattr(changes, "VERSION", now)
+        monkeypatch.setattr(log_changes, "VERSION", now)
 
         assert 1 == run(store).exported
         assert "swordfish" not in export_path("claude", ONE).read_text()
@@ -153,7 +153,7 @@ def test_the_form_of_an_export_changes_with_its_version():
     call = Turn("t2", None, "assistant", "", tool_calls=(ToolCall("c", "Bash", mask("run ls")),))
     session = replace(session, turns=(*session.turns, call))
     made = to_markdown(session, pieces_of(session, mask), "/work").text
-    assert (2, "c11fc935c51be313") == (changes.EXPORT_VERSION, hashlib.sha256(made.encode()).hexdigest()[:16])
+    assert (2, "c11fc935c51be313") == (log_changes.EXPORT_VERSION, hashlib.sha256(made.encode()).hexdigest()[:16])
 
 
 def test_an_export_that_was_removed_is_written_again(store):
@@ -359,12 +359,12 @@ def test_a_session_of_a_removed_worktree_stays_in_its_repository(store, tmp_path
     run(store)
     (worktree / ".git").unlink()
     worktree.rmdir()
-    monkeypatch.setattr(changes, "VERSION", "next")
+    monkeypatch.setattr(log_changes, "VERSION", "next")
     run(store)
 
     assert str(repo) == store.session("claude", ONE).repo_root
     worktree.mkdir()  # there again, and no worktree any more
-    monkeypatch.setattr(changes, "VERSION", "one after")
+    monkeypatch.setattr(log_changes, "VERSION", "one after")
     run(store)
     assert "" == store.session("claude", ONE).repo_root
 
@@ -442,7 +442,7 @@ def test_embedding_in_steps_ends_the_same(store, monkeypatch):
 def test_a_forgotten_session_is_not_read(store):
     claude_log(ONE, "/work/a", "upload with retries", "done")
     codex_log(TWO, "/work/a", "download with retries", "done")
-    changes.add("claude", ONE, "2026-01-01T00:00:00Z")
+    log_changes.add_forgotten("claude", ONE, "2026-01-01T00:00:00Z")
 
     report = run(store, HashEmbedder())
 

@@ -1,7 +1,7 @@
 """What the indexer needs before it begins."""
 
 from indexer import freshener
-from indexer.files import state_home
+from indexer.safe_files import state_home
 from smart_fork.agents.log_readers import READERS
 
 

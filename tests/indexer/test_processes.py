@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import indexer
-from indexer.files import index_db
+from indexer.safe_files import index_db
 from indexer.store.sqlite import SqliteStore
 from tests import warm
 from tests.drilled import drilled
@@ -29,7 +29,7 @@ for line in sys.stdin:
 
 WRITE = """
 import sys
-from indexer.files import index_db
+from indexer.safe_files import index_db
 from indexer.store.sqlite import SqliteStore
 from tests.indexer.written import save, session_of
 me = sys.argv[1]
@@ -45,7 +45,7 @@ print("done", flush=True)
 #: A session is rewritten again and again, always as ten chunks that say the same number; a reader sees all ten or none.
 REWRITE = """
 import sys
-from indexer.files import index_db
+from indexer.safe_files import index_db
 from indexer.store.sqlite import SqliteStore
 from tests.indexer.written import save, session_of
 store = SqliteStore(index_db())

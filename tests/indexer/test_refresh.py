@@ -11,13 +11,13 @@ import pytest
 from apscheduler.triggers.interval import IntervalTrigger
 
 from indexer import refresh
-from indexer.changes import Report
-from indexer.files import index_db, state_home
 from indexer.freshener import Freshener
 from indexer.locks import IndexBusyError, give_way, only_writer
+from indexer.log_changes import Report
 from indexer.pipeline import embed_waiting
 from indexer.project import Project, project_of
 from indexer.refresh import complete, embed_first, read_changed, read_changes, read_some
+from indexer.safe_files import index_db, state_home
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.log_readers import READERS
 from tests.indexer.written import HashEmbedder, claude_log

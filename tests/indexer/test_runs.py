@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 import orjson
 import pytest
 
-from indexer.changes import Report
-from indexer.files import index_db
+from indexer.log_changes import Report
 from indexer.runs import FailedLog, LastRun, announce, ended_run, keep_run, moment, next_run, recorded
+from indexer.safe_files import index_db
 from indexer.store.damage import open_sound
 
 NOW = datetime.now(UTC)

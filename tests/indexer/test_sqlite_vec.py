@@ -12,7 +12,7 @@ import pytest
 
 import indexer
 from indexer.errors import is_damage
-from indexer.files import index_db
+from indexer.safe_files import index_db
 from indexer.store import schema, vectors
 from indexer.store.base import Scope
 from indexer.store.damage import read_only

@@ -16,7 +16,7 @@ import pytest
 
 from indexer import state
 from indexer.errors import next_step, what_failed
-from indexer.files import state_home
+from indexer.safe_files import state_home
 
 WORD = "swordfish77zq"
 

@@ -14,8 +14,8 @@ import apsw
 import numpy as np
 
 from indexer.export import Piece, export_path, is_export
-from indexer.files import index_root
 from indexer.pipeline import document_of
+from indexer.safe_files import index_root
 from indexer.store.base import Document, Reading
 from indexer.store.damage import read_only
 from indexer.store.schema import immediate

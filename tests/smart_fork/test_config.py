@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.files import state_home
+from indexer.safe_files import state_home
 from smart_fork import config
 from smart_fork.agents import AGENTS
 from smart_fork.errors import Usage

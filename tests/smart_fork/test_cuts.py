@@ -180,7 +180,7 @@ def test_only_the_masking_functions_make_a_masked_text():
     assert {
         "indexer/masking/__init__.py",
         "indexer/pipeline.py",  # as its reader masked it
-        "indexer/transcripts/state.py",
+        "indexer/transcripts/reader_state.py",
         "indexer/transcripts/texts.py",
         "smart_fork/finding/session_notes.py",  # as it was stored
         "smart_fork/finding/recent.py",

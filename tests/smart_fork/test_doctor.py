@@ -8,7 +8,7 @@ from shutil import rmtree
 import pytest
 
 from indexer import state
-from indexer.files import index_db, state_home
+from indexer.safe_files import index_db, state_home
 from smart_fork import doctor
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS

@@ -12,8 +12,8 @@ import pytest
 
 import smart_fork
 from indexer import state
-from indexer.changes import add
-from indexer.files import index_db, state_home
+from indexer.log_changes import add_forgotten
+from indexer.safe_files import index_db, state_home
 from smart_fork.errors import NotFound, Usage
 from smart_fork.excise import erasure
 from smart_fork.finding import session_notes
@@ -265,7 +265,7 @@ def test_of_a_forgetting_that_is_killed_all_is_done_or_nothing(home):
         child = os.fork()
         if not child:
             kill_at(number)
-            add("claude", "s" * 8, "now")
+            add_forgotten("claude", "s" * 8, "now")
             os._exit(0)
         ended = os.WTERMSIG(os.waitpid(child, 0)[1])
         seen.add((bool(state.rows("SELECT * FROM forgotten")), bool(state.rows("SELECT * FROM verdicts"))))

@@ -20,8 +20,8 @@ import orjson
 import pytest
 import zstandard
 
-from indexer.files import index_db, state_home
 from indexer.refresh import complete
+from indexer.safe_files import index_db, state_home
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.log_readers import READERS
 from tests.indexer.transcripts.records import ASKED, below_home

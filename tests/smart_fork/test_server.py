@@ -13,7 +13,7 @@ import mcp_types as types
 import pytest
 from mcp import Client
 
-from indexer.files import index_db
+from indexer.safe_files import index_db
 from indexer.store.damage import kept
 from indexer.store.schema import connect
 from smart_fork.agents import AGENTS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from indexer import state
-from indexer.files import private_dir
+from indexer.safe_files import private_dir
 from smart_fork import session_origins
 
 NOTE = session_origins.HandedOver("made", "codex", "claude", "first", "m1")

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from indexer.files import state_home
+from indexer.safe_files import state_home
 from smart_fork.errors import NotFound, Usage
 from smart_fork.finding import sessions
 from smart_fork.public import conversation

@@ -8,8 +8,8 @@ import os
 import apsw
 import pytest
 
-from indexer.files import index_db
 from indexer.locks import only_writer
+from indexer.safe_files import index_db
 from indexer.store.damage import kept
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest

@@ -8,7 +8,7 @@ from contextlib import closing
 import apsw
 import pytest
 
-from indexer.files import index_db
+from indexer.safe_files import index_db
 from indexer.store import schema
 from smart_fork.doctor import run_checks
 from smart_fork.finding.index_refresh import Engine

@@ -12,7 +12,7 @@ import pytest
 
 import indexer
 import smart_fork
-from indexer.files import state_home
+from indexer.safe_files import state_home
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from uuid import UUID, uuid4, uuid5
 
 import orjson
 
-from indexer.files import private_dir
+from indexer.safe_files import private_dir
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session, Turn
 from indexer.values import dict_in, dicts_in, list_in

@@ -9,21 +9,21 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from indexer.files import open_regular
 from indexer.lazy import late
 from indexer.masking import Masked, joined, shorten
+from indexer.safe_files import open_regular
 from indexer.transcripts.lines import Line
 from indexer.transcripts.model import GivenBack, Item, Origin, Resumed, Role, Session, Turn, estimate_tokens
-from indexer.transcripts.state import count, utc
+from indexer.transcripts.reader_state import count, utc
 from indexer.transcripts.texts import (
     INTERRUPTED,
     TITLE_CHARACTERS,
     Said,
+    last_names,
     masked_name,
     strip_boilerplate,
     strip_recall,
     title_of,
-    with_name,
 )
 from indexer.values import dict_in, dicts_in, json_in, list_in, text_in
 from smart_fork.agents import AGENTS, log_tail
@@ -169,7 +169,7 @@ class ClaudeTree(Tree):
         title = _TITLES.get(kind) if isinstance(kind, str) else None
         if title and isinstance(record.get(title), str) and self._is_own(record):
             facts[title] = name = masked_name(record[title].strip())
-            facts["names"] = with_name(facts.get("names", ()), name)
+            facts["names"] = last_names(facts.get("names", ()), name)
             if not self.begun:
                 facts["named_before"] = [*facts.get("named_before", ()), name]
         elif kind == "summary" and isinstance(record.get("summary"), str):

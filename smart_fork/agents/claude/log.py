@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from indexer.transcripts.base import MOST_DAYS, Retention
-from indexer.transcripts.state import is_path, utc
+from indexer.transcripts.reader_state import is_path, utc
 from indexer.values import dict_in, json_at, json_in, text_in
 from smart_fork.agents.agent import KeptPrompt, Storage
 from smart_fork.agents.claude import HOME

@@ -12,7 +12,7 @@ from typing import Any
 
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.lines import decode_line, first_lines
-from indexer.transcripts.state import count
+from indexer.transcripts.reader_state import count
 from indexer.transcripts.texts import strip_boilerplate
 from indexer.values import dict_in
 from smart_fork.agents import AGENTS

@@ -30,8 +30,8 @@ from indexer.transcripts.model import (
     UsedTool,
     turn_of,
 )
-from indexer.transcripts.state import count, is_path, pack, utc
-from indexer.transcripts.texts import masked_name, strip_boilerplate, strip_recall, with_name
+from indexer.transcripts.reader_state import count, is_path, pack, utc
+from indexer.transcripts.texts import last_names, masked_name, strip_boilerplate, strip_recall
 from indexer.values import dict_in, dicts_in, json_in, text_in
 from smart_fork.agents import AGENTS, fold
 from smart_fork.agents.ancestry import SubAgents
@@ -368,7 +368,7 @@ class CodexFold(fold.LineFold):
     def _note_name(self, event: fold.Record) -> None:
         if isinstance(name := event.get("thread_name"), str):
             self.facts["name"] = name = masked_name(name)
-            self.facts["names"] = with_name(self.facts.get("names", ()), name)
+            self.facts["names"] = last_names(self.facts.get("names", ()), name)
 
     def _tokens(self, info: object) -> None:
         total = count(dict_in(dict_in(info).get("last_token_usage")).get("total_tokens"))

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import orjson
 
-from indexer.files import open_regular
+from indexer.safe_files import open_regular
 from indexer.transcripts.lines import Line, LineReader, first_lines
 from indexer.transcripts.model import Session
-from indexer.transcripts.state import utc
+from indexer.transcripts.reader_state import utc
 from indexer.values import dict_in, dicts_in, seconds_in, text_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.ancestry import Birth, Births, FamilyLog, Heads

@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from indexer.files import COMPRESSED
+from indexer.safe_files import COMPRESSED
 from indexer.transcripts.base import LogFile, regular_file, regular_files
 from indexer.transcripts.lines import decode_line, last_lines
 from smart_fork.agents.agent import Storage

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from indexer.transcripts.lines import last_lines
-from indexer.transcripts.state import count
+from indexer.transcripts.reader_state import count
 from indexer.values import dict_in, text_in
 from smart_fork.agents import log_tail
 from smart_fork.agents.codec import texts_of

@@ -16,7 +16,7 @@ from uuid import UUID, uuid4, uuid5
 
 import orjson
 
-from indexer.files import private_dir, remove, sweep, write_new
+from indexer.safe_files import private_dir, remove, sweep, write_new
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
 from indexer.values import dict_in

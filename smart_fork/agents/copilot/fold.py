@@ -14,13 +14,13 @@ from sys import intern
 from types import MappingProxyType
 from typing import Any
 
-from indexer.files import open_regular
 from indexer.lazy import late
 from indexer.masking import Masked
+from indexer.safe_files import open_regular
 from indexer.transcripts.lines import Line, LineReader
 from indexer.transcripts.model import GivenBack, Item, Origin, Session, Turn, UsedTool
-from indexer.transcripts.state import count, utc
-from indexer.transcripts.texts import Answers, strip_boilerplate, strip_recall, title_of
+from indexer.transcripts.reader_state import count, utc
+from indexer.transcripts.texts import PersonAnswers, strip_boilerplate, strip_recall, title_of
 from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.ancestry import HEAD_RECORDS, CopiedMessage, FamilyLog, Heads, SubAgents, origin_by_workers
@@ -41,7 +41,7 @@ _ENDED = re.compile(
 )
 
 
-class CopilotAnswers(Answers):
+class CopilotAnswers(PersonAnswers):
     """A person's answers to Copilot CLI's questions."""
 
     asking = late(r"(?i)ask_?user")

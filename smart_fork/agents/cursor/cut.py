@@ -15,7 +15,7 @@ from typing import Any
 import apsw
 import orjson
 
-from indexer.files import config_home
+from indexer.safe_files import config_home
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import Role, estimate_tokens
 from indexer.values import dicts_in, json_in

@@ -18,8 +18,8 @@ from pathlib import Path
 from sys import intern
 from typing import IO, Any, NamedTuple
 
-from indexer.files import DISK, Disk, open_regular, replace_file
 from indexer.masking import NOTHING, Masked, mask, shorten
+from indexer.safe_files import DISK, Disk, open_regular, replace_file
 from indexer.transcripts.lines import GLANCE_GAP_BYTES, Line, current_bound, decode_line
 from indexer.transcripts.model import Item, Role
 from smart_fork.agents.agent import AgentFacet

@@ -15,8 +15,8 @@ from typing import Any
 
 import orjson
 
-from indexer.files import DISK, Disk, private_dir, replace_file, state_home
 from indexer.lazy import dataclass
+from indexer.safe_files import DISK, Disk, private_dir, replace_file, state_home
 from indexer.values import json_in, list_in
 from smart_fork.agents.cuts.cutter import Files, pieces
 from smart_fork.agents.cuts.model import Transcript

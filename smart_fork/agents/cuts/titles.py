@@ -14,7 +14,7 @@ from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 
-from indexer.files import private_dir, state_home, write_new
+from indexer.safe_files import private_dir, state_home, write_new
 from indexer.transcripts.texts import strip_boilerplate, title_of
 
 _SUFFIX = re.compile(r"(\s*\(Branch(?: \d+)?\))+$", re.IGNORECASE)

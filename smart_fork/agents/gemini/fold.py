@@ -29,7 +29,7 @@ from indexer.transcripts.model import (
     estimate_tokens,
     turn_of,
 )
-from indexer.transcripts.state import count, is_path, pack, utc
+from indexer.transcripts.reader_state import count, is_path, pack, utc
 from indexer.transcripts.texts import masked_name, strip_boilerplate, strip_recall
 from indexer.values import dict_in, dicts_in, json_in
 from smart_fork.agents import AGENTS, fold

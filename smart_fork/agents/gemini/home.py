@@ -14,8 +14,8 @@ from pathlib import Path
 
 import orjson
 
-from indexer.files import open_regular, private_dir
-from indexer.transcripts.state import is_path
+from indexer.safe_files import open_regular, private_dir
+from indexer.transcripts.reader_state import is_path
 from smart_fork.agents.gemini import HOME
 
 #: The folder of a project's sessions, the file that names the project's directory, and the prefix of logs.

@@ -124,7 +124,7 @@ class GeminiAdapter(OwnLogs):
 def start_of(log: Path) -> str:
     """Return the time at which a log began, from its first record; empty without one."""
     from indexer.transcripts.lines import first_lines
-    from indexer.transcripts.state import utc
+    from indexer.transcripts.reader_state import utc
 
     try:
         return next((utc(line.record.get("startTime")) for line in first_lines(log)), "")

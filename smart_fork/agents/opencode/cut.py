@@ -18,9 +18,9 @@ from typing import Any
 import apsw
 import orjson
 
-from indexer.files import DISK, Disk
+from indexer.safe_files import DISK, Disk
 from indexer.transcripts.model import Role
-from indexer.transcripts.state import utc
+from indexer.transcripts.reader_state import utc
 from indexer.values import dict_in, dicts_in, json_in, text_in
 from smart_fork.agents.codec import Record, only
 from smart_fork.agents.cuts import titles

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from indexer.files import open_regular
 from indexer.lazy import late
 from indexer.masking import mask_once
+from indexer.safe_files import open_regular
 from indexer.transcripts.base import UNREAD, ReadResult
 from indexer.transcripts.lines import current_bound
 from indexer.transcripts.model import (
@@ -38,7 +38,7 @@ from indexer.transcripts.model import (
     estimate_tokens,
     turn_of,
 )
-from indexer.transcripts.state import count, is_path, utc
+from indexer.transcripts.reader_state import count, is_path, utc
 from indexer.transcripts.texts import strip_boilerplate, strip_recall
 from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents import AGENTS

@@ -16,8 +16,16 @@ from typing import Any
 from indexer.lazy import late
 from indexer.transcripts.lines import Line
 from indexer.transcripts.model import GivenBack, Item, Origin, Session, Turn, UsedTool, estimate_tokens
-from indexer.transcripts.state import count
-from indexer.transcripts.texts import Answers, Questions, Said, masked_name, strip_boilerplate, strip_recall, with_name
+from indexer.transcripts.reader_state import count
+from indexer.transcripts.texts import (
+    PersonAnswers,
+    Questions,
+    Said,
+    last_names,
+    masked_name,
+    strip_boilerplate,
+    strip_recall,
+)
 from indexer.values import dict_in, dicts_in, list_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.ancestry import LoggedSubAgents, TreeHeads, origin_by_workers
@@ -54,7 +62,7 @@ _EXIT = re.compile(r"^Exit Code: (-?\d{1,9})$", re.MULTILINE)
 SAID = ("user", "assistant", "tool_result")
 
 
-class QwenAnswers(Answers):
+class QwenAnswers(PersonAnswers):
     """A person's answers to Qwen Code's questions. Each answer is under the heading of its question."""
 
     asking = late(r"(?i)ask_?user_?question")
@@ -166,7 +174,7 @@ class QwenTree(Tree):
         if isinstance(title, str):
             name = masked_name(title.strip())
             facts["ai_title" if given.get("titleSource") == "auto" else "custom_title"] = name
-            facts["names"] = with_name(facts.get("names", ()), name)
+            facts["names"] = last_names(facts.get("names", ()), name)
 
     def turn(self, record: Record, identity: str, line: Line) -> Turn | None:
         kind, message = record.get("type"), record.get("message")

@@ -26,8 +26,8 @@ from typing import NoReturn, TextIO
 from indexer import lazy
 from indexer.default_embedder import LightEmbedder
 from indexer.embedder import ModelUnavailableError
-from indexer.files import private_dir
 from indexer.masking import mask
+from indexer.safe_files import private_dir
 from smart_fork.cli.preload.client import (
     BECOMES,
     ENDED,

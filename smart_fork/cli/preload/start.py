@@ -6,7 +6,7 @@ import os
 import sys
 from contextlib import suppress
 
-from indexer.files import private_dir, state_home
+from indexer.safe_files import private_dir, state_home
 from indexer.settings import Setting
 from smart_fork.cli.preload.client import socket_path
 from smart_fork.errors import SmartForkError

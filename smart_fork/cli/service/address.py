@@ -11,8 +11,8 @@ from typing import Any
 
 import orjson
 
-from indexer.files import private_dir, replace_file, state_home
 from indexer.lazy import dataclass
+from indexer.safe_files import private_dir, replace_file, state_home
 from indexer.settings import Setting
 from smart_fork.snippets import quoted
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import orjson
 
-from indexer.files import private_dir, replace_file
+from indexer.safe_files import private_dir, replace_file
 
 #: So many starts within so many seconds, none of them ended properly, are a loop.
 LIMIT, WINDOW = 5, 600.0

@@ -17,7 +17,7 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from indexer.errors import next_step
-from indexer.files import private_dir, state_home
+from indexer.safe_files import private_dir, state_home
 from smart_fork.cli.service import crashes
 from smart_fork.cli.service.address import Address, keep_port, publish, withdraw
 from smart_fork.cli.service.listener import BACKLOG, LOCALHOST, Listening, addresses, listen

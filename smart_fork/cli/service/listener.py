@@ -14,8 +14,8 @@ import socket
 from pathlib import Path
 from tempfile import mkdtemp
 
-from indexer.files import private_dir, state_home
 from indexer.lazy import dataclass
+from indexer.safe_files import private_dir, state_home
 from smart_fork.cli.service.address import remove_socket, wanted_port
 from smart_fork.errors import ProgramFailed, Usage
 

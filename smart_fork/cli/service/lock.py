@@ -8,8 +8,8 @@ import signal
 import time
 from pathlib import Path
 
-from indexer.files import state_home
 from indexer.locks import locked_by
+from indexer.safe_files import state_home
 from smart_fork.cli.service import crashes
 from smart_fork.cli.service.address import withdraw
 from smart_fork.errors import ProgramFailed

@@ -13,8 +13,8 @@ from typing import IO, Any
 
 import orjson
 
-from indexer.files import private_dir, state_home
 from indexer.masking import Masked, beginning, ending, mask
+from indexer.safe_files import private_dir, state_home
 
 MAX_BYTES, KEPT_FILES = 5_000_000, 3
 MAX_MESSAGE = 4_000

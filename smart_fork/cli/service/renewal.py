@@ -7,10 +7,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from indexer.changes import Progress
 from indexer.embedder import ModelUnavailableError
 from indexer.errors import joined
 from indexer.locks import IndexBusyError
+from indexer.log_changes import Progress
 from indexer.store.base import Store
 from indexer.store.schema import VectorsUnavailableError
 from smart_fork.errors import SmartForkError

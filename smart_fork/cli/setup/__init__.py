@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from indexer.files import index_db, private_dir, state_home
+from indexer.safe_files import index_db, private_dir, state_home
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.cli.command import Commands

@@ -17,7 +17,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from indexer.files import private_dir, replace_file, state_home
+from indexer.safe_files import private_dir, replace_file, state_home
 from indexer.transcripts.model import AgentName
 from smart_fork import json_text
 from smart_fork.agents import AGENTS

@@ -10,7 +10,7 @@ import stat
 from codecs import BOM_UTF8
 from pathlib import Path
 
-from indexer.files import private_dir, replace_file
+from indexer.safe_files import private_dir, replace_file
 from smart_fork.errors import SmartForkError
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from functools import partial
 
 from indexer import kept_logs
-from indexer.files import private_dir, remove, replace_file
+from indexer.safe_files import private_dir, remove, replace_file
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.log_retention import Deletion
@@ -25,7 +25,7 @@ def planned(deletion: Deletion, *, wanted: bool) -> Step:
     said = f"{deletion.in_words()}."
     if deletion.kept:
         return step("there")
-    if kept_logs.refused():
+    if kept_logs.copies_refused():
         return step("left", why=f"{said} {_REFUSED}")
     if not wanted:
         return step("left", why=f"{said} --keep-logs keeps compressed copies, {deletion.room()}")
@@ -39,7 +39,7 @@ def planned(deletion: Deletion, *, wanted: bool) -> Step:
 def offered(agents: Collection[AgentName]) -> list[Deletion]:
     """Return the deletions of these agents for which a person can still choose copies."""
     found = Deletion.expected(time.time(), agents)
-    return [one for one in found if not one.kept and not kept_logs.refused()]
+    return [one for one in found if not one.kept and not kept_logs.copies_refused()]
 
 
 def _written(deletion: Deletion, ledger: Ledger) -> list[str]:
@@ -65,4 +65,4 @@ def undo(line: LedgerLine) -> list[str]:
 
 def standing(line: LedgerLine) -> str:
     """Say that copies are off again; empty while they are kept."""
-    return "" if kept_logs.wanted(READERS[line.agent]) else "logs are no longer copied"
+    return "" if kept_logs.copies_wanted(READERS[line.agent]) else "logs are no longer copied"

@@ -13,9 +13,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from indexer.errors import next_step
-from indexer.files import private_dir, remove, replace_file, state_home, sweep_beside
 from indexer.lazy import dataclass
 from indexer.locks import held_file
+from indexer.safe_files import private_dir, remove, replace_file, state_home, sweep_beside
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.registration import UnsuitableError
 from smart_fork.cli.setup.setup_answer import StepTold

@@ -16,8 +16,8 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any, Protocol
 
-from indexer.files import index_db
 from indexer.lazy import dataclass
+from indexer.safe_files import index_db
 from indexer.settings import Setting
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS

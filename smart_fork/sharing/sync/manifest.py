@@ -19,7 +19,7 @@ import orjson
 import zstandard
 from pydantic import Field, StringConstraints, ValidationError
 
-from indexer.files import private_dir, state_home, write_new
+from indexer.safe_files import private_dir, state_home, write_new
 from smart_fork.errors import NotFound, SmartForkError, TooLarge, Unshareable, Usage
 from smart_fork.sharing import canonical
 

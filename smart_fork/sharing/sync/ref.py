@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from indexer.files import private_dir
+from indexer.safe_files import private_dir
 from smart_fork.errors import ProgramFailed, Unshareable, Usage
 from smart_fork.repository.git import bare_environment, configured
 from smart_fork.sharing.sync import manifest

@@ -12,9 +12,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from indexer import repositories
-from indexer.changes import forgotten
 from indexer.errors import what_failed
 from indexer.locks import held
+from indexer.log_changes import forgotten
 from indexer.project import project_of
 from indexer.values import Value, rare, record, value
 from smart_fork import session_origins
@@ -57,7 +57,7 @@ def _root_of(entry: SharedEntry, directories: Sequence[str]) -> Path | None:
     return None
 
 
-def _is_alike(there: repositories.Repository, here: repositories.Repository) -> bool:
+def _is_alike(there: repositories.SeenRepository, here: repositories.SeenRepository) -> bool:
     """Return True if neither repository has a remote, and both have equal paths and a common first commit.
 
     Users cannot adopt a session of such a repository by hand.
@@ -71,8 +71,8 @@ def _note(entry: SharedEntry) -> None:
         repositories.note(_repository(entry))
 
 
-def _repository(entry: SharedEntry) -> repositories.Repository:
-    return repositories.Repository(
+def _repository(entry: SharedEntry) -> repositories.SeenRepository:
+    return repositories.SeenRepository(
         top=entry.directory, key="", roots=frozenset(entry.roots), remote=entry.remote, head=entry.head, last="",
         place="", shallow=not entry.roots,
     )  # fmt: skip

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from indexer import state
-from indexer.changes import VERSION
 from indexer.errors import what_failed
+from indexer.log_changes import VERSION
 from indexer.project import project_of
 from indexer.transcripts.model import Session
 from smart_fork import config, session_origins

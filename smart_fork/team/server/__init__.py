@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Literal
 
 from indexer.errors import adding, packages_of
-from indexer.files import state_home
 from indexer.lazy import dataclass
+from indexer.safe_files import state_home
 from indexer.settings import Setting
 from smart_fork.agents.options import said
 from smart_fork.errors import ProgramFailed, ProgramMissing, Usage

@@ -21,8 +21,8 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import dict_row
 
-from indexer.files import remove
 from indexer.masking import beginning, mask
+from indexer.safe_files import remove
 from smart_fork.errors import NotFound, ProgramFailed, Usage
 from smart_fork.team.server import stored_records, withdrawal
 from smart_fork.team.server.auth import MemberProject

@@ -8,7 +8,7 @@ import pytest
 
 from indexer.export import chunk, pieces_of
 from indexer.masking import mask
-from indexer.pipeline import document_of, told
+from indexer.pipeline import document_of, searchable_texts
 from indexer.transcripts.base import UNREAD
 from indexer.transcripts.calls import CallRecorder
 from indexer.transcripts.line_hashes import error_lines
@@ -300,7 +300,7 @@ def test_the_one_line_of_a_paste_that_says_something_else_is_searched():
     lines = LOG.splitlines()
     lines[4321] = "2026-11-20T09:00:01Z node-3 FATAL quokka overflow in the ledger"
 
-    kept = told(session := session_of("\n".join(lines), "Seen."), pieces_of(session, mask), READERS).pieces
+    kept = searchable_texts(session := session_of("\n".join(lines), "Seen."), pieces_of(session, mask), READERS).pieces
 
     assert any("quokka" in one.text for one in chunk(kept, "seed"))
 

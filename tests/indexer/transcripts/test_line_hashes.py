@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.transcripts.commands import Commands
+from indexer.transcripts.commands import WorkCommands
 from indexer.transcripts.line_hashes import error_signatures, line_shape, text_hashes
 from tests.cases import each
 
@@ -93,11 +93,11 @@ def test_without_the_key_nobody_can_tell_which_line_a_hash_is_of():
     ],
 )
 def test_a_command_is_recognized_when_it_is_run_again(one, other, same):
-    assert Commands.of(one).are_again(Commands.of(other)) is same
+    assert WorkCommands.of(one).are_again(WorkCommands.of(other)) is same
 
 
 def test_what_only_looks_runs_nothing():
-    assert () == Commands.of("cd /tmp; ls -l | grep x && cat y && git status && git log -1")
+    assert () == WorkCommands.of("cd /tmp; ls -l | grep x && cat y && git status && git log -1")
 
 
 @each(
@@ -112,16 +112,16 @@ def test_what_only_looks_runs_nothing():
     ],
 )
 def test_what_changes_something_is_known_by_its_name(line, does):
-    assert Commands.of(line).change() is does
+    assert WorkCommands.of(line).change() is does
 
 
 def test_a_command_run_another_way_is_like_it():
-    assert Commands.of("tool run test").are_alike(Commands.of("wrapper tool run test"))
-    assert not Commands.of("ssh host 'ls /etc'").are_alike(Commands.of("ssh host 'free -m'"))
+    assert WorkCommands.of("tool run test").are_alike(WorkCommands.of("wrapper tool run test"))
+    assert not WorkCommands.of("ssh host 'ls /etc'").are_alike(WorkCommands.of("ssh host 'free -m'"))
 
 
 @pytest.mark.parametrize(
     ("line", "hidden"), [("make | tail", True), ("make; echo x", True), ("make 'a|b' && ls", False)]
 )
 def test_a_status_may_be_that_of_what_stands_behind(line, hidden):
-    assert Commands.hide_the_end(line) is hidden
+    assert WorkCommands.hide_the_end(line) is hidden

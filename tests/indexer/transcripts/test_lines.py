@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from indexer.files import open_regular
+from indexer.safe_files import open_regular
 from indexer.transcripts import lines
 from indexer.transcripts.base import odd_files, regular_file, regular_files
 from indexer.transcripts.lines import LineReader

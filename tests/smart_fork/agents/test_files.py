@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.files import write_new
+from indexer.safe_files import write_new
 from smart_fork.agents import copier
 from smart_fork.agents.claude.log import ClaudeAdapter, folder_of
 from smart_fork.agents.copier import stage_transcript

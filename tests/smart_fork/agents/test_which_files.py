@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from indexer.files import index_db, open_regular
 from indexer.refresh import complete
+from indexer.safe_files import index_db, open_regular
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.base import UNREAD, is_name
 from smart_fork.agents import AGENTS
@@ -120,7 +120,7 @@ def test_a_rollout_that_codex_has_compressed_is_the_same_session(home):
 def test_hostile_archives_are_bounded(home, monkeypatch):
     log = codex_log(home, ONE, meta(ONE), message("user", "add retry"))
     packed = archive(log, b"\n" * (4 << 20))
-    monkeypatch.setattr("indexer.files._MOST_UNPACKED", 1 << 20)
+    monkeypatch.setattr("indexer.safe_files._MOST_UNPACKED", 1 << 20)
     with open_regular(packed) as file, pytest.raises(OSError, match="more than 1 MB"):
         file.read()
     packed.write_bytes(b"no archive")

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from indexer.files import state_home
+from indexer.safe_files import state_home
 from smart_fork.cli.service import client, token
 from smart_fork.cli.service.address import Address
 from smart_fork.cli.service.client import ServiceGoneError, find_service

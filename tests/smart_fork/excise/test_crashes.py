@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.files import Disk
+from indexer.safe_files import Disk
 from smart_fork.agents.cuts import snapshots
 from smart_fork.excise import Request, cut, load_auto, plan, rollback, writing
 from smart_fork.excise.writing import write_lines
@@ -96,7 +96,7 @@ import os, signal, sys
 from tests import warm
 from tests.drilled import drilled
 from tests.smart_fork.excise.test_crashes import Breaking
-from indexer.files import Disk
+from indexer.safe_files import Disk
 from smart_fork.agents.cuts import snapshots
 from smart_fork.excise import Request, cut
 for number in range(1, 20, int(sys.argv[2])):

@@ -24,8 +24,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from indexer.files import index_db, state_home
 from indexer.refresh import complete
+from indexer.safe_files import index_db, state_home
 from smart_fork import session_origins
 from smart_fork.agents import AGENTS
 from smart_fork.agents.claude.log import folder_of

@@ -14,8 +14,8 @@ import pytest
 
 from indexer import kept_logs, state
 from indexer.export import export_path
-from indexer.files import index_db, state_home
 from indexer.refresh import complete
+from indexer.safe_files import index_db, state_home
 from smart_fork import session_origins
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.log_readers import READERS
@@ -238,7 +238,7 @@ def test_secrets_are_masked_in_all_generations(world, shop):
 
 KILLED = """
 import os, signal, sys
-from indexer.files import Disk
+from indexer.safe_files import Disk
 from smart_fork.excise import Request, cut, writing
 whole, left = writing.write, [int(sys.argv[3])]
 def write(*arguments, **more):

@@ -14,9 +14,9 @@ import pytest
 
 import smart_fork
 from indexer import kept_logs, state
-from indexer.changes import forgotten
-from indexer.files import index_db, state_home
 from indexer.locks import only_writer
+from indexer.log_changes import forgotten
+from indexer.safe_files import index_db, state_home
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.cuts import snapshots
 from smart_fork.errors import NotFound, SmartForkError, Usage

@@ -12,8 +12,8 @@ import pytest
 
 from indexer import kept_logs
 from indexer.export import export_path
-from indexer.files import index_db
 from indexer.refresh import complete
+from indexer.safe_files import index_db
 from indexer.store import damage
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.log_readers import READERS

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.files import Disk
+from indexer.safe_files import Disk
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.cuts.model import Call, Result
 from smart_fork.errors import NotFound, Usage

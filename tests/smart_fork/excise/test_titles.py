@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.files import state_home
+from indexer.safe_files import state_home
 from smart_fork.excise import Request, branch, cut
 from smart_fork.finding import sessions
 from smart_fork.forking.request import Budget

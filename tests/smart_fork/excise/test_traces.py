@@ -15,8 +15,8 @@ import pytest
 import smart_fork
 from indexer import kept_logs, state
 from indexer.export import export_path
-from indexer.files import index_db, state_home
 from indexer.refresh import complete
+from indexer.safe_files import index_db, state_home
 from indexer.store import schema
 from indexer.transcripts import lines
 from smart_fork.agents.cuts import snapshots

@@ -10,7 +10,7 @@ import pytest
 import smart_fork
 from indexer import kept_logs
 from indexer.export import export_path
-from indexer.files import index_db
+from indexer.safe_files import index_db
 from smart_fork.excise import Request, check, cut
 from smart_fork.excise.transcript import load_auto
 from tests.cases import first

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from indexer.changes import Report
+from indexer.log_changes import Report
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import Options
 from smart_fork.finding import index_refresh

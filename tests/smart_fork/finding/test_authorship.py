@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.files import index_db
+from indexer.safe_files import index_db
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.actions import lines_by
 from indexer.transcripts.line_hashes import comparable_lines, line_hashes, noting

@@ -8,9 +8,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from indexer.changes import Report
-from indexer.files import index_db
+from indexer.log_changes import Report
 from indexer.runs import ended_run, keep_run
+from indexer.safe_files import index_db
 from indexer.shared_embedder import SharedEmbedder
 from indexer.store.sqlite import SqliteStore
 from smart_fork.finding.answer import Covered

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from indexer.files import index_db
+from indexer.safe_files import index_db
 from smart_fork.finding import commits
 from tests.cases import first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from indexer.files import index_db
 from indexer.outcome import MOST_STEPS
+from indexer.safe_files import index_db
 from indexer.store.sqlite import SqliteStore
 from smart_fork.errors import Usage
 from smart_fork.finding.index_refresh import Engine

@@ -10,8 +10,8 @@ import apsw
 import pytest
 
 from indexer import kept_logs
-from indexer.files import index_db
 from indexer.refresh import complete
+from indexer.safe_files import index_db
 from indexer.store.damage import open_sound
 from smart_fork import read
 from smart_fork.agents.log_readers import READERS

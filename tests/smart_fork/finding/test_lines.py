@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from indexer.export import export_path
-from indexer.files import index_db
 from indexer.refresh import complete
+from indexer.safe_files import index_db
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.log_readers import READERS
 from smart_fork.excise import Request, cut

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer import files
+from indexer import safe_files
 from indexer.transcripts import lines
 from indexer.transcripts.lines import GAP_BYTES, GLANCE_GAP_BYTES, LineReader, first_lines
 from smart_fork import doctor
@@ -88,7 +88,7 @@ def reads(monkeypatch) -> dict[str, int]:
 
         return Counting()
 
-    real = files.open_regular
+    real = safe_files.open_regular
     monkeypatch.setattr(lines, "open_regular", opened)
     return counted
 

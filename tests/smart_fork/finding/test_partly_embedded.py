@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from indexer.changes import Report
+from indexer.log_changes import Report
 from indexer.pipeline import embed_waiting
 from smart_fork.agents.log_readers import READERS
 from smart_fork.finding.index_access import opened

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from indexer.files import index_db
+from indexer.safe_files import index_db
 from indexer.store.schema import connect
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from indexer.files import index_db
 from indexer.pipeline import document_of
 from indexer.project import project_of
+from indexer.safe_files import index_db
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options

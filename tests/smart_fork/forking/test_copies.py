@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from indexer.files import STALE_SECONDS
+from indexer.safe_files import STALE_SECONDS
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.codex.copy import through_parents
 from smart_fork.agents.copier import NewSession

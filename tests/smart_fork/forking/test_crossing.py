@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from indexer.files import state_home
 from indexer.outcome import Outcome, edits_of, known_files
+from indexer.safe_files import state_home
 from smart_fork import session_origins
 from smart_fork.agents.options import Options
 from smart_fork.excise.answer import CutRequest as Request

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.files import state_home
+from indexer.safe_files import state_home
 from smart_fork import session_origins
 from smart_fork.agents.ancestry import CopiedMessage, FamilyLog
 from smart_fork.forking.family import Descent, descent, parents

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from indexer.transcripts.handover_text import HandedOverAction
 from indexer.transcripts.model import estimate_tokens
-from indexer.transcripts.retold import Action
 from smart_fork import session_origins
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
@@ -279,7 +279,7 @@ def test_a_person_learns_how_much_is_handed_over_and_only_of_what_is_not():
 
 
 def test_a_message_is_shortened_only_where_it_is_larger_than_the_room_for_it():
-    done = tuple(Action(f"Bash: step {number}", "done") for number in range(4))
+    done = tuple(HandedOverAction(f"Bash: step {number}", "done") for number in range(4))
     for message in (NeutralMessage("assistant", 1, "word " * 100, done), NeutralMessage("user", 0, "word " * 100)):
         size = estimate_tokens(message.rendered())
         assert message == _shortened(message, size) == _shortened(message, size + 1)

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from indexer.files import state_home
+from indexer.safe_files import state_home
 from smart_fork.agents import AGENTS
 from smart_fork.agents.record_conversion import HomePlace, TargetSession
 from smart_fork.forking import temporary_logs

@@ -17,7 +17,7 @@ import pytest
 import uvicorn
 from starlette.routing import Route
 
-from indexer.files import private_dir, state_home
+from indexer.safe_files import private_dir, state_home
 from smart_fork.cli.service import client
 from smart_fork.cli.service.address import Address, publish, remove_socket
 from smart_fork.cli.service.app import Entrance, application

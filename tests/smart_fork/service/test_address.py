@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from indexer.files import state_home
+from indexer.safe_files import state_home
 from smart_fork.cli.service.address import Address, announced, keep_port, publish, wanted_port, withdraw
 
 HERE = Address("127.0.0.1", 8766, 1, "1.0", "2026-01-01T00:00:00+00:00")

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from indexer.files import state_home
+from indexer.safe_files import state_home
 from indexer.transcripts.model import estimate_tokens
 from smart_fork.cli.overview import overview
 from smart_fork.cli.setup import agent_settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from indexer.files import state_home
+from indexer.safe_files import state_home
 from smart_fork.cli.service.crashes import KEPT_BYTES, LIMIT, WINDOW, begin, end, shorten
 from tests.smart_fork.forks import FakeClock
 

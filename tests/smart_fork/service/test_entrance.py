@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import orjson
 import pytest
 
-from indexer.files import state_home
+from indexer.safe_files import state_home
 from smart_fork.cli.service import token
 from smart_fork.cli.service.app import PUBLIC, Entrance
 from smart_fork.page.routes import LIVE

@@ -11,10 +11,10 @@ from pathlib import Path
 import apsw
 import pytest
 
-from indexer import changes
+from indexer import log_changes
 from indexer.export import export_path
-from indexer.files import index_db, state_home
 from indexer.refresh import complete
+from indexer.safe_files import index_db, state_home
 from smart_fork.agents.log_readers import READERS
 from smart_fork.cli.doctor import examine
 from smart_fork.cli.service.address import Address, publish
@@ -169,7 +169,7 @@ def test_an_export_that_was_changed_and_one_that_is_missing(settled, shop):
 
 
 def test_what_is_left_of_a_forgotten_session(settled):
-    changes.add("claude", "x", "now")
+    log_changes.add_forgotten("claude", "x", "now")
     export_path("claude", "x").write_text("secret")
 
     assert "1 exports of forgotten sessions are still there" in told(settled, "exports")

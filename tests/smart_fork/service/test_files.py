@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import settings as tried
 from hypothesis import strategies as st
 
-from indexer.files import state_home
+from indexer.safe_files import state_home
 from smart_fork.cli.service.units.launchd import LABEL, launchd_plist, other_label
 from smart_fork.cli.service.units.systemd import systemd_unit
 from smart_fork.cli.service.units.unit_settings import Settings, keep, kept

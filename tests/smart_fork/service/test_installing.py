@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.files import state_home
+from indexer.safe_files import state_home
 from smart_fork.cli.service import crashes
 from smart_fork.cli.service.address import wanted_port
 from smart_fork.cli.service.units import installation

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from indexer.files import state_home
+from indexer.safe_files import state_home
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.test_docs import assert_documented

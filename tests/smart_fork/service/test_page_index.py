@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from indexer.files import state_home
 from indexer.runs import Freshness, LastRun
+from indexer.safe_files import state_home
 from smart_fork.finding.session_view import Explanation, Hit, Match
 from smart_fork.page.endpoints import ServiceActivity
 from smart_fork.page.search_page import age_of, chosen, facets, narrowed, reasons

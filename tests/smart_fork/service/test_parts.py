@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from indexer.files import index_db
+from indexer.safe_files import index_db
 from smart_fork.agents.cuts import snapshots
 from smart_fork.cli.service import app
 from smart_fork.finding.index_access import opened

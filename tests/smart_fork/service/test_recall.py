@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.files import state_home
+from indexer.safe_files import state_home
 from indexer.settings import WORKER_ID
 from smart_fork.agents import AGENTS
 from smart_fork.cli.service.address import Address, publish
@@ -300,7 +300,16 @@ def test_it_imports_little(on, shop):
     names = {line.rpartition(b"|")[2].strip().decode() for line in told.splitlines()}
 
     assert {"json", "socket", "smart_fork.hooks.recall"} <= names
-    assert set() == names & {"orjson", "apsw", "http.client", "typing", "pathlib", "logging", "ssl", "indexer.files"}
+    assert set() == names & {
+        "orjson",
+        "apsw",
+        "http.client",
+        "typing",
+        "pathlib",
+        "logging",
+        "ssl",
+        "indexer.safe_files",
+    }
 
 
 def test_sessions_of_long_ago_are_forgotten(on):

@@ -14,7 +14,7 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from indexer.files import state_home
+from indexer.safe_files import state_home
 from smart_fork.workers.registry import Registry
 from tests.cases import first
 from tests.smart_fork.follower import Follower, State

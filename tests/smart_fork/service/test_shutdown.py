@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from indexer.files import state_home
+from indexer.safe_files import state_home
 from smart_fork.cli.service import lock
 from smart_fork.cli.service.address import Address, announced, publish
 from smart_fork.errors import ProgramFailed

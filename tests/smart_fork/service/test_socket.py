@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.files import state_home
+from indexer.safe_files import state_home
 from smart_fork.cli.service import client, lifetime, listener, records
 from smart_fork.cli.service.address import Address, publish
 from smart_fork.cli.service.client import Service, ServiceGoneError, find_service

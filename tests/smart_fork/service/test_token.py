@@ -7,7 +7,7 @@ import stat
 
 import pytest
 
-from indexer.files import state_home
+from indexer.safe_files import state_home
 from smart_fork.cli.service.token import Token, TokenUnsafe, change, token
 
 

@@ -16,7 +16,7 @@ import anyio
 import psutil
 import pytest
 
-from indexer.files import state_home
+from indexer.safe_files import state_home
 from smart_fork.cli.service.client import Service, find_service
 from smart_fork.cli.service.lifetime import QUIET_SECONDS, REQUEST_SECONDS, STREAM_SECONDS, Traffic
 from smart_fork.cli.service.token import token

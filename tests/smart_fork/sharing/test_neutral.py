@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from indexer.transcripts.handover_text import ASKED_US
 from indexer.transcripts.model import GivenBack, Item, Proof, ToolCall, ToolResult, Turn
-from indexer.transcripts.retold import ASKED_US
 from smart_fork.agents.log_readers import READERS
 from smart_fork.forking.handover_text import (
     EDIT_CHARACTERS,

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from indexer import changes
+from indexer import log_changes
 from indexer.transcripts.model import Session
 from smart_fork import config
 from smart_fork.agents.record_conversion import HOME, ROOT
@@ -91,7 +91,7 @@ def test_a_session_has_a_shared_parent_where_it_begins_with_its_records_or_says_
 
 def test_what_a_person_has_forgotten_is_not_pushed(home, root):
     log = claude(home, root, *one_call(use("t", "Bash", command="ls"), "a.py"))
-    changes.add("claude", SESSION, "2026-07-01")
+    log_changes.add_forgotten("claude", SESSION, "2026-07-01")
 
     with pytest.raises(NotSent, match="forgotten"):
         prepare(log, "claude", root)

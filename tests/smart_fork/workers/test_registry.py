@@ -12,7 +12,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from indexer.files import state_home
+from indexer.safe_files import state_home
 from smart_fork.cli.overview import overview
 from smart_fork.errors import NotFound, RegistryUnavailable, Usage
 from smart_fork.workers.registry import Registry

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
-from indexer.files import private_dir
+from indexer.safe_files import private_dir
 from indexer.settings import Setting
 from indexer.values import Value, record
 from smart_fork.cli.service import crashes

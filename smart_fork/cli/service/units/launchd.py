@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from indexer.files import private_dir, remove, replace_file, state_home
+from indexer.safe_files import private_dir, remove, replace_file, state_home
 from smart_fork.cli.service.units.unit_settings import Settings, State, mark, state_of
 from smart_fork.errors import ProgramFailed
 from smart_fork.system.processes import Completed, Processes

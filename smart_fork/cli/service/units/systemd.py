@@ -7,7 +7,7 @@ import os
 import re
 from pathlib import Path
 
-from indexer.files import config_home, private_dir, remove, replace_file
+from indexer.safe_files import config_home, private_dir, remove, replace_file
 from smart_fork.cli.service.units.unit_settings import Settings, State, mark
 from smart_fork.errors import ProgramFailed, SmartForkError
 from smart_fork.system.processes import Completed, Processes

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import orjson
 
-from indexer.files import private_dir, replace_file, state_home
 from indexer.lazy import dataclass
+from indexer.safe_files import private_dir, replace_file, state_home
 from indexer.schedule import parsed
 from indexer.settings import VARIABLES, Setting
 from smart_fork.agents import AGENTS

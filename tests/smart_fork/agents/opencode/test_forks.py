@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.transcripts.state import utc
+from indexer.transcripts.reader_state import utc
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_tail import Activity
 from smart_fork.agents.opencode.command import OpenCodeBirths, OpenCodeStarter

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from indexer.changes import Report, changed_logs
-from indexer.files import index_db
 from indexer.freshener import check_prerequisites
+from indexer.log_changes import Report, changed_logs
 from indexer.refresh import complete
+from indexer.safe_files import index_db
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.base import Agents
 from smart_fork.agents import foreign_database

@@ -73,7 +73,7 @@ def test_what_goes_and_when_is_said_before_it_happens(setup, logs):
 
 def test_a_script_has_copies_kept_where_it_says_so(setup, logs):
     setup("--yes", "--no-index")
-    assert not kept_logs.wanted(READERS["claude"])
+    assert not kept_logs.copies_wanted(READERS["claude"])
     done = setup("--yes", "--keep-logs", "--json")
 
     told = json.loads(done.out)
@@ -106,7 +106,7 @@ def test_a_person_at_a_terminal_sees_what_copies_are_about_and_is_asked_once(set
     assert "add copies of logs" in said
     assert "Claude Code deletes logs after 30 days" in said
     assert "Copies take about 1 MB; only you can read them" in said
-    assert (answer == "y") == kept_logs.wanted(READERS["claude"])
+    assert (answer == "y") == kept_logs.copies_wanted(READERS["claude"])
     assert (answer == "n") == (not list(Ledger()))
 
 
@@ -127,7 +127,7 @@ def test_it_is_undone_and_the_copies_stay(setup, logs, words):
 
     assert 0 == done.code
     assert "  off     copies of logs" in done.out
-    assert not kept_logs.wanted(READERS["claude"])
+    assert not kept_logs.copies_wanted(READERS["claude"])
     assert not kept_logs.switch_of("claude").parent.exists()
     assert 3 == len(list(kept_logs.copies()))
     assert not [line for line in Ledger() if line.what == "keep"]

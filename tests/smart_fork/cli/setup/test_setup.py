@@ -433,7 +433,7 @@ def test_the_doctor_fails_where_the_agents_start_what_is_gone(setup, world, monk
 
 _KILLED = """
 import os, signal, sys
-from indexer.files import Disk
+from indexer.safe_files import Disk
 from smart_fork.cli.setup.ledger import Ledger
 from smart_fork.cli.setup.plan import SetupOptions, make_plan
 replace = Disk.replace

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from indexer.files import state_home
+from indexer.safe_files import state_home
 from smart_fork import session_origins
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import SmartForkError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from indexer.export import pieces_of
 from indexer.pipeline import document_of
+from indexer.transcripts.handover_text import ASKED_US, HandoverText, parse_handover
 from indexer.transcripts.model import Proof
-from indexer.transcripts.retold import ASKED_US, Retold, retold
 from smart_fork.agents.log_readers import READERS
 from smart_fork.forking.handover_text import Action, NeutralMessage
 from tests.cases import each
@@ -20,8 +20,8 @@ TEXT = NeutralMessage("assistant", 0, "It retries.", DID).rendered()
 
 
 def test_what_is_told_is_taken_apart_as_it_was_put_together():
-    assert retold(TEXT) == Retold("It retries.", DID)
-    assert retold(NeutralMessage("assistant", 0, "", DID).rendered()).said == ""
+    assert parse_handover(TEXT) == HandoverText("It retries.", DID)
+    assert parse_handover(NeutralMessage("assistant", 0, "", DID).rendered()).said == ""
 
 
 @each("proof", Proof)
@@ -30,7 +30,7 @@ def test_how_an_action_went_is_told_in_words_that_none_of_its_own_are_taken_for(
     for failed, answered in ((False, True), (True, True), (False, False)):
         action = Action(line, "ok", failed, answered, proof)
 
-        assert retold(NeutralMessage("assistant", 0, "", (action,)).rendered()) == Retold("", (action,))
+        assert parse_handover(NeutralMessage("assistant", 0, "", (action,)).rendered()) == HandoverText("", (action,))
 
 
 @each(
@@ -39,7 +39,7 @@ def test_how_an_action_went_is_told_in_words_that_none_of_its_own_are_taken_for(
      "It is Done then, by another agent:\n- so it goes"],
 )  # fmt: skip
 def test_what_only_looks_like_it_is_said(text):
-    assert retold(text) == Retold(text)
+    assert parse_handover(text) == HandoverText(text)
 
 
 def test_it_is_indexed_as_an_agents_own_actions_are(home):

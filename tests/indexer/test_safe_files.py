@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from indexer import files
-from indexer.files import Disk, new_file, replace_file, sweep, write_new
+from indexer import safe_files
+from indexer.safe_files import Disk, new_file, replace_file, sweep, write_new
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Names of those who write files that must not get lost.
@@ -111,7 +111,7 @@ def test_a_name_as_long_as_a_name_can_be_is_written(tmp_path):
 
 
 def test_what_a_killed_writer_left_is_swept_and_nothing_else(tmp_path):
-    left, mine = files.staging_of(tmp_path / "a"), tmp_path / ".mine.tmp"
+    left, mine = safe_files.staging_of(tmp_path / "a"), tmp_path / ".mine.tmp"
     for path in (left, mine):
         path.touch()
     write_new(tmp_path / "b", [b""])
@@ -135,4 +135,4 @@ def test_files_are_written_in_one_place():
     # What a hook notes it makes once, and what it imports each prompt waits for. SQLite writes the state, and a program of
     # PostgreSQL a backup.
     others = {"indexer/state.py", "smart_fork/hooks/recall.py", "smart_fork/team/server/backup.py"}
-    assert {"indexer/files.py", *others} == places
+    assert {"indexer/safe_files.py", *others} == places

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from indexer import state
 from indexer.export import export_names, export_path
-from indexer.files import checkpoints_dir
 from indexer.lazy import dataclass
 from indexer.masking import VERSION as MASKS_VERSION
+from indexer.safe_files import checkpoints_dir
 from indexer.store.base import SeenFile, Store
 from indexer.transcripts.base import Agents, LogFile, is_there
 from indexer.transcripts.model import AgentName
-from indexer.transcripts.state import READER_VERSION
+from indexer.transcripts.reader_state import READER_VERSION
 from indexer.values import Value
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def unread_logs(store: Store, adapters: Agents) -> list[LogFile]:
     return [file for file in files if seen.get(file.location) != (*file.stamp, VERSION)]
 
 
-def gone_of(paths: Collection[str], adapters: Agents) -> list[str]:
+def deleted_logs(paths: Collection[str], adapters: Agents) -> list[str]:
     """Return those of `paths` at which no log exists any more.
 
     A log within a file is gone with that file, or when its agent says so. If the file cannot be read, its logs count
@@ -124,7 +124,7 @@ def _forget(
     """Remove deleted logs from the index. Return True if there were any. `refresh.renew` later updates what older
     versions stored of them.
     """
-    gone = gone_of(seen.keys() - there.keys(), adapters)
+    gone = deleted_logs(seen.keys() - there.keys(), adapters)
     report.removed += len(gone)
     if not gone:
         return False
@@ -168,7 +168,7 @@ def forgotten() -> Forgotten:
     return {(agent, session_id): at for agent, session_id, at in state.rows("SELECT * FROM forgotten")}
 
 
-def add(agent: AgentName, session_id: str, at: str) -> None:
+def add_forgotten(agent: AgentName, session_id: str, at: str) -> None:
     """Put a session on the list of forgotten sessions. The caller holds the index's lock.
 
     Raises:

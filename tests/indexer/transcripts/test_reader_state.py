@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexer.masking import Masked
-from indexer.transcripts import state
+from indexer.transcripts import reader_state
 from indexer.transcripts.model import ToolCall, ToolResult, Turn
-from indexer.transcripts.state import Warm, count, is_path, pack, unpack, utc
+from indexer.transcripts.reader_state import Warm, count, is_path, pack, unpack, utc
 from tests.cases import each
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -34,7 +34,7 @@ TURNS = st.builds(
 @pytest.fixture(autouse=True)
 def _cold(monkeypatch):
     """Nothing that was packed is remembered: the bytes themselves are unpacked."""
-    monkeypatch.setattr(state, "_warm", Warm(0))
+    monkeypatch.setattr(reader_state, "_warm", Warm(0))
 
 
 @given(facts=st.dictionaries(TEXT, TEXT | st.integers(0, 9) | st.booleans()), turns=st.lists(TURNS, max_size=5))
@@ -43,14 +43,14 @@ def test_what_was_kept_comes_back(facts, turns):
 
 
 def test_more_turns_than_are_encoded_together_come_back():
-    turns = [Turn(str(number), None, "user", "") for number in range(2 * state._BATCH + 1)]
+    turns = [Turn(str(number), None, "user", "") for number in range(2 * reader_state._BATCH + 1)]
 
     assert ({}, turns) == unpack(pack({}, {}, turns))
 
 
 def test_a_state_of_another_version_is_not_used(monkeypatch):
     kept = pack({"a": 1}, {}, [])
-    monkeypatch.setattr(state, "READER_VERSION", state.READER_VERSION + 1)
+    monkeypatch.setattr(reader_state, "READER_VERSION", reader_state.READER_VERSION + 1)
 
     assert unpack(kept) is None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import starmap
 from typing import NamedTuple
 
 from indexer.masking import NOTHING, mask
@@ -40,7 +41,7 @@ _ESCAPED = re.compile(rf"\\(.)|{_BREAK}")
 _EDIT, _READ, _RUN, _CUT = "edit ", "read ", "run ", "…"
 
 
-class Action(NamedTuple):
+class HandedOverAction(NamedTuple):
     """An action of an agent on one line, with its outcome as far as it was handed over.
 
     `names` are names of code in the rest.
@@ -79,20 +80,20 @@ class Action(NamedTuple):
             yield f"{_OUTPUT}{_NAMES}{' '.join(self.names)}"
 
 
-class Retold(NamedTuple):
+class HandoverText(NamedTuple):
     """A text, and the handed-over actions after it."""
 
     said: str
-    done: tuple[Action, ...] = ()
+    done: tuple[HandedOverAction, ...] = ()
 
 
-def rendered(said: str, done: Iterable[Action]) -> str:
+def render_handover(said: str, done: Iterable[HandedOverAction]) -> str:
     """Render a text, then a line for each action with its result below."""
     lines = [line for action in done for line in action.rendered()]
     return "\n".join([*([said] if said else []), *([""] if said and lines else []), *([DONE] if lines else []), *lines])
 
 
-def retold(text: str) -> Retold:
+def parse_handover(text: str) -> HandoverText:
     """Split an agent's text into its message and the handed-over actions at its end.
 
     A text without actions is unchanged.
@@ -100,21 +101,21 @@ def retold(text: str) -> Retold:
     said, begins, block = text.rpartition(f"{DONE}\n")
     lines = block.splitlines()
     if not begins or (said and not said.endswith("\n\n")) or not all(map(_is_told, lines)):
-        return Retold(text)
+        return HandoverText(text)
     done: list[tuple[str, list[str]]] = []
     for line in lines:
         if line.startswith(_ACTION):
             done.append((line.removeprefix(_ACTION), []))
         elif done:
             done[-1][1].append(line.removeprefix(_OUTPUT))
-    return Retold(said.strip(), tuple(_action(line, output) for line, output in done)) if done else Retold(text)
+    return HandoverText(said.strip(), tuple(starmap(_action, done))) if done else HandoverText(text)
 
 
-def breaks_off(turn: Turn) -> bool:
+def is_broken_off(turn: Turn) -> bool:
     """Return True if a turn says that the other agent had not finished its work."""
     if turn.role != "assistant":
         return False
-    return turn.text == UNANSWERED or (DONE in turn.text and bool(retold(turn.text).done))
+    return turn.text == UNANSWERED or (DONE in turn.text and bool(parse_handover(turn.text).done))
 
 
 def calls_of(turn: Turn) -> tuple[ToolCall, ...]:
@@ -132,7 +133,7 @@ def _told(turn: Turn) -> Iterator[tuple[ToolCall, ToolResult | None]]:
     """Yield the handed-over calls of a turn, with ids of ours, and their results if there are any."""
     if turn.role != "assistant":
         return
-    for number, one in enumerate(retold(turn.text).done):
+    for number, one in enumerate(parse_handover(turn.text).done):
         identity, ours = f"told {turn.id} {number}", one.line == ASKED_US
         call = ToolCall(identity, "", NOTHING if ours else mask(one.line), ours, _edited(one.line), _shown(one.line))
         note = mask(error_note(one.outcome)) if one.failed else NOTHING
@@ -156,13 +157,13 @@ def _is_told(line: str) -> bool:
     return line.startswith((_ACTION, _OUTPUT)) or not line.strip()
 
 
-def _action(line: str, output: list[str]) -> Action:
+def _action(line: str, output: list[str]) -> HandedOverAction:
     found = _HOW.search(line)
     how = found[1].split(", ") if found else []
     proof = next((_PROVED[word] for word in how if word in _PROVED), Proof.NOTHING)
     line = (line[: found.start()] if found else line).replace(_BRACKET, "<")
     names = tuple(output.pop().removeprefix(_NAMES).split()) if output and output[-1].startswith(_NAMES) else ()
-    return Action(line, _unquoted("\n".join(output)), _FAILED in how, _NO_RESULT not in how, proof, names)
+    return HandedOverAction(line, _unquoted("\n".join(output)), _FAILED in how, _NO_RESULT not in how, proof, names)
 
 
 def _safe(text: str) -> str:
