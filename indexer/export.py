@@ -24,7 +24,7 @@ from indexer.masking import Masked, joined, mask
 from indexer.masking.view import INVISIBLE
 from indexer.safe_files import file_name, index_root, private_dir, replace_file
 from indexer.transcripts.commands import is_ours
-from indexer.transcripts.handover_text import ASKED_US, HandoverText, parse_handover
+from indexer.transcripts.handed_over_actions import ASKED_US, HandoverText, parse_handover
 from indexer.transcripts.line_hashes import line_shape
 from indexer.transcripts.model import AgentName, Session, Turn
 

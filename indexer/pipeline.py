@@ -37,7 +37,7 @@ from indexer.repositories import recorded, repository_of
 from indexer.store.base import FORGOTTEN, Document, Reading, Scope, Store, Words
 from indexer.transcripts.base import TAKEN_BACK, UNREAD, Agents, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.commands import calls_us
-from indexer.transcripts.handover_text import DONE, calls_of, parse_handover
+from indexer.transcripts.handed_over_actions import DONE, calls_of, parse_handover
 from indexer.transcripts.line_hashes import noting
 from indexer.transcripts.model import AgentName, BrokenLine, Exchange, Session, Turn
 from indexer.transcripts.symbols import Symbols

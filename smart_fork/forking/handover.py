@@ -15,7 +15,7 @@ from pathlib import Path
 from indexer.lazy import dataclass
 from indexer.masking import mask
 from indexer.transcripts.base import AgentAdapter
-from indexer.transcripts.handover_text import UNANSWERED, calls_of, results_of
+from indexer.transcripts.handed_over_actions import UNANSWERED, calls_of, results_of
 from indexer.transcripts.model import AgentName, Proof, Session, estimate_tokens
 from indexer.transcripts.texts import HANDOVER_TAG
 from smart_fork import session_origins

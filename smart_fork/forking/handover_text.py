@@ -22,7 +22,7 @@ from indexer.masking import MARK, mask, mask_cut, shorten
 from indexer.masking.secrets import known_from, spans_of
 from indexer.transcripts.actions import status_and_body
 from indexer.transcripts.commands import command_of, patch_of
-from indexer.transcripts.handover_text import ASKED_US, HandedOverAction, render_handover
+from indexer.transcripts.handed_over_actions import ASKED_US, HandedOverAction, render_handover
 from indexer.transcripts.model import AgentName, GivenBack, Item, Session, ToolCall, ToolResult, Turn
 from indexer.transcripts.symbols import Symbols
 from indexer.transcripts.texts import strip_reminders
@@ -67,7 +67,7 @@ class NeutralMessage:
     text: str
     actions: tuple[HandedOverAction, ...] = ()
 
-    def render_handover(self) -> str:
+    def rendered(self) -> str:
         """Return the text, then a line for each action with its outcome below."""
         return render_handover(self.text, self.actions)
 

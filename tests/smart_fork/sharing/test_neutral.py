@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from indexer.transcripts.handover_text import ASKED_US
+from indexer.transcripts.handed_over_actions import ASKED_US
 from indexer.transcripts.model import GivenBack, Item, Proof, ToolCall, ToolResult, Turn
 from smart_fork.agents.log_readers import READERS
 from smart_fork.forking.handover_text import (
     EDIT_CHARACTERS,
     NAMES_CHARACTERS,
     OUTPUT_CHARACTERS,
-    Action,
+    HandedOverAction,
     NeutralMessage,
     changed,
     neutral,
@@ -55,8 +55,8 @@ def test_a_session_of_claude_is_told_with_how_its_actions_went(home):
     looked, passes = told.messages[1:]
     assert NeutralMessage("user", 0, "make it pass") == told.messages[0]
     assert ("assistant", "I look.") == (looked.role, looked.text)
-    tested = Action("run pytest -q", "1 failed", proof=Proof.TESTS_PASSED)  # by its exit status
-    assert (tested, Action("edit /srv/shop/a.py", "edited")) == looked.actions[:2]
+    tested = HandedOverAction("run pytest -q", "1 failed", proof=Proof.TESTS_PASSED)  # by its exit status
+    assert (tested, HandedOverAction("edit /srv/shop/a.py", "edited")) == looked.actions[:2]
     assert (True, OUTPUT_CHARACTERS + 1) == (looked.actions[2].failed, len(looked.actions[2].outcome))
     assert ("It passes.", ()) == (passes.text, passes.actions)
     assert {"images": 2, "sub-agents": 1, "system text": 1, "thinking": 1, "tool output": 1} == told.lost
@@ -79,7 +79,7 @@ def test_a_session_of_codex_is_told_with_how_its_actions_went(home):
     told = read_neutral(read_codex(log))
 
     assert ["user", "assistant", "assistant"] == [one.role for one in told.messages]
-    assert Action("run pytest -q", "1 passed", proof=Proof.TESTS_PASSED) == told.messages[1].actions[0]
+    assert HandedOverAction("run pytest -q", "1 passed", proof=Proof.TESTS_PASSED) == told.messages[1].actions[0]
     assert {"sub-agents": 1, "thinking": 1} == told.lost
 
 
@@ -148,20 +148,22 @@ def test_of_an_agent_whose_records_are_not_known_the_note_is_told():
     ]
 
     told = neutral(turns)
-    assert (NeutralMessage("assistant", 1, "", (Action("run make", "exit 2", failed=True),)),) == told.messages[1:]
+    assert (
+        NeutralMessage("assistant", 1, "", (HandedOverAction("run make", "exit 2", failed=True),)),
+    ) == told.messages[1:]
     assert {"tool output": 1} == told.lost
 
 
 def test_a_call_that_says_nothing_has_its_name_and_one_without_a_result_no_outcome():
     told = neutral([turn("user", "go"), turn(text="so", calls=(ToolCall("c", "TodoWrite"),))])
 
-    assert (Action("TodoWrite", answered=False),) == told.messages[1].actions
+    assert (HandedOverAction("TodoWrite", answered=False),) == told.messages[1].actions
 
 
 def test_of_questions_that_the_agent_asked_us_it_is_told_that_it_asked():
     told = neutral([turn("user", "go"), turn(text="so", calls=(ToolCall("c", "smart_fork", ours=True),))])
 
-    assert (Action(ASKED_US, answered=False),) == told.messages[1].actions
+    assert (HandedOverAction(ASKED_US, answered=False),) == told.messages[1].actions
 
 
 @pytest.mark.parametrize(("length", "cut"), [(OUTPUT_CHARACTERS, 0), (OUTPUT_CHARACTERS + 1, 1)])
@@ -222,5 +224,5 @@ def test_of_an_edit_is_told_what_it_changed_and_of_a_call_that_says_nothing_what
     edit, given, refused = read_neutral(read_claude(log)).messages[1].actions
 
     assert edit.outcome == f"-old\n+{'x' * (EDIT_CHARACTERS - 6)}…"
-    assert given == Action("TodoWrite", f'given {{"todos":["{plan}"]}}\nok')
-    assert refused == Action("edit /a.py", "No, let us rename it.", failed=True)
+    assert given == HandedOverAction("TodoWrite", f'given {{"todos":["{plan}"]}}\nok')
+    assert refused == HandedOverAction("edit /a.py", "No, let us rename it.", failed=True)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from indexer.export import pieces_of
 from indexer.pipeline import document_of
-from indexer.transcripts.handover_text import ASKED_US, HandoverText, parse_handover
+from indexer.transcripts.handed_over_actions import ASKED_US, HandoverText, parse_handover
 from indexer.transcripts.model import Proof
 from smart_fork.agents.log_readers import READERS
-from smart_fork.forking.handover_text import Action, NeutralMessage
+from smart_fork.forking.handover_text import HandedOverAction, NeutralMessage
 from tests.cases import each
 from tests.indexer.transcripts.records import assistant, claude_log, read_claude, user
 
 DID = (
-    Action("edit upload.py"),
-    Action("run pytest -q", "Exit code 1\nFAILED test_retry\n\nretryWithBackoff is not defined", True),
-    Action("run make", "", True, names=("uploadInParts", "MAX_RETRY_COUNT")),
+    HandedOverAction("edit upload.py"),
+    HandedOverAction("run pytest -q", "Exit code 1\nFAILED test_retry\n\nretryWithBackoff is not defined", True),
+    HandedOverAction("run make", "", True, names=("uploadInParts", "MAX_RETRY_COUNT")),
 )
 TEXT = NeutralMessage("assistant", 0, "It retries.", DID).rendered()
 
@@ -28,7 +28,7 @@ def test_what_is_told_is_taken_apart_as_it_was_put_together():
 @each("line", ["run pytest -q", "run echo (failed)", "edit a (committed, failed)", "read (done)"])
 def test_how_an_action_went_is_told_in_words_that_none_of_its_own_are_taken_for(line, proof):
     for failed, answered in ((False, True), (True, True), (False, False)):
-        action = Action(line, "ok", failed, answered, proof)
+        action = HandedOverAction(line, "ok", failed, answered, proof)
 
         assert parse_handover(NeutralMessage("assistant", 0, "", (action,)).rendered()) == HandoverText("", (action,))
 
@@ -60,7 +60,7 @@ def test_it_is_indexed_as_an_agents_own_actions_are(home):
 
 
 def test_what_is_told_to_have_asked_us_is_not_searched_and_nor_is_what_was_said_about_our_answer(home):
-    asked = NeutralMessage("assistant", 0, "Let me look.", (Action(ASKED_US, answered=False),)).rendered()
+    asked = NeutralMessage("assistant", 0, "Let me look.", (HandedOverAction(ASKED_US, answered=False),)).rendered()
     log = claude_log(
         home, user("u1", None, "add retry"), assistant("a1", "u1", asked), assistant("a2", "a1", "That one says zebra.")
     )
