@@ -1,4 +1,4 @@
-"""Forks of one session of each agent, whose programs are played."""
+"""Fixtures that fork a session of each agent with scripted programs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def launch(programs, clock, request, home):
-    """Fork a session with played programs: they write the log that the real ones would."""
+    """Fork a session with scripted programs, which write the logs that the real agents would write."""
 
     def run(source: Session, processes: FakeProcesses, **more):
         said = {one.name: more.pop(one.name) for one in fields(Options) if one.name in more}
@@ -76,7 +76,7 @@ def played(agent, clock, home):
 
 
 class SystemThatHelps(Processes):
-    """Real processes, but for the agents' help."""
+    """Real processes, except that the agents' ``--help`` is scripted."""
 
     def run(self, argv, **options):
         if argv[-1] == "--help":

@@ -1,6 +1,7 @@
-"""Sessions that share any record are one family: a fork may begin where its agent goes on, not where its parent began.
+"""Tests that sessions with any shared record are one family, even if a fork does not begin where its parent began.
 
-The logs are as Claude Code 2.1.197 writes them with ``--fork-session``: what its model is sent, under the same ids.
+The logs are as Claude Code 2.1.197 writes them with ``--fork-session``: the records that its model receives, with
+their ids.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ SUMMARY = "This session is being continued from a previous conversation. It was 
 
 
 def linked(*records: dict, after: str | None = None) -> list[dict]:
-    """These records in a chain."""
+    """Return these records with each one's parent set to the record before it."""
     found: list[dict] = []
     for record in records:
         found.append(record | {"parentUuid": found[-1]["uuid"] if found else after})
@@ -29,7 +30,7 @@ def linked(*records: dict, after: str | None = None) -> list[dict]:
 
 
 def begun_with_commands(world: World, shop, parent: str) -> tuple[list[dict], list[dict]]:
-    """What was typed before the first answer is one message of the model, under the id of the last of it."""
+    """Return the records of a session that begins with a command, and those of a fork with its prompt and answer only."""
     progress = {"type": "progress", "uuid": str(uuid.uuid4()), "sessionId": parent, "cwd": str(shop), "data": {}}
     one, two, prompt = (
         world.claude_records(parent, shop, words)[0] for words in (COMMAND, "<local-command-stdout>", ASKED)
@@ -40,7 +41,7 @@ def begun_with_commands(world: World, shop, parent: str) -> tuple[list[dict], li
 
 
 def compacted(world: World, shop, parent: str) -> tuple[list[dict], list[dict]]:
-    """Only what follows the compaction is sent."""
+    """Return a log with a compaction: only the records after it are sent."""
     before = world.claude_records(parent, shop, ASKED, "it retries", "and the docs", "written")
     boundary = before[0] | {"type": "system", "subtype": "compact_boundary", "uuid": str(uuid.uuid4()), "message": None}
     said, prompt = (world.claude_records(parent, shop, words)[0] for words in (SUMMARY, "and the tests"))
@@ -52,7 +53,7 @@ def compacted(world: World, shop, parent: str) -> tuple[list[dict], list[dict]]:
 
 
 def gap(world: World, shop, parent: str) -> tuple[list[dict], list[dict]]:
-    """Only what follows a record is sent whose parent is missing."""
+    """Return a log with a missing parent record: only the records after the gap are sent."""
     before = world.claude_records(parent, shop, ASKED, "it retries")
     then = [
         one | {"timestamp": f"2030-0{n + 1}-01T00:00:00Z"}
@@ -70,7 +71,7 @@ Kind = Callable[[World, object, str], tuple[list[dict], list[dict]]]
 
 
 def forked(world: World, shop, kind: Kind, *more: str) -> tuple[str, str]:
-    """A session and a fork of it, by their ids."""
+    """Return the ids of a session and of its fork."""
     parent, fork = str(uuid.uuid4()), str(uuid.uuid4())
     old, copied = kind(world, shop, parent)
     world.write_claude(parent, shop, old)

@@ -1,4 +1,4 @@
-"""Branching a session: what is refused, what the copy is called, what comes with it, and what is left after a failure."""
+"""Tests of branches: refusals, titles, side files, and cleanup after failures."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ REFUSED = "Cannot branch while a response or tool call is in progress"
 
 @pytest.fixture
 def shop(repo: Path) -> Path:
-    """Where the commands are run."""
+    """Return the directory in which the commands run."""
     return repo
 
 
@@ -63,7 +63,7 @@ def age(path: Path, seconds: float) -> None:
 
 
 def everything(home: Path) -> dict:
-    """All that agents keep, without our own files."""
+    """Return all files of the agents, without smart-fork's own."""
     return {name: value for name, value in snapshot(home).items() if name.startswith((".claude", ".codex"))}
 
 
@@ -131,7 +131,7 @@ def test_a_branch_at_a_message_ends_where_the_agent_had_finished(any_session):
 
 
 def test_a_session_in_which_an_answer_is_being_written_is_refused(any_session, home):
-    """B-026: a call without its result, or a prompt without an answer; an earlier message can be branched at."""
+    """B-026: a call without its result, or a prompt without an answer. A branch at an earlier message is possible."""
     agent, path = any_session
     prompt = {
         "claude": said("u3", "a5", "user", "one more", cwd=str(home / "shop")),
@@ -177,7 +177,7 @@ def test_a_worker_of_ours_that_works_is_refused(any_session):
 
 
 def test_an_answer_that_a_command_of_the_agents_own_follows_is_the_last_one(claude_session):
-    """What ``/exit`` leaves is no conversation."""
+    """The records of ``/exit`` are no conversation."""
     command = said("c1", "a5", "user", "<command-name>/exit</command-name>")
     nothing = said("c2", "c1", "assistant", text("No response requested."))
     nothing["message"]["model"] = "<synthetic>"
@@ -259,7 +259,7 @@ def test_a_branch_into_another_directory_is_found_and_works_there(any_session, h
 
 
 def snapshots(path: Path, home: Path, **names: str) -> Path:
-    """Records that refer to versions of files, and the folder of those."""
+    """Return records that refer to versions of files, and the folder with these versions."""
     tracked = {f"src/{file}": {"backupFileName": name, "version": 1} for file, name in names.items()}
     found = {
         "type": "file-history-snapshot",
@@ -354,7 +354,7 @@ def test_results_that_the_model_was_shown_shortened_stay_so(claude_session):
 
 
 class Writing(FakeClock):
-    """While somebody waits, an agent writes its log down."""
+    """A clock during whose waiting time an agent writes its log."""
 
     def __init__(self, path: Path, texts: list[str]) -> None:
         super().__init__()
@@ -367,7 +367,7 @@ class Writing(FakeClock):
 
 
 def test_the_caller_s_own_session_is_waited_for_until_it_is_written_down(claude_session):
-    """B-051: its agent writes what it was asked down a moment later; somebody else's that is missing is missing."""
+    """B-051: an agent writes a prompt to its log a moment later. A missing session of another caller stays missing."""
     text = claude_session.read_text()
     claude_session.unlink()
     clock = Writing(claude_session, ["", text])
@@ -379,7 +379,7 @@ def test_the_caller_s_own_session_is_waited_for_until_it_is_written_down(claude_
 
 
 def test_a_caller_s_own_session_that_is_not_written_down_is_at_work(home):
-    """B-026, B-051: no more is waited than makes sense, and the answer says what to do."""
+    """B-026, B-051: the wait is limited, and the error says what to do."""
     clock = FakeClock()
 
     with pytest.raises(ForkRefused, match=REFUSED) as caught:

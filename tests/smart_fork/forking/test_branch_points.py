@@ -1,4 +1,4 @@
-"""Where a copy may end, and that what stands in it is spelled as in the session."""
+"""Tests of the points where a copy may end, and of copied texts being byte-equal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EXACT = b'"n": 9007199254740993, "big": 123456789012345678901234567890, "half": 
 
 @pytest.mark.parametrize("agent", ["claude", "codex"])
 def test_what_need_not_change_is_copied_as_it_is_spelled(agent, request, repo):
-    """Numbers that are no doubles and half surrogates too."""
+    """Numbers that are no doubles, and half surrogates, are copied as well."""
     source = request.getfixturevalue(f"{agent}_session")
     key = b'"role": "' if agent == "claude" else b'"type": "message"'
     source.write_bytes(source.read_bytes().replace(key, EXACT + b", " + key))
@@ -30,7 +30,7 @@ def test_what_need_not_change_is_copied_as_it_is_spelled(agent, request, repo):
 
 @pytest.mark.parametrize("agent", ["claude", "codex"])
 def test_a_branch_point_is_never_in_a_later_exchange(agent, home, repo):
-    """What was interrupted and gone on from ends with the message itself, or nowhere."""
+    """After an interrupted and continued answer, the copy ends with the message itself, or is refused."""
     if agent == "claude":
         records = [
             said("u1", None, "user", "add retry"), said("a1", "u1", "assistant", text("I look")),

@@ -1,4 +1,4 @@
-"""What branches are called (B-027, B-030…B-038)."""
+"""Tests of the titles of branches (B-027, B-030…B-038)."""
 
 from __future__ import annotations
 

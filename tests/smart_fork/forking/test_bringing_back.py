@@ -1,4 +1,4 @@
-"""A session whose log the agent has deleted is found, shown and forked from the copy that was kept (D17)."""
+"""Tests that a session with a deleted log is found, shown and forked from the kept copy (D17)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MORE = "and a jitter of a tenth"
 
 @pytest.fixture(params=mostly_first(["claude", "codex"]))
 def deleted(request, world: World, shop: Path, monkeypatch) -> tuple[str, Path, bytes]:
-    """A session that was indexed, and then deleted by its agent: its id, where its log was, and what was in it."""
+    """Return a session that was indexed and then deleted by its agent: its id, its log's path and content."""
     monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", "true")
     session_id = getattr(world, request.param)(shop, RETRY, DONE)
     log = world.log_of(session_id)

@@ -1,4 +1,4 @@
-"""Which exchanges of a session a budget is spent on, and how much of each (C-022)."""
+"""Tests of a budget's choice: which exchanges of a session it keeps, and how much of each (C-022)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.smart_fork.forks import SESSION, said, write_log
 
 
 def with_calls(records: list[dict], before: int | str, calls: Iterable[tuple[str, dict, str]]) -> list[dict]:
-    """The records with these calls (name, input, result) in that place, or in the exchange before that prompt."""
+    """Return the records with these calls (name, input, result) added at that place, or before that prompt."""
     place = before if isinstance(before, int) else _place_of(records, before) - 1
     for number, (name, given, result) in enumerate(calls):
         use = {"type": "tool_use", "id": f"e{number}", "name": name, "input": given}
@@ -35,7 +35,7 @@ def _place_of(records: list[dict], prompt: str) -> int:
 
 
 def with_files(records: list[dict], repo: Path, before: str, count: int) -> list[dict]:
-    """The records with so many files that are written in the exchange before that prompt."""
+    """Return the records with so many written files added to the exchange before that prompt."""
     files = ({"file_path": f"{repo}/new{number}.py", "content": "x" * 3_000} for number in range(count))
     return with_calls(records, before, (("Write", given, "ok") for given in files))
 
@@ -55,7 +55,7 @@ def test_of_two_that_are_as_likely_the_one_that_takes_less_is_kept_with_its_edit
 
 
 def test_what_a_session_begins_with_keeps_its_edits(home, repo):
-    """What comes later builds on them, though nothing speaks for that exchange."""
+    """Later work builds on them, though the first exchange has no evidence."""
     records = with_files(claude_records(repo), repo, "add retry to upload.py", 2)
     session = READERS["claude"].read(write_log(folder_of(repo) / f"{SESSION}.jsonl", records)).session
 
@@ -66,7 +66,7 @@ def test_what_a_session_begins_with_keeps_its_edits(home, repo):
 
 @pytest.mark.parametrize(("files", "share"), [(0, "nothing"), (1, "words")])
 def test_what_changes_files_right_after_what_answers_best_is_kept_with_it(home, repo, files, share):
-    """What answers is often mended there, though nothing speaks for it by itself."""
+    """The exchange after the best answer often corrects it, though it has no evidence of its own."""
     records = with_files(claude_records(repo), repo, PROMPTS[3], files)
     session = READERS["claude"].read(write_log(folder_of(repo) / f"{SESSION}.jsonl", records)).session
 
@@ -94,7 +94,7 @@ def test_where_not_all_edits_of_an_exchange_fit_the_last_that_do_are_kept(home, 
 def test_of_what_answers_and_is_too_much_what_was_run_is_kept_before_what_was_looked_at(
     home, repo, budget, steps, looked
 ):
-    """What a run has printed, such as the log of a failed build, is in no file that could be read again."""
+    """The output of a run, such as the log of a failed build, is in no file that could be read again."""
     calls = []
     for number in range(steps):
         name, given = ("Bash", {"command": f"gh run view {number} --log"}) if number % 4 == 0 else (
@@ -131,7 +131,7 @@ def test_what_a_person_decided_in_a_form_is_kept_like_an_edit(home, repo):
 
 
 def test_an_edit_keeps_the_reading_of_its_own_file_not_what_only_has_its_name(home, repo):
-    """Of another directory's file, or to stage it."""
+    """A file of that name in another directory, or a command that stages it, is not kept."""
     records = claude_records(repo)
     records = with_calls(records, _place_of(records, "add retry to upload.py"), [
         ("Read", {"file_path": f"{repo}/old/upload.py"}, "ok"),

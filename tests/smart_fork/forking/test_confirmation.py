@@ -1,4 +1,4 @@
-"""Waiting for a sign of life of a worker that was started."""
+"""Tests of the wait until a started worker shows that it works."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.smart_fork.forks import NEW, SESSION, FakeClock, FakeProcesses
 
 
 class Showing:
-    """A place whose screens are these, one after the other; the last one stays."""
+    """A place with a list of screens, shown one after the other; the last one stays."""
 
     def __init__(self, *shown: str) -> None:
         self.shown = list(shown)
@@ -43,7 +43,7 @@ def seen(plan, *shown: str):
 
 
 def test_a_worker_that_stops_at_a_question_is_not_waited_for_any_longer(plan):
-    """It says what it asks, long before the time is up."""
+    """The confirmation has the question long before the time limit."""
     found, clock = seen(plan, screens.CLAUDE_TRUST)
 
     assert not found.taken
@@ -64,7 +64,7 @@ TYPES = "  \u276f "
 
 
 class Terminal(Showing):
-    """A terminal whose agent shows a line to type in when it is ready; what is pasted stands there until Enter."""
+    """A terminal whose agent shows an input line when it is ready. Pasted text stays there until Enter."""
 
     def __init__(self, *before: str) -> None:
         super().__init__(*before, TYPES)
@@ -98,7 +98,7 @@ def test_a_prompt_that_is_typed_is_typed_once_and_only_when_there_is_a_line_for_
 
 
 def test_a_slow_program_is_waited_for_until_it_hears(plan):
-    """Otherwise it would never be asked."""
+    """Without the wait, its prompt would never be typed."""
     place = Terminal(*["loading"] * 60)
     found, clock = wait_for(plan, place, patience=5.0)
 

@@ -1,4 +1,4 @@
-"""A copy of a session up to an earlier message (B-001…B-010, B-070…B-075, B-090, B-091)."""
+"""Tests of copies of a session up to an earlier message (B-001…B-010, B-070…B-075, B-090, B-091)."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_codex_files_of_the_first_versions_become_todays(home, repo):
 
 @st.composite
 def conversations(draw: st.DrawFn) -> list[dict]:
-    """Logs as they may come: rewinds, parallel calls, sub-agents, lines told twice, early answers, parents in circles."""
+    """Generate logs with rewinds, parallel calls, sub-agents, repeated lines, early answers, and cycles of parents."""
     log: list[dict] = []
     leaf: str | None = None
     for number in range(draw(st.integers(1, 6))):

@@ -1,4 +1,4 @@
-"""Families that go through several agents, by what was noted, and by what their logs say."""
+"""Tests of families across several agents, from recorded handovers and from the logs' own text."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def told(session_id: str) -> list[tuple[int, str, str]]:
 
 @pytest.fixture
 def family(world, shop, handed):
-    """A session, it as another agent's, and that one handed back."""
+    """Return a session, its handover to another agent, and that session handed back."""
     first = world.claude(shop, *SAID)
     second = handed(first, "codex", at=1)
     return first, second, handed(second, "claude")
@@ -122,7 +122,7 @@ def test_a_branch_as_another_agents_is_told_of_it_and_of_its_family(world, shop)
 
 
 def test_a_session_and_what_was_told_of_it_are_one_result(world, shop):
-    """As a session and its forks are: the best of them stands for all, whichever agent's it is."""
+    """The best session of the family stands for all, of whichever agent."""
     first = world.claude(shop, *SAID)
     second = branch(first, as_agent="codex").session_id
     third = branch(second, as_agent="qwen").session_id
@@ -135,7 +135,7 @@ def test_a_session_and_what_was_told_of_it_are_one_result(world, shop):
 
 
 def test_who_was_told_of_a_session_finds_there_only_what_was_not_told(world, shop):
-    """As a fork does of its parent; and the other way round."""
+    """Its search leaves out the messages that were handed over to it, as a fork's search leaves out its parent's."""
     first = world.claude(shop, *SAID)
     second, early = (branch(first, as_agent="codex", at=at).session_id for at in (None, 1))
     other = world.codex(shop, "add retry to the mailer", "the mailer retries")

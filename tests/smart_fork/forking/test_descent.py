@@ -1,4 +1,4 @@
-"""Everything that was made of a session is found from the logs themselves, to any depth and without an index."""
+"""Tests that all logs made of a session are found from the logs themselves, to any depth, without an index."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def ids(some) -> set[str]:
 
 @pytest.fixture(params=mostly_first(["claude", "codex"]))
 def chain(request, world, shop) -> tuple[str, list[str]]:
-    """An agent, a session, its branch, the branch's branch, and so on."""
+    """Return an agent, a session, its branch, the branch's branch, and so on."""
     made = [getattr(world, request.param)(shop, *SAID)]
     for _ in range(4):
         made.append(branch(made[-1])["session_id"])
@@ -61,7 +61,7 @@ def test_a_branch_in_another_folder_is_found(world, shop):
 
 
 def test_a_fork_that_records_nothing_is_found_by_the_records_that_it_shares(world, shop):
-    """Whether it or the session was first nothing says: it is not cut with it, and named."""
+    """Nothing says which of the two came first, so the log is reported and not cut."""
     first = world.claude(shop, *SAID)
     fork = world.fork_claude(first, shop, "in blue", "blue")
 
@@ -116,7 +116,7 @@ def test_a_fork_of_a_told_session_is_told_also_where_nothing_says_which_of_them_
 
 
 def test_a_fork_that_seems_older_than_its_parent_is_not_taken_for_that_one_s_parent():
-    """Both have the same beginning, and the register says whose fork one of them is."""
+    """Both have one beginning, and the registry says which is the fork."""
     names = ("first", "fork", "between")
     family = [FamilyLog("claude", name, Path(), begun=str(number)) for number, name in enumerate(names)]
     for kin, count in zip(family, (2, 3, 3), strict=True):
@@ -171,7 +171,7 @@ def test_a_stranger_is_nobody_s_descendant(world, shop):
 
 
 def test_the_beginning_of_a_log_is_read_once_however_often_a_command_asks(world, shop, monkeypatch):
-    """A cut asks some ten times, in a home of very many logs."""
+    """A cut asks about ten times, in a home with very many logs."""
     from smart_fork.agents.claude.cut import ClaudeCutter
     from smart_fork.agents.claude.fold import ClaudeHeads
 

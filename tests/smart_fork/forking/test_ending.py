@@ -1,4 +1,4 @@
-"""Agents that end at once, and what is left of what was made for them."""
+"""Tests of agents that end right after their start, and of the cleanup."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_of_the_last_words_of_an_agent_that_ended_a_thousand_characters_are_repe
 
 @agents
 def test_what_was_made_for_an_agent_that_ended_at_once_goes_again(launch, source, agent, repo, home):
-    """The worktree, its branch and the copy; but not what it has left in the worktree itself."""
+    """The worktree, its branch and the copy are removed, unless the agent left work in the worktree."""
     before = snapshot(home / f".{agent}")
     processes = FakeProcesses()
     processes.living = False
@@ -73,7 +73,7 @@ def test_what_was_made_for_an_agent_that_ended_at_once_goes_again(launch, source
 
 @agents
 def test_a_log_that_only_begins_is_no_prompt_taken(launch, source, agent, clock, home):
-    """Of an agent that then ends; of one that stays, it is said that nothing is confirmed."""
+    """The start fails if the agent then ends, and is reported as unconfirmed if it stays."""
     processes = FakeProcesses()
 
     def begin(call: dict) -> None:

@@ -1,4 +1,4 @@
-"""Whether a result can be forked, as it says, and whether the fork is refused are decided by one function."""
+"""Tests that one function decides both `can_fork` of a result and the refusal of a fork."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Case = Callable[[World, Path, str], None]
 
 
 def moved(world: World, session_id: str, cwd: str | None) -> None:
-    """The session says that it worked in `cwd`."""
+    """Rewrite the log so that the session worked in `cwd`."""
     log = world.log_of(session_id)
     records = [json.loads(line) for line in log.read_text().splitlines()]
     for record in records:

@@ -1,4 +1,4 @@
-"""A session belongs to its repository: where it goes on when its directory is gone."""
+"""Tests of sessions with a deleted directory: they continue in their repository."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STARTED = [agent for agent in WRITTEN if AGENTS[agent].has("starter")]
 
 @pytest.fixture
 def gone(shop) -> Path:
-    """A worktree in the shop that was removed."""
+    """Return a removed worktree of the shop."""
     path = shop / ".worktrees/zebra"
     git(shop, "worktree", "add", "-q", str(path))
     git(shop, "worktree", "remove", str(path))
@@ -49,7 +49,7 @@ def session_in(world, directory: Path) -> str:
 
 
 def resume(session: str, cwd: Path | None = None) -> tuple[str, ...]:
-    """What is said of it."""
+    """Resume a session. Return the warnings."""
     spec = WorkerSpec("resume", "claude", session_to_resume(session), Options("go on", place="process"), cwd=cwd)
     return start(spec, Machine(FakeProcesses())).warnings
 
@@ -72,7 +72,9 @@ def test_a_session_of_each_agent_goes_on_at_the_top_of_the_repository_that_lost_
 def test_what_an_agent_does_not_find_from_there_is_refused_with_a_fork_as_the_next_step(
     home, shop, gone, agent, monkeypatch
 ):
-    """Qwen Code wants the directory in the records, OpenCode in its database; Copilot CLI goes where it is started."""
+    """Qwen Code needs the directory in its records, OpenCode in its database. Copilot CLI takes the directory of its
+    start.
+    """
     WRITTEN[agent](home, str(gone))
     (log,) = (file.path for file in READERS[agent].discover())
     os.utime(log if log.exists() else log.parent, (1, 1))
@@ -184,7 +186,7 @@ def test_a_directory_without_a_repository_is_asked_for(world, home, programs):
 
 
 def outside(shop: Path) -> Path:
-    """A worktree beside the shop, with a folder."""
+    """Return a worktree beside the shop, with a folder."""
     path = shop.parent / "tree"
     git(shop, "worktree", "add", "-q", str(path))
     (path / "src").mkdir()

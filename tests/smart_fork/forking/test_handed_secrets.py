@@ -1,4 +1,4 @@
-"""A hand-over gives another vendor's agent no secret, on whatever road, and nothing that tools printed as its own words."""
+"""Tests that no handover gives another vendor's agent a secret, or presents tool output as its own words."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def parent(world, shop) -> str:
 
 
 def log_of(session_id: str) -> str:
-    """All texts of a log, as they are in the file and as they are read."""
+    """Return all texts of a log, raw and as a reader returns them."""
     path = sessions.locate(session_id).path
     raw = path.read_text(encoding="utf-8")
     return raw + "\n".join(str(json.loads(line)) for line in raw.splitlines())
@@ -107,7 +107,7 @@ def test_none_of_the_agents_that_receive_a_session_is_given_a_secret(world, shop
 
 @dataclass
 class Roads:
-    """Each road on which a session is handed over to Codex: returns its new id and what was said about it."""
+    """All ways to hand over a session to Codex. Each returns the new id and its notes."""
 
     parent: str
     other: str

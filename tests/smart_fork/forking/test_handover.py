@@ -1,4 +1,4 @@
-"""A session handed over: a fork of it that is another agent's, which is told what was said and done."""
+"""Tests of handovers: forks that start another agent, with the session's messages and actions as text."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ HEAD = "<smart-fork-handover>\nWhat follows is session "
 
 @pytest.fixture
 def programs(programs, home):
-    """Qwen Code's as well."""
+    """Add Qwen Code's program."""
     for name in ("qwen",):
         (programs / name).write_text("#!/bin/sh\nexit 1\n")
         (programs / name).chmod(0o755)
@@ -207,7 +207,7 @@ def test_no_agent_is_given_another_ones_log_as_it_is(world, shop):
 
 @pytest.mark.usefixtures("played")
 def test_what_the_agent_had_not_finished_is_told_as_that(world, shop):
-    """Whoever has run out of an agent hands over what it was at."""
+    """An unfinished answer is handed over as unfinished work."""
     asked = world.claude(shop, "add retry", "it retries", "and the docs")
     working = world.worked("claude", shop, "> add retry", Did("Bash", {"command": "pytest -q"}, "3 passed"))
 

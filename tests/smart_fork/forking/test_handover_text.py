@@ -1,4 +1,4 @@
-"""A session as another agent's log: what was said, and what was done, in lines that any of them can read."""
+"""Tests of the text of a handover: messages and actions as lines in another agent's log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fork from the request to a running worker; the agents' programs are played, all else is real."""
+"""Tests of a fork from the request to a running worker. Only the agents' programs are scripted."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_what_cannot_work_is_refused_before_anything_is_made(launch, source, hom
 
 @agents
 def test_forks_of_forks_end_where_the_environment_is_not_passed_on(launch, source, agent):
-    """Codex gives its servers next to nothing of its environment."""
+    """Codex gives its servers almost none of its environment."""
     caller = NEW
     for number in range(3):
         with Registry() as registry:
@@ -268,7 +268,7 @@ def test_a_codex_fork_is_recognised_by_its_own_first_record(launch, codex_sessio
 
 
 def test_codex_forks_are_started_one_after_the_other(launch, codex_session, repo, clock, home):
-    """Two at once, of the same session in the same directory, could not be told apart."""
+    """Two concurrent forks of one session in one directory could not be told apart."""
     processes = FakeProcesses()
 
     def start(call: dict) -> None:
@@ -293,7 +293,7 @@ def test_a_fork_that_does_not_appear_is_waited_for_in_bounds(launch, source, age
 def test_claude_without_a_prompt_is_waited_for_until_it_shows_a_line_to_type_in(
     launch, claude_session, clock, private_tmux, programs
 ):
-    """It writes nothing before a person has typed something."""
+    """Claude Code writes no log before a person types."""
     (programs / "claude").write_text("#!/bin/sh\nprintf '\u276f '\nread line\n")
     source = source_of("claude", claude_session, programs)
 
@@ -423,11 +423,11 @@ def test_an_old_program_can_resume_a_shortened_copy(launch, source, agent, monke
 
 
 class TestDelivery:
-    """How a prompt gets to an agent decides where it can run."""
+    """Tests that the way a prompt reaches an agent decides the possible places."""
 
     @pytest.fixture
     def typing(self, source, monkeypatch):
-        """The agent of the source takes its prompt only when it is typed, or on its standard input."""
+        """Let the source's agent take its prompt only by typing, or only on its standard input."""
 
         class Typed(type(AGENTS[source.agent].starter)):
             delivery = "typed"

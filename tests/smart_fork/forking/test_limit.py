@@ -1,4 +1,4 @@
-"""Whether one more worker may run; the processes are played."""
+"""Tests of the worker limit, with scripted processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GOING_ON = LaunchRequest("claude", SESSION, Path("/work"), "/bin/claude", prompt
 
 
 class Living(FakeProcesses):
-    """Only these processes are alive."""
+    """Processes of which only the given ones are alive."""
 
     def __init__(self, *pids: int) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ def test_as_many_run_as_may(add, clock):
 
 
 def test_what_is_gone_does_not_count(add, clock):
-    """A process, a window, or a start that was killed before it came to either."""
+    """An ended process, a closed window, and a start that was killed before it made either."""
     add(1)
     add(2)
     add(started=False, now=clock.now() - STARTING_SECONDS - 1)

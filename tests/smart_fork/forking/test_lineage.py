@@ -1,4 +1,4 @@
-"""A session's family: whose fork each member is, where it left its parent, what runs and how to get back."""
+"""Tests of a session's family: parents, fork points, running workers, resume commands."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def members(session_id: str) -> dict[str, dict]:
 
 @pytest.fixture
 def native(world: World, shop: Path):
-    """Forks as Claude Code writes them: the parent's records with their ids, under a head of the fork's own."""
+    """Write forks as Claude Code does: the parent's records with their ids, under the fork's own header."""
 
     def fork(parent: str, *said: str, keep: int | None = None) -> str:
         copied = [json.loads(line) for line in world.log_of(parent).read_text().splitlines()]
@@ -62,7 +62,7 @@ def go_on(world: World, session_id: str, shop: Path, *said: str) -> None:
 
 
 def written(world: World, session_id: str) -> str:
-    """A branch at message 1, made now as the world has it."""
+    """Branch a session at message 1."""
     return branch(session_id, at=1, now=datetime.fromisoformat(world.now()).timestamp())["session_id"]
 
 
@@ -85,7 +85,7 @@ def test_the_session_that_is_asked_for_is_read_once(world, shop, native, monkeyp
 
 
 def test_forks_that_record_nothing_are_known_by_what_they_share(world, shop, native):
-    """The parent is who shares most and began first, also where it went on after the fork was made."""
+    """The parent shares most and began first, even if it continued after the fork."""
     first = world.claude(shop, "add retry", "Retries", "and docs", "Documented")
     fork = native(first, "in blue", "Blue")
     again = native(fork, "in red", "Red")
@@ -108,7 +108,7 @@ def test_forks_that_record_nothing_are_known_by_what_they_share(world, shop, nat
 
 
 def test_a_prompt_that_was_written_after_its_answer_does_not_part_a_family(world, shop, native):
-    """Claude Code does that now and then; the fork that it makes has them in order."""
+    """Claude Code does so now and then; its forks have both in order."""
     first = world.claude(shop, "add retry", "Retries", "and docs", "Documented")
     fork = native(first, "in blue", "Blue")
     again = native(fork, "in red", "Red")
@@ -133,7 +133,7 @@ def test_what_is_no_relative_is_not_in_the_family(world, shop, native):
 
 @pytest.mark.thorough
 def test_branches_say_whose_they_are_and_forks_of_them_copy_that(world, shop, native):
-    """A fork of a branch says that it is the branch's parent's: it is the branch's all the same."""
+    """A fork of a branch records the branch's parent, and is still the branch's fork."""
     first = world.claude(shop, "add retry", "Retries", "and docs", "Documented")
     made = written(world, first)
     fork = native(made, "in blue", "Blue")
@@ -185,7 +185,7 @@ def test_sessions_that_say_they_are_each_others_forks_do_not_go_round(world, sho
     st.dictionaries(st.sampled_from("abcdef"), st.sampled_from("abcdefx")),
 )
 def test_whatever_logs_claim_nobody_is_below_itself(said, forks):
-    """B-077: copies, circles, parents that are not there."""
+    """B-077: copies, cycles, missing parents."""
     family = [
         FamilyLog("claude", name, Path(name), recorded=above, begun=shared[:1], native=native,
             messages=[CopiedMessage(f"{one}{i}", above) for i, one in enumerate(shared)])
@@ -226,7 +226,7 @@ def test_a_branch_in_another_project_is_found_from_either_side(world, shop):
 
 @pytest.mark.parametrize("what", ["ended", "recycled", "never started"])
 def test_a_worker_that_is_no_more_is_not_told_as_running_whoever_asks_first(world, shop, native, marked, what):
-    """Nobody has noted its end: it was killed, the machine was started anew, or its start was cut off."""
+    """Its end was not recorded: it was killed, the machine restarted, or its start was cut off."""
     first = world.claude(shop, "add retry", "Retries")
     fork = native(first, "in blue", "Blue")
     with Registry() as registry:
@@ -245,7 +245,7 @@ def test_a_worker_that_is_no_more_is_not_told_as_running_whoever_asks_first(worl
 
 
 def test_what_we_started_is_known_and_what_runs_is_told(world, shop, native):
-    """From the registry, also before the agent has written anything; and who had it started."""
+    """The registry tells it before the agent has written a log, and also the caller."""
     first = world.claude(shop, "add retry", "Retries")
     fork = native(first, "in blue", "Blue")
     silent = "60309e1e-0000-4000-8000-00000000000c"
@@ -279,7 +279,7 @@ def test_a_point_that_the_parent_has_rewound_has_no_number(world, shop, native):
 
 @pytest.mark.thorough
 def test_hundreds_of_forks_are_told_fast(world, shop, native):
-    """Work that grows with their number alone: 150 forks, each a fork of the one before or of the first."""
+    """The work grows only with their number: 150 forks, each of the one before or of the first."""
     first = world.claude(shop, *("add retry", "Retries") * 20)
     last = first
     expected = {first: None}
@@ -297,7 +297,7 @@ def test_hundreds_of_forks_are_told_fast(world, shop, native):
 
 
 def test_forks_of_codex_say_whose_they_are(world, shop, home):
-    """Copy-on-write through two levels, a copy that we wrote, and one of an old version."""
+    """Copy-on-write through two levels, a copy by smart-fork, and a copy by an old version."""
     ids = ["60309e1e-0000-4000-8000-00000000000" + end for end in "abcd"]
     write_log(codex_path(home, ids[0]), codex_records(ids[0], shop, ["first", "second"]))
     base = {"thread_id": ids[0], "end_ordinal_exclusive": 9}

@@ -1,4 +1,4 @@
-"""What stands before a compaction or a gap is not in what the agent itself forks: the recommended fork carries it."""
+"""Tests of matches before a compaction or gap: the agent's own fork lacks them, the recommended fork has them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ NOTES = {
 
 
 def worked(world, shop, why: str) -> str:
-    """A session of eight messages, or with a summary more, of which Claude Code loads the last four."""
+    """Return a session of eight messages, of which Claude Code loads the last four; optionally with a summary."""
     session_id = world.sized_claude(shop, *SAID, *LATER)
     records = [*map(json.loads, world.log_of(session_id).read_text().splitlines())]
     if why == "gap":
@@ -69,12 +69,12 @@ def session_of(world, session_id: str) -> Session:
 
 
 def loaded(session: Session) -> list[str]:
-    """The texts that the agent loads when it resumes a session."""
+    """Return the texts that the agent loads when it resumes a session."""
     return [str(turn.text) for turn in session.turns[session.resumed.start :] if turn.text]
 
 
 def copied(world, session_id: str, command: str) -> list[str]:
-    """The texts that the fork loads for which a command of ours makes a copy."""
+    """Return the texts that a fork loads if smart-fork copies the session for it."""
     words, session = shlex.split(command.rpartition("&& ")[2]), session_of(world, session_id)
     assert ["smart-fork", "fork", session_id] == words[:3]
     at = int(words[words.index("--at") + 1]) if "--at" in words else None

@@ -1,4 +1,4 @@
-"""``--at match``: a fork at the end of the exchange that answers, of both agents."""
+"""Tests of ``--at match``: a fork after the exchange that answers, for Claude Code and Codex."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_a_message_that_a_rewind_has_taken_away_is_no_place_to_fork(world, shop)
 
 
 class TestWithASearch:
-    """`find_and_fork`, as the MCP tool calls it."""
+    """Tests of `find_and_fork` as the MCP tool calls it."""
 
     def ask(self, world, shop, **choice):
         request = FindRequest(RETRY, agent_type="both")

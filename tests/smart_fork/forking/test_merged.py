@@ -1,4 +1,4 @@
-"""Several sessions in one fork: each part says from where it is, and what is written is whole (C-022)."""
+"""Tests of several sessions merged in one fork: each part names its origin, and the written log is complete (C-022)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OTHER = "81b2c3d4-0000-4000-8000-000000000009"
 
 
 def claude_log(repo: Path, session_id: str, *, prefix: str) -> Path:
-    """The long session under another id, with records of its own names."""
+    """Write the long session under another id, with other record ids."""
     records = claude_records(repo)
     for record in records:
         record |= {"sessionId": session_id, "timestamp": "2025-06-01T00:00:00.000Z"}

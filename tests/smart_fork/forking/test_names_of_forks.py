@@ -1,4 +1,4 @@
-"""A fork is called by what it was asked itself: its parent's title stands for one session."""
+"""Tests of fork titles: a fork is named by its own first prompt, its parent's title names only the parent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def titles(shop) -> dict[str, str]:
 
 
 def forked(world, shop, parent: str, *said: str, head: tuple[dict, ...] = (), dated: bool = True) -> str:
-    """A fork as Claude Code writes it: what it is called first, when it was begun, copies, its own words, the same again."""
+    """Write a fork as Claude Code does: title, start time, copied records, its own words, and the title again."""
     fork = world.fork_claude(parent, shop, *said)
     log = world.log_of(fork)
     records = [json.loads(line) for line in log.read_text().splitlines()]
@@ -87,7 +87,7 @@ def test_a_fork_has_its_own_outcome(world, shop):
 
 @pytest.mark.parametrize("answers", [True, False])
 def test_a_log_that_goes_on_from_another_file_is_called_by_what_was_asked_in_it(world, shop, answers):
-    """Old versions copy the records with the id of the session before; of one that was cleared only the plan has it."""
+    """Old versions copy records with the old session's id. A cleared session has only the plan of the old one."""
     before = world.claude_records(
         "0" * 8 + "-0000-4000-8000-" + "0" * 12, shop, PARENT, *(["it retries"] if answers else [])
     )
@@ -101,7 +101,7 @@ def test_a_log_that_goes_on_from_another_file_is_called_by_what_was_asked_in_it(
 
 
 def test_a_session_that_nobody_forked_keeps_its_name(world, shop):
-    """What is queued at its beginning is as old as its first prompt, and a file may have got another session's name."""
+    """Prompts queued at the beginning are as old as the first one. A file may contain another session's title."""
     session_id = world.claude(shop, PARENT, "it retries", ASKED, "done")
     records = [json.loads(line) for line in world.log_of(session_id).read_text().splitlines()]
     begun = {"type": "queue-operation", "timestamp": records[0]["timestamp"], "sessionId": session_id}

@@ -1,4 +1,4 @@
-"""What a fork is told before its prompt; with real git, and an agent whose program is played."""
+"""Tests of the change notes before a fork's prompt, with real git and a scripted agent."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_a_prompt_that_would_be_too_long_stands_alone():
 
 @pytest.fixture
 def known(source, agent, repo):
-    """A session that has read and edited files of a repository with a history of its own times."""
+    """Return a session that has read and edited files of a repository with fixed commit times."""
     sh(repo, "git commit -q --amend -m One; rm .git/logs/HEAD", at=START)
     sh(repo, "for x in a b c; do echo $x > $x.py; done; git add .; git commit -qm Two", at=START + 1)
 

@@ -1,4 +1,4 @@
-"""Who is in a session, as each agent notes it: the one answer for going on in it, branching it and cutting it."""
+"""Tests of `Occupation`: who has a session open, as each agent records it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOTED = ("claude", "qwen", "copilot")
 
 
 class Listed(FakeProcesses):
-    """These processes run: their words by number."""
+    """Processes with the given command lines, by process id."""
 
     def __init__(self, *processes: tuple[int, str], born: float = BORN) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Listed(FakeProcesses):
 
 
 def write_note(home: Path, agent: str, pid: object, session: str = SESSION, began: float = BORN + 1) -> Path:
-    """What that agent notes of a process; the logs are where it would keep them."""
+    """Write an agent's own record of a process, where that agent keeps it."""
     match agent:
         case "claude":
             path = home / f".claude/sessions/{pid}.json"
@@ -106,7 +106,7 @@ def test_each_of_two_processes_in_a_session_is_seen(home, agent):
 
 @pytest.mark.parametrize("agent", NOTED)
 def test_a_process_that_was_told_a_session_and_has_begun_another_is_in_that_one(home, agent):
-    """After ``/clear`` its words still name the old one; so do those of the process that it was started again by."""
+    """After ``/clear``, the command line still names the old session; so does the process that restarted it."""
     write_note(home, agent, 13, NEW)
     processes = Listed((12, f"node /bin/{agent} --resume {SESSION}"), (13, f"{agent} --resume {SESSION}"))
     processes.processes[13] = processes.processes[13]._replace(parent=12)
@@ -116,7 +116,7 @@ def test_a_process_that_was_told_a_session_and_has_begun_another_is_in_that_one(
 
 
 def test_of_two_notes_of_one_process_the_newer_one_counts(home):
-    """A killed one leaves its note; the same number may have one in another session."""
+    """A killed process leaves its record, and its process id may be reused for another session."""
     write_note(home, "copilot", 12, SESSION, BORN + 1)
     write_note(home, "copilot", 12, NEW, BORN + 9)
 
@@ -158,7 +158,7 @@ def test_a_note_that_cannot_be_read_is_passed_over(home):
 
 
 def test_notes_of_every_home_count(home, monkeypatch, tmp_path):
-    """That which ``CLAUDE_CONFIG_DIR`` names, and that in which the log is."""
+    """Records count in the home of ``CLAUDE_CONFIG_DIR`` and in the home of the log."""
     write_note(home, "claude", 12)
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "other"))
     assert [12] == inside(home, "claude", Listed((12, "claude")))
@@ -220,7 +220,7 @@ def test_a_session_that_a_person_has_open_is_not_gone_on_with_and_not_cut(claude
 
 @pytest.fixture
 def chat(home, shop):
-    """Begins a session of Gemini CLI in the shop."""
+    """Begin a session of Gemini CLI in the shop."""
 
     def begin(session: str, moment: float) -> Path:
         log = gemini_log(home, spoken("user", "u", "one"), session=session, cwd=str(shop))
@@ -254,7 +254,7 @@ def test_gemini_elsewhere_is_in_no_session_of_this_directory(chat, home, posing)
 
 @pytest.mark.parametrize("words", ["codex", "node /usr/bin/codex -- hello"])
 def test_codex_shows_a_session_that_its_server_has_open_only_while_a_window_is_open(home, words, request):
-    """The server keeps a session open for a while after its window was closed."""
+    """The server keeps a session open for a while after its window closes."""
     session = "01a22361-256a-7ac2-8ff2-9f8b018fa7bd"
     lock = home / f".codex/thread-writer-locks/{session}.lock"
     lock.parent.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What a fork loads, as it is said before it starts."""
+"""Tests of the estimated tokens of a fork before it starts."""
 
 from __future__ import annotations
 

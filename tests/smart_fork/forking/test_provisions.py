@@ -1,4 +1,4 @@
-"""What a worker has of a person's own environment, and what is said where it cannot be had."""
+"""Tests of the environment variables that a worker gets, and of the errors if some are missing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ signal.pause()
 
 
 class Asked(Processes):
-    """Real processes, but for an agent that says whether it is logged in as the real one does."""
+    """Real processes, except that the agent's login check is scripted."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ def asked(monkeypatch) -> Asked:
 
 @pytest.fixture
 def env(home) -> dict[str, str]:
-    """What Codex gives its MCP servers."""
+    """Return the environment that Codex gives its MCP servers."""
     return {"HOME": str(home), "SHELL": "/bin/sh", "PATH": "/usr/bin:/bin"}
 
 

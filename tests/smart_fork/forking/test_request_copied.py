@@ -1,4 +1,4 @@
-"""A copy of a session of Claude Code has what makes its request: compactions, and what the program told its model."""
+"""Tests that a copy of a Claude Code session has all parts of its request: compactions and the program's own notes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.smart_fork.forks import NEW, SESSION, said, text, write_log
 
 
 def test_claude_takes_over_what_compaction_left(claude_session, repo):
-    """What the agent had already forgotten is not brought back."""
+    """The copy does not bring back turns that the agent had forgotten."""
     grown = [
         *records(claude_session),
         {"type": "system", "subtype": "compact_boundary", "uuid": "b", "parentUuid": None, "logicalParentUuid": "a5", "sessionId": SESSION},
@@ -25,7 +25,7 @@ def test_claude_takes_over_what_compaction_left(claude_session, repo):
 
 
 def test_messages_that_a_compaction_of_claude_has_kept_come_after_its_summary(claude_session, repo):
-    """With all that leads to the next message, and nothing of what led to them."""
+    """They come with the records that lead to the next message, without the records before them."""
     kept = {"anchorUuid": "sum", "uuids": ["a5"], "allUuids": ["a5"]}
     hook = {"attachment": {"type": "hook_success"}}
     grown = [
@@ -49,7 +49,7 @@ def test_messages_that_a_compaction_of_claude_has_kept_come_after_its_summary(cl
 
 
 def test_a_copy_of_claude_has_what_the_program_told_its_model_between_the_messages(claude_session, repo):
-    """Notes of its progress are no part of a request, and a record that a gap parts from the rest is copied, too."""
+    """Progress notes are no part of a request. A record behind a gap is copied too."""
     told = {"attachment": {"type": "environment"}}
     grown = [
         *records(claude_session)[:2],

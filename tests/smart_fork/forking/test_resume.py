@@ -1,4 +1,4 @@
-"""Which session is gone on with, and that nobody else is in it."""
+"""Tests of resuming: which session is resumed, and that no other process has it open."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ agents = first("agent", ["claude", "codex"])
 
 @pytest.fixture
 def old(request, agent):
-    """A session that nobody has written to for long."""
+    """Return a session with an old log."""
     path = request.getfixturevalue(f"{agent}_session")
     os.utime(path, (0, 0))
     return path
@@ -34,7 +34,7 @@ def old(request, agent):
 
 @pytest.fixture
 def running(home, marked):
-    """Registers a worker whose process runs and bears its mark."""
+    """Register a worker with a running process that has its mark."""
 
     def start_one(session_id: str | None, **more) -> str:
         with Registry() as registry:

@@ -1,4 +1,4 @@
-"""A dry run says the whole command that does the same."""
+"""Tests that a dry run prints the complete equivalent command."""
 
 from __future__ import annotations
 

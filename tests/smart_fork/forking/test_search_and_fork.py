@@ -1,4 +1,4 @@
-"""Find, choose, fork: which session is forked, and what is said when that fails."""
+"""Tests of search and fork in one call: the chosen session, and the answer after a failure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RETRY = "add retry with backoff to the uploader"
 
 @pytest.fixture
 def forks(monkeypatch) -> SimpleNamespace:
-    """Stands in for launching; `calls` are the sessions, `error` is raised."""
+    """Replace the launch. `calls` collects the sessions; `error` is raised if set."""
     seam = SimpleNamespace(calls=[], error=None)
 
     def fork_session(request: ForkRequest, _engine: object = None) -> Forked:
@@ -43,7 +43,7 @@ def ask(world: World, shop, intent: str = RETRY, min_score: float | None = None,
 
 @pytest.fixture
 def two(world, shop) -> list[str]:
-    """The best and the second best session."""
+    """Return the best and the second best session."""
     world.claude(shop, "uploader", "hm")
     world.codex(shop, RETRY, "done")
     return world.ids(RETRY, shop)
@@ -84,7 +84,7 @@ def test_what_cannot_be_forked_is_passed_over_and_refused_by_index(world, shop, 
 
 
 def test_what_stands_first_but_scores_less_than_is_wanted_is_not_forked(world, shop, two, forks, monkeypatch):
-    """Of about equally likely ones the better to fork stands first."""
+    """Of about equally likely results, the better one to fork comes first."""
     found = an_answer(*map(a_hit, (0.58, 0.61), two))
     monkeypatch.setattr("smart_fork.finding.session_library.Library.find", lambda *_: found)
 

@@ -1,4 +1,4 @@
-"""Several workers at once: all are checked before the first starts, and each has a result of its own."""
+"""Tests of several workers at once: all are checked before the first starts, and each has its own result."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ agents = first("agent", ["claude", "codex"])
 
 @pytest.fixture
 def played(programs) -> FakeProcesses:
-    """Programs that say nothing: time passes only in the clock that is played."""
+    """Use programs without output, and a clock in which time passes only by waiting."""
     return FakeProcesses()
 
 
 @pytest.fixture
 def order(repo):
-    """What is said of one worker."""
+    """Return the request for one worker."""
 
     def say(**more: object) -> dict:
         return {"project_path": str(repo), "prompt": "fix the race", "run_in": "process", "worktree": False} | more

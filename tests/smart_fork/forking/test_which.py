@@ -1,4 +1,4 @@
-"""Which sessions are offered where several are about as likely, and in which words."""
+"""Tests of the choice among about equally likely sessions, and of its wording."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.smart_fork.found import a_hit
 
 
 def at(hour: str) -> str:
-    """A moment on the clock of the place that a test runs in."""
+    """Return a moment on the local clock of the test."""
     return datetime.fromisoformat(f"2026-01-03T{hour}:00+00:00").astimezone().strftime("%Y-%m-%d %H:%M")
 
 
@@ -26,7 +26,7 @@ def label(title: str) -> str:
 
 
 def test_what_is_within_a_twentieth_of_the_likeliest_is_about_as_likely_wherever_it_stands():
-    """And of low ones, what is within a share of them: the rule by which the better one to fork stands first."""
+    """For low scores, a share of them counts: the rule that puts the better one to fork first."""
     high = [hit(1, score=0.77), hit(2, score=0.8), hit(3, score=0.751), hit(4, score=0.74)]
     low = [hit(1, score=0.20), hit(2, score=0.171), hit(3, score=0.16)]
 

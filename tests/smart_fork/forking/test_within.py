@@ -1,4 +1,4 @@
-"""A fork within a budget: what is kept of a session, what is told of the rest, and that what is written is whole (C-022)."""
+"""Tests of forks within a budget: kept turns, markers for dropped ones, and complete written logs (C-022)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PROMPTS = [
 
 
 def claude_records(repo: Path) -> list[dict]:
-    """Six exchanges, each with a long look at a file; the second edits the file that the first has read."""
+    """Return six exchanges, each with a long file reading; the second edits the file that the first has read."""
     made: list[dict] = []
 
     def add(kind: str, content: object, **more: object) -> None:
@@ -65,7 +65,7 @@ def claude_records(repo: Path) -> list[dict]:
 
 
 def codex_log(repo: Path) -> list[dict]:
-    """The same in Codex: thoughts before calls, and each prompt twice."""
+    """Return these exchanges for Codex: thoughts before calls, and each prompt twice."""
     rows: list[tuple[str, dict]] = [("session_meta", {"id": SESSION, "cwd": str(repo), "cli_version": "0.60.0"})]
     for number, prompt in enumerate(PROMPTS):
         path = f"{repo}/{'upload' if number in (0, 1) else f'other{number}'}.py"
@@ -102,7 +102,7 @@ def long_session(request, home, repo):
 
 
 def speaking(exchange: int) -> ExchangeEvidence:
-    """Evidence for one exchange alone."""
+    """Return evidence for one exchange only."""
     return ExchangeEvidence({exchange: PointParts(0.9, 1.0, 1.0, 1.0, 0.0)}, exchange)
 
 
@@ -111,7 +111,7 @@ def distil(session, wanted: Budget, evidence=None):
 
 
 def written(session, excerpt, repo):
-    """What is written, as its agent reads it, and as it is cut."""
+    """Return the written fork as its agent reads it, and as a cut reads it."""
     made = write_branch(
         READERS[session.agent],
         session.source_path,
@@ -149,7 +149,7 @@ def test_what_answers_is_kept_with_the_reading_of_what_it_edits_and_the_rest_is_
 
 
 def results_of(session) -> list[str]:
-    """What came back from its calls, as its log has it."""
+    """Return the results of the session's calls from its log."""
     found = []
     for record in map(json.loads, Path(session.source_path).read_text().splitlines()):
         said = record.get("message", record.get("payload", {}))
@@ -176,7 +176,7 @@ def test_a_long_result_is_cut_to_its_ends_and_says_so_before_a_call_is_left_out(
 
 
 def test_what_a_budget_leaves_goes_to_the_beginning_which_is_sent_as_before(long_session, repo):
-    """It says from which message on the fork is new: up to there its log has what the session's has."""
+    """`new_from` is right: up to that message, the fork's log equals the session's."""
     whole = distil(long_session, Budget(MATCH), speaking(5)).selection.whole_tokens
 
     found = distil(long_session, Budget(int(0.7 * whole)), speaking(5))
@@ -329,7 +329,7 @@ def test_a_person_moves_exchanges_over(long_session, repo):
 
 
 def test_what_the_agent_counted_then_is_not_taken_over(home, repo):
-    """Else it would compact what it has just been given."""
+    """With the old counts, the agent would compact the fork immediately."""
     usage = {"input_tokens": 5, "cache_read_input_tokens": 150_000, "output_tokens": 9}
     records = claude_records(repo)
     for record in records:

@@ -1,4 +1,4 @@
-"""What a session has in the background keeps it from being branched, as long as there is an agent to run it."""
+"""Tests that background tasks keep a session from being branched while its agent runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STOP_FIRST = "Stop the current session's running background tasks before branchi
 
 
 def in_the_background(agent: str, *, ended: bool = False, when: str = LATER) -> list[dict]:
-    """A command that the agent has in the background, and its last word on that."""
+    """Return a background command of the agent, and its last message about it."""
     if agent == "codex":
         returned = "Chunk ID: a1\nProcess running with session ID 42\nOutput:\n"
         told = {"type": "exec_command_end", "process_id": "42", "exit_code": 0}
@@ -55,14 +55,14 @@ def in_the_background(agent: str, *, ended: bool = False, when: str = LATER) -> 
 
 
 def named(agent: str, path: Path, **how: object) -> None:
-    """What is in the background, in a log that nobody has written to for an hour."""
+    """Add a background task to a log, and make the log an hour old."""
     append(path, *in_the_background(agent, **how))
     age(path, 3600)
 
 
 @pytest.fixture
 def its_worker(any_session):
-    """A worker of ours in that session, which lives and does nothing."""
+    """Register a living, idle worker of that session."""
     with Registry() as registry:
         worker = registry.add(any_session[0], source_session_id="x", session_id=SESSION, place="tmux", cwd=Path("/x"))
         registry.set_started(worker.id, command=["x"])
@@ -100,7 +100,9 @@ def test_what_ran_before_its_worker_began_ended_with_the_agent_of_then(any_sessi
 
 
 def test_the_background_of_a_session_counts_where_it_is_open_elsewhere(any_session, monkeypatch):
-    """By what was written just now, by who asks, by a process that was told the session, by one that works in it."""
+    """Evidence: a recent write, the caller's id, a process with the session in its command line, or one that works in
+    it.
+    """
     agent, path = any_session
     named(agent, path)
     assert branch(SESSION)  # nobody is there

@@ -1,4 +1,4 @@
-"""An agent's own background sessions as a place to run; its program is played."""
+"""Tests of an agent's own background sessions as a place to run, with a scripted program."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ID = "7c32b72a"
 
 
 class Owner(FakeProcesses):
-    """The program of an agent that has background sessions: `row` is what it lists of the one that it starts."""
+    """The program of an agent with background sessions. `row` is its list entry for the started session."""
 
     def __init__(self, help_text: str = HELP, begun: tuple[int, str] = (0, BEGUN), **row: object) -> None:
         super().__init__({"claude": self.asked})
@@ -46,7 +46,7 @@ class Owner(FakeProcesses):
 
 @pytest.fixture(autouse=True)
 def listed_again(monkeypatch) -> None:
-    """A list counts for half a second, in which a played program may list something else."""
+    """Let the list of sessions expire immediately; normally it is reused for half a second."""
     monkeypatch.setattr("smart_fork.workers.place._KNOWN_SECONDS", 0.0)
 
 
@@ -82,7 +82,7 @@ def test_a_start_tells_the_ids_and_how_to_see_it(place, worker, repo):
 
 
 def test_its_hooks_get_the_marks_and_the_supervisor_does_not(place, worker, repo, monkeypatch):
-    """Each later session has the environment with which the supervisor was started."""
+    """Later sessions inherit the environment that the supervisor was started with."""
     seen = {}
     owner = Owner()
     monkeypatch.setattr(owner, "run", lambda argv, **how: seen.update(how["env"]) or Owner.run(owner, argv, **how))
@@ -99,7 +99,7 @@ def test_its_hooks_get_the_marks_and_the_supervisor_does_not(place, worker, repo
 
 
 def test_a_session_that_goes_on_keeps_the_options_that_it_has(repo):
-    """With others its agent would start a copy of it."""
+    """With other options, its agent would start a copy of the session."""
     launch = LaunchRequest("claude", SESSION, repo, "/bin/claude", NEW, "go on now", background=True, form="resume")
 
     assert ("/bin/claude", "--bg", "--resume", SESSION, "--", "go on now") == ForkPlan.of(launch).argv

@@ -1,4 +1,4 @@
-"""Workers side by side: real worktrees, logs and registry."""
+"""Tests of comparing workers, with real worktrees, logs and registry."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HOSTILE = "</pre><script>alert(1)</script><img src=x onerror=alert(1)> & \" ' \x
 
 @dataclass
 class Fleet:
-    """Workers as a fan-out leaves them."""
+    """Workers of a fan-out (one prompt given to several forks)."""
 
     world: object
     shop: Path
@@ -214,7 +214,7 @@ def test_the_tool_compares(world, fleet):
 
 
 class Page(HTMLParser):
-    """Which elements a page has, and their text."""
+    """The elements of an HTML page, and their text."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Starts whose process is killed while a worktree is being made; with real git."""
+"""Tests of starts that are killed while git makes their worktree."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def cut_off(shop, tmp_path, monkeypatch):
 
 
 def left(shop: Path) -> tuple[bool, bool, bool]:
-    """Whether there is a folder, an entry in git's list of worktrees, and a branch."""
+    """Return whether the folder, git's worktree entry and the branch exist."""
     listed, branches = (
         subprocess.run(["git", "-C", str(shop), *words], check=True, capture_output=True, text=True).stdout
         for words in (("worktree", "list"), ("branch", "--list", "smart-fork/*"))

@@ -1,4 +1,4 @@
-"""iTerm2: the plan everywhere, and what its API is asked for, played by a module of that name."""
+"""Tests of the iTerm2 place, with a scripted module in place of iTerm2's Python API."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def worker(repo: Path) -> WorkerRecord:
 
 
 class Session:
-    """One tab's session."""
+    """The session of one tab."""
 
     session_id = "ABC-1"
 
@@ -58,7 +58,7 @@ class Session:
 
 
 class Played(ModuleType):
-    """The package, as far as it is used."""
+    """The used part of the ``iterm2`` package."""
 
     def __init__(self, *, window: bool) -> None:
         super().__init__("iterm2")
@@ -95,7 +95,7 @@ def iterm2(monkeypatch) -> Played:
 
 @pytest.fixture
 def running() -> FakeProcesses:
-    """The worker's process runs."""
+    """Return processes that include the worker's."""
     processes = FakeProcesses()
     processes.started = [{"env": {WORKER_ID: "w-1"}}]
     return processes

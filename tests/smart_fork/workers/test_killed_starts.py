@@ -1,4 +1,4 @@
-"""Starts that are killed at any moment: nothing is left of them but what is listed, and no worker that does not run."""
+"""Tests of starts that are killed at any moment: only listed files remain, and no worker that does not run."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ print(seen)
 
 @pytest.fixture
 def begin(repo, programs, claude_session, codex_session, tmp_path):
-    """Begin a start that ends at an event, or by a git that is called for the n-th time and outlives it."""
+    """Begin a start that ends at an event, or at its n-th call of git, which outlives it."""
     logs = {"claude": claude_session, "codex": codex_session}
     wrapper = tmp_path / "bin/git"
     wrapper.parent.mkdir()
@@ -103,7 +103,7 @@ def begin(repo, programs, claude_session, codex_session, tmp_path):
 
 
 def clean_up(repo: Path, logs: dict) -> None:
-    """What whoever comes next does, and a person who wants nothing of it any more."""
+    """Do the cleanup of the next start and of a person who prunes."""
     around = Machine()
     with Registry() as registry:
         undo_cut_off(registry, around)
@@ -146,7 +146,7 @@ def test_nothing_is_left_of_a_start_that_is_killed_at_any_moment(how, begin, rep
 
 @pytest.fixture
 def called(repo, scripted, claude_session, tmp_path):
-    """Have a real MCP server fork into a worktree; while its n-th git is slow, do that to the call."""
+    """Let a real MCP server fork into a worktree, and end the call in a given way during its n-th call of git."""
     wrapper, reached, go_on, calls, done = (tmp_path / name for name in ("slow/git", "reached", "go", "calls", "done"))
     wrapper.parent.mkdir()
     wrapper.write_text(
@@ -184,7 +184,7 @@ def called(repo, scripted, claude_session, tmp_path):
 @pytest.mark.thorough
 @pytest.mark.parametrize("how", ["closed", "cancelled", "15", "9"])
 def test_nothing_is_left_of_a_start_whose_client_goes_while_the_worktree_is_being_made(how, called, repo):
-    """It closes our input, cancels the call, or ends our server; at any git, which is slow."""
+    """The client closes its pipe, cancels the call, or ends the server, during each slow call of git."""
     before = {name: 0 for name in snapshot(Path.home()) if "shop" not in name}
     draw = random.Random(f"gone {how}")  # noqa: S311 - the same moments each time
     last = called("answered", 0)

@@ -1,4 +1,4 @@
-"""Saying something to a worker that runs, or that has ended without a terminal."""
+"""Tests of messages to running workers, and to ended workers without a terminal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.smart_fork.terminals import LATEST, PANE, PID, Script, Stage
 
 @pytest.fixture
 def stage(world, shop) -> Stage:
-    """A worker that is idle, and takes up what is sent off."""
+    """Return an idle worker that writes each submitted message to its log."""
     stage = Stage(world, shop, clock=Script())
     stage.asked("go")
     stage.said("Done")
@@ -56,7 +56,7 @@ def test_it_is_pasted_and_sent_off(stage):
     ],
 )
 def test_whatever_it_is_it_is_words(text, typed):
-    """No command of an agent, no end of the paste, and Enter sends it off."""
+    """No text is an agent's command or ends the paste, and Enter submits it."""
     assert typed == typed_text(text)
 
 
@@ -183,7 +183,7 @@ def test_where_a_number_only_marks_an_option_enter_chooses_it(stage):
 
 
 def test_a_number_that_does_not_arrive_chooses_nothing_else(stage):
-    """Enter would say yes to what a person has said no to."""
+    """Enter would otherwise accept what the person refused."""
     stage.asked("more", LATEST)
     stage.terminal.screen = screens.CODEX_PERMISSION
     stage.terminal.lost = 1
@@ -248,7 +248,7 @@ def test_a_terminal_that_has_ended_is_started_again_by_other_means(stage):
 
 @pytest.mark.parametrize("writes", [False, True])
 def test_one_that_ends_on_a_message_is_an_error(stage, writes):
-    """An error of its model, for one, or a command of its own that ends it."""
+    """Causes: an error of its model, or a command of its own that ends it."""
 
     def end(_key: str) -> None:
         if writes:
@@ -275,7 +275,7 @@ def test_one_that_is_just_being_started_is_left_alone(stage):
 
 @pytest.fixture
 def headless(world, shop) -> Stage:
-    """A worker without a terminal that has ended, and goes on when it is taken up again."""
+    """Return an ended worker without a terminal, which can be resumed."""
     stage = Stage(world, shop, "process")
     stage.asked("go")
     stage.said("Done")
@@ -305,7 +305,7 @@ def test_a_session_that_a_person_has_opened_since_is_not_taken_up_again(headless
 
 
 def test_one_that_is_just_ending_is_not_overtaken(headless):
-    """Its hook may tell of its end before it is there."""
+    """Its hook may report the end before the process has ended."""
     with Registry() as registry:
         registry.set_state(headless.id, "ended")
     headless.terminal.living = True
@@ -334,7 +334,7 @@ def test_one_that_cannot_go_on_has_ended(headless):
 
 
 def test_what_it_may_do_without_asking_stays(headless, shop):
-    """Nothing is allowed that was not, whatever it is told, and what was not asked before is not asked now."""
+    """A message grants no permission, and removes none."""
     flag = "--dangerously-skip-permissions"
     assert flag not in resume_plan(headless.worker, "claude", flag).argv[:-1]
     with Registry() as registry:

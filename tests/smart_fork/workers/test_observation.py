@@ -1,4 +1,4 @@
-"""What a worker is doing, from its hooks, its log and its screen."""
+"""Tests of a worker's observed activity, from its hooks, its log and its screen."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_hook_that_says_what_is_asked(stage):
 def test_an_answer_that_was_broken_off_without_a_word_in_the_log_is_seen_on_the_screen(
     stage, monkeypatch, after, expected
 ):
-    """As Qwen Code leaves it."""
+    """Qwen Code leaves such logs."""
     stage.asked("go")
     stage.terminal.screen = "> Type your message"
     monkeypatch.setattr(roster.AGENTS, "screen_of", lambda _: QwenScreen())
@@ -122,7 +122,7 @@ def test_secrets_in_a_question_are_masked(stage):
 
 
 def test_one_that_is_done_is_not_asked_for_its_screen(stage):
-    """What a person does in its terminal afterwards is the person's."""
+    """Later input in its terminal is the person's own."""
     stage.asked("go")
     stage.said("Done")
     stage.terminal.screen = screens.CLAUDE_TRUST

@@ -1,4 +1,4 @@
-"""What is done with a worker that runs: one suite for every place, with a scripted agent, real processes and a real tmux."""
+"""Tests of running workers in every place, with a scripted agent, real processes and a real tmux."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def place(request, private_tmux) -> WorkerPlace:
 
 @pytest.fixture
 def agent(place: WorkerPlace, repo: Path) -> Iterator[SimpleNamespace]:
-    """A worker that runs in `place`, as the registry knows it."""
+    """Return a running worker in `place`, as the registry has it."""
     with Registry() as registry:
         worker = registry.add("claude", source_session_id=SESSION, place=place.name, cwd=repo)
         plan = plan_of(python(AGENT, str(repo / "heard")), repo, env={"SMART_FORK_WORKER_ID": worker.id})
@@ -218,7 +218,7 @@ def test_windows_that_somebody_else_opened_in_our_sessions_are_known(private_tmu
 
 
 def test_the_windows_of_another_home_that_shares_the_tmux_server_are_not_ours(private_tmux, repo, home, monkeypatch):
-    """Neither those of its workers, dead ones too, nor those that a person opened in its sessions."""
+    """Neither the windows of its workers, dead ones included, nor windows that a person opened in its sessions."""
     other, mine = home / "other", os.environ["SMART_FORK_HOME"]
     monkeypatch.setenv("SMART_FORK_HOME", str(other))
     place, _, theirs = tmux_agent(repo)
@@ -260,7 +260,7 @@ NETWORK = {
 
 
 def test_a_worker_reaches_the_network_as_whoever_starts_it_does(private_tmux, repo, monkeypatch):
-    """The tmux server may have been started elsewhere: what it alone has is taken away, a password is shown nobody."""
+    """Variables of the tmux server alone are removed, and no password is visible."""
     private_tmux("set-environment", "-g", "SSL_CERT_FILE", "/etc/gone.pem")
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     for name, value in NETWORK.items():
@@ -289,7 +289,7 @@ def test_a_worker_lives_on_where_a_person_s_tmux_ends_what_nobody_looks_at(priva
 
 
 def test_a_tmux_without_an_environment_for_new_sessions_starts_a_worker(private_tmux, repo, tmp_path, monkeypatch):
-    """As tmux 3.1 and older, of Debian 11, Ubuntu 20.04 and RHEL 8."""
+    """Such as tmux 3.1 and older, of Debian 11, Ubuntu 20.04 and RHEL 8."""
     old = tmp_path / "bin/tmux"
     old.parent.mkdir()
     refused = '[ "$word" = -e ] && { echo "tmux: unknown option -- e" >&2; exit 1; }; [ "$word" = -- ] && break'

@@ -1,4 +1,4 @@
-"""What is left of the workers after a crash."""
+"""Tests of the registry's recovery after a crash."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_workers_that_run_stay_and_those_that_are_gone_have_ended(registry, mark
 
 
 def test_a_process_that_has_ended_and_was_never_waited_for_is_gone(registry):
-    """After a crash nobody may be left to wait for it."""
+    """After a crash, its parent may be gone too."""
     zombie = subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE)
     worker = add(registry, pid=zombie.pid)
     zombie.stdout.read()
@@ -127,7 +127,7 @@ def test_where_the_system_tells_no_times_a_pane_with_another_process_is_not_the_
 
 
 def test_a_start_that_was_cut_off_has_failed(registry):
-    """Once it is too old to be going on just now."""
+    """It counts as failed once it is too old to be still in progress."""
     worker = add(registry, now=time.time())
     assert [] == again(registry)[0]
     registry.set_started(

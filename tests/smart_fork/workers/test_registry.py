@@ -1,4 +1,4 @@
-"""What we started."""
+"""Tests of the worker registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Listing workers, and reading what each has said itself."""
+"""Tests of listing workers and of reading their messages."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_newest_first_of_the_project_and_all_its_worktrees(world, shop, stage):
 
 
 def test_a_worker_of_an_agent_that_is_not_known_is_shown_as_what_it_is(stage):
-    """Another version of ours has started it: it runs, and what it writes cannot be read."""
+    """Another version of smart-fork has started it; its log cannot be read."""
     with Registry() as registry:
         registry._db.execute("UPDATE workers SET agent = 'nobody' WHERE id = ?", (stage.id,))
     (one,) = json_of(list_workers(project_of(stage.cwd), around=stage.around))
@@ -85,7 +85,7 @@ def test_those_that_have_ended_are_shown_when_asked_for(stage):
 
 @pytest.mark.parametrize("noted", [True, False])
 def test_a_fork_in_a_process_that_has_answered_is_shown_until_it_is_closed(world, shop, noted):
-    """A person asked for it: that it has ended is how its answer comes."""
+    """A process ends with its answer, which the person wants to see."""
     stage = Stage(world, shop, place="process")
     stage.terminal.close()
     if noted:

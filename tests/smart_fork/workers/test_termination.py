@@ -1,4 +1,4 @@
-"""Ending workers, with real processes."""
+"""Tests of ending workers, with real processes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LEAVES_A_CHILD = (
 
 
 def start(repo: Path, code: str = WAITS, **about: object) -> WorkerRecord:
-    """A worker that runs."""
+    """Start a worker that keeps running."""
     with Registry() as registry:
         worker = registry.add("claude", source_session_id=SESSION, place="process", cwd=repo, **about)
         plan = plan_of([sys.executable, "-c", code], repo, env={"SMART_FORK_WORKER_ID": worker.id})

@@ -1,4 +1,4 @@
-"""Waiting for workers."""
+"""Tests of waiting for workers."""
 
 from __future__ import annotations
 

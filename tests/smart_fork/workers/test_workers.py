@@ -1,4 +1,4 @@
-"""The places where a fork can run, with real processes and a real, private tmux."""
+"""Tests of all places to run, with real processes and a real, private tmux."""
 
 from __future__ import annotations
 
@@ -99,14 +99,14 @@ def test_a_place_knows_whether_its_worker_runs_and_what_it_said_last(place, work
 
 @running
 def test_a_directory_that_is_gone_is_an_error(place, worker, private_tmux, repo):
-    """By itself, tmux would silently take the home directory."""
+    """Without the check, tmux would silently take the home directory."""
     with pytest.raises(NotFound, match="No such directory"):
         place.start(plan_of(python(""), repo / "gone"), worker, PROCESSES, os.environ)
 
 
 @running
 def test_a_long_prompt_arrives(place, worker, private_tmux, repo):
-    """A message to tmux has 16 KiB at most."""
+    """One message to tmux has at most 16 KiB."""
     prompt = "ü;\n" * 30_000
     report = repo / "report.json"
 

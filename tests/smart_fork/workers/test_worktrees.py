@@ -1,4 +1,4 @@
-"""The worktrees that were made for workers, and which can go; with real git."""
+"""Tests of the worktrees made for workers, and of their removal, with real git."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOBODY = 2**22 + 1  # more than a process id can be
 
 @pytest.fixture
 def worked(shop, marked):
-    """A worker in a worktree of its own."""
+    """Return a worker in its own worktree."""
 
     def make(
         name: str, pid: int | None = NOBODY, state: str = "running", *, living: bool = False, repository: Path = shop
@@ -97,7 +97,7 @@ def test_a_process_that_only_has_the_same_number_keeps_no_worktree(worked):
 
 
 def test_those_of_another_project_are_left_alone(run, worked, world, shop, monkeypatch):  # noqa: F811
-    """From anywhere in the project, also from one of the worktrees themselves."""
+    """From anywhere in the project, also from one of its worktrees."""
     other = world.repository("other")
     here, there = worked("here"), worked("there", repository=other)
     changed = worked("changed")
