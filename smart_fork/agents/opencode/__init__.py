@@ -1,4 +1,6 @@
-"""OpenCode, version 1.18 seen (fixtures: ``tests/fixtures/opencode``). OpenCode keeps all sessions in one database."""
+"""The agent OpenCode, seen in version 1.18 (fixtures: ``tests/fixtures/opencode``). OpenCode keeps all sessions in one
+SQLite database.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,17 @@ HOME = Home("XDG_DATA_HOME", ".local/share/opencode", ("",), ("OPENCODE_DB",), "
 
 
 def settings_folder() -> Path:
-    """Return the folder of OpenCode's settings, which need not exist. XDG lets only absolute paths count."""
+    """Return the folder of OpenCode's settings, which need not exist. As the XDG rules ask, a relative
+    ``XDG_CONFIG_HOME`` is ignored.
+    """
     named = os.environ.get("XDG_CONFIG_HOME", "")
     return (Path(named) if named.startswith("/") else Path.home() / ".config") / "opencode"
 
 
 class OpenCode(Agent):
-    """The agent OpenCode: its names, folder and program, and the places of its facets."""
+    """The description of OpenCode as an agent: its names, its folder, its program, and the places of its facets
+    (reader, copier, cutter and so on).
+    """
 
     name = "opencode"
     seen = "1.18.33"

@@ -1,4 +1,5 @@
-"""OpenCode's screen, command lines and processes.
+"""The running OpenCode: how smart-fork reads its screen, builds its command lines, and finds the sessions of its
+processes.
 
 Seen with 1.18:
 
@@ -37,10 +38,14 @@ _LAST = 4
 
 
 class OpenCodeScreen(Screen):
-    """OpenCode's screen: its questions, its input line, and whether OpenCode works."""
+    """The reader of OpenCode's terminal screen. It finds a question to the person, the input line, and whether
+    OpenCode is working.
+    """
 
     def question(self, screen: Masked) -> Question | None:
-        """Return the question on the screen, or `None`. Its options have no numbers, and cannot be chosen."""
+        """Return the question that OpenCode asks on this screen, or `None`. Its options have no numbers, so smart-fork
+        cannot choose one.
+        """
         lines = [printable(line).strip(f" {_BORDER}") for line in screen.splitlines()]
         first = next((i for i in reversed(range(len(lines))) if _ASKS.match(lines[i])), None)
         if first is None:
@@ -56,7 +61,9 @@ class OpenCodeScreen(Screen):
         return any(map(_END.match, lines)) and not any(map(_ASKS.match, lines))
 
     def holds(self, screen: str, text: str) -> bool:
-        """Return whether the lowest box has `text`, ready for Enter. A note may replace a long text."""
+        """Return whether the screen's lowest input box has `text`, so that Enter would send it. OpenCode shows
+        "Pasted" instead of a long text, which counts as well.
+        """
         lines = screen.splitlines()
         end = next((i for i in reversed(range(len(lines))) if _END.match(lines[i])), None)
         if end is None:
@@ -73,14 +80,16 @@ _ID_CHARACTERS = 26
 
 
 class OpenCodeStarter(Starter):
-    """The command lines that start OpenCode."""
+    """The builder of the command lines that start OpenCode."""
 
     forks = ("opencode", "-s", "ID", "--fork")
     ids = re.compile(r"ses_[A-Za-z0-9]{8,64}")
     beginnings = re.compile(r"ses_[A-Za-z0-9]{4,64}")
 
     def line(self, request: LaunchRequest) -> CommandLine:
-        """Return the command for `request`. A fork is an imported copy, which is resumed in its own directory."""
+        """Return the command line that starts OpenCode as `request` asks. For a fork it resumes a copy that was
+        imported before, in the copy's own directory.
+        """
         session_id = None if request.form == "new" else request.session_id
         if request.form == "fork":
             session_id = request.new_session_id
@@ -99,15 +108,16 @@ class OpenCodeStarter(Starter):
 
 
 class OpenCodePresence(Presence):
-    """OpenCode's processes, and the session in which each of them is."""
+    """The finder of OpenCode's processes, and of the session that each process has open."""
 
     forks = ("--fork",)
 
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[ProcessNote]:
-        """Yield the processes that are in that session. OpenCode itself notes none.
+        """Yield the OpenCode processes that seem to have the session `session_id` open. OpenCode itself records no
+        process.
 
-        The newest session of a directory belongs to the processes there that started before its last change. A process
-        is skipped if its words name a session.
+        A process counts if it started in the session's directory before the session's last change, and the session is
+        the newest there. A process with a session id in its command line is skipped.
         """
         import psutil  # no start needs it
 
@@ -120,7 +130,9 @@ class OpenCodePresence(Presence):
                     yield ProcessNote(pid, session_id, sure=False)
 
     def near(self, log: Path, processes: Mapping[int, Running]) -> str:
-        """Name the process that has the database open, in whichever session: it may write any session again."""
+        """Name the process that has OpenCode's database open; empty without one. With any session open, the process
+        may write this session too.
+        """
         process = locked_by(log.parent, *_LOCKED) if log.parent.is_file() else None
         return "" if process is None else f"process {process} has OpenCode's database open"
 
@@ -132,8 +144,9 @@ _NEWEST = """SELECT id, directory, time_updated / 1000.0 FROM session WHERE pare
 
 
 def _last_written(database: Path, session_id: str) -> tuple[str, float] | None:
-    """Return a session's directory and the time of its last change; `None` if a later session worked in that
-    directory.
+    """Return a session's directory and the time of its last change in Unix seconds.
+
+    Return `None` if another session of that directory changed later, or if the database cannot be read.
     """
     try:
         with opened(database) as db:
@@ -144,9 +157,10 @@ def _last_written(database: Path, session_id: str) -> tuple[str, float] | None:
 
 
 class OpenCodeBirths(Births):
-    """The beginning of a new session, by which the session of a started worker is recognized.
+    """The reader of how sessions began (time, directory, first prompt). By these, smart-fork recognizes the session
+    that a worker it started has created.
 
-    The ids of forks are chosen, and need no recognition.
+    Forks are not recognized this way, because smart-fork chooses their ids.
     """
 
     def birth(self, log: Path) -> Birth | None:

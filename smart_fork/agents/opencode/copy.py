@@ -1,6 +1,7 @@
-"""Copies of OpenCode's sessions: documents with new ids, which OpenCode itself imports into its database.
+"""Copies of OpenCode's sessions: JSON documents with new ids, which ``opencode import`` writes into OpenCode's
+database.
 
-``opencode import`` puts a session into the project and the directory in which it is run. It overwrites nothing: a
+The import puts a session into the project and the directory in which the command runs. It overwrites nothing: a
 message with a known id stays as it was. OpenCode sorts messages by time, and then by id.
 """
 
@@ -33,9 +34,10 @@ _NEWEST = "SELECT CAST(data AS BLOB) FROM message WHERE length(data) < 1048576 O
 
 
 def usual_model(directory: Path | None) -> Mapping[str, str] | None:
-    """Return the provider and the model for `directory`, with the keys that messages use; `None` if no model is known.
+    """Return the provider and the model that OpenCode would use in `directory`, under the keys that messages use.
 
-    The sources are the settings, the models chosen last, and the newest messages, in this order.
+    Read the settings first, then the models chosen last, then the newest messages. Return `None` if none of them names
+    a model.
     """
     places = [*([directory] if directory else []), settings_folder()]
     said = (_model(dict_in(json_at(folder / name)).get("model")) for folder in places for name in _NAMES)
@@ -43,7 +45,9 @@ def usual_model(directory: Path | None) -> Mapping[str, str] | None:
 
 
 def _model(value: object) -> Mapping[str, str] | None:
-    """Return the provider and the model in settings (``provider/model``) or a message; `None` if one is missing."""
+    """Return the provider and the model that a value names, or `None` if one is missing. The value is
+    ``provider/model`` from the settings, or a message's object.
+    """
     if isinstance(value, str):
         value = dict(zip(UNKNOWN, value.split("/", 1), strict=False))
     named = ((name, dict_in(value).get(name)) for name in UNKNOWN)
@@ -75,12 +79,12 @@ _NOT_COPIED = ("revert", "parentID", "workspaceID", "share", "summary", "project
 
 
 class OpenCodeCopy(Copy):
-    """A copy of a session's messages as the lines of a document. Each message keeps its time, which identifies it as a
-    copy.
+    """A copy of one session, produced as the lines of a document for ``opencode import``. A message keeps its time, by
+    which its copies are recognized.
 
-    Messages are sorted by time. When sessions follow each other in one copy, an older message gets the time of the
-    message before it. When messages are left out, the answers get the token counts of the copy: OpenCode decides by
-    them when to compact.
+    OpenCode sorts messages by time. So when a copy joins several sessions, a message older than its predecessor gets
+    the predecessor's time. When the copy omits messages, the answers' token counts are adapted to it: by them OpenCode
+    decides when to compact.
     """
 
     carried = ("renamed", "loaded")
@@ -88,7 +92,7 @@ class OpenCodeCopy(Copy):
 
     @cached_property
     def renamed(self) -> _NewIds:
-        """The assignment of new ids to messages and parts."""
+        """The object that assigns new ids to the copied messages and their parts."""
         return _NewIds(self._new)
 
     def header(self) -> Iterator[bytes]:
@@ -97,7 +101,9 @@ class OpenCodeCopy(Copy):
         yield b'{"info":' + orjson.dumps(info) + b',"messages":['
 
     def up_to(self, end: int) -> Iterator[Entry]:
-        """Return the entries up to the last record of turn `end`, without messages that a person has taken back."""
+        """Return the source session's messages up to turn `end`, inclusive. Messages that a person has undone
+        (OpenCode's revert) are left out.
+        """
         kept = {turn.id for turn in self._source.turns[: end + 1]}
         said = [one for one in conversation(document_of(self._source)) if one[0].get("id") in kept]
         if len(said) != len(kept):
@@ -121,7 +127,9 @@ class OpenCodeCopy(Copy):
         yield from self.line(text_of(entry[1]["parts"]), entry)
 
     def line(self, text: str, before: Entry) -> Iterator[bytes]:
-        """Yield a message with a text of smart-fork. It names the session and the family that the copy comes from."""
+        """Yield a message with `text`, which smart-fork adds to the copy after the message `before`. Its metadata
+        names the source session and its family (a session and its forks).
+        """
         near = before[1]["info"]
         model = near.get("model") or {name: near.get(name) for name in UNKNOWN}
         info = {
@@ -140,16 +148,18 @@ class OpenCodeCopy(Copy):
 
 
 class OpenCodeCopier(Copier):
-    """The copier of OpenCode's sessions."""
+    """The copier of OpenCode's sessions: it makes copies and has OpenCode import them."""
 
     codec, copies = CODEC, OpenCodeCopy
 
     def place(self, source: Path, new: NewSession) -> Path:
-        """Return the place of the copy in OpenCode's database."""
+        """Return the path under which the copy will be found: OpenCode's database, then the copy's session id."""
         return database() / new.id
 
     def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
-        """Return a copy of the lines that a cut leaves. Each message has one line (see `cut`)."""
+        """Return a copy made of `records`, the lines that remain after a cut (turns removed from a log). Each message
+        is one line (see `cut`).
+        """
         lines = (
             {"info": _plainly(one["info"]), "parts": [_plainly(part) for part in one["parts"] if "type" in part]}
             for _, one in records
@@ -158,8 +168,8 @@ class OpenCodeCopier(Copier):
         return OpenCodeCopy(self, session, new, ((b"", one) for one in lines))
 
     def live(self, session: Session) -> Iterator[LiveRecord]:
-        """Yield the session's messages with the numbers of their turns. Requests to compact are left out: they have no
-        text.
+        """Yield the messages that the model is sent, each with the number of its turn and its size. Requests to
+        compact are left out, because they have no text.
         """
         missing = {turn.id: number for number, turn in enumerate(session.turns)}
         for info, parts in conversation(document_of(session)):
@@ -173,7 +183,7 @@ class OpenCodeCopier(Copier):
     def write(
         self, copy: Copy | MergedCopy, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]
     ) -> WrittenCopy:
-        """Have OpenCode import the copy.
+        """Run ``opencode import`` to write the copy into OpenCode's database. `last` is called just before.
 
         Raises:
             ForkRefused: A session with the new id already exists.
@@ -199,7 +209,9 @@ class OpenCodeCopier(Copier):
 
 
 class _NewIds:
-    """New ids for messages and their parts. They contain a growing number; OpenCode's own ids contain the time."""
+    """An assigner of new ids to a copy's messages and parts. The ids contain a growing number, where OpenCode's own
+    ids contain the time.
+    """
 
     def __init__(self, new: NewSession) -> None:
         self._session, self._directory = new.id, new.cwd
@@ -209,7 +221,7 @@ class _NewIds:
         self.last = self._asked = ""
 
     def message(self, info: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return a message and its parts with the ids of the copy."""
+        """Return a message and its parts under new ids. References to copied messages get the new ids as well."""
         before, self.last = self.last, self._id("msg")
         own = self._replaced(info) | {"id": self.last, "sessionID": self._session}
         self._moment = max(self._moment, _moment(info))
@@ -228,7 +240,7 @@ class _NewIds:
 
     @cached_property
     def _model(self) -> Mapping[str, str]:
-        """The model for a session that another agent began.
+        """The provider and the model for messages without a known one, as in a session that another agent began.
 
         Raises:
             ForkRefused: No model of OpenCode is known.
@@ -241,7 +253,7 @@ class _NewIds:
         )
 
     def _replaced(self, value: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the fields of a message or a part, with the new ids of the messages that it names."""
+        """Return the fields of a message or a part. Ids of copied messages in them are replaced by the copies' ids."""
         return {
             name: self._messages.get(one, one) if name.endswith(("ID", "_id")) and isinstance(one, str) else one
             for name, one in value.items()
@@ -253,7 +265,9 @@ class _NewIds:
 
 
 def _plainly(line: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message or a part from a cut's line, without the columns of its database row."""
+    """Return a message or a part as OpenCode's document has it, from a cut's line, which also has the database row's
+    columns.
+    """
     return {name: one for name, one in line.items() if name != "row"} | {"id": line["row"]["id"]}
 
 
@@ -262,7 +276,9 @@ def _changed(session: Session) -> ForkRefused:
 
 
 def _info(found: Record, session: Session, new: NewSession) -> dict[str, Any]:
-    """Return the copy's description, which is the first part of its document."""
+    """Return the ``info`` of the copy's document: id, title and times of the copy, and the other fields of the source
+    session (`found`).
+    """
     moment = int(new.now.timestamp() * 1000)
     kept = {name: value for name, value in found["info"].items() if name not in _NOT_COPIED}
     own = {"id": new.id, "time": {"created": moment, "updated": moment}}
@@ -276,7 +292,8 @@ def _moment(info: Mapping[str, Any]) -> int:
 
 
 def _counted(value: Mapping[str, Any], loaded: int, own: int) -> Mapping[str, Any]:
-    """Return an answer or a step with token counts for the copy: `loaded` in the context, `own` of them written by it.
+    """Return an answer or a step with its token counts adapted to the copy. Then `loaded` tokens are in the context,
+    and it wrote `own` of them.
 
     A message without counts is returned unchanged.
     """
@@ -289,12 +306,12 @@ def _counted(value: Mapping[str, Any], loaded: int, own: int) -> Mapping[str, An
 
 
 def _plain(env: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment without the variables that OpenCode sets for programs that it starts."""
+    """Return the environment `env` without the variables by which programs know that OpenCode started them."""
     own = {name: value for name, value in env.items() if name not in ("OPENCODE", "OPENCODE_PID")}
     return own | HOME.environment()
 
 
 def _forget(session_id: str, machine: Machine) -> None:
-    """Have OpenCode delete a copy that was never used."""
+    """Delete the session `session_id`, an unused copy, with OpenCode's own command."""
     program = Program.find("opencode", machine.env)
     machine.processes.run([program, "session", "delete", session_id], env=_plain(machine.env), timeout=SECONDS)

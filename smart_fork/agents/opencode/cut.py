@@ -1,7 +1,8 @@
-"""Cuts of OpenCode's sessions. Each message's rows in the database are one JSON line, and a cut removes lines.
+"""Cuts of OpenCode's sessions (turns removed from a log). All database rows of a message become one JSON line, and a
+cut removes lines.
 
-A call and its result are one part, so a cut has nothing to keep together. While OpenCode has its database open, cuts
-are refused: OpenCode would write its copy in memory again.
+A call and its result are one part of a message, so a cut cannot separate them. While OpenCode has its database open,
+cuts are refused: OpenCode would write removed messages again, from its memory.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant"}
 
 
 class OpenCodeCutter(Cutter):
-    """OpenCode's sessions as they are cut, in the database or in an exported file."""
+    """The reader and writer of OpenCode's sessions for cuts (turns removed from a log). A session is in the database
+    or in an exported file.
+    """
 
     suffixes = ()
 
@@ -52,7 +55,9 @@ class OpenCodeCutter(Cutter):
         )
 
     def relinked(self, turns: Sequence[TranscriptTurn], gone: Collection[str]) -> Edits:
-        """Return edits with which answers to a removed question name the question before it."""
+        """Return new lines for remaining answers whose question is in `gone`. Their parent becomes the nearest
+        remaining question before them.
+        """
         asked = next((turn.id for turn in turns if turn.role == "user" and turn.id not in gone), "")
         found = {}
         for position, turn in enumerate(turns):
@@ -65,8 +70,8 @@ class OpenCodeCutter(Cutter):
         return found
 
     def without_repetitions(self, session: Transcript, gone: Collection[str]) -> Edits:
-        """Return edits that remove a title made from a removed first question, and the summaries of changes beside
-        questions.
+        """Return new lines for remaining records that repeat removed text. They lose a title made from a removed first
+        question, and summaries of file changes.
         """
         first = next((turn for turn in session.turns if turn.prompt), None)
         said = {one for turn in session.turns if turn.id in gone for one in turn.says}
@@ -87,7 +92,9 @@ class OpenCodeCutter(Cutter):
         return found
 
     def beside(self, path: Path, removed: Sequence[TranscriptTurn]) -> list[Path]:
-        """Return the files with tool outputs that were too long for a part. Each part names its file."""
+        """Return the files that hold long tool outputs of the `removed` turns. OpenCode writes an output there if it
+        is too long for a message.
+        """
         folder = HOME.of(path) / "tool-output"
         parts = (part for turn in removed for part in dicts_in(orjson.loads(turn.raw).get("parts")))
         named = (dict_in(dict_in(part.get("state")).get("metadata")).get("outputPath") for part in parts)
@@ -106,8 +113,8 @@ class OpenCodeCutter(Cutter):
         return (line + b"\n" for line in lines_of(path)) if self.detect(path) else super().content(path)
 
     def begins_with(self, path: Path, before: Iterable[bytes]) -> bool:
-        """Return whether a transcript still has the lines that it had before. The first line describes the session and
-        changes.
+        """Return whether a session still has all lines of its earlier state `before`. The first line is not compared:
+        it describes the session and changes.
         """
         if not self.detect(path):
             return super().begins_with(path, before)
@@ -131,7 +138,9 @@ class OpenCodeCutter(Cutter):
 
 
 def _lines_in_file(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a session in an exported file, such as a kept copy, which smart-fork only reads."""
+    """Yield the lines of a session in an exported file, such as a copy that smart-fork keeps. smart-fork never changes
+    such a file.
+    """
     try:
         found = written(path, whole=True)
     except FileNotFoundError as error:
@@ -166,7 +175,9 @@ def _turn(number: int, line: bytes) -> TranscriptTurn:
 
 
 def _of_session(number: int, line: bytes, record: dict[str, Any]) -> TranscriptTurn:
-    """Return the turn of a line about a session. The first line must stay; a sub-agent's line goes with its call."""
+    """Return the turn for a line that describes a session. Line 1, the session itself, cannot be cut; a sub-agent's
+    line is removed with the call that began it.
+    """
     row = record["session"]["row"]
     shown = preview(text_in(row.get("title")))
     if number > 1:
@@ -182,7 +193,11 @@ def _with_parent(record: dict[str, Any], asked: str) -> bool:
 
 
 def _without_repetitions(record: dict[str, Any], next_of: Mapping[str, str], *, untitled: bool) -> bool:
-    """Remove summaries of other messages, and events, from a line. Return whether the line changed."""
+    """Remove summaries and change events from a line, and the title if `untitled`. Return whether the line changed.
+
+    `next_of` maps removed messages to the remaining message after them. The point to which a person reverted moves
+    there.
+    """
     if "info" in record:
         summary = record["info"].get("summary")
         if not isinstance(summary, dict) or not (summary.get("diffs") or summary.get("title") or summary.get("body")):
@@ -209,7 +224,7 @@ _DEPTH = 16
 
 
 def lines_of(path: Path) -> list[bytes]:
-    """Return the lines of a session in the database.
+    """Return the JSON lines of a session in the database: the session, its messages, then its sub-agents.
 
     Raises:
         NotFound: The session is not in the database.
@@ -220,13 +235,15 @@ def lines_of(path: Path) -> list[bytes]:
 
 
 def exists(path: Path) -> bool:
-    """Return whether the database has this session."""
+    """Return whether the database of this path has the session that the path's last part names."""
     with opened(path.parent) as db:
         return has(db, path.name)
 
 
 def stamp_of_lines(path: Path, lines: Iterable[bytes]) -> FileVersion:
-    """Return the stamp of a session with these lines, by which a later change is recognized."""
+    """Return the size and the hash of a session with these lines. A different stamp later shows that the session
+    changed.
+    """
     size, digest = 0, blake2b(digest_size=7)
     for line in lines:
         size += len(line) + 1
@@ -235,9 +252,10 @@ def stamp_of_lines(path: Path, lines: Iterable[bytes]) -> FileVersion:
 
 
 def write(path: Path, lines: Iterable[bytes], expected: FileVersion | None) -> None:
-    """Replace a session's rows by the rows in `lines`, in one transaction. Without any line, delete the session.
+    """Replace a session's database rows by the rows in `lines`, in one transaction. Without any line, delete the
+    session.
 
-    No removed text is left in the file, or in SQLite's files beside it.
+    No removed text is left in the database, or in SQLite's files beside it.
 
     Raises:
         ForkRefused: OpenCode has the database open, or the session differs from `expected`.
@@ -252,7 +270,7 @@ def write(path: Path, lines: Iterable[bytes], expected: FileVersion | None) -> N
 
 
 def overwrite(path: Path) -> None:
-    """Finish a `write` after its process was killed, so that no removed text is left in the file.
+    """Rewrite the database after a `write` whose process was killed, so that no removed text is left in it.
 
     Raises:
         ForkRefused: OpenCode has the database open.
@@ -266,7 +284,7 @@ def overwrite(path: Path) -> None:
 def _exclusive(path: Path) -> Iterator[apsw.Connection]:
     """Open the database in a transaction, and refuse if another process has it open.
 
-    All pages are written again, because OpenCode leaves deleted text in free pages.
+    All pages are written again at the end, because SQLite leaves deleted text in free pages.
     """
     try:
         with rewriting(path, alone=True) as db:
@@ -323,7 +341,9 @@ def _lines(db: apsw.Connection, path: Path) -> list[bytes]:
 
 
 def _session(db: apsw.Connection, key: str, depth: int) -> Record | None:
-    """Return a session with all rows that belong to it and to its sub-agents; `None` if it does not exist."""
+    """Return the session `key` with all its rows, its messages, and its sub-agents' sessions; `None` if it does not
+    exist.
+    """
     row = next(iter(_table(db, "session", "id", key)), None)
     if row is None:
         return None
@@ -348,7 +368,7 @@ def _session(db: apsw.Connection, key: str, depth: int) -> Record | None:
 
 
 def _others(db: apsw.Connection) -> list[str]:
-    """Return the names of further tables with rows of sessions."""
+    """Return the names of other tables with a ``session_id`` column: their rows belong to sessions as well."""
     tables = [str(row[0]) for row in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")]
     known = ("message", "part", "session", "event")
     return [one for one in tables if one not in known and "session_id" in columns(db, one)]
@@ -363,7 +383,8 @@ def _table(db: apsw.Connection, table: str, column: str, value: str) -> list[Rec
 
 
 def _as_json(row: dict[str, Any]) -> Record:
-    """Return a row as JSON. Its ``data`` is decoded if the decoded value can be written again byte by byte.
+    """Return a database row as JSON. The JSON in its ``data`` column is decoded; the column is kept too if encoding
+    would not give the same bytes.
 
     Raises:
         OSError: The row has a value that JSON cannot hold.
@@ -388,7 +409,7 @@ def _message_of(event: Record) -> str:
 
 
 def _rows_in(line: Mapping[str, Any]) -> Iterator[Row]:
-    """Yield the database rows that a line contains."""
+    """Yield the database rows that a session's line contains, each with its table's name."""
     for name in ("session", "info"):
         if name in line:
             yield ("session" if name == "session" else "message"), _row(line[name])

@@ -1,4 +1,4 @@
-"""OpenCode's database, read in one transaction. smart-fork writes nothing beside it.
+"""Reading of OpenCode's SQLite database, in one transaction. smart-fork writes no files beside the database.
 
 A session is read as one document, ``{"info": …, "messages": [{"info": …, "parts": […]}]}``, which is the form of
 ``opencode export`` and ``opencode import``.
@@ -55,15 +55,15 @@ _PARTS = f"SELECT CAST(id AS BLOB), {_DATA} FROM part WHERE message_id = CAST(? 
 
 
 class Broken(NamedTuple):
-    """A row without a JSON object; `number` counts the messages of its session from 1."""
+    """A database row that is no JSON object. `number` is the position of its message in the session, from 1."""
 
     number: int
     reason: str
 
 
 class Source(NamedTuple):
-    """A stored session: its document (`None` without one), its broken rows, and the ids of messages with shortened
-    texts.
+    """A session as read from the database: its document, the rows that could not be read, and the ids of messages with
+    shortened texts.
     """
 
     document: Record | None
@@ -72,7 +72,7 @@ class Source(NamedTuple):
 
 
 def opened(path: Path) -> AbstractContextManager[apsw.Connection]:
-    """Open the database, including its ``-wal``.
+    """Open OpenCode's database for reading, including the changes in its ``-wal`` file.
 
     Raises:
         OSError: It cannot be opened or read, or is not OpenCode's.
@@ -81,7 +81,9 @@ def opened(path: Path) -> AbstractContextManager[apsw.Connection]:
 
 
 def stamps(db: apsw.Connection, key: str = "") -> Iterator[SessionStamp]:
-    """Yield the stamps of all sessions, or of the session `key`, without sub-agents' sessions."""
+    """Yield the stamp (id, estimated size, last change) of each session, or only of the session `key`. Sub-agents'
+    sessions are left out.
+    """
     if key and not KEY.fullmatch(key):
         return
     one = (" AND id = ?", (key,)) if key else ("", ())
@@ -92,12 +94,14 @@ def stamps(db: apsw.Connection, key: str = "") -> Iterator[SessionStamp]:
 
 
 def has(db: apsw.Connection, key: str) -> bool:
-    """Return whether a session or a sub-agent's session has this id."""
+    """Return whether the database has a session or a sub-agent's session with the id `key`."""
     return KEY.fullmatch(key) is not None and db.execute("SELECT 1 FROM session WHERE id = ?", (key,)).get is not None
 
 
 def stored(db: apsw.Connection, key: str, most: int = -1, *, whole: bool = False) -> Source:
-    """Return the session `key` with at most `most` messages. Unless read `whole`, very long texts are shortened."""
+    """Return the session `key` with at most `most` messages; -1 means all. Very long texts are shortened, unless
+    `whole` is set.
+    """
     info = _info(db, key) if KEY.fullmatch(key) else None
     if info is None:
         return Source(None)
@@ -124,7 +128,9 @@ def stored(db: apsw.Connection, key: str, most: int = -1, *, whole: bool = False
 
 
 def _long(db: apsw.Connection, table: str, row: int, *, whole: bool) -> bytes | None:
-    """Return the data of a large row, shortened unless `whole`; `None` if the data is neither text nor bytes."""
+    """Return the ``data`` of a large row, with long texts shortened unless `whole`; `None` if the data is neither text
+    nor bytes.
+    """
     try:
         with closing(db.blob_open("main", table, "data", row, writeable=False)) as blob:
             return blob.read() if whole else abridged(iter(partial(blob.read, _PIECE), b""))
@@ -153,7 +159,7 @@ def _info(db: apsw.Connection, key: str) -> Record | None:
 
 
 def decoded(data: bytes | None) -> tuple[Record | None, str]:
-    """Return the JSON object in these bytes and an empty text, or `None` and the reason."""
+    """Return the JSON object in these bytes and an empty text, or `None` and the reason why they contain none."""
     if data is None:
         return None, "larger than any message, or nothing"
     value = json_in(data)
@@ -161,7 +167,9 @@ def decoded(data: bytes | None) -> tuple[Record | None, str]:
 
 
 def _text(value: object) -> str:
-    """Return a column's text without lone surrogates and NUL, whatever a program stored."""
+    """Return a column's value as text. Invalid UTF-8 is replaced and NUL is removed, because programs may have stored
+    either.
+    """
     if not isinstance(value, bytes):
         return "" if value is None else str(value)
     return value.decode("utf-8", "replace").replace("\0", "")
@@ -172,7 +180,7 @@ def _number(value: object) -> int:
 
 
 def in_file(data: bytes) -> Source:
-    """Return the session in a file that ``opencode export`` printed, or that smart-fork keeps."""
+    """Return the session in the bytes of a file that ``opencode export`` printed, or of a copy that smart-fork keeps."""
     value, reason = decoded(data)
     if value is None:
         return Source(None, [Broken(1, reason)])

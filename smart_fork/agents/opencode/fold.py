@@ -1,4 +1,5 @@
-"""OpenCode's messages as items, and the session, family, sub-agents and live status that follow from them.
+"""Decoding of OpenCode's sessions: messages as items, then the session, its family (it and its forks), sub-agents and
+live status.
 
 A message has parts, and a call and its result are one part. OpenCode records no parent of a fork, but copies messages
 with their times. So the time and text of the first message identify a family. The number of shared messages, and
@@ -50,13 +51,13 @@ from smart_fork.agents.opencode.database import KEY, Source, in_file, opened, st
 
 
 class OpenCodeAnswers(QuotedAnswers):
-    """A person's answers to OpenCode's questions."""
+    """The reader of a person's answers in the results of OpenCode's question tool."""
 
     asking = late(r"(?i)question")
 
 
 class OpenCodeCodec(CopyCodec):
-    """The decoder of OpenCode's messages."""
+    """The decoder of OpenCode's messages into items (text, calls, results, thoughts)."""
 
     shell = "Bash"
     not_run = ("The user rejected permission", "The user has specified a rule which prevents", "Tool execution aborted")
@@ -87,11 +88,11 @@ class OpenCodeCodec(CopyCodec):
         )
 
     def size(self, record: Record) -> int:
-        """Return how many characters of a message the model is sent."""
+        """Return how many characters the model is sent for a message."""
         return sum(map(_sent, record["parts"]))
 
     def short(self, record: Record) -> Record:
-        """Return a message with its results shortened."""
+        """Return a message with its tool results shortened."""
         parts = [_short_part(part) if part.get("type") == "tool" else part for part in record["parts"]]
         return record | {"parts": parts}
 
@@ -130,7 +131,7 @@ def _short_part(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def output_of(state: Record) -> tuple[str, bool]:
-    """Return a call's output, with a shell's exit status first, and whether the call failed."""
+    """Return a tool call's output, and whether the call failed. A shell command's output begins with its exit status."""
     output = text_in(state.get("output") if state.get("status") == "completed" else state.get("error"))
     status = dict_in(state.get("metadata")).get("exit")
     if type(status) is int:
@@ -139,7 +140,9 @@ def output_of(state: Record) -> tuple[str, bool]:
 
 
 def text_of(parts: Sequence[Record]) -> str:
-    """Return a message's text, without parts that OpenCode itself inserted, such as files."""
+    """Return the text in a message's parts. Text that OpenCode itself inserted, such as the content of files, is left
+    out.
+    """
     said = (
         part.get("text")
         for part in parts
@@ -162,7 +165,9 @@ LEFT_OUT = "smart-fork"
 
 
 def read(path: Path, *, keep_raw: bool) -> ReadResult:
-    """Read the whole session at `path` (see `AgentAdapter.read`)."""
+    """Read all messages of the session at `path`, a place in the database or an exported file (see
+    `AgentAdapter.read`).
+    """
     source = _source(path)
     broken = tuple(BrokenLine(path, one.number, one.reason) for one in source.broken)
     if source.document is None:
@@ -177,13 +182,13 @@ def read(path: Path, *, keep_raw: bool) -> ReadResult:
 
 
 def glance(path: Path) -> Session | None:
-    """Read a session's first messages for a list (see `AgentAdapter.glance`)."""
+    """Read only a session's first messages, which are enough to list it (see `AgentAdapter.glance`)."""
     found = _source(path, _GLANCE_MESSAGES).document
     return OpenCodeFold(path, found, keep_raw=False).session()[0] if found else None
 
 
 def exported(path: Path) -> bytes:
-    """Return a session as one JSON line in the form of ``opencode export``.
+    """Return a session as one line of JSON, in the form that ``opencode export`` prints.
 
     Raises:
         OSError: The session cannot be read, or does not exist.
@@ -192,8 +197,8 @@ def exported(path: Path) -> bytes:
 
 
 def written(path: Path, most: int = -1, *, whole: bool = False) -> Record:
-    """Return a session's document, with at most `most` messages. Very long texts are shortened, unless it is read
-    `whole`.
+    """Return a session as a document, with at most `most` messages; -1 means all. Very long texts are shortened,
+    unless `whole` is set.
 
     Raises:
         OSError: The session cannot be read, or does not exist.
@@ -205,7 +210,7 @@ def written(path: Path, most: int = -1, *, whole: bool = False) -> Record:
 
 
 def of_document(path: Path, found: Record) -> Session | None:
-    """Return the conversation in a session's or a sub-agent's document. Its turns have their records."""
+    """Return the session in the document `found`, which may be a sub-agent's. Each turn keeps its raw record."""
     info = {name: value for name, value in found["info"].items() if name != "parentID"}
     return OpenCodeFold(path, {**found, "info": info}, keep_raw=True).session()[0]
 
@@ -221,8 +226,8 @@ def _source(path: Path, most: int = -1, *, whole: bool = False) -> Source:
 
 
 def conversation(found: Record) -> Iterator[tuple[Record, list[Record]]]:
-    """Yield the messages that the model is sent, each with its parts. Messages that a person has taken back are left
-    out.
+    """Yield the messages that the model is sent, each as its ``info`` and its parts. Messages that a person has undone
+    (OpenCode's revert) are left out.
     """
     back = dict_in(found["info"].get("revert"))
     first, part = back.get("messageID"), back.get("partID")
@@ -243,12 +248,12 @@ class _TimedMessage(NamedTuple):
 
 
 def sums_up(info: Record) -> bool:
-    """Return whether a message is a compaction's summary."""
+    """Return whether a message is a summary that a compaction wrote."""
     return info.get("summary") is True
 
 
 def _size_of(said: _TimedMessage) -> RecordSize:
-    """Return a message's size. A request to compact has none."""
+    """Return how many characters of a message the model is sent. A request to compact has size 0."""
     if any(part.get("type") == "compaction" for part in said.parts):
         return RecordSize()
     record = {"parts": said.parts}
@@ -256,7 +261,7 @@ def _size_of(said: _TimedMessage) -> RecordSize:
 
 
 class OpenCodeFold(Fold):
-    """The state after reading one document, message by message."""
+    """The builder of a `Session` from one OpenCode document, message by message."""
 
     #: The types of messages' parts.
     known = frozenset({
@@ -267,7 +272,9 @@ class OpenCodeFold(Fold):
     codec, session_logs = CODEC, AGENTS.session_logs
 
     def __init__(self, path: Path, found: Record, *, keep_raw: bool, unmeasured: Collection[str] | None = None) -> None:
-        """Read the document `found`. Unless `unmeasured` is `None`, measure all messages except for the ids in it."""
+        """Read the document `found`. If `unmeasured` is not `None`, measure the sizes of all messages except those
+        with these ids.
+        """
         super().__init__(path, None, keep_raw=keep_raw)
         self.sizes, self._unmeasured = None if unmeasured is None else {}, unmeasured or ()
         self._info = info = found["info"]
@@ -296,7 +303,7 @@ class OpenCodeFold(Fold):
         return (cwd if is_path(cwd) else ""), ""
 
     def is_copy(self) -> bool:
-        """Return whether the session is in an exported file."""
+        """Return whether the session was read from an exported file, and not from the database."""
         return not self.path.parent.is_file()
 
     def own_name(self, turns: tuple[Turn, ...]) -> str:
@@ -304,7 +311,9 @@ class OpenCodeFold(Fold):
         return "" if _NAMELESS.fullmatch(called) else called
 
     def origin(self) -> Origin:
-        """Return "automated" for a session of ``opencode run``: its rules forbid questions to a person."""
+        """Return "automated" for a session of ``opencode run``, and "person" otherwise. Such a session's rules forbid
+        questions to a person.
+        """
         rules = self._info.get("permission")
         asks_nobody = {"permission": "question", "pattern": "*", "action": "deny"}
         return "automated" if isinstance(rules, list) and asks_nobody in rules else "person"
@@ -355,9 +364,10 @@ class OpenCodeFold(Fold):
 
 
 def root_of(messages: Sequence[tuple[Record, list[Record]]]) -> str:
-    """Return an identity that a session shares only with its forks, since a fork copies the messages with their times.
+    """Return an identity that a session shares only with its forks. It comes from the first prompt, which forks copy
+    with its time.
 
-    A shortened copy names the root of the session that it was copied from.
+    A copy that smart-fork shortened may lack that prompt, and names the identity itself.
     """
     info, parts = next(((info, parts) for info, parts in messages if info.get("role") == "user"), ({}, []))
     told = text_in(left_out(parts).get("root"))
@@ -365,12 +375,14 @@ def root_of(messages: Sequence[tuple[Record, list[Record]]]) -> str:
 
 
 def left_out(parts: Sequence[Record]) -> Record:
-    """Return the session that a line of smart-fork about omitted messages names; empty for other messages."""
+    """Return the source session and its family that smart-fork's note about omitted messages names; empty if these
+    parts are no such note.
+    """
     return dict_in(dict_in(parts[0].get("metadata")).get(LEFT_OUT)) if len(parts) == 1 else {}
 
 
 def said_in(info: Record, parts: Sequence[Record]) -> str:
-    """Return the identity that a message shares with its copies in forks, made of author, time and text."""
+    """Return a hash of a message's author, time and text. Copies of the message in forks have the same hash."""
     words = f"{info.get('role')} {dict_in(info.get('time')).get('created')} {text_of(parts)}"
     return hashlib.blake2b(words.encode("utf-8", "replace"), digest_size=12).hexdigest()
 
@@ -388,7 +400,7 @@ _NAMES = b'"sessionId"'
 
 
 class OpenCodeSubAgents(SubAgents):
-    """The sub-agents of OpenCode's sessions. Each is a session in the database."""
+    """The reader of OpenCode's sub-agents. Each sub-agent is a session of its own in the database."""
 
     def begun(self, session: Session) -> Mapping[str, str]:
         raw = [turn.raw for turn in session.turns if turn.tool_calls and _NAMES in turn.raw]
@@ -401,9 +413,9 @@ class OpenCodeSubAgents(SubAgents):
 
 
 def _sub_agent(session: Session, name: str, most: int = -1) -> Record | None:
-    """Return the document of the sub-agent `name`, with at most `most` messages.
+    """Return the document of the sub-agent with the id `name`, with at most `most` messages; -1 means all.
 
-    Return `None` if `session` did not begin it, or if it cannot be read.
+    Return `None` if `session` did not begin this sub-agent, or if the sub-agent cannot be read.
     """
     if not KEY.fullmatch(name):
         return None
@@ -415,7 +427,7 @@ def _sub_agent(session: Session, name: str, most: int = -1) -> Record | None:
 
 
 def begun_in(parts: Iterable[Record]) -> Iterator[tuple[str, str]]:
-    """Yield the ids of a message's calls that began sub-agents, each with the sub-agent's name."""
+    """Yield each tool call that began a sub-agent: the call's id, and the sub-agent's name, which is its session id."""
     for part in parts:
         name = dict_in(dict_in(part.get("state")).get("metadata")).get("sessionId")
         if part.get("type") == "tool" and isinstance(name, str):
@@ -423,7 +435,7 @@ def begun_in(parts: Iterable[Record]) -> Iterator[tuple[str, str]]:
 
 
 class OpenCodeHeads(Heads):
-    """The beginnings of OpenCode's sessions, which tell the parents of forks."""
+    """The reader of how OpenCode's sessions begin. Shared first messages tell which session a fork came from."""
 
     def begins(self, kin: FamilyLog) -> bool:
         found = written(kin.path, 1)
@@ -456,7 +468,9 @@ _GOES_ON = ("tool-calls", "unknown")
 
 
 def _records(path: Path) -> Iterator[Mapping[str, Any]]:
-    """Yield the messages with their parts, each with the time of its end, or of its beginning while it is written."""
+    """Yield a session's messages with their parts. The timestamp is the message's end, or its beginning if the end is
+    not yet recorded.
+    """
     for info, parts in conversation(written(path)):
         when = dict_in(info.get("time"))
         yield {"timestamp": utc(when.get("completed")) or utc(when.get("created")), "info": info, "parts": parts}

@@ -1,4 +1,4 @@
-"""OpenCode's messages in the form in which they are shared, and documents for ``opencode import``.
+"""Conversion of OpenCode's messages for sharing with teammates, and documents for ``opencode import``.
 
 No id is shared: new ids are made when a session is written, in the order of the messages. The model in a question is
 not shared either, because OpenCode continues with it, and another machine may not have it. A copy gets a model of its
@@ -50,8 +50,8 @@ _SIGNED = ("itemId", "signature", "thoughtSignature", "reasoningEncryptedContent
 
 
 class OpenCodeForms(OpenCodeCodec, Forms):
-    """OpenCode's messages and their parts in the form in which they are shared, and the writer of handed-over
-    sessions.
+    """The converter between OpenCode's messages and the records that teammates share. It also writes sessions that are
+    handed over from other agents.
     """
 
     taken = _OWN
@@ -59,9 +59,9 @@ class OpenCodeForms(OpenCodeCodec, Forms):
     thoughts = ("reasoning",)
 
     def records_of(self, session: Session, end: int | None = None) -> Iterator[Record]:
-        """Yield the conversation's messages up to turn `end`, with the fields that may be shared.
+        """Yield the messages up to turn `end`, or all, with only the fields that may be shared.
 
-        OpenCode changes messages later, by summaries and pruned results. These changes are not shared.
+        OpenCode later adds summaries to messages and marks pruned results. These changes are not shared.
         """
         wanted = {turn.id for turn in session.turns[: None if end is None else end + 1]}
         said = list(conversation(document_of(session)))
@@ -74,12 +74,13 @@ class OpenCodeForms(OpenCodeCodec, Forms):
                 yield record
 
     def anew(self, records: Iterable[Record], becomes: TargetSession) -> Iterator[Record]:
-        """Yield the document of a new session with these messages."""
+        """Yield one document for ``opencode import``: a new session with these shared messages."""
         yield _document([self.incoming(one, Identity(becomes.place, {})) for one in records], becomes)
 
     def log_of(self, said: Iterable[Utterance], becomes: TargetSession) -> Iterator[Record]:
-        """Yield the document of a new session with these utterances. Their times only grow: OpenCode sorts by time and
-        id.
+        """Yield one document for ``opencode import``: a new session with a message for each utterance.
+
+        Each message's time is later than the one before, because OpenCode sorts messages by time.
         """
         messages, moment = list[Record](), 0
         for one in said:
@@ -122,7 +123,9 @@ class OpenCodeForms(OpenCodeCodec, Forms):
         return self.changed(record, lambda part: _hidden(part, mark) if str(part.get("callID")) in ids else part)
 
     def image(self, value: Record) -> Image | None:
-        """Return the image in a message's part, or the images in a call's result; `None` without one."""
+        """Return the image in a message's part, or the first image and the total size in a call's result; `None`
+        without an image.
+        """
         if pictures := dicts_in(value.get("attachments")):
             size = sum(len(text_in(one.get("url"))) * 3 // 4 for one in pictures)
             rest = {name: one for name, one in value.items() if name != "attachments"}
@@ -136,13 +139,15 @@ class OpenCodeForms(OpenCodeCodec, Forms):
         return Image(kind, len(url) * 3 // 4, lambda note: {"type": "text", "text": note, "ignored": True})
 
     def changed(self, record: Record, change: Callable[[Record], Record | None]) -> Record:
-        """Apply `change` to each part of a message. A message stays without any part, because its position counts."""
+        """Apply `change` to each part of a message, and drop parts for which it returns `None`. A message without
+        parts stays, because positions count.
+        """
         old = dicts_in(record.get("parts"))
         new = [one for part in old if (one := change(part)) is not None]
         return record if new == old else record | {"parts": new}
 
     def untied(self, record: Record) -> Record:
-        """Return the message without signatures, which are bound to an account."""
+        """Return the message without the provider's signatures, which are valid for one account only."""
 
         def without(part: Record) -> Record:
             ours = only(dict_in(part.get("metadata")), (LEFT_OUT,))
@@ -154,7 +159,7 @@ class OpenCodeForms(OpenCodeCodec, Forms):
 
 
 def document_of(session: Session) -> Record:
-    """Return a session's document with all its texts.
+    """Return a session as a document, with all its texts in full length.
 
     Raises:
         NotFound: The session no longer exists.
@@ -164,7 +169,9 @@ def document_of(session: Session) -> Record:
 
 
 def _part(part: Record) -> Record | None:
-    """Return a part's fields that may be shared; `None` for a part that OpenCode inserted, such as a named file."""
+    """Return only those fields of a message's part that may be shared. Return `None` for a part that OpenCode
+    inserted, such as a named file's content.
+    """
     kind = text_in(part.get("type"))
     if kind not in _PARTS or part.get("synthetic") is True:
         return None
@@ -185,7 +192,9 @@ def _part(part: Record) -> Record | None:
 
 
 def _state(state: Record) -> Record:
-    """Return the fields of a call's state that may be shared. The later mark of a pruned result is not shared."""
+    """Return only those fields of a tool call's state that may be shared. OpenCode's later mark on pruned results is
+    left out.
+    """
     kept = only(state, _STATE)
     for name, names in (("time", ("start", "end")), ("metadata", _SHOWN)):
         if name in kept:
@@ -196,7 +205,7 @@ def _state(state: Record) -> Record:
 
 
 def _hidden(part: Record, mark: str) -> Record:
-    """Return a call with `mark` in the place of its input and output."""
+    """Return a tool call with its input and output replaced by the text `mark`."""
     state = {name: one for name, one in dict_in(part.get("state")).items() if name != "attachments"}
     hide = ("input", "output", "title", "error", "raw", "metadata")
     return part | {"state": {name: all_texts(one, mark) if name in hide else one for name, one in state.items()}}
@@ -207,7 +216,7 @@ def _goes_on(info: Record) -> bool:
 
 
 def _document(messages: Iterable[Record], becomes: TargetSession) -> Record:
-    """Return the document of a session with these messages, with new ids in their order."""
+    """Return the document of a new session with these messages. Messages and parts get new ids that keep their order."""
     asked, named, count = "", list[Record](), 0
     for number, one in enumerate(messages):
         info, identity = dict_in(one.get("info")), numbered_id("msg", number, f"{becomes.session_id} msg {number}")
@@ -242,5 +251,5 @@ def _answered(moment: int, root: str) -> dict[str, Any]:
 
 
 def numbered_id(kind: str, number: int, source: str) -> str:
-    """Return the id of a message or part. Ids are sorted by their number, and `source` makes them unique."""
+    """Return an id for a message or a part (`kind`). Ids sort by `number`, and a hash of `source` makes them unique."""
     return f"{kind}_{number:012x}{hashlib.blake2b(source.encode('utf-8', 'replace')).hexdigest()[:14]}"

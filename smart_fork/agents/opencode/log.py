@@ -1,4 +1,5 @@
-"""The adapter for OpenCode's database. Each session is a log within that file: ``…/opencode.db/ses_…``.
+"""The adapter that finds OpenCode's sessions. They are in one database, so a session's path is the database with its
+id: ``…/opencode.db/ses_…``.
 
 Modules that only reading needs are imported inside methods.
 """
@@ -23,12 +24,14 @@ if TYPE_CHECKING:
 
 
 def database(home: Path | None = None) -> Path:
-    """Return the path of the database, which need not exist. ``OPENCODE_DB`` may name another one."""
+    """Return the path of OpenCode's database, which need not exist. The variable ``OPENCODE_DB`` may give it another
+    file name.
+    """
     return (home or HOME.folder()) / (os.environ.get("OPENCODE_DB") or "opencode.db")
 
 
 class OpenCodeAdapter(DatabaseAdapter):
-    """The adapter for OpenCode's sessions; version 1.18 seen."""
+    """The adapter that finds and reads OpenCode's sessions; version 1.18 seen."""
 
     name = "opencode"
     resumes = ("opencode", "-s")
@@ -76,9 +79,10 @@ class OpenCodeAdapter(DatabaseAdapter):
 
 
 class OpenCodeStorage(Storage):
-    """The directories from which OpenCode can resume a session.
+    """The rule for where OpenCode can resume a session: only in the session's own directory.
 
-    Seen with 1.18: in another directory ``opencode run -s`` works in the session's own, prints nothing and never ends.
+    Seen with 1.18: started elsewhere, ``opencode run -s`` works in the session's directory, prints nothing and never
+    ends.
     """
 
     def finds(self, log: Path, cwd: str, directory: Path) -> bool:

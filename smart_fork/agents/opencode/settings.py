@@ -27,7 +27,7 @@ from smart_fork.agents.registration import NAME, JsonRegistration
 
 
 class OpenCodeRegistration(JsonRegistration):
-    """The entry of smart-fork's MCP server in ``opencode.json``."""
+    """The registration of smart-fork's MCP server as an entry of ``opencode.json``."""
 
     client = ("opencode", "2025-11-25")
     file = "opencode.json"
@@ -38,11 +38,13 @@ class OpenCodeRegistration(JsonRegistration):
         return settings_folder()
 
     def skills(self) -> Path:
-        """Return ``~/.agents/skills``, which several agents share. OpenCode also reads Claude Code's skills."""
+        """Return the folder for smart-fork's skill: ``~/.agents/skills``, which several agents share. OpenCode also
+        reads Claude Code's skills.
+        """
         return Path.home() / ".agents" / "skills"
 
     def argv(self, entry: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the command of an entry. OpenCode stores it as one list."""
+        """Return the command line of an MCP server's entry. OpenCode stores the program and its arguments as one list."""
         return tuple(map(str, list_in(entry.get("command"))))
 
     def wanted(self, words: Sequence[str], env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -50,7 +52,7 @@ class OpenCodeRegistration(JsonRegistration):
 
 
 class OpenCodeLogin(Login):
-    """The login of OpenCode."""
+    """The checker of whether a person is logged in to OpenCode, from its stored keys and environment variables."""
 
     command = "opencode auth login"
     stored = "auth.json"
@@ -64,7 +66,9 @@ class OpenCodeLogin(Login):
 
 
 class OpenCodeCalls(CallerIdentity):
-    """The session that calls smart-fork's tools, named by an argument that the plugin adds to each call."""
+    """The finder of the session that calls smart-fork's tools. smart-fork's plugin adds the session's id to each call
+    as an argument.
+    """
 
     #: No tool of smart-fork has a parameter of this name.
     argument = "calling_session"
@@ -75,7 +79,7 @@ class OpenCodeCalls(CallerIdentity):
 
 
 class OpenCodeHooks(Hooks):
-    """The plugin that passes OpenCode's events to smart-fork."""
+    """The installation of smart-fork's plugin, which passes OpenCode's events to smart-fork."""
 
     #: The model does not get what the command prints.
     recalls = False
