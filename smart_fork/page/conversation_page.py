@@ -56,7 +56,10 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Since(PageValues):
-    """The change of a session since a mark. If it has `more`, `messages` are new, from turn number `first` on."""
+    """The change of a session since a mark (a digest of the state that a page showed).
+
+    If the session has `more`, `messages` counts the new messages, from turn number `first` on.
+    """
 
     became: Became
     first: int | None = None
@@ -64,7 +67,7 @@ class Since(PageValues):
 
 
 def mark_of(session: Session, turns: int | None = None) -> Mark:
-    """Return the mark of a session, or of its first `turns`."""
+    """Return the mark (a digest of the state) of a session, or of its first `turns`."""
     shown, digest = session.turns[:turns], blake2b(digest_size=8)
     before = digest.hexdigest()
     for turn in shown:
@@ -74,7 +77,7 @@ def mark_of(session: Session, turns: int | None = None) -> Mark:
 
 
 def mark_in(text: str) -> Mark:
-    """Parse the mark in an address or a form.
+    """Parse the mark (a digest of a session's state) in an address or a form.
 
     Raises:
         Usage: `text` is not a mark.
@@ -86,7 +89,9 @@ def mark_in(text: str) -> Mark:
 
 
 def since(mark: Mark, session: Session) -> Since:
-    """Compare a session with the state of a mark. The last turn of that state may have grown."""
+    """Compare a session with the state of a mark, which a page showed earlier. The last turn of that state may have
+    grown.
+    """
     now = mark_of(session, mark.turns)
     if now == mark and len(session.turns) == mark.turns:
         return Since("same")
@@ -111,7 +116,7 @@ def refuse_changed_session(mark: str, session: Session) -> None:
 
 
 def changes_at(place: Mapping[str, str], mark: Mark) -> Since:
-    """Return the change of the session at an address since `mark`. An unchanged log is not read again.
+    """Return the change since `mark` of the session that an address names. An unchanged log is not read again.
 
     Raises:
         OSError: the log cannot be read now.
@@ -273,8 +278,8 @@ def _starts(exchanges: Sequence[Exchange]) -> list[int]:
 
 
 class _Reading:
-    """A session prepared for a page: `at` is the target of a link, `words` are the question's, `known` the secrets to
-    mask.
+    """A session prepared for a page. `at` is the message that a link leads to, `words` are the words of the question,
+    and `known` are the secrets to mask.
     """
 
     def __init__(
@@ -395,9 +400,10 @@ def spoken(hits: Iterable[Hit]) -> Mapping[str, tuple[ExchangeSide, ...]]:
 
 
 def _spoken_exchange(hit: Hit, store: Store) -> Iterator[ExchangeSide]:
-    """Yield both sides of the exchange of a hit, the prompt first. Of a long answer, the end counts.
+    """Yield the prompt and the answer of the exchange that a hit is in.
 
-    An answer without text is replaced by its actions.
+    The passage of the hit is one side. The other side is the first part of a prompt or the last part of an answer,
+    shortened. Instead of an answer without text, its actions are yielded.
     """
     found = ExchangeSide(hit.said_by or "", mask(hit.snippet or ""), found=True)
     roles = {"user": ("assistant", "action"), "assistant": ("user",)}.get(found.by, ())

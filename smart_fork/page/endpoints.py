@@ -99,7 +99,7 @@ ModelState = Literal["ready", "loading", "absent"]
 
 @dataclass(frozen=True, slots=True)
 class ServiceActivity:
-    """The state of the service that shows the page: its model, and its indexing if the service indexes."""
+    """The model and the indexing of the service that shows the page. `indexing` is `None` if another process indexes."""
 
     model: ModelState = "ready"
     indexing: Freshness | None = None
@@ -107,7 +107,9 @@ class ServiceActivity:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The frame of a page: the badge of the rail and the last line. `problem` says why there is no index."""
+    """The frame of a page: the badge in its navigation, and the status line at its end. `problem` says why there is no
+    index.
+    """
 
     asks: int
     running: int

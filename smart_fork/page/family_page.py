@@ -120,7 +120,7 @@ def _spoken(exchange: Exchange) -> list[tuple[int, tuple[str, str]]]:
 
 
 def _is_within(said: Iterable[tuple[str, str]], there: Iterable[tuple[str, str]]) -> bool:
-    """Return True if `there` contains all texts of `said` in the same order."""
+    """Return True if `there` contains all texts of `said` in their order."""
     rest = iter(there)
     return all(one in rest for one in said)
 

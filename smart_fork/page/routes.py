@@ -91,8 +91,8 @@ def forked(form: Mapping[str, str], *, library: Opening, dry_run: bool = False) 
 def previewed(form: Mapping[str, str], library: Opening) -> Shown:
     """Return the template values for a preview of a form's fork: its price, and its content within the budget.
 
-    `parts` says what the whole session loads, `chosen` is the chosen option, and `moved` are the exchanges that the
-    user has moved.
+    `parts` describes the tokens of the whole session, `chosen` is the chosen option, and `moved` are the exchanges
+    that the user has moved.
 
     Raises:
         SmartForkError: the fork could not be started.

@@ -58,17 +58,17 @@ class Loss:
     @classmethod
     def of(
         cls, before: Sequence[TimedLine], after: Sequence[TimedLine], keys: Iterable[str], only: Collection[str],
-        *, anew: Iterable[TimedLine], known: Iterable[str],
+        *, replacements: Iterable[TimedLine], known: Iterable[str],
     ) -> Loss:  # fmt: skip
         """Compute the loss between two versions of a session's lines, each with its time.
 
-        Everything goes at the times in `only`. `anew` are the new lines of changed records, and `known` are the times
-        of all records of the session.
+        Everything goes at the times in `only`. `replacements` are the new lines of changed records, and `known` are
+        the times of all records of the session.
         """
         was, now = ({utc(time) for time, _ in record_lines} - {""} for record_lines in (before, after))
         words = words_and_runs(line for _, line in before) - words_and_runs(line for _, line in after)
         masks: dict[str, list[str]] = {}
-        for time, record in anew:
+        for time, record in replacements:
             masks.setdefault(time, []).extend(_with_masks(record))
         only = ({*only} | was) - now - masks.keys()
         return cls(

@@ -221,8 +221,8 @@ class Tracked(_StoredTracking):
             raise NotFound(f"No alias {quoted(name)} here.", "`smart-fork team alias list` shows them.")
 
     def with_begun(self, what: str, session_id: str | None) -> Tracked:
-        """Return the tracking data with the id of a session that is about to be created; without an id, with no such
-        note.
+        """Return the tracking data with the id of a session that is about to be created; without an id, with the note
+        removed.
         """
         left = {key: one for key, one in self.begun.items() if key != what}
         return self.model_copy(update={"begun": left if session_id is None else {**left, what: session_id}})

@@ -288,8 +288,8 @@ def _loss_of(
     gone = {one.time(old) for old, new in edits.items() if new is None}
     forms, here = AGENTS.forms_of(one.agent), Identity(HomePlace.of(one.root), {})
     timed = [(time, new) for old, new in edits.items() if new is not None and (time := one.time(old))]
-    anew = [(time, orjson.dumps(forms.incoming(decode(new), here))) for time, new in timed]
-    return Loss.of(before, after, keys, gone - stays - {""}, anew=anew, known=one.times.values())
+    replacements = [(time, orjson.dumps(forms.incoming(decode(new), here))) for time, new in timed]
+    return Loss.of(before, after, keys, gone - stays - {""}, replacements=replacements, known=one.times.values())
 
 
 def _follow(one: ReceivedLog, way: _Removal, changed: list[Path], put_off: dict[Path, str], edits: Edits) -> None:

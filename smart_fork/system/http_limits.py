@@ -42,7 +42,7 @@ class Peer:
     """The other side of a connection. `known` is True once it has sent the token or a valid cookie of a signed-in
     browser.
 
-    `local` is True for a process of the same user on the service's Unix socket, which needs neither.
+    `local` is True for a process of the service's own user on its Unix socket, which needs neither.
     """
 
     known: bool = False

@@ -37,7 +37,7 @@ def credentials(line: Line) -> tuple[int, int]:
 
 
 def is_ours(line: Line) -> bool:
-    """Return True if the other side is a process of the same user."""
+    """Return True if the other side is a process of this process's user."""
     try:
         return credentials(line)[1] == os.geteuid()
     except OSError:

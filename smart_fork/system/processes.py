@@ -279,7 +279,7 @@ class Processes:
     def environment(self, pid: int) -> Mapping[str, str] | None:
         """Return the environment with which a running process was started; `None` if unknown.
 
-        The environment tells processes apart whose ids were reused.
+        The environment distinguishes a process from an earlier one with its id.
         """
         import psutil
 

@@ -12,7 +12,7 @@ _NAME = "smart-fork"
 
 
 class Release(NamedTuple):
-    """An installed version. `stamp` distinguishes two installations of the same version."""
+    """An installed version. `stamp` differs between two installations of one version."""
 
     version: str
     stamp: tuple[int, ...] = ()

@@ -60,7 +60,7 @@ def _root_of(entry: SharedEntry, directories: Sequence[str]) -> Path | None:
 def _is_alike(there: repositories.SeenRepository, here: repositories.SeenRepository) -> bool:
     """Return True if neither repository has a remote, and both have equal paths and a common first commit.
 
-    Users cannot adopt a session of such a repository by hand.
+    Without a remote, users cannot adopt the other repository's sessions by hand.
     """
     return there.top == here.top and not (there.remote or here.remote) and bool(there.roots & here.roots)
 
