@@ -99,7 +99,7 @@ ModelState = Literal["ready", "loading", "absent"]
 
 @dataclass(frozen=True, slots=True)
 class ServiceActivity:
-    """The model and the indexing of the service that shows the page. `indexing` is `None` if another process indexes."""
+    """The model and indexing of the service that shows the page. `indexing` is `None` if another process indexes."""
 
     model: ModelState = "ready"
     indexing: Freshness | None = None
