@@ -295,7 +295,8 @@ def _problems(session: Transcript, gone: Collection[str]) -> list[str]:
         for turn in session.own
         if turn.id in gone and "needed" in turn.meta
     ]
-    own = [turn for turn in _told(session) if not turn.is_parents]
+    numbered = [turn for turn, number in zip(session.turns, session.numbers, strict=False) if number is not None]
+    own = [turn for turn in numbered or session.turns if not turn.is_parents]  # rewound turns have no number
     left = [turn for turn in own if turn.id not in gone]
     inherits = any(turn.is_parents for turn in session.turns)
     if not any(turn.role in ("user", "assistant") for turn in left):
@@ -303,12 +304,6 @@ def _problems(session: Transcript, gone: Collection[str]) -> list[str]:
     elif not inherits and not any(turn.prompt for turn in left) and any(turn.prompt for turn in own):
         found.append("no prompt of a person would remain")
     return found
-
-
-def _told(session: Transcript) -> Sequence[TranscriptTurn]:
-    """Return the numbered turns, which form the conversation. Rewound turns have no number."""
-    numbered = [turn for turn, number in zip(session.turns, session.numbers, strict=False) if number is not None]
-    return numbered or session.turns
 
 
 _MASK = re.compile(r"\[REDACTED:([a-z0-9-]{1,40})\]")

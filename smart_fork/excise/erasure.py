@@ -81,13 +81,6 @@ def note_cut_done(note: int) -> None:
     state.change("UPDATE owed_erasures SET facts = json_set(facts, '$.change', '') WHERE id = ?", note)
 
 
-def note_forgetting(agent: AgentName, session_id: str) -> None:
-    """Note that a session is about to be forgotten. If the process is killed, `run_pending` reads the note and
-    completes it.
-    """
-    _note({"forget": [agent, session_id]})
-
-
 def _note(facts: dict[str, object]) -> int:
     with state.changing() as db:
         said = orjson.dumps(facts).decode()
@@ -313,7 +306,7 @@ def forget(reference: str) -> Removal:
     located = locate(reference)
     try:
         with _writing():
-            note_forgetting(located.agent, located.session_id)
+            _note({"forget": [located.agent, located.session_id]})  # `run_pending` makes up for a kill
             add_forgotten(located.agent, located.session_id, _now())
             remove_forgotten_files()
             with opened() as store:

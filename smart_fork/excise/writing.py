@@ -351,7 +351,8 @@ def _read_again(store: SqliteStore, tool: str, paths: list[Path]) -> tuple[int, 
     read_logs(store, READERS, files, report)
     for file in files:
         row = rows.get(file.location)
-        if row is not None and _unread(store, row):
+        now = store.session(row.agent, row.session_id) if row is not None else None
+        if row is not None and now is not None and not now.path:  # no log has a prompt of it any more
             _empty(store, row, file)
     texts = _texts(store, filter(None, (_row_of(store, tool, location) for location in rows))) if known else {}
     return len(files), [(chunk, known[text]) for chunk, text in texts.items() if text in known]
@@ -364,12 +365,6 @@ def _texts(store: SqliteStore, rows: Iterable[SessionRow]) -> dict[int, str]:
 def _row_of(store: SqliteStore, tool: str, location: str) -> SessionRow | None:
     agent = _agent_of(tool, location)
     return store.session(agent, READERS[agent].id_of(Path(location))) if agent else None
-
-
-def _unread(store: SqliteStore, row: SessionRow) -> bool:
-    """Return True if the session is no longer read from any log."""
-    now = store.session(row.agent, row.session_id)
-    return now is not None and not now.path
 
 
 def _empty(store: SqliteStore, row: SessionRow, file: LogFile) -> None:

@@ -172,12 +172,6 @@ def _cut(project: TeamProject, source: Download, at: int | None) -> _Cut:
         return _Cut(source, *one.end(at))
 
 
-def _begins_as(info: wire.SessionInfo, cut: _Cut) -> bool:
-    """Return True if a new session has the requested agent and begins with the downloaded records."""
-    records = cut.source.records[: cut.count]
-    return info.agent == cut.source.info.agent and (not records or info.base_digest == canonical.digest_of(records))
-
-
 def create(
     project: TeamProject,
     begun: PendingCreation,
@@ -295,7 +289,8 @@ class _Branching:
                 verb=self.verb,
                 force=self.taken_as.force,
             )
-        if not _begins_as(info, cut):
+        records = cut.source.records[: cut.count]
+        if info.agent != cut.source.info.agent or (records and info.base_digest != canonical.digest_of(records)):
             raise Conflict("The new session on the server begins differently.", "Try again.")
         if self.taken_as.track and (written is not None or not self.asked.pull):
             pull.track_session(self.project, name, pull.alias_of(info, written, kind=self.verb), begun)

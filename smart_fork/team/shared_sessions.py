@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from indexer.masking import mask
-from indexer.transcripts.model import AgentName, Role, Session, Turn
+from indexer.transcripts.model import AgentName, Role, Session
 from indexer.values import Value
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import NotAuthenticated, NotFound, SmartForkError, Usage
@@ -234,11 +234,10 @@ def _downloaded(project: TeamProject, session_id: str) -> Download:
 def _messages(project: TeamProject, one: Download) -> tuple[TeamMessage, ...]:
     info = one.info
     with arrived(one.records, info.agent, info.id, project.place.root, others=False) as read:
-        return tuple(_message(number, turn) for number, (_, turn) in enumerate(read.session.messages, 1))
-
-
-def _message(number: int, turn: Turn) -> TeamMessage:
-    return TeamMessage(number, turn.role, printable(mask(turn.text)), turn.timestamp)
+        return tuple(
+            TeamMessage(number, turn.role, printable(mask(turn.text)), turn.timestamp)
+            for number, (_, turn) in enumerate(read.session.messages, 1)
+        )
 
 
 def _side(one: Download, said: Sequence[TeamMessage]) -> Side:
