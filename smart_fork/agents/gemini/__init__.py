@@ -1,4 +1,4 @@
-"""Gemini CLI, version 0.61.0 seen (fixtures: ``tests/fixtures/gemini``).
+"""The agent Gemini CLI, seen in version 0.61.0 (fixtures: ``tests/fixtures/gemini``).
 
 Gemini CLI deletes sessions that were resumed. smart-fork therefore
 
@@ -17,7 +17,9 @@ SESSION = "GEMINI_SESSION_ID"
 
 
 class Gemini(Agent):
-    """The agent Gemini CLI: its names, folder and program, and the places of its facets."""
+    """The description of Gemini CLI as an agent: its names, its folder, its program, and the places of its facets
+    (reader, copier, cutter and so on).
+    """
 
     name = "gemini"
     seen = "0.61.0"

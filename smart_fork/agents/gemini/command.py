@@ -1,4 +1,5 @@
-"""Gemini CLI's screen, command lines and processes.
+"""The running Gemini CLI: how smart-fork reads its screen, builds its command lines, and finds the sessions of its
+processes.
 
 Seen with 0.61:
 
@@ -39,7 +40,9 @@ _RULE = re.compile(r"^─{10,}$")
 
 
 class GeminiScreen(Screen):
-    """Gemini CLI's screen: its questions, its input line, and whether Gemini CLI works."""
+    """The reader of Gemini CLI's terminal screen. It finds a question to the person, the input line, and whether
+    Gemini CLI is working.
+    """
 
     typed = re.compile(r"^ ?[>*!](\s|$)")
     keys = re.compile(r"\(esc\)|" + Screen.keys.pattern, re.IGNORECASE)
@@ -52,8 +55,8 @@ class GeminiScreen(Screen):
         return super().question(mask_screen(plain))
 
     def hears(self, screen: str) -> bool:
-        """Return whether the screen has an input line. It is below a horizontal line; earlier prompts are above that
-        line.
+        """Return whether the screen has an input line, where text can be typed. Only lines below the last horizontal
+        rule count; earlier prompts are above it.
         """
         lines = screen.splitlines()
         rule = next((number for number in reversed(range(len(lines))) if _RULE.match(lines[number])), len(lines))
@@ -61,7 +64,9 @@ class GeminiScreen(Screen):
 
 
 class GeminiStarter(OptionStarter):
-    """The command lines that start Gemini CLI. Its own fork deletes the session that it creates."""
+    """The builder of the command lines that start Gemini CLI. Gemini CLI's own fork is not used, because it deletes
+    the session that it creates.
+    """
 
     resumed = "name"
 
@@ -72,11 +77,11 @@ _LOGS = f"{BEGINS}*.jsonl"
 
 
 class GeminiCalls(CallerIdentity):
-    """The session that calls smart-fork's tools.
+    """The finder of the session that calls smart-fork's tools.
 
-    Gemini CLI does not tell its servers which session calls. The process that started the server tells: its words name
-    the session that it resumed, or it began one after its start. If it began several, the one written last counts,
-    since the caller has just been asked something.
+    Gemini CLI does not tell an MCP server which session calls. So this looks at the process that started the server:
+    its command line names the session that it resumed, or it began a session after its start. Of several, the one
+    written last counts, since a prompt was just added to it.
     """
 
     def session_id(self, call: ClientCall) -> str | None:
@@ -98,12 +103,15 @@ class GeminiCalls(CallerIdentity):
 
 
 class GeminiPresence(Presence):
-    """Gemini CLI's processes, and the session in which each of them is, by the times at which sessions began."""
+    """The finder of Gemini CLI's processes. It infers the session that a process has open from the times at which
+    sessions began.
+    """
 
     forks = ("--session-file",)
 
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[ProcessNote]:
-        """Yield the processes that are in that session. Gemini CLI itself notes none.
+        """Yield the Gemini CLI processes that seem to have the session `session_id` open. Gemini CLI itself records no
+        process.
 
         A process is in the last session that began in its directory after its start. If several processes run there,
         each is also in the session that began just after its start.
@@ -121,13 +129,15 @@ class GeminiPresence(Presence):
                 yield ProcessNote(pid, session_id, sure=False)
 
     def near(self, log: Path, processes: Mapping[int, Running]) -> str:
-        """Name a process in the log's directory. Gemini CLI notes nowhere which session a process has open."""
+        """Describe a Gemini CLI process in the log's directory, which may have the log open; empty without one. Gemini
+        CLI does not record open sessions.
+        """
         found = next(iter(self._at(log, processes)), None)
         return "" if found is None else f"Gemini CLI, process {found}, runs in {root_of(log.parent.parent)}"
 
     def _at(self, log: Path, processes: Mapping[int, Running]) -> dict[int, Running]:
-        """Return the processes in a log's directory, without parents that only started Gemini CLI again with more
-        memory.
+        """Return the Gemini CLI processes in the directory of `log`. A parent that only started Gemini CLI again, with
+        more memory, is left out.
         """
         import psutil
 

@@ -1,4 +1,4 @@
-"""Copies of Gemini CLI's sessions, and its messages in the form in which they are shared.
+"""Copies of Gemini CLI's sessions, and conversion of its messages for sharing with teammates.
 
 A copy has a header and messages under their own ids, in a file named after the whole new id. Gemini CLI's description
 of the workspace is left out, since the process that resumes the copy adds its own. A tool's result is copied once, in
@@ -39,10 +39,12 @@ from smart_fork.errors import ForkRefused
 
 
 class Replay:
-    """The messages of a log as Gemini CLI would load them now, and as they were before each compression."""
+    """The messages of a Gemini CLI log: those that Gemini CLI would load now, and those that it had before each
+    compression.
+    """
 
     def __init__(self, log: Path) -> None:
-        """Read the log.
+        """Read all records of `log`.
 
         Raises:
             NotFound: The log no longer exists.
@@ -63,7 +65,9 @@ class Replay:
         self.given_back = given_back(one.record for one in self.all.values())
 
     def up_to(self, identity: str) -> list[Record]:
-        """Return the remembered messages up to the id `identity`, inclusive; none if no message has that id."""
+        """Return the messages that Gemini CLI remembered up to the message `identity`, inclusive; an empty list if
+        none has that id.
+        """
         for messages in reversed(self._states):
             if identity in messages:
                 names = list(messages)
@@ -72,16 +76,20 @@ class Replay:
 
 
 class GeminiCopy(Copy):
-    """A copy of a session's messages, as Gemini CLI would load them."""
+    """A copy of one session, with the messages that Gemini CLI would load from its log."""
 
     def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
-        """Make the project's folder name the copy's directory, if it names none yet."""
+        """Write the copy's directory into the project folder's ``.project_root``, unless the folder already names a
+        directory.
+        """
         if self._new.cwd is not None:
             created += claim(target.parent.parent, self._new.cwd)
         return []
 
     def header(self) -> Iterator[bytes]:
-        """Yield the record with the ids of the copy and of its parent. Gemini CLI keeps unknown fields."""
+        """Yield the copy's first record, with its session id and ``forkedFrom``, the session it was copied from.
+        Gemini CLI ignores but keeps that field.
+        """
         moment = self._new.moment
         cwd = str(self._new.cwd.resolve()) if self._new.cwd else self._source.cwd
         named = {"summary": self._new.title} if self._new.title else {}
@@ -92,7 +100,7 @@ class GeminiCopy(Copy):
         })  # fmt: skip
 
     def up_to(self, end: int) -> Iterator[Entry]:
-        """Return the messages that Gemini CLI remembered at the end of turn `end`."""
+        """Return the messages that Gemini CLI remembered when turn `end` was written."""
         messages = Replay(self._source.source_path).up_to(self._source.turns[end].id)
         if not messages:
             raise ForkRefused(f"The session changed during reading: {self._source.session_id}", "Try again.")
@@ -100,7 +108,9 @@ class GeminiCopy(Copy):
         return ((b"", kept) for message in messages if (kept := plain(message, known)))
 
     def record(self, number: int, entry: Entry) -> Iterator[bytes]:
-        """Yield a message, without its token counts if the copy leaves messages out."""
+        """Yield a message as a line. If the copy omits messages, token counts are removed, because they would be
+        wrong.
+        """
         gone = ("tokens",) if self._excerpt else ()
         yield orjson.dumps({name: value for name, value in entry[1].items() if name not in gone})
 
@@ -115,7 +125,7 @@ class GeminiCopy(Copy):
 
 
 class GeminiCopier(Copier):
-    """The copier of Gemini CLI's sessions."""
+    """The copier of Gemini CLI's sessions, for forks."""
 
     codec, copies = CODEC, GeminiCopy
 
@@ -146,8 +156,8 @@ _MADE = UUID("5b0d6a3e-8f0c-5a41-9c57-67656d696e69")
 
 
 class GeminiForms(GeminiCodec, PartForms):
-    """Gemini CLI's messages and lists of messages in the form in which they are shared, and the writer of handed-over
-    sessions.
+    """The converter between Gemini CLI's records and the records that teammates share. It also writes sessions that
+    are handed over from other agents.
     """
 
     taken = frozenset({"sessionId", "projectHash", "forkedFrom"})
@@ -159,7 +169,7 @@ class GeminiForms(GeminiCodec, PartForms):
         return said.records(wanted)
 
     def anew(self, records: Iterable[Record], becomes: TargetSession) -> Iterator[Record]:
-        """Yield a header and the records of a new session."""
+        """Yield the log of a new session: a header, then the shared `records`."""
         for number, record in enumerate(records):
             made = self.incoming(record, Identity(becomes.place, {}))
             if number == 0:
@@ -169,7 +179,9 @@ class GeminiForms(GeminiCodec, PartForms):
             yield made
 
     def log_of(self, said: Iterable[Utterance], becomes: TargetSession) -> Iterator[Record]:
-        """Yield a header, a description of the workspace that names the directory, and a message for each utterance."""
+        """Yield the log of a new session: a header, a workspace description with the directory, and a message for each
+        utterance.
+        """
         utterances = list(said)
         first, last = (next((one.moment for one in some if one.moment), "") for some in (utterances, utterances[::-1]))
         yield _head(becomes, first, last)
@@ -208,7 +220,9 @@ class GeminiForms(GeminiCodec, PartForms):
         return _each(record, without)
 
     def untied(self, record: Record) -> Record | None:
-        """Return the record without signatures, which are bound to an account; `None` if no message is left."""
+        """Return the record without the provider's signatures, which are valid for one account only; `None` if no
+        message is left.
+        """
 
         def without(message: Record) -> Record:
             if not isinstance(content := message.get("content"), list):
@@ -219,7 +233,9 @@ class GeminiForms(GeminiCodec, PartForms):
 
 
 class _SharedLog:
-    """The records of a log that are shared, in order: messages, and lists that give messages other ids."""
+    """The shareable records of one log, in order. They are messages, and the lists by which a compression gave
+    messages new ids.
+    """
 
     def __init__(self, session: Session) -> None:
         self._events: list[Record] = []
@@ -249,7 +265,9 @@ class _SharedLog:
                 self._events[self._places[one.id]] = one.record
 
     def records(self, wanted: Collection[str]) -> Iterator[Record]:
-        """Yield the records up to the last message in `wanted`, without messages that a person has taken back."""
+        """Yield the records up to the last message with an id in `wanted`. Messages that a person has undone by a
+        rewind are left out.
+        """
         last = max((place for one, place in self._places.items() if one in wanted), default=-1)
         for event in self._events[: last + 1]:
             if "$set" not in event:
@@ -274,14 +292,14 @@ def _head(becomes: TargetSession, first: str, last: str) -> Record:
 
 
 def _messages(record: Record) -> list[Record]:
-    """Return the messages in a record's list, or the record itself if it has no list."""
+    """Return the messages in a record's ``$set`` list, or the record itself if it has no list."""
     if "$set" not in record:
         return [record]
     return dicts_in(dict_in(record["$set"]).get("messages"))
 
 
 def _each(record: Record, change: Callable[[Record], Record]) -> Record | None:
-    """Apply `change` to each message of a record.
+    """Apply `change` to each message of a record, which is one message or a list of them.
 
     Return the record itself if nothing changed, and `None` if no message with a text, call or result is left.
     """
@@ -320,7 +338,7 @@ def _withheld(message: Record, ids: Collection[str], mark: str) -> Record:
 
 
 def _hidden(call: Record, mark: str) -> Record:
-    """Return a call with `mark` in the place of its input and output."""
+    """Return a tool call with its input and output replaced by the text `mark`."""
     new = {name: all_texts(value, mark) if name == "args" else value for name, value in call.items()}
     if isinstance(call.get("result"), list):
         answer = {"id": call.get("id"), "name": call.get("name"), "response": {"output": mark}}

@@ -1,4 +1,5 @@
-"""Cuts of Gemini CLI's sessions: messages and lists of messages, and the files beside a log.
+"""Cuts of Gemini CLI's sessions (turns removed from a log): from messages, from lists of messages, and from files
+beside the log.
 
 A message is a record on one or more lines, or an element of a list of all remembered messages. A list is one line, and
 a cut removes messages from it.
@@ -37,7 +38,7 @@ _OTHER = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class GeminiCutter(TreeCutter):
-    """Gemini CLI's transcripts (``session-….jsonl``) as they are cut."""
+    """The reader and editor of Gemini CLI's logs (``session-….jsonl``) for cuts (turns removed from a log)."""
 
     codec = CODEC
     identity, links = "id", ()
@@ -64,7 +65,9 @@ class GeminiCutter(TreeCutter):
         return {"sessionId", "projectHash", "startTime"} <= record.keys()
 
     def turns(self, line: RawLine) -> Iterator[TranscriptTurn]:
-        """Yield the record on a line, and the messages of a list that have no line of their own."""
+        """Yield the turns of one line: the record itself, and those messages of its list that have no line of their
+        own.
+        """
         record = line.objects[0] if line.objects else {}
         before = self._memory.now
         told = list(self._memory.take(record))
@@ -82,7 +85,7 @@ class GeminiCutter(TreeCutter):
                 yield replace(turn, kept=orjson.dumps(one.record), within=True, meta=meta)
 
     def message(self, line: RawLine, record: Record) -> TranscriptTurn:
-        """Return a message as a turn."""
+        """Return the turn for the message `record`, which is on `line` or in the line's list."""
         self._known.add(record["id"])
         item = self.codec.decode(record)
         return self.turn(line, record, self.said(record, item), [item])
@@ -114,8 +117,8 @@ class GeminiCutter(TreeCutter):
         return typed_in(record) if record.get("type") == "user" else item.text
 
     def relinked(self, turns: Sequence[TranscriptTurn], gone: Collection[str]) -> Edits:
-        """Return edits of rewinds to removed messages. Gemini CLI forgets everything after a rewind to a missing
-        message.
+        """Return new lines for rewinds whose target is in `gone`. The target becomes the next remaining message after
+        it: at an unknown target, Gemini CLI forgets all messages.
         """
         names = _names(turns, gone)
         edits = {}
@@ -138,7 +141,7 @@ class GeminiCutter(TreeCutter):
         return edits
 
     def pieces(self, line: bytes) -> list[bytes]:
-        """Return the messages of a line with a list, each as JSON; any other line unchanged."""
+        """Return each message of a ``$set`` list as JSON, or the line itself if it has no list."""
         try:
             listed = dicts_in(orjson.loads(line)["$set"]["messages"])
         except (ValueError, TypeError, KeyError):
@@ -154,7 +157,9 @@ class GeminiCutter(TreeCutter):
         return [one for one in found if one.is_file()]
 
     def beside(self, path: Path, removed: Sequence[TranscriptTurn]) -> list[Path]:
-        """Return the files with long results and sub-agents of removed calls, and the log's shorter first name."""
+        """Return the files that belong to the `removed` turns: long tool results, sub-agents' logs, and any other name
+        of the log itself.
+        """
         agents = {name for turn in removed if turn.tool_calls for _, name in named_in(turn.raw)}
         calls = tuple(_OTHER.sub("_", call.id).lower() for turn in removed for call in turn.tool_calls if call.id)
         beside = [one for one in self.files_of(path) if one.stem in agents or one.stem.endswith(calls)]
@@ -164,8 +169,8 @@ class GeminiCutter(TreeCutter):
         return beside
 
     def revised(self, path: Path, keys: Collection[str]) -> dict[Path, bytes]:
-        """Return the file with the prompts typed on Gemini CLI's screen, without removed prompts; empty if nothing
-        changes.
+        """Return ``logs.json``, which repeats prompts typed on Gemini CLI's screen, without the prompts in `keys`.
+        Return nothing if the file would not change.
         """
         history, session = path.parents[1] / "logs.json", id_of(path)
         with contextlib.suppress(OSError, ValueError, TypeError):
@@ -177,13 +182,13 @@ class GeminiCutter(TreeCutter):
 
 
 def _names(turns: Sequence[TranscriptTurn], gone: Collection[str]) -> set[str]:
-    """Return all ids of the removed messages."""
+    """Return all ids of the messages in `gone`, including ids that later records gave them."""
     return {name for turn in turns if turn.id in gone for name in (turn.id, *turn.aliases)}
 
 
 def _without(record: dict[str, Any], names: Collection[str], quoted: Collection[str]) -> bool:
-    """Remove messages from a list, or the summary of the conversation from a log's first record. Return whether it
-    changed.
+    """Remove the messages with ids in `names` from a record's list. From a log's first record, remove the
+    conversation's summary. Return whether the record changed.
     """
     changes = record.get("$set")
     if not isinstance(changes, dict):

@@ -1,7 +1,7 @@
-"""The session, sub-agents, family and live status that follow from a Gemini CLI log's records.
+"""Decoding of Gemini CLI's logs into sessions, with sub-agents, family (a session and its forks) and live status.
 
-Turns are the compressed messages, then the remembered messages. Records have no directory, branch or version. The
-log's folder tells the directory, or else Gemini CLI's description of the workspace.
+A session's turns are the compressed messages, then the messages that Gemini CLI still remembers. Records have no
+directory, branch or version. The log's folder tells the directory, or else Gemini CLI's description of the workspace.
 """
 
 from __future__ import annotations
@@ -61,23 +61,26 @@ _WHOLE = ".json"
 
 
 class KeptMessage(NamedTuple):
-    """A message, and whether it is a compression's summary."""
+    """A message of a log. `sums_up` tells whether a compression wrote it as its summary."""
 
     record: Record
     sums_up: bool
 
     @classmethod
     def of(cls, told: MemoryChange, before: Mapping[str, KeptMessage]) -> Self:
-        """Return the message of a change. It stays a summary if it repeats a summary in `before`."""
+        """Return the message in the change `told`. `sums_up` is also set if it repeats a summary in `before`, the
+        messages by id so far.
+        """
         old = before.get(told.again) if told.again else None
         summary = told.way == "summary" and told.record.get("type") == "user"
         return cls(told.record, (old is not None and old.sums_up) or summary)
 
 
 def plain(record: Record, known: set[str]) -> Record | None:
-    """Return a message as it is copied.
+    """Return a record for a copy, or `None` if it should not be copied.
 
-    Return `None` for a record that is no message, and for results that the calls `known` contain as well.
+    Only messages are copied. A message with nothing but results is not copied if `known` has all their call ids,
+    because the calls contain the same results.
     """
     if not sign_of(record):
         return None
@@ -88,12 +91,12 @@ def plain(record: Record, known: set[str]) -> Record | None:
 
 
 def given_back(messages: Iterable[Record]) -> set[str]:
-    """Return the ids of the calls that contain their results."""
+    """Return the ids of those calls that contain their result."""
     return {call.id for message in messages for call in calls_in(message) if call.result is not None}
 
 
 class GeminiFold(fold.LineFold):
-    """The state after reading a log's records."""
+    """The builder of a `Session` from the records of one Gemini CLI log."""
 
     agent = "gemini"
     known = frozenset({"user", "gemini", "info", "error", "warning"})
@@ -101,7 +104,9 @@ class GeminiFold(fold.LineFold):
     naming = (b'"summary"',)
 
     def is_known(self, record: Record) -> bool:
-        """Return whether the kind of a record is known. Headers and changes have no type."""
+        """Return whether smart-fork knows this kind of record. Headers and changes, which have no type, are known by
+        their fields.
+        """
         return super().is_known(record) or not {"sessionId", "$set", "$rewindTo"}.isdisjoint(record)
 
     def begin(self, turns: list[Turn]) -> None:
@@ -110,7 +115,9 @@ class GeminiFold(fold.LineFold):
         self._kept = dict[str, KeptMessage]()
 
     def sizes_of(self, turns: tuple[Turn, ...]) -> tuple[tuple[int, RecordSize], ...]:
-        """Return the sizes of the turns' records. A result that a call and a message both have is counted once."""
+        """Return the sizes of the turns' records, each with the turn's position. A result that both a call and a
+        message have is counted once.
+        """
         kept = [self._kept[turn.id] for turn in turns if turn.id in self._kept]
         if len(kept) < len(turns):
             return ()
@@ -139,7 +146,7 @@ class GeminiFold(fold.LineFold):
             self._turns = {one: self._turns[one] for one in order if one in self._turns}
 
     def note(self, record: Record) -> None:
-        """Note the facts about the session that a record states."""
+        """Update the session's facts (name, parent, times, interruption) from a record."""
         facts = self.facts
         changes = record.get("$set")
         for said in (record, changes) if isinstance(changes, dict) else (record,):
@@ -178,12 +185,12 @@ class GeminiFold(fold.LineFold):
         return origin_by_workers(self.own_id())
 
     def is_copy(self) -> bool:
-        """Return whether the session began outside the directory that its folder belongs to."""
+        """Return whether the session began in another directory than the one that the log's folder belongs to."""
         told, here = self.facts.get("hash", ""), root_of(self.path.parent.parent)
         return bool(told and here) and told != digest(here)
 
     def active(self) -> tuple[Turn, ...]:
-        """Return the turns, each with the turn before it as its parent."""
+        """Return the session's turns in order. Each has the turn before it as its parent."""
         return tuple(
             turn if turn.parent_id == parent else replace(turn, parent_id=parent)
             for turn, parent in zip(self._turns.values(), (None, *self._turns), strict=False)
@@ -196,7 +203,9 @@ class GeminiFold(fold.LineFold):
         return (workspace, "environment_context") if workspace else ("", "")
 
     def _turn(self, told: MemoryChange, raw: bytes) -> Turn:
-        """Return a message as a turn. A repeated message keeps its first time and the results of its calls."""
+        """Return the turn for a message of the log. If the message repeats an earlier one, its turn keeps the first
+        time and known call results.
+        """
         before = self._turns.get(told.again) if told.again else None
         identity, record = intern(told.id), told.record
         text = said_in(record)
@@ -242,7 +251,7 @@ class GeminiFold(fold.LineFold):
         return turn_of(identity, None, "user" if text else "system", moment, text, raw=raw, prompt=bool(text))
 
     def _given_back(self) -> set[str]:
-        """Return the ids of the calls since the last prompt with known results."""
+        """Return the ids of calls since the last prompt whose results are known."""
         since = takewhile(lambda turn: not turn.prompt, reversed(self._turns.values()))
         return {result.tool_use_id for turn in since for result in turn.tool_results}
 
@@ -278,7 +287,7 @@ def read(path: Path, checkpoint: Checkpoint | None, *, keep_raw: bool) -> ReadRe
 
 
 def glance(path: Path) -> Session | None:
-    """Read what a list needs of a log (see `AgentAdapter.glance`)."""
+    """Read only what a list of sessions shows from a log (see `AgentAdapter.glance`)."""
     if path.suffix != _WHOLE:
         return fold.glance(GeminiFold, path)
     found = GeminiFold(path, None, keep_raw=False)
@@ -320,7 +329,7 @@ _NAMES, _ID = b'"agentId"', re.compile(r"[0-9A-Za-z-]{1,100}")
 
 
 class GeminiSubAgents(SubAgents):
-    """The sub-agents of Gemini CLI's sessions. Each has a log file."""
+    """The reader of Gemini CLI's sub-agents. Each sub-agent has a log file of its own."""
 
     def begun(self, session: Session) -> Mapping[str, str]:
         answers = [turn.raw for turn in session.turns if turn.tool_calls and _NAMES in turn.raw]
@@ -336,7 +345,9 @@ class GeminiSubAgents(SubAgents):
 
 
 def _logs(session: Session) -> Mapping[str, Path]:
-    """Return the existing logs of a session's sub-agents by their names. Sub-agents of sub-agents are left out."""
+    """Return the logs of a session's sub-agents, by the sub-agents' names. Sub-agents that a sub-agent began are left
+    out.
+    """
     chats = session.source_path.parent
     folder = chats / session.session_id
     if chats.name != CHATS or not _ID.fullmatch(session.session_id) or folder.is_symlink():
@@ -345,14 +356,14 @@ def _logs(session: Session) -> Mapping[str, Path]:
 
 
 def named_in(raw: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the ids of a record's calls that began sub-agents, each with the sub-agent's name."""
+    """Yield each tool call in a raw record that began a sub-agent: the call's id and the sub-agent's name."""
     for call in dicts_in(dict_in(json_in(raw)).get("toolCalls")):
         if isinstance(name := call.get("agentId"), str):
             yield str(call.get("id") or ""), name
 
 
 class GeminiHeads(Heads):
-    """The beginnings of Gemini CLI's logs, which tell the parents of forks."""
+    """The reader of how Gemini CLI's logs begin. Shared first messages tell which session a fork came from."""
 
     def begins(self, kin: FamilyLog) -> bool:
         memory = Memory()
@@ -404,7 +415,7 @@ def _sign(record: Mapping[str, Any]) -> RecordSign:
 
 
 def _answers(records: Iterable[Mapping[str, Any]]) -> AnswerTokens:
-    """Yield the token counts of answers. An answer can be in several records, under one id."""
+    """Yield the token counts of the model's answers. An answer may be in several records with the same id."""
     for record in records:
         if record.get("type") == "gemini":
             tokens = dict_in(record.get("tokens"))

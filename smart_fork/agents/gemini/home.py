@@ -1,4 +1,4 @@
-"""The folders of Gemini CLI's projects, and the ids in the names of their logs.
+"""The folders in which Gemini CLI stores a project's sessions, and the session ids in the logs' names.
 
 The sessions of a directory are in a folder with a short name. Its file ``.project_root`` names the directory.
 """
@@ -31,12 +31,14 @@ _ID = re.compile(rb'"sessionId"\s*:\s*("(?:[^"\\]|\\.)*")')
 
 
 def projects() -> Path:
-    """Return the folder of all projects."""
+    """Return the folder that contains Gemini CLI's folder for each project."""
     return HOME.folder() / "tmp"
 
 
 def root_of(project: Path) -> str:
-    """Return the directory that the folder `project` belongs to; empty if its file does not name one."""
+    """Return the working directory that the folder `project` belongs to; empty if its file ``.project_root`` names
+    none.
+    """
     try:
         with (project / ROOT).open("rb") as file:
             told = file.read(_MOST + 1).decode().strip()
@@ -46,7 +48,9 @@ def root_of(project: Path) -> str:
 
 
 def claim(project: Path, directory: Path) -> list[Path]:
-    """Write the name of `directory` into the folder `project`, unless it names a directory. Return written files."""
+    """Make the folder `project` belong to `directory`, by writing its ``.project_root``. Return the written file, or
+    nothing if it already names a directory.
+    """
     root = private_dir(project) / ROOT
     if root_of(project):
         return []
@@ -56,7 +60,9 @@ def claim(project: Path, directory: Path) -> list[Path]:
 
 
 def digest(directory: str) -> str:
-    """Return the hash of a directory that is used in logs, and in folder names of older versions."""
+    """Return the SHA-256 hash of a directory's path. Gemini CLI writes it into logs, and older versions named folders
+    by it.
+    """
     return hashlib.sha256(directory.encode("utf-8", "replace")).hexdigest()
 
 
@@ -91,5 +97,7 @@ def id_of(path: Path) -> str:
 
 
 def is_named_whole(path: Path) -> bool:
-    """Return whether a log's name has the whole session id. Such a log remains when its session is resumed."""
+    """Return whether a log's name has the whole session id. Gemini CLI does not delete such a log when its session is
+    resumed.
+    """
     return _UUID.search(path.stem) is not None

@@ -1,4 +1,5 @@
-"""The adapter for Gemini CLI's logs, ``<home>/.gemini/tmp/<project>/chats/session-<minute>-<id>.jsonl``.
+"""The adapter that finds and reads Gemini CLI's logs,
+``<home>/.gemini/tmp/<project>/chats/session-<minute>-<id>.jsonl``.
 
 A log has a record a line. Its name has the first 8 characters of the session's id, or the whole id if smart-fork named
 the file. A log with the whole id remains when its session is resumed. Sub-agents' files are one folder deeper. Old
@@ -29,7 +30,7 @@ _NAMED = re.compile(rf"{_DATED.pattern}(?:\w{{{SHORT}}}|\w{{{SHORT}}}(?:-\w{{4}}
 
 
 class GeminiAdapter(OwnLogs):
-    """The adapter for Gemini CLI's sessions; version 0.61.0 seen."""
+    """The adapter that finds and reads Gemini CLI's sessions; version 0.61.0 seen."""
 
     name = "gemini"
     named_by_id = False
@@ -93,9 +94,10 @@ class GeminiAdapter(OwnLogs):
         )
 
     def resume_command(self, session_id: str) -> tuple[str, ...]:
-        """Return the words that resume a session: smart-fork's own, unless the log is named after the whole id.
+        """Return the command line that resumes a session. It is Gemini CLI's if the log's name has the whole id, and
+        ``smart-fork resume`` otherwise.
 
-        Gemini CLI's own command would lose a log with a shorter name.
+        Gemini CLI would delete a log with a shorter name.
         """
         safe = any(is_named_whole(path) for path in self.locate(session_id))
         return ("gemini", "--resume", session_id) if safe else ("smart-fork", "resume", session_id)
@@ -107,7 +109,9 @@ class GeminiAdapter(OwnLogs):
             return False
 
     def _logs(self, endings: Iterable[str]) -> Iterator[LogFile]:
-        """Yield the logs with these endings. Of a log with two names, yield the one with the whole id."""
+        """Yield the session logs with these file name endings. If one file has two names, yield the name with the
+        whole session id.
+        """
         found = [
             file
             for ending in endings
@@ -122,7 +126,7 @@ class GeminiAdapter(OwnLogs):
 
 
 def start_of(log: Path) -> str:
-    """Return the time at which a log began, from its first record; empty without one."""
+    """Return the time at which a log's session began, from the first record; empty if the record has none."""
     from indexer.transcripts.lines import first_lines
     from indexer.transcripts.reader_state import utc
 
@@ -133,17 +137,17 @@ def start_of(log: Path) -> str:
 
 
 def whole_name(log: Path, session_id: str) -> str:
-    """Return the name of the log with the whole session id."""
+    """Return the file name that `log` would have with the whole session id."""
     return f"{log.stem.removesuffix(f'-{session_id[:SHORT]}').removesuffix(f'-{session_id}')}-{session_id}{log.suffix}"
 
 
 def new_name(session_id: str, moment: datetime) -> str:
-    """Return the name of a new session's log."""
+    """Return the file name for the log of a new session that began at `moment`, with the whole id."""
     return f"{BEGINS}{moment.astimezone(UTC):%Y-%m-%dT%H-%M}-{session_id}.jsonl"
 
 
 def _is_session(location: str) -> bool:
-    """Return whether a file is among a project's conversations and not a sub-agent's."""
+    """Return whether a file is the log of a session. Sub-agents' logs are not."""
     _, folder, name = location.rsplit("/", 2)
     return folder == CHATS and (_DATED.match(name) is None or _NAMED.match(name) is not None)
 
@@ -158,20 +162,22 @@ def _has_another_name(file: LogFile) -> bool:
 
 
 class GeminiStorage(Storage):
-    """The places of Gemini CLI's sessions, and the directories from which Gemini CLI finds them."""
+    """The rules for where Gemini CLI stores sessions, and from which directories it finds them."""
 
     def folder(self, directory: Path) -> Path:
         return project_for(directory) / CHATS
 
     def restored(self, place: str, session_id: str) -> str:
-        """Return the place of a restored log under its whole id. Under a shorter name Gemini CLI would delete it
-        again.
+        """Return the place for restoring a deleted log: the same folder, with the whole id in the name. Gemini CLI
+        would delete a shorter name again.
         """
         log = PurePosixPath(place)
         return str(log.with_name(whole_name(Path(log.name), session_id)))
 
     def finds(self, log: Path, cwd: str, directory: Path) -> bool:
-        """Return `True`: a second name makes a log available from every directory."""
+        """Return `True`: smart-fork can make a session available in any directory, by a second name for its log
+        there.
+        """
         return True
 
     def resumed(self, log: Path, session_id: str, directory: Path) -> Path | None:

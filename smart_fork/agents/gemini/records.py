@@ -1,4 +1,4 @@
-"""Gemini CLI's records: the items in its messages, and the memory that a sequence of records leaves.
+"""Gemini CLI's records: decoding of messages, and which messages Gemini CLI remembers after a sequence of records.
 
 A message's content has parts, each a text, a thought, a call or a result. What Gemini CLI remembers of a session
 follows from its records:
@@ -49,7 +49,9 @@ _EXIT = re.compile(r"^Exit Code: (-?\d{1,9})$", re.MULTILINE)
 
 
 class MadeCall(NamedTuple):
-    """A call of a tool: its id, name and arguments, and its result (`None` while it runs)."""
+    """A tool call in a message: its id, its name, its arguments `given`, its status, and its result (`None` while it
+    runs).
+    """
 
     id: str
     name: str
@@ -59,30 +61,34 @@ class MadeCall(NamedTuple):
 
 
 def parts_of(content: object) -> list[Record]:
-    """Return the parts of a message's content, which may be a text, a part, or a list of texts and parts."""
+    """Return a message's content as a list of parts. The content may be a text, a part, or a list of both."""
     listed = content if isinstance(content, list) else [content]
     parts = ({"text": part} if isinstance(part, str) else part for part in listed)
     return [part for part in parts if isinstance(part, dict)]
 
 
 def typed_in(record: Record) -> str:
-    """Return the text that a person typed. The message's content also has the files that the text names."""
+    """Return only the text that a person typed in a user message. The message's content may also hold files that the
+    text mentions.
+    """
     shown = record.get("displayContent")
     return parts_text(parts_of(shown)) if shown is not None else said_in(record)
 
 
 def said_in(record: Mapping[str, Any]) -> str:
-    """Return the text of a message, without thoughts."""
+    """Return the text of a message, without the model's thoughts."""
     return parts_text(parts_of(record.get("content")))
 
 
 def is_context(record: Mapping[str, Any]) -> bool:
-    """Return whether Gemini CLI itself wrote this user message."""
+    """Return whether a user message was written by Gemini CLI itself, such as its description of the workspace."""
     return record.get("type") == "user" and said_in(record).lstrip().startswith(_CONTEXT)
 
 
 def calls_in(record: Record) -> Iterator[MadeCall]:
-    """Yield the calls of a message. After a compression they are in its content, without results."""
+    """Yield the tool calls of a message. After a compression, calls are in the message's content and have no
+    results.
+    """
     made = dicts_in(record.get("toolCalls"))
     for call in made:
         result = None if call.get("result") is None else parts_of(call["result"])
@@ -96,13 +102,17 @@ def calls_in(record: Record) -> Iterator[MadeCall]:
 
 
 def answers_in(record: Record) -> list[Record]:
-    """Return the results that a message has instead of its calls."""
+    """Return the tool results in a message's content. A message holds results there if the calls themselves lack
+    them.
+    """
     parts = parts_of(record.get("content"))
     return [answer for part in parts if isinstance(answer := part.get("functionResponse"), dict)]
 
 
 def result_of(call: MadeCall, patch: str = "") -> GivenBack:
-    """Return a call's output, with a shell's exit status first, and whether the call failed."""
+    """Return a tool call's output and whether the call failed, with the diff `patch`. A shell command's output begins
+    with its exit status.
+    """
     answers = [part["functionResponse"] for part in call.result or () if isinstance(part.get("functionResponse"), dict)]
     texts = [answered(answer) for answer in answers] or [(parts_text(call.result or ()), False)]
     failed = call.status in ("error", "cancelled") or any(failed for _, failed in texts)
@@ -110,12 +120,16 @@ def result_of(call: MadeCall, patch: str = "") -> GivenBack:
 
 
 def results_in(record: Record) -> list[GivenBack]:
-    """Return the results that a message has instead of its calls, each with its text and whether the call failed."""
+    """Return the tool results in a message's content, each with its call's id, its text, and whether the call
+    failed.
+    """
     return [GivenBack(_id(answer), *answered(answer)) for answer in answers_in(record)]
 
 
 def answered(answer: Mapping[str, Any]) -> tuple[str, bool]:
-    """Return a result's text, and whether the call failed."""
+    """Return the text of a tool result, and whether the call failed. A shell command's text begins with its exit
+    status.
+    """
     output, failed = parts_answer(answer)
     if inside := _UNTRUSTED.match(output):
         output = inside["inside"]
@@ -132,14 +146,16 @@ def _id(call: Mapping[str, Any]) -> str:
 
 
 class GeminiAnswers(JsonAnswers):
-    """A person's answers to Gemini CLI's questions."""
+    """The reader of a person's answers in the results of Gemini CLI's question tool."""
 
     asking = late(r"(?i)ask_?user")
     behind = late(r"\n\s*The plan is stored at: ")
 
 
 class GeminiCodec(CopyCodec):
-    """The decoder of Gemini CLI's messages. Results are in their calls, or in messages of their own."""
+    """The decoder of Gemini CLI's messages into items (text, calls, results, thoughts). A result is in its call, or in
+    another message.
+    """
 
     answers = GeminiAnswers()
     #: Empty, because a call's record has its result: a shell's command is noted with the result.
@@ -189,11 +205,11 @@ MemoryState = tuple[list[str], list[str], list[str]]
 
 
 class MemoryChange(NamedTuple):
-    """A message that a record adds to the memory.
+    """A message that a record adds to the messages that Gemini CLI remembers.
 
-    Its `way` is "said" for a record of its own and "listed" for an element of a list. It is "summary" for a
-    compression's summary and the answer to it. `again` is the id of the message that it repeats; empty for a new
-    message.
+    Its `way` is "said" if the message is a record, and "listed" if it is an element of a list. It is "summary" for a
+    compression's summary, and for the answer to that summary. `again` is the id of the message that it repeats; empty
+    for a new message.
     """
 
     id: str
@@ -203,7 +219,9 @@ class MemoryChange(NamedTuple):
 
 
 class Memory:
-    """The ids of the remembered messages, and of the `past` messages that were compressed."""
+    """The ids of the messages that Gemini CLI remembers, and of `past` messages that it compressed, after the records
+    read so far.
+    """
 
     def __init__(self, kept: MemoryState | None = None) -> None:
         before, signs, past = kept or ([], [], [])
@@ -214,21 +232,23 @@ class Memory:
         self.reordered = False
 
     def kept(self) -> MemoryState:
-        """Return the state as JSON values, from which a later reading continues."""
+        """Return the current ids and signatures as JSON values. With them, a new `Memory` continues where this one
+        ended.
+        """
         return list(self._signs), list(self._signs.values()), list(self._past)
 
     @property
     def now(self) -> list[str]:
-        """The ids of the remembered messages, in order."""
+        """The ids of the messages that Gemini CLI remembers, in order."""
         return [one for one, sign in self._signs.items() if sign != _NOTE]
 
     @property
     def past(self) -> list[str]:
-        """The ids of the compressed messages, in order."""
+        """The ids of the messages that a compression replaced by a summary, in order."""
         return list(self._past)
 
     def take(self, record: Record) -> Iterator[MemoryChange]:
-        """Read the next record of a log, and yield its messages."""
+        """Apply the next record of the log. Yield the messages that the record adds or repeats."""
         if isinstance(record.get("$rewindTo"), str):
             self._rewind(record["$rewindTo"])
         elif isinstance(record.get("id"), str):
@@ -281,9 +301,10 @@ class Memory:
 
 
 def sign_of(record: Record) -> str:
-    """Return a signature that a message shares with its copies under other ids.
+    """Return a hash of a message's text and calls. It stays the same when Gemini CLI writes the message again with
+    another id.
 
-    It is "-" for a note that the model is never sent, and empty for a message without a text, call or result.
+    Return "-" for a note that the model is never sent, and "" for a message without a text, call or result.
     """
     if record.get("type") not in _SAID:
         return _NOTE
@@ -299,8 +320,8 @@ def sign_of(record: Record) -> str:
 
 
 def _renamed(new: dict[str, str], lost: dict[str, str]) -> dict[str, str]:
-    """Return the ids of lost messages by the ids of new messages with an equal signature. The last messages are
-    matched first.
+    """Map new message ids to the ids of `lost` messages with an equal signature. Both arguments map ids to signatures.
+    The last messages are matched first.
     """
     of_sign: dict[str, list[str]] = defaultdict(list)
     for one, sign in lost.items():
@@ -313,6 +334,6 @@ def _stands_for_others(message: Record) -> bool:
 
 
 def _messages(listed: Iterable[object]) -> list[Record]:
-    """Return the listed messages that have an id, only the last one of each id."""
+    """Return those listed elements that are messages with an id. If an id occurs twice, the last message counts."""
     found = {one["id"]: one for one in listed if isinstance(one, dict) and isinstance(one.get("id"), str)}
     return list(found.values())

@@ -24,14 +24,16 @@ from smart_fork.agents.registration import JsonRegistration
 
 
 class GeminiRegistration(JsonRegistration):
-    """The entry of smart-fork's MCP server in Gemini CLI's ``settings.json``."""
+    """The registration of smart-fork's MCP server as an entry of Gemini CLI's ``settings.json``."""
 
     client = ("gemini-cli-mcp-client", "2025-06-18")
     said: Mapping[str, str] = {"GEMINI_CLI": "1"}
 
 
 class GeminiLogin(Login):
-    """The login of Gemini CLI."""
+    """The checker of whether a person is logged in to Gemini CLI, from its settings, stored login and environment
+    variables.
+    """
 
     command = "gemini"
     keys = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
@@ -52,7 +54,9 @@ _RENAMED = {"BeforeAgent": "UserPromptSubmit", "AfterAgent": "Stop", "ToolPermis
 
 
 class GeminiHooks(Hooks):
-    """The hooks of Gemini CLI."""
+    """The installation of smart-fork's hooks in Gemini CLI's settings, and the translation of Gemini CLI's event
+    names.
+    """
 
     recalls = False
     #: npm's script, and the process that it starts with more memory.
@@ -60,7 +64,9 @@ class GeminiHooks(Hooks):
     events = ("SessionStart", "BeforeAgent", "AfterAgent", "Notification", "SessionEnd")
 
     def handler(self, command: str) -> dict[str, Any]:
-        """Return the settings entry with which a shell runs `command`. Its timeout is in milliseconds."""
+        """Return the hook's settings entry, which makes a shell run `command`. Gemini CLI expects its timeout in
+        milliseconds.
+        """
         return super().handler(command) | {"timeout": TIMEOUT * 1000}
 
     def notes(self, text: str) -> Iterator[str]:

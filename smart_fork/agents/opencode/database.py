@@ -180,7 +180,9 @@ def _number(value: object) -> int:
 
 
 def in_file(data: bytes) -> Source:
-    """Return the session in the bytes of a file that ``opencode export`` printed, or of a copy that smart-fork keeps."""
+    """Return the session in the bytes of an exported file: one that ``opencode export`` printed, or a copy that
+    smart-fork keeps.
+    """
     value, reason = decoded(data)
     if value is None:
         return Source(None, [Broken(1, reason)])

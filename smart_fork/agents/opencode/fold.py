@@ -131,7 +131,9 @@ def _short_part(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def output_of(state: Record) -> tuple[str, bool]:
-    """Return a tool call's output, and whether the call failed. A shell command's output begins with its exit status."""
+    """Return a tool call's output, and whether the call failed. The output of a shell command begins with its exit
+    status.
+    """
     output = text_in(state.get("output") if state.get("status") == "completed" else state.get("error"))
     status = dict_in(state.get("metadata")).get("exit")
     if type(status) is int:

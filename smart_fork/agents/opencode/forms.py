@@ -216,7 +216,9 @@ def _goes_on(info: Record) -> bool:
 
 
 def _document(messages: Iterable[Record], becomes: TargetSession) -> Record:
-    """Return the document of a new session with these messages. Messages and parts get new ids that keep their order."""
+    """Return the document of a new session with these messages. All messages and parts get new ids, which keep their
+    order.
+    """
     asked, named, count = "", list[Record](), 0
     for number, one in enumerate(messages):
         info, identity = dict_in(one.get("info")), numbered_id("msg", number, f"{becomes.session_id} msg {number}")

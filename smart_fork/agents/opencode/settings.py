@@ -44,7 +44,9 @@ class OpenCodeRegistration(JsonRegistration):
         return Path.home() / ".agents" / "skills"
 
     def argv(self, entry: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the command line of an MCP server's entry. OpenCode stores the program and its arguments as one list."""
+        """Return the command line of an MCP server's `entry`. OpenCode stores the program and its arguments in a
+        single list.
+        """
         return tuple(map(str, list_in(entry.get("command"))))
 
     def wanted(self, words: Sequence[str], env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:

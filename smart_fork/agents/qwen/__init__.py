@@ -1,4 +1,4 @@
-"""Qwen Code, version 0.24.4 seen (fixtures: ``tests/fixtures/qwen``)."""
+"""The agent Qwen Code, seen in version 0.24.4 (fixtures: ``tests/fixtures/qwen``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ SESSION = "QWEN_CODE_SESSION_ID"
 
 
 class Qwen(Agent):
-    """The agent Qwen Code: its names, folder and program, and the places of its facets."""
+    """The description of Qwen Code as an agent: its names, its folder, its program, and the places of its facets
+    (reader, copier, cutter and so on).
+    """
 
     name = "qwen"
     window = 262_144

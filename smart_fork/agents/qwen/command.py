@@ -1,4 +1,5 @@
-"""Qwen Code's screen, command lines and processes.
+"""The running Qwen Code: how smart-fork reads its screen, builds its command lines, and finds the sessions of its
+processes.
 
 Seen with 0.24:
 
@@ -22,12 +23,14 @@ from smart_fork.system.processes import Running
 
 
 class QwenPresence(Presence):
-    """Qwen Code's processes, and the session in which each of them is."""
+    """The finder of Qwen Code's processes, and of the session that each process has open."""
 
     forks = ("--fork-session",)
 
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[ProcessNote]:
-        """Yield the processes that files beside the logs name. A file remains when its process has ended."""
+        """Yield the Qwen Code processes recorded in ``*.runtime.json`` files beside the log, with their sessions. Such
+        a file may outlast its process.
+        """
         for path in log.parent.glob("*.runtime.json") if log else ():
             note = dict_in(json_at(path))
             named = path.name.removesuffix(".runtime.json")
@@ -36,7 +39,9 @@ class QwenPresence(Presence):
 
 
 class QwenScreen(Screen):
-    """Qwen Code's screen: its questions, its input line, and whether Qwen Code works."""
+    """The reader of Qwen Code's terminal screen. It finds a question to the person, the input line, and whether Qwen
+    Code is working.
+    """
 
     typed = re.compile(r"^[>*!](\s|$)")
     keys = re.compile(r"Waiting for user confirmation|" + Screen.keys.pattern, re.IGNORECASE)
@@ -46,7 +51,7 @@ class QwenScreen(Screen):
 
 
 class QwenStarter(OptionStarter):
-    """The command lines that start Qwen Code."""
+    """The builder of the command lines that start Qwen Code."""
 
     forks = ("qwen", "--resume", "ID", "--fork-session")
     commands, always = ("/",), False

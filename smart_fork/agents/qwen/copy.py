@@ -1,6 +1,6 @@
-"""Copies of Qwen Code's sessions, and its records in the form in which they are shared.
+"""Copies of Qwen Code's sessions, and conversion of its records for sharing with teammates.
 
-A copy has the records of the active chain, each with the record before it as its parent.
+A copy has only the records that lead to the session's last record. Each names the one before it as its parent.
 """
 
 from __future__ import annotations
@@ -30,12 +30,14 @@ from smart_fork.agents.tree_copy import TreeCopier, TreeCopy, records_in_order
 
 
 class QwenCopy(TreeCopy):
-    """A copy of Qwen Code's records. All name the copy's directory, by which Qwen Code finds them."""
+    """A copy of one Qwen Code session. Its records name the copy's own directory, by which Qwen Code finds the
+    session.
+    """
 
     _last: Record | None = None
 
     def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
-        """Copy the logs of the session's sub-agents."""
+        """Copy the logs of the source session's sub-agents to the copy's folder, and add the new paths to `created`."""
         copy_folder(agents_of(self._source.source_path), agents_of(target), created)
         return []
 
@@ -50,7 +52,7 @@ class QwenCopy(TreeCopy):
         return record
 
     def titled(self) -> Iterator[bytes]:
-        """Yield the copy's title as ``/rename`` writes it."""
+        """Yield the record that gives the copy its title, in the form in which Qwen Code's ``/rename`` writes it."""
         if self._new.title and (last := self._last):
             yield orjson.dumps({
                 "uuid": str(uuid4()), "parentUuid": last["uuid"], "sessionId": self._new.id,
@@ -73,10 +75,10 @@ class QwenCopy(TreeCopy):
 
 
 class QwenCopier(TreeCopier):
-    """The copier of Qwen Code's sessions.
+    """The copier of Qwen Code's sessions, for forks.
 
-    A copy has no messages from before a compaction, and none that a rewind left. It also lacks records about the
-    session itself: telemetry, commands and snapshots of files.
+    A copy has no messages from before a compaction, and none that a person has undone by a rewind. It also lacks
+    records about the session itself: telemetry, commands and snapshots of files.
     """
 
     codec = CODEC
@@ -97,9 +99,10 @@ _MADE = UUID("0f2d3c4b-6b7c-5d0e-9a36-71776e636f64")
 
 
 class QwenForms(QwenCodec, PartForms):
-    """Qwen Code's records in the form in which they are shared, and the writer of handed-over sessions.
+    """The converter between Qwen Code's records and the records that teammates share. It also writes sessions that are
+    handed over from other agents.
 
-    Shared records are in a line, without their places in the tree.
+    Shared records are a sequence: the fields with which each names its parent are removed.
     """
 
     taken = frozenset({"sessionId", "parentUuid", "forkedFrom"})
@@ -146,7 +149,9 @@ class QwenForms(QwenCodec, PartForms):
         return new | {"toolCallResult": _withheld_result(record["toolCallResult"], mark)}
 
     def untied(self, record: Record) -> Record | None:
-        """Return the record without signatures, which are bound to an account; `None` if no part is left."""
+        """Return the record without the provider's signatures, which are valid for one account only; `None` if no part
+        is left.
+        """
         return self.changed(record, unsigned)
 
 
@@ -156,7 +161,7 @@ def _is_said(record: Record) -> bool:
 
 
 def _withheld_result(result: Any, mark: str) -> Any:
-    """Return a result with `mark` in the place of all texts, except for the call's id and status."""
+    """Return a tool result with all its texts replaced by `mark`. The call's id and status stay."""
     names = ("callId", "status", "executionStatus")
     if not isinstance(result, dict):
         return mark

@@ -1,4 +1,4 @@
-"""Cuts of Qwen Code's sessions: the records of a log, and the files of its sub-agents."""
+"""Cuts of Qwen Code's sessions (turns removed from a log): from the log's records, and from sub-agents' files."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, RecordFacts, Tr
 
 
 class QwenCutter(TreeCutter):
-    """Qwen Code's transcripts (``<session-id>.jsonl``) as they are cut."""
+    """The reader and editor of Qwen Code's logs (``<session-id>.jsonl``) for cuts (turns removed from a log)."""
 
     codec = CODEC
     roles: ClassVar[Mapping[str, Role]] = {"user": "user", "assistant": "assistant", "tool_result": "tool"}
 
     def begins(self, record: Record) -> bool:
-        """Return whether a log of Qwen Code may begin with a record.
+        """Return whether `record` can be the first record of a Qwen Code log, to tell it from other agents' logs.
 
         Other agents link their records as well, but their messages have no ``parts``, and their records no
         ``systemPayload``.
@@ -38,7 +38,9 @@ class QwenCutter(TreeCutter):
         return is_typed(record) and record.get("isSidechain") is not True
 
     def about(self, record: Record) -> RecordFacts:
-        """Return what else a cut must know of a record. A record of telemetry repeats a call and its result."""
+        """Return what a cut must know of a record beside its message: a preview, and which call or title it repeats.
+        Telemetry repeats calls.
+        """
         payload = dict_in(record.get("systemPayload"))
         event, title = dict_in(payload.get("uiEvent")), payload.get("customTitle")
         call, words = event.get("call_id"), (record.get("subtype"), event.get("event.name"), payload.get("rawCommand"))
@@ -51,7 +53,7 @@ class QwenCutter(TreeCutter):
         )
 
     def copied(self, record: Record) -> str:
-        """Return the answer that a record of telemetry repeats; empty for other records."""
+        """Return the text of the model's answer that a telemetry record repeats; empty for other records."""
         return text_in(dict_in(dict_in(record.get("systemPayload")).get("uiEvent")).get("response_text"))
 
     def files_of(self, path: Path) -> list[Path]:
@@ -59,7 +61,7 @@ class QwenCutter(TreeCutter):
         return [] if folder.is_symlink() else [one for one in folder.rglob("*") if one.is_file()]
 
     def beside(self, path: Path, removed: Sequence[TranscriptTurn]) -> list[Path]:
-        """Return the logs of sub-agents that removed calls began."""
+        """Return the logs of the sub-agents that the `removed` turns' calls began."""
         folder = agents_of(path)
         calls = {call.id for turn in removed for call in turn.tool_calls if PLAIN.fullmatch(call.id)}
         found = [one for call in sorted(calls) for one in sorted(folder.glob(f"agent-*-{call}.*"))]

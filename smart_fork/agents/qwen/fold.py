@@ -1,4 +1,4 @@
-"""Qwen Code's records as items, and the session, sub-agents, family and live status that follow from them.
+"""Decoding of Qwen Code's logs into sessions, with sub-agents, family (a session and its forks) and live status.
 
 Messages have the form of Gemini CLI, of which Qwen Code is a fork: ``parts``, each a text, a thought, a call or a
 result. ``parentUuid`` links the records to a chain. Records of type ``system`` are links without conversation, also if
@@ -63,7 +63,9 @@ SAID = ("user", "assistant", "tool_result")
 
 
 class QwenAnswers(PersonAnswers):
-    """A person's answers to Qwen Code's questions. Each answer is under the heading of its question."""
+    """The reader of a person's answers in the results of Qwen Code's question tool. Each answer follows its question's
+    heading.
+    """
 
     asking = late(r"(?i)ask_?user_?question")
     under_headings = "User has provided the following answers:"
@@ -78,7 +80,9 @@ class QwenAnswers(PersonAnswers):
 
 
 class QwenCodec(MessageCodec):
-    """The decoder of Qwen Code's records. The diff of an edit is beside the call's result."""
+    """The decoder of Qwen Code's records into items (text, calls, results, thoughts). An edit's diff is a field beside
+    the result.
+    """
 
     field = "parts"
     answers = QwenAnswers()
@@ -121,18 +125,20 @@ class QwenCodec(MessageCodec):
 
 
 def left_by_compaction(record: Record) -> str:
-    """Return a compaction's summary as a text. It is the first message of the new history."""
+    """Return the text of the summary that a compaction's record holds: the first message of its new history."""
     history = dicts_in(dict_in(record.get("systemPayload")).get("compressedHistory"))
     return texts_of(list_in(history[0].get("parts"))) if history else ""
 
 
 def parts_of(message: object) -> list[Record]:
-    """Return the parts of a message."""
+    """Return a message's parts (text, thought, call or result); empty if the value is no message."""
     return dicts_in(dict_in(message).get("parts"))
 
 
 def output_of(answer: Record) -> tuple[str, bool]:
-    """Return a call's output, with a shell's exit status first, and whether the call failed."""
+    """Return the text of a tool result, and whether the call failed. A shell command's text begins with its exit
+    status.
+    """
     output, failed = parts_answer(answer)
     if output.startswith("Command: ") and (ran := _RAN.match(output)):
         status = _EXIT.search(output, ran.end())
@@ -146,8 +152,10 @@ _TYPED = (None, "mid_turn_user_message")
 
 
 class QwenTree(Tree):
-    """The tree of a Qwen Code log's records. Nothing precedes a record with a missing parent: Qwen Code forgets that
-    part.
+    """The builder of a `Session` from one Qwen Code log, whose records name their parents.
+
+    If a record's parent is missing, the conversation begins with that record: Qwen Code itself forgets what was
+    before.
     """
 
     agent = "qwen"
@@ -160,7 +168,7 @@ class QwenTree(Tree):
     codec, session_logs = CODEC, AGENTS.session_logs
 
     def is_known(self, record: Record) -> bool:
-        """Return whether the kind of a record is known. The subtype is the kind of a system record."""
+        """Return whether smart-fork knows this kind of record. For a system record, the subtype decides."""
         return super().is_known({"type": record.get("subtype")} if record.get("type") == "system" else record)
 
     def is_name(self, record: Record) -> bool:
@@ -192,9 +200,10 @@ class QwenTree(Tree):
         return self._user(record, item.text, identity, line) if kind == "user" else None
 
     def _system(self, record: Record, identity: str, line: Line) -> Turn | None:
-        """Return the turn of a system record: a compaction's summary, or a rewind; `None` for other records.
+        """Return the turn of a system record that is a compaction's summary or a rewind; `None` for other system
+        records.
 
-        A rewind is the leaf of the branch that it keeps, until the next message.
+        After a rewind, the conversation ends at the rewind's record until the next message follows it.
         """
         subtype = record.get("subtype")
         if subtype == "parent_session":
@@ -223,8 +232,8 @@ class QwenTree(Tree):
         return str(self.facts.get("ai_title", ""))
 
     def origin(self) -> Origin:
-        """Return whether a person, a program or another session began the session. A script's prompts look like a
-        person's.
+        """Return who began the session: a person, a program, or another session. A script's prompts cannot be told
+        from a person's.
         """
         named = bool(self.given_name())
         return "subagent" if self.facts.get("begun_by_another") else origin_by_workers(self.own_id(), named=named)
@@ -242,7 +251,9 @@ def is_typed(record: Record) -> bool:
 
 
 def typed_in(record: Record, said: str) -> str:
-    """Return the words that a person typed, without the additions of hooks. `said` is the message's whole text."""
+    """Return the text that a person typed in a prompt. `said` is the message's whole text, which hooks may have
+    extended.
+    """
     shown = dict_in(record.get("systemPayload")).get("displayText")
     return shown if isinstance(shown, str) else said
 
@@ -253,7 +264,7 @@ def loaded_after(record: Record) -> int:
 
 
 class QwenSubAgents(LoggedSubAgents):
-    """The sub-agents of Qwen Code's sessions. Each has a log file."""
+    """The reader of Qwen Code's sub-agents. Each sub-agent has a log file of its own."""
 
     agent = "qwen"
     tree = QwenTree
@@ -270,8 +281,9 @@ class QwenSubAgents(LoggedSubAgents):
 
 
 class QwenHeads(TreeHeads):
-    """The beginnings of Qwen Code's logs, which tell the parents of forks. Qwen Code's own forks have the form of
-    smart-fork's copies.
+    """The reader of how Qwen Code's logs begin. Shared first messages tell which session a fork came from.
+
+    Qwen Code's own forks have the same form as smart-fork's copies.
     """
 
     said = SAID
@@ -302,7 +314,7 @@ def _sign(record: Mapping[str, Any]) -> RecordSign:
 
 
 def _steps(record: Mapping[str, Any], calls: Calls) -> Steps:
-    """Yield the background tasks that a record begins or ends.
+    """Yield the background tasks that a record begins or ends. `calls` holds the calls that have no result yet.
 
     Tasks of a sub-agent end with it, and copied records belong to tasks of another session. Neither is yielded.
     """

@@ -1,7 +1,8 @@
-"""The adapter for Qwen Code's logs, ``<home>/projects/<slug>/chats/<session-id>.jsonl``, with a record a line.
+"""The adapter that finds and reads Qwen Code's logs, ``<home>/projects/<slug>/chats/<session-id>.jsonl``, with a
+record a line.
 
-``parentUuid`` links the records. Sub-agents' logs are in another folder. Archived sessions are one folder deeper, and
-can be found and forked.
+Each record names its parent in ``parentUuid``. Sub-agents' logs are in another folder. Archived sessions are one
+folder deeper, and can be found and forked.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ CHATS, ARCHIVE = "chats", "archive"
 
 
 def project_of(log: Path) -> Path:
-    """Return the folder of the project that a log belongs to, also of an archived log."""
+    """Return the folder of the project that a session's log belongs to. The log may be in the project's archive."""
     chats = log.parent.parent if log.parent.name == ARCHIVE else log.parent
     return chats.parent
 
 
 def agents_of(log: Path) -> Path:
-    """Return the folder with the logs of a session's sub-agents."""
+    """Return the folder with the logs of the sub-agents that the session of `log` began."""
     return project_of(log) / "subagents" / log.stem
 
 
 class QwenAdapter(TreeAdapter):
-    """The adapter for Qwen Code's sessions; version 0.24.4 seen."""
+    """The adapter that finds and reads Qwen Code's sessions; version 0.24.4 seen."""
 
     name = "qwen"
     depth = 3
@@ -45,14 +46,14 @@ class QwenAdapter(TreeAdapter):
 
 
 class QwenStorage(Storage):
-    """The places of Qwen Code's sessions, and the directories from which Qwen Code finds them."""
+    """The rules for where Qwen Code stores sessions, and from which directories it finds them."""
 
     def folder(self, directory: Path) -> Path:
         return folder_of(directory)
 
     def restored(self, place: str, session_id: str) -> str:
-        """Return the place of a restored log. An archived log leaves the archive, in which Qwen Code finds no
-        sessions.
+        """Return the place for restoring a deleted log. The archive's folder is removed from it, because Qwen Code
+        resumes no archived session.
         """
         return place.replace(f"/{CHATS}/{ARCHIVE}/", f"/{CHATS}/")
 

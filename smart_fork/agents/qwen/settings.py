@@ -21,7 +21,7 @@ from smart_fork.agents.registration import NAME, JsonRegistration, PermissionRul
 
 
 class QwenRegistration(JsonRegistration):
-    """The entry of smart-fork's MCP server in Qwen Code's ``settings.json``."""
+    """The registration of smart-fork's MCP server as an entry of Qwen Code's ``settings.json``."""
 
     #: Qwen Code puts the server's name behind its own.
     client = (f"qwen-cli-mcp-client-{NAME}", "2025-11-25")
@@ -44,7 +44,9 @@ _WAYS = {
 
 
 class QwenLogin(Login):
-    """The login of Qwen Code."""
+    """The checker of whether a person is logged in to Qwen Code, from its settings, stored login and environment
+    variables.
+    """
 
     command = "qwen"
 
@@ -65,12 +67,14 @@ class QwenLogin(Login):
         return bool(self.auth().get("apiKey")) or any(around.get(key) for key in keys)
 
     def _of_method(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the variables of the login method that the settings select."""
+        """Return the variables of the selected login method: those that hold a key, and those that select server or
+        model.
+        """
         return _WAYS.get(str(self.auth().get("selectedType")), _OPENAI)
 
 
 class QwenHooks(Hooks):
-    """The hooks of Qwen Code."""
+    """The installation of smart-fork's hooks in Qwen Code's settings."""
 
     begun = ('"role":"model"', '"forkedFrom":')
     #: npm's script, the process that it starts with more memory, and the one that does the work.
