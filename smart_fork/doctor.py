@@ -38,7 +38,7 @@ from smart_fork.finding.query import Query
 from smart_fork.finding.recent import passed_over
 from smart_fork.finding.request import EngineQuestion, configured_engine
 from smart_fork.finding.search import embedded, search
-from smart_fork.finding.team_search import is_known, team_room
+from smart_fork.finding.team_sessions import is_known, team_room
 from smart_fork.snippets import printable
 from smart_fork.system.processes import Processes
 from smart_fork.system.release import Release

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from indexer.embedder import Embedder
     from smart_fork.excise.answer import Excised
     from smart_fork.excise.erasure import Removal
-    from smart_fork.finding.remote_search import RemoteSearch
     from smart_fork.finding.session_library import Library
     from smart_fork.finding.session_view import Conversation, Exported
     from smart_fork.finding.sessions import ReadRange
+    from smart_fork.finding.team_sessions import RemoteSearch
     from smart_fork.forking.request import Budget
     from smart_fork.forking.results import Branched, Forked
     from smart_fork.workers.answers import WorkerClosed, WorkerMessaged, WorkerRead, WorkerWaited
@@ -118,7 +118,7 @@ def find(
     """
     from smart_fork.finding.answer import Unsearched
     from smart_fork.finding.request import FindRequest
-    from smart_fork.finding.team_search import team_search
+    from smart_fork.finding.team_sessions import team_search
 
     request = FindRequest(intent, agent_type=agent, limit=limit, min_score=min_score, also=also)
     with _library(project, team_search(wanted=None if team else False)) as library:
@@ -199,7 +199,7 @@ def conversation(
         except (NotFound, Usage) as missing:
             if isinstance(missing, Ambiguous) or project is None:
                 raise
-            from smart_fork.finding.team_search import is_known, team_room
+            from smart_fork.finding.team_sessions import is_known, team_room
 
             if not is_known():
                 raise

@@ -53,7 +53,7 @@ def find(
 
     Words starting with a dash go after "--":  smart-fork find -- "-Werror breaks the build"
     """
-    from smart_fork.finding.team_search import team_search
+    from smart_fork.finding.team_sessions import team_search
 
     asked = replace(asked, agent_type=agent, changes=_changes() if asked.changes else None)
     if asked.session:

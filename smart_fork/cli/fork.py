@@ -20,7 +20,7 @@ from smart_fork.cli.output import as_values, complain, out, plain, printed_as_js
 from smart_fork.cli.progress import library_shown, starting
 from smart_fork.cli.short_ids import short
 from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage
-from smart_fork.finding.team_search import is_shared
+from smart_fork.finding.team_sessions import is_shared
 from smart_fork.forking.request import BestSessions, BudgetOptions, ForkRequest
 from smart_fork.forking.results import Forked, NotForked
 

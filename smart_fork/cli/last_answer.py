@@ -73,7 +73,7 @@ def _result(number: str) -> str:
     if (session := answer.sessions.get(number)) is None:
         raise Usage(f"The last answer has no result {number}", f"It has {', '.join(answer.sessions) or 'none'}.")
     from smart_fork.finding.sessions import is_session
-    from smart_fork.finding.team_search import is_shared
+    from smart_fork.finding.team_sessions import is_shared
 
     if not (is_session(session) or is_shared(Reference.parsed(session).name)):
         raise NotFound(f"Result {number} of the last answer is gone: {quoted(session)}", _ASK)

@@ -213,8 +213,7 @@ def conversation(
         )
     author = checkpoints.author_of(str(located.path or ""))
     if author:
-        from smart_fork.finding.remote_search import written_by
-        from smart_fork.finding.results import UNTRUSTED
+        from smart_fork.finding.results import UNTRUSTED, written_by
 
         notice = written_by([author], notice or UNTRUSTED)
     session = look_into(located)

@@ -34,7 +34,7 @@ from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advi
 from smart_fork.finding import sessions
 from smart_fork.finding.results import title as shown_title
 from smart_fork.finding.session_place import belongs, unplaced, where_now
-from smart_fork.finding.team_search import sessions_here
+from smart_fork.finding.team_sessions import sessions_here
 from smart_fork.forking.copies import (
     ForkPoint,
     WrittenCopy,

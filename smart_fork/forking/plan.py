@@ -24,7 +24,7 @@ from smart_fork.finding.ranking import ExchangeEvidence
 from smart_fork.finding.session_place import where_now
 from smart_fork.finding.session_view import BUDGET_TOKENS
 from smart_fork.finding.sessions import Located
-from smart_fork.finding.team_search import sessions_here
+from smart_fork.finding.team_sessions import sessions_here
 from smart_fork.forking.budget_choice import Chooser, Selected, within
 from smart_fork.forking.copies import ForkPoint, brought_back, is_borrowed, last_branch_point, refuse_without_log
 from smart_fork.forking.exchange_parts import Costs, costs

@@ -34,7 +34,7 @@ from smart_fork.finding import sessions
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.index_refresh import index_status
 from smart_fork.finding.session_library import Opening
-from smart_fork.finding.team_search import sessions_here
+from smart_fork.finding.team_sessions import sessions_here
 from smart_fork.forking.plan import fork_session, parts_in_words, way_in_words
 from smart_fork.forking.request import MATCH, BudgetOptions, ForkRequest, parse_amount, parse_numbers
 from smart_fork.forking.results import Forked

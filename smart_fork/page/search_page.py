@@ -32,7 +32,7 @@ from smart_fork.finding.results import headline
 from smart_fork.finding.session_library import Opening
 from smart_fork.finding.session_place import permits, where_now
 from smart_fork.finding.session_view import Hit, SessionNotes, outcome_in_words
-from smart_fork.finding.team_search import is_known, team_room, team_search
+from smart_fork.finding.team_sessions import is_known, team_room, team_search
 from smart_fork.forking.search_and_fork import fits
 from smart_fork.page.conversation_page import ExchangeSide, spoken
 from smart_fork.page.endpoints import Endpoints, ProjectChoice, ProjectCookie, in_thread

@@ -35,7 +35,7 @@ from smart_fork.finding.results import fork_command, title
 from smart_fork.finding.session_place import where_now
 from smart_fork.finding.session_view import ResumedPart, SessionNotes, resumed_part
 from smart_fork.finding.sessions import Located
-from smart_fork.finding.team_search import team_room
+from smart_fork.finding.team_sessions import team_room
 from smart_fork.forking.copies import is_others
 from smart_fork.forking.plan import shared_until
 from smart_fork.page.agent_steps import Steps

@@ -29,7 +29,7 @@ from smart_fork.errors import IndexUnavailable, NotFound, Usage
 from smart_fork.finding.answer import Answer, IndexStatus, Recents, Unsearched
 from smart_fork.finding.request import MAX_PHRASING_CHARACTERS, MAX_PHRASINGS, FindRequest, RecentRequest
 from smart_fork.finding.session_view import BUDGET, Conversation, Exported, Hit
-from smart_fork.finding.team_search import team_room, team_search
+from smart_fork.finding.team_sessions import team_room, team_search
 from smart_fork.forking.request import AnswerPending, Ask, BudgetOptions, ForkRequest, SessionChoice
 from smart_fork.server import tasks
 from smart_fork.server.calls import ToolCaller, progress_callback, project_for, roots_question, sent_arguments
@@ -387,7 +387,7 @@ def list_sessions(
     own = replace(recent, count=len(found), notice=UNTRUSTED, sessions=found, hidden_automated=hidden)
     if not team:
         return own
-    from smart_fork.finding.remote_search import written_by
+    from smart_fork.finding.results import written_by
 
     there = team_room().listed(Path(project), AGENTS.selected(asked.agent_type), limit)
     owners = sorted({one.owner for one in there.sessions})

@@ -15,8 +15,7 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import NotAuthenticated, NotFound, SmartForkError, Usage
 from smart_fork.finding import sessions
 from smart_fork.finding.answer import SharedReading, SharedSession, SharedSessions
-from smart_fork.finding.remote_search import written_by
-from smart_fork.finding.results import UNTRUSTED, title
+from smart_fork.finding.results import UNTRUSTED, title, written_by
 from smart_fork.finding.session_view import Conversation
 from smart_fork.finding.sessions import ReadRange
 from smart_fork.sharing.local_logs import ahead, arrived
