@@ -1,4 +1,4 @@
-"""GitHub Copilot CLI, version 1.0.102 seen (fixtures: ``tests/fixtures/copilot``)."""
+"""The agent GitHub Copilot CLI, seen in version 1.0.102 (fixtures: ``tests/fixtures/copilot``)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ SESSION = "COPILOT_AGENT_SESSION_ID"
 
 
 class Copilot(Agent):
-    """The agent Copilot CLI: its names, folder and program, and the places of its facets."""
+    """The description of Copilot CLI as an agent: its names, its folder, its program, and the places of its facets
+    (reader, copier, cutter and so on).
+    """
 
     name = "copilot"
     seen = "1.0.102"

@@ -1,4 +1,5 @@
-"""Copilot CLI's screen, command lines and processes.
+"""The running Copilot CLI: how smart-fork reads its screen, builds its command lines, and finds the sessions of its
+processes.
 
 Seen with 1.0.102:
 
@@ -27,14 +28,18 @@ _NOTE = re.compile(r"inuse\.([1-9]\d{0,9})\.lock")
 
 
 class CopilotPresence(Presence):
-    """Copilot CLI's processes, and the session in which each of them is."""
+    """The finder of Copilot CLI's processes, and of the session that each process has open."""
 
     def goes_on_in(self, session_id: str, words: Collection[str]) -> bool:
-        """Return whether a process with these words resumes that session. Options are one word with their values."""
+        """Return whether `words`, a process's command line, resumes the session `session_id`. Copilot CLI's options
+        are one word with their values.
+        """
         return bool({f"--resume={session_id}", f"--session-id={session_id}", session_id} & set(words))
 
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[ProcessNote]:
-        """Yield the processes that files in the sessions' folders name. A file may outlast its process."""
+        """Yield the Copilot CLI processes recorded by ``inuse.<pid>.lock`` files in the sessions' folders. Such a file
+        may outlast its process.
+        """
         for folder in {sessions(), *((log.parent.parent,) if log else ())}:
             for path in folder.glob("*/inuse.*.lock"):
                 if found := _NOTE.fullmatch(path.name):
@@ -43,7 +48,9 @@ class CopilotPresence(Presence):
 
 
 class CopilotScreen(Screen):
-    """Copilot CLI's screen: its questions, its input line, and whether Copilot CLI works."""
+    """The reader of Copilot CLI's terminal screen. It finds a question to the person, the input line, and whether
+    Copilot CLI is working.
+    """
 
     typed = re.compile(r"^ ?\u276f(\s*|\s+(?!\d[.)]\s).*)$")
     busy = re.compile(r"^\s*[○◉●◎]\s+\w+.*\besc (interrupt|cancel|esc\b)")
@@ -51,7 +58,9 @@ class CopilotScreen(Screen):
 
 
 class CopilotStarter(OptionStarter):
-    """The command lines that start Copilot CLI. Its own fork is a command on its screen."""
+    """The builder of the command lines that start Copilot CLI. None of them forks, because Copilot CLI forks only by a
+    command on its screen.
+    """
 
     asking = ("--mode=interactive",)
     unasked = ("--allow-all",)

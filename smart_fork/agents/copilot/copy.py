@@ -1,4 +1,4 @@
-"""Copies of Copilot CLI's sessions, and its events in the form in which they are shared.
+"""Copies of Copilot CLI's sessions, and conversion of its events for sharing with teammates.
 
 A copy has the events up to the end of an exchange, unchanged and with their ids, as in Copilot CLI's own forks. The
 last event names the parent. Events before a compaction are copied too: Copilot CLI itself decides which of them its
@@ -35,7 +35,7 @@ _BEGUN = "tool.execution_start"
 
 
 def _sweep() -> None:
-    """Remove the folders of copies that were not finished because their processes were killed."""
+    """Remove the folders of unfinished copies, whose processes were killed while they wrote."""
     for left in sessions().glob(f"*/.{EVENTS}.*.tmp"):
         folder = left.parent
         sweep(folder)
@@ -45,16 +45,19 @@ def _sweep() -> None:
 
 
 class CopilotCopy(Copy):
-    """A copy of a session's events. If exchanges are left out, each event has the one before it as its parent."""
+    """A copy of one session's events. If exchanges are omitted, each remaining event names the event before it as its
+    parent.
+    """
 
     carried = ("parent",)
     parent: Any = None
     _head: Any = ""
 
     def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
-        """Write the file with the copy's directory and title, and copy the session's own files.
+        """Write ``workspace.yaml`` with the copy's directory and title, and copy the session's own files. Add the new
+        paths to `created`.
 
-        Without that file Copilot CLI would work in the directory in which it is started.
+        Without that file, Copilot CLI would work in the directory in which it is started.
         """
         moment = self._new.moment
         cwd = str(self._new.cwd) if self._new.cwd else self._source.cwd
@@ -69,14 +72,16 @@ class CopilotCopy(Copy):
         return []
 
     def _own(self, record: Record) -> Record:
-        """Return an event with the copy's id and directory, if it is the session's first event."""
+        """Return `record` for the copy. The session's first event gets the copy's id and directory; other events stay
+        unchanged.
+        """
         if record.get("type") == "session.start":
             place = {"cwd": str(self._new.cwd)} if self._new.cwd else dict_in(fold.data_of(record).get("context"))
             record["data"] = fold.data_of(record) | {"sessionId": self._new.id, "context": place}
         return record
 
     def last(self) -> Iterator[bytes]:
-        """Yield the event that names the parent."""
+        """Yield the copy's last event, which names the session that it was forked from."""
         title = self._new.title or str(self._source.title)
         message = f'Forked from "{self._source.title}" ({self._source.session_id}) as "{title}" ({self._new.id}).'
         yield orjson.dumps({
@@ -85,7 +90,7 @@ class CopilotCopy(Copy):
         })  # fmt: skip
 
     def up_to(self, end: int) -> Iterator[Entry]:
-        """Yield the events up to turn `end`, and further events until the next prompt.
+        """Yield the source session's events up to turn `end`, and further events until the next prompt.
 
         Raises:
             ForkRefused: A turn is missing: the log changed meanwhile.
@@ -129,7 +134,7 @@ class CopilotCopy(Copy):
 
 
 class CopilotCopier(Copier):
-    """The copier of Copilot CLI's sessions."""
+    """The copier of Copilot CLI's sessions, for forks."""
 
     codec, copies = fold.CODEC, CopilotCopy
 
@@ -137,8 +142,8 @@ class CopilotCopier(Copier):
         return sessions() / new.id / EVENTS
 
     def live(self, session: Session) -> Iterator[LiveRecord]:
-        """Yield the session's events with the numbers of their turns. The start of a call belongs to the answer with
-        the call.
+        """Yield the session's messages and call starts, each with the number of its turn and its size. A call's start
+        belongs to the turn that made the call.
         """
         places = {turn.id: number for number, turn in enumerate(session.turns)}
         calls: dict[str, int] = {}
@@ -151,7 +156,7 @@ class CopilotCopier(Copier):
             yield self.sized(number, (spelled, record), sums_up=kind == fold.COMPACTED)
 
     def begin(self, target: Path) -> list[Path]:
-        """Make the folder of the copy. Return the created paths.
+        """Make the folder for a copy whose log is `target`. Return the created paths.
 
         Raises:
             ForkRefused: A session of that id exists.
@@ -163,7 +168,7 @@ class CopilotCopier(Copier):
 
 
 def events(log: Path) -> Iterator[Entry]:
-    """Yield the events of a log.
+    """Yield the events of a log, each as its raw line and its decoded record.
 
     Raises:
         NotFound: The log no longer exists.
@@ -202,9 +207,10 @@ _MADE = UUID("3c8f1d52-0a4e-5b67-8d29-636f70696c6f")
 
 
 class CopilotForms(fold.CopilotCodec, Forms):
-    """Copilot CLI's events in the form in which they are shared, and the writer of handed-over sessions.
+    """The converter between Copilot CLI's events and the records that teammates share. It also writes sessions that
+    are handed over from other agents.
 
-    Shared events are in a line, without their places in the chain.
+    Shared events are a sequence: the fields with which each names its parent are removed.
     """
 
     taken = frozenset({"parentId"})
@@ -213,8 +219,8 @@ class CopilotForms(fold.CopilotCodec, Forms):
     free = frozenset({"arguments", "result", "error"})
 
     def records_of(self, session: Session, end: int | None = None) -> Iterator[Record]:
-        """Yield the conversation's events up to turn `end`. Usage comes before its answer, and a call's start before
-        its result.
+        """Yield the conversation's events up to turn `end`, or all. Usage comes before its answer, and a call's start
+        before its result.
 
         Raises:
             ForkRefused: A turn is missing: the log changed meanwhile.
@@ -245,7 +251,9 @@ class CopilotForms(fold.CopilotCodec, Forms):
             raise ForkRefused(f"The log changed during reading: {session.source_path}", "Try again.")
 
     def anew(self, records: Iterable[Record], becomes: TargetSession) -> Iterator[Record]:
-        """Yield a first event, the events as a chain, and last the event that names the parent."""
+        """Yield the log of a new session: a first event, the shared `records`, and an event that names the parent
+        session if there is one. Each event is linked to the one before it.
+        """
         parent: str | None = None
         for record in records:
             if parent is None:
@@ -260,7 +268,7 @@ class CopilotForms(fold.CopilotCodec, Forms):
             yield _event("session.info", {"infoType": "fork", "message": said}, becomes, "forked", parent=parent)
 
     def log_of(self, said: Iterable[Utterance], becomes: TargetSession) -> Iterator[Record]:
-        """Yield a first event, and an event for each utterance.
+        """Yield the log of a new session: a first event, and an event for each utterance.
 
         Seen with 1.0.102: Copilot CLI sends ``content``, and does not load an answer without ``messageId``. It needs
         none of the other events around an answer.
@@ -318,7 +326,9 @@ class CopilotForms(fold.CopilotCodec, Forms):
         return record | {"data": {name: value for name, value in data.items() if name not in thought}}
 
     def _mapped(self, name: str, value: Any, change: Callable[[str], str], depth: int = 0) -> Any:
-        """Return a field with changed paths. Thoughts stay unchanged, since they may be signed."""
+        """Return the field `name` with `change` applied to the paths in its value. Thoughts stay unchanged, since they
+        may be signed.
+        """
         return value if name in fold.THOUGHTS else super()._mapped(name, value, change, depth)
 
 

@@ -1,4 +1,6 @@
-"""Cuts of Copilot CLI's sessions: the events of a log, the files beside it, and rows in Copilot CLI's database."""
+"""Cuts of Copilot CLI's sessions (turns removed from a log): from the log's events, from files beside it, and from
+rows in Copilot CLI's database.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,8 @@ _TABLES = """SELECT m.name FROM sqlite_schema AS m JOIN pragma_table_info(m.name
 
 
 def _calls_in(data: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the ids of the calls that an event is about: its own call, a call that needs a permission, or a hook's
-    calls.
+    """Yield the ids of the tool calls that an event is about: its own call, the call that asks for permission, or a
+    hook's calls.
     """
     asked, given = data.get("permissionRequest"), data.get("input")
     named = [one.get("toolCallId") for one in (data, dict_in(asked))]
@@ -52,9 +54,9 @@ _NAME = re.compile(rb"^name:.*\n(?:[ \t].*\n|\n)*", re.MULTILINE)
 
 
 class CopilotCutter(TreeCutter):
-    """Copilot CLI's transcripts (``events.jsonl``) as they are cut.
+    """The reader and editor of Copilot CLI's logs (``events.jsonl``) for cuts (turns removed from a log).
 
-    Events other than messages repeat a call, the prompt that a hook got, or something else of their exchange.
+    Other events than messages may repeat a call, a prompt, or more of an exchange. A cut removes them too.
     """
 
     codec = CODEC
@@ -109,7 +111,9 @@ class CopilotCutter(TreeCutter):
         return tuple(self._said[self._exchange :])
 
     def _of_agent(self, agent: str, data: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the key of the session's call that began this sub-agent. Its events go with that call."""
+        """Return the key of the session's call that began the sub-agent `agent`; empty if unknown. A sub-agent's
+        events are removed with that call.
+        """
         if agent not in self._agents:
             begun = str(data.get("toolCallId") or data.get("parentToolCallId") or "")
             self._agents[agent] = self._calls.get(begun, begun)
@@ -124,8 +128,10 @@ class CopilotCutter(TreeCutter):
         return [one for one in folder.rglob("*") if one.is_file() and one != path]
 
     def revised(self, path: Path, keys: Collection[str]) -> dict[Path, bytes]:
-        """Return the changed files beside a log: without a name that quotes a prompt, and without removed prompts to
-        rewind to.
+        """Return new contents for the files beside a log. The session's name is removed if it quotes a removed prompt,
+        and so are rewind points at removed prompts.
+
+        `keys` are the removed records. Only files that would change are returned.
         """
         found = {}
         with suppress(OSError):
@@ -143,7 +149,7 @@ class CopilotCutter(TreeCutter):
         return found
 
     def forget(self, session: Transcript) -> None:
-        """Delete a session's rows in the database of Copilot CLI's own search, which works without them."""
+        """Delete a session's texts from the database of Copilot CLI's own search. Copilot CLI works without them."""
 
         def change(db: apsw.Connection) -> None:
             for (table,) in db.execute(_TABLES).fetchall():

@@ -1,4 +1,4 @@
-"""Copilot CLI's events as items, and the session, sub-agents, family and live status that follow from them.
+"""Decoding of Copilot CLI's logs into sessions, with sub-agents, family (a session and its forks) and live status.
 
 An answer has its calls, and each result is an event of its own. ``parentId`` links the events to a chain, in the order
 of the file. A sub-agent's events are among them and name the sub-agent. Other events, such as instructions,
@@ -42,13 +42,13 @@ _ENDED = re.compile(
 
 
 class CopilotAnswers(PersonAnswers):
-    """A person's answers to Copilot CLI's questions."""
+    """The reader of a person's answers in the results of Copilot CLI's question tool."""
 
     asking = late(r"(?i)ask_?user")
 
 
 class CopilotCodec(SizedCodec):
-    """The decoder of Copilot CLI's events."""
+    """The decoder of Copilot CLI's events into items (text, calls, results, thoughts)."""
 
     answers = CopilotAnswers()
     shell, not_run = "bash", ("Permission denied", "The user rejected", "Denied by")
@@ -104,33 +104,35 @@ class CopilotCodec(SizedCodec):
 
 
 def left_by(record: Mapping[str, Any]) -> str:
-    """Return a compaction's summary."""
+    """Return the summary in a compaction's event; empty for other events."""
     return text_in(data_of(record).get("summaryContent"))
 
 
 def _content(data: Mapping[str, Any]) -> Any:
-    """Return the result's text for the model. The text for the screen is beside it."""
+    """Return the tool result that the model is sent. An event's result may also hold a longer text for the screen."""
     result = data.get("result")
     return result.get("content") if isinstance(result, dict) else result
 
 
 def data_of(record: Mapping[str, Any]) -> Record:
-    """Return an event's data."""
+    """Return an event's ``data`` object; empty if it has none."""
     return dict_in(record.get("data"))
 
 
 def is_of_an_agent(record: Mapping[str, Any]) -> bool:
-    """Return whether an event is a sub-agent's."""
+    """Return whether an event belongs to a sub-agent, and not to the session itself."""
     return record.get("agentId") is not None
 
 
 def requests_in(data: Mapping[str, Any]) -> list[Record]:
-    """Return the calls of an answer."""
+    """Return the tool calls in the data of an answer's event."""
     return dicts_in(data.get("toolRequests"))
 
 
 def output_of(data: Mapping[str, Any]) -> tuple[str, bool]:
-    """Return a call's output, with a shell's exit status first, and whether the call failed."""
+    """Return the text of a tool result, and whether the call failed. A shell command's text begins with its exit
+    status.
+    """
     error, shell = data.get("error"), data.get("shellExecution")
     if data.get("success") is False:
         return text_in(error.get("message") if isinstance(error, dict) else error), True
@@ -163,7 +165,7 @@ _ASIDE = (
 
 
 class CopilotTree(FolderlessTree):
-    """The chain of a Copilot CLI log's events."""
+    """The builder of a `Session` from one Copilot CLI log, whose events name their parents."""
 
     agent = "copilot"
     #: The sub-agent that has this conversation, and to which each ``user.message`` is a prompt; `None` for the session.
@@ -175,11 +177,13 @@ class CopilotTree(FolderlessTree):
     codec, session_logs = CODEC, AGENTS.session_logs
 
     def is_known(self, record: Record) -> bool:
-        """Return whether the kind of an event is known. Kinds that begin with ``model.`` belong to a compaction."""
+        """Return whether smart-fork knows this kind of event. All kinds that begin with ``model.`` are known, and
+        belong to a compaction.
+        """
         return super().is_known(record) or str(record.get("type")).startswith("model.")
 
     def feed(self, line: Line) -> None:
-        """Take the next event, with the fields that `Tree` expects."""
+        """Read the next event of the log. Its fields are renamed to those that `Tree` expects."""
         record = line.record
         data = data_of(record)
         place = dict_in(data.get("context")) if record.get("type") == "session.start" else {}
@@ -194,7 +198,9 @@ class CopilotTree(FolderlessTree):
         return bool(forked_from(record))
 
     def note_title(self, record: Record) -> None:
-        """Note the parent that an event names. The title is in a file beside the log."""
+        """Remember the parent session, if this event names it. The title is not in an event, but in a file beside the
+        log.
+        """
         if parent := forked_from(record):
             self.facts |= {"parent": parent, "copied": True}
 
@@ -228,11 +234,13 @@ class CopilotTree(FolderlessTree):
         return filter(None, (self.given_name(),))
 
     def origin(self) -> Origin:
-        """Return whether a person or a program began the session. A script's prompts look like a person's."""
+        """Return who began the session: a person or a program. A script's prompts cannot be told from a person's."""
         return origin_by_workers(self.own_id(), named=bool(self.given_name()))
 
     def given_name(self) -> str:
-        """Return the name that a person gave the session, from a file beside the log; empty without one."""
+        """Return the name that a person gave the session; empty without one. It is in ``workspace.yaml`` beside the
+        log.
+        """
         try:
             with open_regular(self.path.with_name(WORKSPACE)) as file:
                 said = file.read(_MOST).decode("utf-8", "replace")
@@ -251,18 +259,20 @@ def is_typed(data: Mapping[str, Any]) -> bool:
 
 
 def asks(record: Mapping[str, Any]) -> bool:
-    """Return whether an event is a prompt to the session itself, not to a sub-agent."""
+    """Return whether an event is a prompt to the session itself, and neither to a sub-agent nor from Copilot CLI."""
     return record.get("type") == "user.message" and not is_of_an_agent(record) and is_typed(data_of(record))
 
 
 def loaded_by(data: Mapping[str, Any]) -> int:
-    """Return the number of tokens in the model's context after its answer to a request."""
+    """Return the number of tokens in the model's context after a request and its answer, from a usage event's
+    `data`.
+    """
     usage = dict_in(data.get("usage"))
     return count(usage.get("inputTokens")) + count(usage.get("outputTokens"))
 
 
 def forked_from(record: Mapping[str, Any]) -> str:
-    """Return the id of the parent that an event names; empty for other events."""
+    """Return the id of the parent session, if this is the event by which a fork names it; empty for other events."""
     data = data_of(record)
     if record.get("type") != "session.info" or data.get("infoType") != "fork":
         return ""
@@ -276,7 +286,7 @@ _TOOL, _STARTED = "task", "subagent.started"
 
 
 class CopilotSubAgents(SubAgents):
-    """The sub-agents of Copilot CLI's sessions. Their events are in the session's log."""
+    """The reader of Copilot CLI's sub-agents. Their events are in the log of the session that began them."""
 
     def begun(self, session: Session) -> Mapping[str, str]:
         if not any(call.name == _TOOL for turn in session.turns for call in turn.tool_calls):
@@ -296,7 +306,9 @@ class CopilotSubAgents(SubAgents):
 
 
 class _SubAgentTree(CopilotTree):
-    """The chain of one sub-agent's events. All other events are only links."""
+    """The builder of a sub-agent's conversation from the log of its session. Events of the session and other
+    sub-agents only link events.
+    """
 
     def feed(self, line: Line) -> None:
         record = line.record
@@ -314,7 +326,7 @@ class _SubAgentTree(CopilotTree):
 
 
 class CopilotHeads(Heads):
-    """The beginnings of Copilot CLI's logs, which tell the parents of forks."""
+    """The reader of how Copilot CLI's logs begin. Shared first messages tell which session a fork came from."""
 
     def begins(self, kin: FamilyLog) -> bool:
         records = (line.record for line in islice(LineReader(kin.path), HEAD_RECORDS))
@@ -322,7 +334,9 @@ class CopilotHeads(Heads):
         return kin.first is not None
 
     def messages(self, kin: FamilyLog) -> list[CopiedMessage]:
-        """Return the log's messages. Those before the event that names the parent were copied from the parent."""
+        """Return the messages of the log `kin`, in order. Messages before the event that names the parent session are
+        marked as copied from it.
+        """
         said: list[str] = []
         inherited = 0
         for line in LineReader(kin.path):
@@ -337,7 +351,7 @@ class CopilotHeads(Heads):
 
 
 def _said(record: Mapping[str, Any]) -> str:
-    """Return the id of an event that is a message; empty for other events."""
+    """Return the event's id if it is a message of the session itself; empty for other events."""
     identity = record.get("id")
     is_message = record.get("type") in SAID - {COMPACTED} and not is_of_an_agent(record)
     return identity if is_message and isinstance(identity, str) else ""

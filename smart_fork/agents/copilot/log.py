@@ -1,6 +1,7 @@
-"""The adapter for Copilot CLI's logs, ``<home>/session-state/<session-id>/events.jsonl``, with an event a line.
+"""The adapter that finds and reads Copilot CLI's logs, ``<home>/session-state/<session-id>/events.jsonl``, with an
+event a line.
 
-``parentId`` links the events.
+Each event names its parent in ``parentId``.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ _NAME, _NAMED = re.compile(r"^name: (.*)$", re.MULTILINE), re.compile(r"^user_na
 
 
 def sessions() -> Path:
-    """Return the folder of all sessions."""
+    """Return the folder in which Copilot CLI keeps a folder for each session."""
     return HOME.folder() / "session-state"
 
 
 def name_in(workspace: str) -> str:
-    """Return the name that a person gave a session; empty without one."""
+    """Return the name that a person gave a session, from the text of its ``workspace.yaml``; empty without one."""
     name = _NAME.search(workspace) if _NAMED.search(workspace) else None
     return _scalar(name[1].strip()) if name else ""
 
 
 def _scalar(text: str) -> str:
-    """Return a text that YAML writes on one line; empty for a text on several lines."""
+    """Decode a YAML string value that is on one line. Return an empty text for other values."""
     if text.startswith('"'):
         return text_in(json_in(text))
     if text.startswith("'"):
@@ -43,18 +44,21 @@ def _scalar(text: str) -> str:
 
 
 class CopilotStorage(Storage):
-    """The directories from which Copilot CLI can resume a session."""
+    """The rule for the directories from which Copilot CLI can resume a session."""
 
     def finds(self, log: Path, cwd: str, directory: Path) -> bool:
-        """Return whether Copilot CLI works in `directory` when it resumes the session there.
+        """Return whether Copilot CLI would work in `directory` if it resumed the session there. `cwd` is the session's
+        own directory.
 
-        It works in the session's own directory, as long as that exists.
+        Copilot CLI works in the session's own directory as long as it exists.
         """
         return cwd == str(directory) or not Path(cwd).is_dir()
 
 
 class CopilotAdapter(TreeAdapter):
-    """The adapter for Copilot CLI's sessions; version 1.0.102 seen. Each session has a folder of its own."""
+    """The adapter that finds and reads Copilot CLI's sessions; version 1.0.102 seen. Each session has a folder of its
+    own.
+    """
 
     name = "copilot"
     depth = 1
@@ -72,8 +76,8 @@ class CopilotAdapter(TreeAdapter):
         return newest_first(file for place in places if (file := self.log_at(str(place))))
 
     def projects_in(self, folder: str, own: str) -> Iterable[str]:
-        """Return the names of the folders with parts of a session: only `own`, since each session has a folder of its
-        own.
+        """Return the names of the folders that may hold another log of a session in the folder `own`. That is only
+        `own`, since each session has its own folder.
         """
         return (own,)
 

@@ -22,20 +22,20 @@ from smart_fork.agents.registration import JsonRegistration
 
 
 class CopilotRegistration(JsonRegistration):
-    """The entry of smart-fork's MCP server in ``mcp-config.json``."""
+    """The registration of smart-fork's MCP server as an entry of Copilot CLI's ``mcp-config.json``."""
 
     file = "mcp-config.json"
     client = ("copilot-cli", "2025-11-25")
 
     def wanted(self, words: Sequence[str], env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return the entry that starts the command `words`. It lists all tools, since Copilot CLI offers only listed
-        tools.
+        """Return the settings entry for an MCP server that the command `words` starts. It allows all tools, since
+        Copilot CLI offers only listed tools.
         """
         return {"type": "local", "tools": ["*"], **super().wanted(words, env, before)}
 
 
 class CopilotLogin(Login):
-    """The login of Copilot CLI."""
+    """The checker of whether a person is logged in to Copilot CLI, from its stored login and environment variables."""
 
     command = "copilot login"
     #: The last variable names the server of a person's own model.
@@ -47,7 +47,7 @@ class CopilotLogin(Login):
 
 
 class CopilotHooks(Hooks):
-    """The hooks of Copilot CLI."""
+    """The installation of smart-fork's hooks in Copilot CLI's settings, and the translation of its events."""
 
     edits = "Edit|MultiEdit"
     recalls = False

@@ -1,4 +1,6 @@
-"""Cursor: its agent's sessions are read, and conversations in its database can be cut."""
+"""The agent Cursor. smart-fork reads the sessions of Cursor's agent, and can cut the conversations in the editor's
+database.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ from smart_fork.agents.agent import Agent, Home, ReadOnlyAgent
 
 
 class Cursor(Agent):
-    """The agent Cursor: its names and folder, and the places of its facets. smart-fork does not start it."""
+    """The description of Cursor as an agent: its names, its folder, and the places of its facets (reader, decoder,
+    cutter). smart-fork does not start Cursor.
+    """
 
     name = "cursor"
     title = "Cursor"

@@ -1,5 +1,5 @@
-"""Cuts of Cursor's conversations. smart-fork only reads Cursor's database, and writes cuts to a side-car file beside
-it.
+"""Cuts of Cursor's conversations (turns removed from a conversation). Cursor's database is only read; a cut is written
+to a side-car file beside it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BUBBLES = "SELECT key, value FROM cursorDiskKV WHERE key LIKE 'bubbleId:%' ORDE
 
 
 def default_cursor_path() -> Path:
-    """Return the path of Cursor's database of conversations on this platform."""
+    """Return the path on this platform of the database with Cursor's conversations. It need not exist."""
     below = Path("Cursor/User/globalStorage/state.vscdb")
     if platform.system() == "Darwin":
         return Path.home() / "Library/Application Support" / below
@@ -41,18 +41,22 @@ def default_cursor_path() -> Path:
 
 
 def conversation_of(record: dict[str, Any]) -> str:
-    """Return the id of the conversation in a side-car's line; empty without one."""
+    """Return the id of the conversation that a side-car's record belongs to; empty without one."""
     return str(record.get("composerId") or "")
 
 
 def side_car(path: Path) -> Path:
-    """Return the file that a cut of `path` writes: the side-car beside a database, or `path` itself."""
+    """Return the file that a cut of `path` writes. For a database it is the side-car beside it; for a side-car, the
+    file itself.
+    """
     return path.with_name(path.name + SIDE_CAR) if path.suffix.lower() in DATABASES else path
 
 
 def _left_by_cuts(side: Path, composer: str) -> tuple[list[TranscriptTurn], FileVersion | None]:
-    """Return a conversation's turns in the side-car and the side-car's stamp; an empty list and `None` without a
-    side-car.
+    """Return the turns of the conversation `composer` that earlier cuts have left in the side-car, and the side-car's
+    stamp.
+
+    Without a side-car, return an empty list and `None`.
     """
     if not side.is_file():
         return [], None
@@ -63,8 +67,8 @@ def _left_by_cuts(side: Path, composer: str) -> tuple[list[TranscriptTurn], File
 def _added(
     bubbles: Sequence[TranscriptTurn], left: Sequence[TranscriptTurn], side: Path, composer: str
 ) -> list[TranscriptTurn]:
-    """Return the database's bubbles that are new since the last cut: behind the last known bubble, and in no note of a
-    cut.
+    """Return the bubbles (Cursor's messages) that Cursor added after the last cut. They come after the last bubble in
+    `left`, and no earlier cut removed them.
     """
     known = {turn.id for turn in left}
     cut = {one for entry in cuts(side) if entry.session_id == composer for one in entry.removed_ids}
@@ -113,7 +117,9 @@ def _load_side_car(path: Path, composer: str) -> Transcript:
 
 
 def _turn(identity: str, bubble: dict[str, Any], kept: Any) -> TranscriptTurn:
-    """Return a bubble (one message in Cursor's database) as a turn."""
+    """Return a bubble (one message in Cursor's database) as a turn. `kept` is the bubble's line, or the line's place
+    in a file.
+    """
     said = next(
         (bubble[name] for name in ("text", "richtext") if isinstance(bubble.get(name), str) and bubble[name]), ""
     )
@@ -145,12 +151,16 @@ def _dicts(value: object) -> list[dict[str, Any]]:
 
 
 class CursorCutter(Cutter):
-    """Cursor's conversations as they are cut, from ``state.vscdb`` or a side-car ``….excised.jsonl``."""
+    """The reader and editor of Cursor's conversations for cuts, from the database ``state.vscdb`` or a side-car
+    ``….excised.jsonl``.
+    """
 
     suffixes = (*DATABASES, ".jsonl")
 
     def detect(self, path: Path) -> bool:
-        """Return whether a file is a database by its name, or a side-car by its first line."""
+        """Return whether this cutter handles a file: a database, recognized by its name, or a side-car, recognized by
+        its first line.
+        """
         if path.suffix.lower() in DATABASES:
             return path.is_file()
         return {"composerId", "bubble"} <= first_record(path).keys()
@@ -199,7 +209,9 @@ class CursorCutter(Cutter):
         return side_car(path)
 
     def of_others(self, session: Transcript) -> list[bytes]:
-        """Return the lines of other conversations: one side-car has the cuts of all conversations in a database."""
+        """Return the side-car's lines of all other conversations, to keep them. One side-car holds all cut
+        conversations of a database.
+        """
         side = side_car(session.source_path.resolve())
         if not side.is_file():
             return []

@@ -1,4 +1,4 @@
-"""The adapter for sessions of Cursor's agent: ``~/.cursor/projects/<slug>/agent-transcripts/<id>/<id>.jsonl``.
+"""The adapter that finds sessions of Cursor's agent: ``~/.cursor/projects/<slug>/agent-transcripts/<id>/<id>.jsonl``.
 
 Records are messages in Anthropic's form, without ids and times. The form is known from public sources only:
 ``tests/fixtures/cursor/README.md`` names them.
@@ -28,14 +28,16 @@ _OTHERS = re.compile(r"[^a-zA-Z0-9]+")
 
 
 class CursorCodec(ReadCodec):
-    """The decoder of the messages of Cursor's agent."""
+    """The decoder of the messages of Cursor's agent into items (text, calls, results)."""
 
     tools = MappingProxyType({"Shell": "Bash", "StrReplace": "Edit"})
     starting = ("Task", "Agent")
     shell = "Shell"
 
     def decode(self, record: Record) -> Item:
-        """Return the item in a record. A result that names no call is skipped, since it could belong to any call."""
+        """Return the text, calls and results in a message. A result without a call's id is skipped, since it could
+        belong to any call.
+        """
         item = item_of(_content(record))
         text = "\n\n".join(_TYPED.findall(item.text)) or item.text.replace(_NOT_KEPT, "").strip()
         return item._replace(text=text, results=tuple(one for one in item.results if one.id))
@@ -50,7 +52,9 @@ class CursorCodec(ReadCodec):
 
 
 class CursorAdapter(ReadAdapter):
-    """The adapter for the sessions of Cursor's agent. Sub-agents have a folder below their session's."""
+    """The adapter that finds and reads the sessions of Cursor's agent. Sub-agents have a folder below their
+    session's.
+    """
 
     name = "cursor"
     resumes = ("cursor-agent", "--resume")
@@ -62,8 +66,8 @@ class CursorAdapter(ReadAdapter):
         return folders[1:] == ["agent-transcripts", name.removesuffix(".jsonl")]
 
     def guessed(self, path: Path) -> str:
-        """Return the only directory whose slug is the project folder's name; empty if no directory or several have
-        that slug.
+        """Return the working directory of a log, guessed from its project folder's name, which is the directory's
+        slug. Return an empty text if no directory or several have that slug.
         """
         slug = _OTHERS.sub("-", path.parents[2].name if len(path.parents) > 2 else "").strip("-")
         found = list(islice(_with_slug("/", slug), 2))
@@ -75,7 +79,9 @@ def _content(record: Record) -> object:
 
 
 def _with_slug(folder: str, slug: str) -> Iterator[str]:
-    """Yield the directories below `folder` with this slug. A slug is a path with hyphens for other characters."""
+    """Yield the directories below `folder` whose path has the slug `slug`. A slug is a path with hyphens for other
+    characters.
+    """
     try:
         names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False))
     except OSError:
