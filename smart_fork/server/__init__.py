@@ -1,4 +1,6 @@
-"""The MCP server: its tools, prompts and transports. Heavy modules are imported by the first call that needs them."""
+"""smart-fork's MCP server: its tools, its prompts, and serving on stdin and stdout. Heavy modules are imported by the
+first call that needs them.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,9 @@ FEW = ("smart_fork", "find_sessions", "list_sessions", "read_session", "list_wor
 
 
 class Server(MCPServer[Any]):
-    """An MCP server that lists a few tools, or `everything`. It refuses a call of an unknown tool in its own words."""
+    """smart-fork's MCP server. It lists only the tools in `FEW`, or all if `everything`, and can call all of them. An
+    unknown tool is refused with the known names.
+    """
 
     def __init__(self, *args: Any, everything: bool, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -79,17 +83,19 @@ class Server(MCPServer[Any]):
         self.begun = Begun()
 
     async def run_stdio_async(self) -> None:
-        """Serve on stdin and stdout, continuing from what another process has read (see `begun`)."""
+        """Serve one client on stdin and stdout. If another process has read the first lines from stdin, continue after
+        them (see `Begun`).
+        """
         inner = self._lowlevel_server
         options = inner.create_initialization_options()
         await Stdio(self.begun).serve(lambda heard, said: inner.run(heard, said, options))
 
     async def list_tools(self) -> list[Tool]:
-        """Answer ``tools/list``."""
+        """Return the tools that clients see, as the answer to ``tools/list``."""
         return [tool for tool in await super().list_tools() if self._everything or tool.name in FEW]
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None) -> Any:
-        """Call a tool.
+        """Call the tool `name` with `arguments` and return its result.
 
         Raises:
             ToolError: There is no tool of that name, or the tool refuses its arguments.
@@ -107,7 +113,8 @@ _FORM = {"name": "text", "uri": "text", "arguments": "an object"}
 
 
 async def refuse_malformed(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-    """Refuse a request that does not have the protocol's form. A middleware of the server.
+    """Pass a request on, and turn failures of its validation into errors that name the wrong parameter. A middleware
+    of the server.
 
     Raises:
         MCPError: The request is malformed, or comes before the client's handshake.
@@ -139,7 +146,10 @@ _ABSENT = ("resources",)
 
 
 async def hide_absent(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-    """Remove capabilities that the server does not have from its introduction. A middleware of the server."""
+    """Remove capabilities that the server lacks from its answer to a client's handshake. A middleware of the server.
+
+    The SDK announces resources even if there are none.
+    """
     result = await call_next(ctx)
     if ctx.method in _INTRODUCTIONS and isinstance(result, dict):
         for name in _ABSENT:
@@ -148,9 +158,10 @@ async def hide_absent(ctx: ServerRequestContext[Any, Any], call_next: CallNext) 
 
 
 def create_server(embedder: Embedder | None = None, *, everything: bool | None = None) -> Server:
-    """Return a server for any transport, with `embedder` instead of the configured one.
+    """Return an MCP server for any transport. If `embedder` is given, the search uses it instead of the configured
+    one.
 
-    The server lists a few tools, or `everything`. By default ``SMART_FORK_TOOLS`` decides.
+    The server lists a few tools, or all if `everything`. If it is `None`, ``SMART_FORK_TOOLS`` decides.
     """
     searching = find_tools.SearchTools(embedder)
     starting = session_tools.SessionTools(searching.library)
@@ -188,7 +199,8 @@ def create_server(embedder: Embedder | None = None, *, everything: bool | None =
 
 
 def run_stdio(begun: str = "", embedder: Embedder | None = None, *, everything: bool | None = None) -> None:
-    """Serve on stdin and stdout until stdin closes. `begun` is what another process has read (see `Begun.of`).
+    """Serve one client on stdin and stdout until stdin closes, then end the process. `begun` encodes what another
+    process has read from stdin (see `Begun.of`).
 
     The SDK keeps stdout for the protocol, whatever other code prints.
     """

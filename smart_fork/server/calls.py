@@ -1,4 +1,5 @@
-"""The context of a tool call: the caller, its project, a thread for the work, and progress for the client.
+"""The context of an MCP tool call: its caller, the caller's project, a thread for the work, and progress for the
+client.
 
 Everything that describes the caller is text from another program. A session id is only compared with known ids, and a
 path counts only if it is a directory.
@@ -41,7 +42,7 @@ from smart_fork.system.call_context import calling, cancellable
 
 
 class ProcessPlace(NamedTuple):
-    """The environment and the directory of the process that the caller has started."""
+    """The environment variables and the working directory of a server process that the calling agent has started."""
 
     environment: Mapping[str, str]
     directory: Path
@@ -49,7 +50,7 @@ class ProcessPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ToolCaller:
-    """The caller of a tool: its `agent`, its `session_id` and the directory `project`, each `None` if unknown."""
+    """The caller of a tool: the agent, the session id, and the project's directory. Each is `None` if unknown."""
 
     agent: AgentName | None
     session_id: str | None
@@ -65,9 +66,10 @@ def identify(
     *,
     arguments: Mapping[str, Any] | None = None,
 ) -> ToolCaller:
-    """Return the caller of one request.
+    """Return the agent, session and project that one request comes from.
 
-    `client` is the client's name, and `roots` are its root URIs. `directory` is the server's own working directory.
+    `client` is the client's own name, `meta` the request's metadata, and `roots` the client's root URIs. `environment`
+    and `directory` are those of the server's process. `arguments` are those of the tool call.
     """
     agent = agent_of(client)
     candidates = [
@@ -87,14 +89,16 @@ def identify(
 
 
 def agent_of(client: str | None) -> Agent | None:
-    """Return the agent with that client name, or `None`. Some agents add a server's name behind their own."""
+    """Return the agent that an MCP client belongs to, by the client's name; `None` if unknown. Some agents add a
+    server's name to their own.
+    """
     name = (client or "").lower()
     signs = [(at, agent) for agent in AGENTS for sign in agent.clients if (at := name.find(sign)) >= 0]
     return min(signs, key=lambda sign: sign[0])[1] if signs else None
 
 
 def workspaces(meta: Mapping[str, Any]) -> list[str]:
-    """Return the directories in which an agent works, as the data of a request name them."""
+    """Return the directories that a request's metadata names as the agent's workspaces."""
     return [path for agent in AGENTS if agent.caller for path in agent.caller.workspaces(meta)]
 
 
@@ -106,7 +110,7 @@ def _is_directory(path: str) -> bool:
 
 
 def path_of(uri: str) -> str | None:
-    """Return the path in a URI of a file on this machine; `None` for any other URI."""
+    """Return the path in a ``file:`` URI of this machine; `None` for any other URI."""
     try:
         parts = urlsplit(uri)
     except ValueError:
@@ -126,12 +130,14 @@ _named: ContextVar[tuple[object, list[str]]] = ContextVar("named", default=(None
 
 
 def sent_arguments(ctx: Context[Any, Any]) -> Mapping[str, Any]:
-    """Return the arguments that the client has sent, without defaults."""
+    """Return the arguments that the client has sent with a tool call. Parameters with their default values are not
+    among them.
+    """
     return (ctx.request_context.params or {}).get("arguments") or {}
 
 
 async def caller_of(ctx: Context[Any, Any]) -> ToolCaller:
-    """Return the agent and the session from which a call comes; unknown values are `None`."""
+    """Return the agent, session and project from which a tool call comes; unknown values are `None`."""
     where = process_place(ctx) or ProcessPlace({}, Path("/"))
     roots = await _roots(ctx)
     caller = await in_thread(partial(identify, _client(ctx), _meta(ctx), roots, *where, arguments=sent_arguments(ctx)))
@@ -140,20 +146,22 @@ async def caller_of(ctx: Context[Any, Any]) -> ToolCaller:
 
 
 def without_session_argument(arguments: dict[str, Any], ctx: Context[Any, Any]) -> dict[str, Any]:
-    """Return the arguments without the one with which the agent itself names its session."""
+    """Return the call's arguments without the argument that the agent itself added to name its session."""
     agent = agent_of(_client(ctx))
     its_own = agent.caller.argument if agent and agent.caller else None
     return {name: value for name, value in arguments.items() if name != its_own}
 
 
 def _client(ctx: Context[Any, Any]) -> str | None:
-    """Return the client's name for itself; `None` before its handshake."""
+    """Return the name that the client gave itself in the handshake; `None` before the handshake."""
     params = ctx.request_context.session.client_params
     return params.client_info.name if params is not None else None
 
 
 def process_place(ctx: Context[Any, Any]) -> ProcessPlace | None:
-    """Return the place of the caller's process, which is this process; `None` for a client of the service."""
+    """Return the environment and the directory of this process, if the calling agent started it. Return `None` for a
+    client of smart-fork's HTTP service.
+    """
     if ctx.request_context.request is not None:
         return None
     try:
@@ -163,8 +171,8 @@ def process_place(ctx: Context[Any, Any]) -> ProcessPlace | None:
 
 
 async def own_projects(ctx: Context[Any, Any]) -> tuple[call_context.Permitted, ...] | None:
-    """Return the projects that a client of the service may ask about: its roots, its workspaces, and always allowed
-    projects.
+    """Return the projects that a client of the HTTP service may ask about: its roots, its workspaces, and those that
+    the settings always allow.
 
     Return `None` for any other client, which may ask about all projects. The client itself names its directories; the
     model's arguments cannot add one.
@@ -182,7 +190,9 @@ def _meta(ctx: Context[Any, Any]) -> Mapping[str, Any]:
 
 
 async def _roots(ctx: Context[Any, Any]) -> list[str]:
-    """Return the URIs of the client's roots. The client is asked once for each request."""
+    """Return the URIs of the client's MCP roots, the directories that it offers. The client is asked once for each
+    request.
+    """
     request, roots = _named.get()
     if request is ctx.request_context:
         return roots
@@ -198,7 +208,7 @@ async def _roots(ctx: Context[Any, Any]) -> list[str]:
 
 
 def roots_question(ctx: Context[Any, Any]) -> InputRequests:
-    """Return the question for the roots of a client of the service, if its protocol version needs one.
+    """Return the question that asks a client of the HTTP service for its roots; empty if the question is not needed.
 
     A client with the protocol of 2026 or later cannot be asked during a call. It sends the answer with its next call.
     """
@@ -211,7 +221,8 @@ def _knows_roots(ctx: Context[Any, Any]) -> bool:
 
 
 def project_for(path: str | None, caller: ToolCaller) -> str:
-    """Return the project's directory. A relative `path` belongs to the caller's directory, not to this server's.
+    """Return the project's directory that `path` names, or the caller's if `path` is empty. A relative path starts at
+    the caller's directory.
 
     Raises:
         ToolError: The caller's directory is unknown.
@@ -228,7 +239,7 @@ unawaited_answer: ContextVar[Callable[[object], None]] = ContextVar("unawaited_a
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Run `work` in a thread and return its result. The caller's mistakes become tool errors with a hint.
+    """Run `work` in a thread and return its result. Expected errors become tool errors that also say what to do next.
 
     Raises:
         ToolError: The work was refused, or a file could not be read or written.
@@ -262,7 +273,7 @@ Send = Callable[[float, float, str], Awaitable[None]]
 
 
 class Reporter:
-    """The progress of one call, as it is reported to the client. Only the event loop's thread uses it."""
+    """A sender of one tool call's progress notifications to the client. Only the event loop's thread uses it."""
 
     def __init__(self, send: Send, clock: Callable[[], float] = time.monotonic) -> None:
         self._send, self._clock = send, clock
@@ -273,7 +284,9 @@ class Reporter:
         self._words = ""
 
     async def tell(self, stage: str, done: int, total: int) -> None:
-        """Report that `done` of `total` steps of a stage are done. Earlier stages count too."""
+        """Report that `done` of `total` steps of the stage `stage` are done. The number that is sent also counts the
+        steps of earlier stages.
+        """
         if total == 0:
             return
         now = self._clock()
@@ -290,12 +303,12 @@ class Reporter:
             await self._say(whole, whole - self._done[stage] + max(total, self._done[stage]))
 
     async def say(self, number: float, total: float, words: str) -> None:
-        """Report progress in the given words."""
+        """Report `number` of `total` as the progress, described by `words`."""
         self._words = words
         await self._say(number, total)
 
     async def beat(self) -> None:
-        """Repeat the last report whenever nothing was reported for `BEAT_SECONDS`. Does not return."""
+        """Repeat the last report whenever `BEAT_SECONDS` have passed without a report. Run until cancelled."""
         while True:
             await anyio.sleep(max(0.0, self._told_at + BEAT_SECONDS - self._clock()))
             if self._clock() - self._told_at >= BEAT_SECONDS:
@@ -328,7 +341,7 @@ async def _report(
 
 
 async def with_progress(context: Context[Any, Any], work: Awaitable[T]) -> T:
-    """Return the result of `work`, and report its progress to the client meanwhile."""
+    """Wait for `work` and return its result. Send progress notifications to the client meanwhile."""
     before = _reporter.set(Reporter(partial(_report, context, tasks.current.get())))
     beat = asyncio.ensure_future(reporter().beat())
     try:
@@ -339,7 +352,7 @@ async def with_progress(context: Context[Any, Any], work: Awaitable[T]) -> T:
 
 
 def progress_callback() -> Progress:
-    """Return a callback with which a working thread reports the progress of the current call."""
+    """Return a function by which a working thread reports steps (stage, done, total) of the current tool call."""
     told = reporter()
 
     def report(stage: str, done: int, total: int) -> None:

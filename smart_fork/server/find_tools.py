@@ -1,4 +1,4 @@
-"""The tools that find, list and read sessions, and fork a found session."""
+"""The MCP tools that find, list and read sessions, fork a found session, and report the index's state."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _ONE_OF = "2025-11-25"
 
 @value
 class NoIndex(Value):
-    """The answer of `index_status` if the index cannot be used: the reason and the next steps."""
+    """The answer of the tool `index_status` if there is no usable search index: the reason and the next steps."""
 
     error: str
     message: str
@@ -71,14 +71,17 @@ class NoIndex(Value):
 
 
 class Unanswered(AnswerPending):
-    """The question to the person has no answer yet. The client answers it by calling the tool again.
+    """The exception that ends a call whose question to the person has no answer yet. The client shows the question,
+    then repeats the call with the answer.
 
-    The argument is the result that the client gets until then.
+    The argument is the result with the question, which the client gets until then.
     """
 
 
 def choice_form(ctx: Context[Any, Any]) -> Ask | None:
-    """Return a function that asks the person which session to fork; `None` if the client shows no forms."""
+    """Return a function that shows the person a form with the found sessions and returns the chosen id; `None` if the
+    client shows no forms.
+    """
     capabilities = ctx.client_capabilities
     offered = capabilities.elicitation if capabilities else None
     if offered is None or (offered.form is None and offered.url is not None):
@@ -138,14 +141,18 @@ def _asked_again(ctx: Context[Any, Any], request: ElicitRequest) -> ElicitResult
 
 
 def labels(hits: Sequence[Hit]) -> dict[str, str]:
-    """Return a line for each session by its id, with title, agent, date and score. Titles are untrusted quotations."""
+    """Return a line of text for each found session, by session id: title, agent, date and score. Titles are untrusted
+    quotations.
+    """
     told = {hit.session_id: _label(hit) for hit in hits}
     often = Counter(told.values())
     return {one: label if often[label] == 1 else f"{label} · {one}" for one, label in told.items()}
 
 
 def no_choice_error(hits: Sequence[Hit], why: str) -> NotFound:
-    """Return the error for a question that could not be asked, or got no answer."""
+    """Return the error for a fork that needs the person's choice, if the person could not be asked or gave no answer.
+    `why` says which.
+    """
     several = len(hits) > 1
     what = f"{len(hits)} sessions have about the same score" if several else f"it loads {_tokens(hits[0])}"
     ask = "Ask the user which one. If you cannot ask, choose by their work." if several else _LESS
@@ -153,7 +160,9 @@ def no_choice_error(hits: Sequence[Hit], why: str) -> NotFound:
 
 
 def declined_error(hits: Sequence[Hit]) -> NotFound:
-    """Return the error for a person who wants no fork. Codex also declines by itself if it may not ask."""
+    """Return the error for a person who chose to fork none of the found sessions. Codex also declines by itself if it
+    may not ask.
+    """
     what = "none of the sessions" if len(hits) > 1 else f"no fork that loads {_tokens(hits[0])}"
     return NotFound(
         f"Nothing was forked: the user chose {what}, or this client did without asking",
@@ -198,7 +207,7 @@ _ALSO = {
 
 
 class SearchTools:
-    """The tools that need the search, with an embedder that all calls share."""
+    """The MCP tools that search, with one embedder that all calls share."""
 
     def __init__(self, embedder: Embedder | None = None) -> None:
         self._lock = threading.Lock()
@@ -268,7 +277,7 @@ class SearchTools:
             return form.args[0]
 
     def library(self, path: str | None = None, **how: Any) -> AbstractContextManager[Library]:
-        """Open the sessions that a caller can find (see `Library.open`)."""
+        """Open the library of sessions that a caller can find, with the shared embedder (see `Library.open`)."""
         from indexer.default_embedder import configured_embedder
         from indexer.shared_embedder import SharedEmbedder
         from smart_fork.finding.session_library import MODEL_SECONDS, library
@@ -305,7 +314,9 @@ class SearchTools:
 
 
 def after_search(answer: Answer) -> str:
-    """Return what the model should do about an unsatisfactory answer; empty if nothing."""
+    """Return the advice to the model after a search, such as to search again with more phrasings; empty if no advice
+    is needed.
+    """
     if answer.hint:
         return answer.hint
     if isinstance(answer, Unsearched):
@@ -341,7 +352,9 @@ def after_search(answer: Answer) -> str:
 
 
 def _cheaper(best: Hit) -> str:
-    """Return how to fork the best session with fewer tokens, or up to the match; empty if its fork needs no advice."""
+    """Return advice for forking the best result with fewer tokens: up to the match, or within a budget. Return an
+    empty text if its fork needs none.
+    """
     at, budget = best.suggested_at, best.suggested_budget
     if not best.can_fork or (at is None and budget is None):
         return ""
@@ -352,7 +365,7 @@ def _cheaper(best: Hit) -> str:
 
 
 def _in_worktree(options: Options) -> Options:
-    """Return the options with `worktree` as true or false, which some models write as text.
+    """Return the options with ``worktree`` as true or false if it is a text that says so: some models write text.
 
     Raises:
         ToolError: Changes are wanted without a worktree.

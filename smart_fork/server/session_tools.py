@@ -1,4 +1,4 @@
-"""The tools for workers, and the tools that branch sessions, show their families and cut turns out of them."""
+"""The MCP tools for workers, and those that branch sessions, show a family (a session and its forks) and cut turns."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ Orders = Annotated[
 
 
 class SessionTools:
-    """The tools that need a `library` to choose exchanges within a budget."""
+    """The MCP tools that start workers and branch sessions. They need a `library` to choose which exchanges a budget
+    keeps.
+    """
 
     def __init__(self, library: Opening) -> None:
         self._library = library
@@ -110,7 +112,9 @@ class SessionTools:
 
 
 def _in_project(order: Any, caller: ToolCaller) -> Any:
-    """Return an order for a worker, with a relative project as a path below the caller's directory."""
+    """Return the order for a worker with an absolute ``project_path``. A relative path starts at the caller's
+    directory; other orders stay unchanged.
+    """
     path = order.get("project_path") if isinstance(order, dict) else None
     if not isinstance(path, str) or not path or path.startswith("~") or Path(path).is_absolute():
         return order
@@ -118,7 +122,8 @@ def _in_project(order: Any, caller: ToolCaller) -> Any:
 
 
 def _shown(result: SpawnedWorker | NotSpawned) -> SpawnedWorker | NotSpawned:
-    """Return a result in which texts from a person or a worker are masked and have no control characters.
+    """Return a started worker's result for the model. Names, commands and messages are masked and lose control
+    characters.
 
     Ids and paths stay as they are.
     """
@@ -285,7 +290,7 @@ def _wait(workers: list[str], seconds: float, told: Told, *, any_of: bool) -> Wo
         raise Usage(f"timeout must be at most {MAX_WAIT_SECONDS:.0f} seconds, not {seconds}", "Wait again after it.")
 
     class Patience(Clock):
-        """A clock that stops sleeping when the call is cancelled."""
+        """A clock whose sleep ends with an error as soon as the tool call is cancelled."""
 
         def sleep(self, seconds: float) -> None:
             refuse_cancelled(seconds)
@@ -332,8 +337,8 @@ def compare_workers(
 
 
 def about_workers(workers: Sequence[WorkerState], *, waited: bool = False, done: bool = True) -> str:
-    """Return what the model should do about workers that need an answer, have failed, or are not done; empty if
-    nothing.
+    """Return advice to the model about these workers; empty if none is needed. It covers workers that need an answer,
+    that failed, and that are not done.
     """
     steps = []
     if asking := ", ".join(str(one.worker_id) for one in workers if one.waiting_for):

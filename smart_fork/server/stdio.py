@@ -1,4 +1,4 @@
-"""The server's conversation with one client on stdin and stdout, where the MCP SDK needs help.
+"""The server's connection to one client on stdin and stdout, with handling of cases that the MCP SDK gets wrong.
 
 The SDK does not answer a line that is no message, drops open requests when stdin closes, and refuses a handshake after
 another request.
@@ -29,9 +29,10 @@ _BEGUN_AGAIN = "The client has begun again with the handshake."
 
 
 class Begun(NamedTuple):
-    """The beginning of a conversation, which another process has read.
+    """The bytes that another process has already read from the client on stdin.
 
-    `hello` is the `initialize` that it has answered, empty without one. `rest` are the bytes after it.
+    `hello` is the client's `initialize` request, which that process has answered; empty without one. `rest` are the
+    bytes after it.
     """
 
     hello: bytes = b""
@@ -39,13 +40,17 @@ class Begun(NamedTuple):
 
     @classmethod
     def of(cls, argument: str) -> Begun:
-        """Return the beginning that `cli.first_answers.begun` has encoded."""
+        """Return the bytes that `argument` encodes, as `cli.first_answers.begun` makes it for this process's command
+        line.
+        """
         hello, _, rest = argument.partition(".")
         return cls(base64.b64decode(hello), base64.b64decode(rest))
 
 
 class Stdio:
-    """The conversation with one client. The SDK gets the valid messages, and all other lines are answered here."""
+    """The connection to one client on stdin and stdout. Valid messages go to the SDK; all other lines are answered
+    here.
+    """
 
     def __init__(self, begun: Begun) -> None:
         self._hello = begun.hello
@@ -57,7 +62,11 @@ class Stdio:
         self._out: Any = None
 
     async def serve(self, run: Callable[[Any, Any], Awaitable[None]]) -> None:
-        """Run the server `run` with streams from and to the client, until the client closes stdin."""
+        """Call `run`, the SDK's server, with a stream of the client's messages and one for answers, until the client
+        closes stdin.
+
+        Call it again for a client that sends its handshake after another request.
+        """
         begins = True
         while begins:
             async with stdio_server(stdin=self) as (heard, self._out):  # type: ignore[arg-type]
@@ -65,7 +74,9 @@ class Stdio:
             begins = bool(self._again)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield the lines of one conversation in the form that the SDK reads."""
+        """Yield the lines from the client that the SDK should read. End when stdin closes, or when the client begins
+        again with a handshake.
+        """
         opened_by = ""
         if self._hello:
             yield self._hello
@@ -102,8 +113,8 @@ class Stdio:
             yield line
 
     def _is_waited_for(self, message: Any) -> bool:
-        """Return whether the client waits for a message. It does not wait for the answer to a request that it has
-        cancelled.
+        """Return whether the client waits for `message`. The answer to a request that the client has cancelled is not
+        waited for.
         """
         return hasattr(message, "method") or self._close(message.id)
 
@@ -128,23 +139,25 @@ class Stdio:
 
 
 class _Answers(ObjectSendStream[SessionMessage]):
-    """The stream `out` to the client, without messages that the client does not wait for."""
+    """A stream of messages to the client, `out`, that drops answers to cancelled requests."""
 
     def __init__(self, out: Any, is_waited_for: Callable[[Any], bool]) -> None:
         self._out, self._is_waited_for = out, is_waited_for
 
     async def send(self, item: SessionMessage) -> None:
-        """Send a message, if the client waits for it."""
+        """Send a message to the client, unless it answers a request that the client has cancelled."""
         if self._is_waited_for(item.message):
             await self._out.send(item)
 
     async def aclose(self) -> None:
-        """Close the stream."""
+        """Close the stream to the client."""
         await self._out.aclose()
 
 
 class _Written:
-    """An answer that is already encoded. The SDK's own class accepts no id with a fraction or a lone surrogate."""
+    """A message that is already encoded as JSON, for the SDK to write. The SDK's own class accepts no id with a
+    fraction or a lone surrogate.
+    """
 
     def __init__(self, answer: RpcMessage) -> None:
         self._text = answer.line.decode()
@@ -154,7 +167,7 @@ class _Written:
 
 
 class _Continued(RawIOBase):
-    """A stream of bytes that were read `before`, followed by the bytes of a file."""
+    """A readable stream: first the bytes `before`, which were read earlier, then the bytes of the descriptor `file`."""
 
     def __init__(self, before: bytes, file: int) -> None:
         self._before, self._fd = memoryview(before), file
@@ -170,7 +183,9 @@ class _Continued(RawIOBase):
 
 
 def _own_stdin() -> int:
-    """Return a descriptor of stdin for the protocol alone. Started programs read from the null device."""
+    """Return a new descriptor of stdin for the protocol, and replace descriptor 0 by the null device. So started
+    programs cannot read the client's messages.
+    """
     ours = os.dup(0)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)

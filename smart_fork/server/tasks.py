@@ -1,4 +1,4 @@
-"""Long calls as tasks of an MCP extension (SEP-2663), which an agent can leave to the background.
+"""Long tool calls as tasks of an MCP extension (SEP-2663), which an agent can leave to the background.
 
 Claude Code moves a task to the background, and tells its model the result as a message of its own. So a call becomes a
 task only if it has no answer after a few seconds.
@@ -27,13 +27,13 @@ DIRECT_SECONDS, KEPT_SECONDS, POLL_SECONDS = 5.0, 3600.0, 1.0
 
 
 class TaskParams(InputParams):
-    """The parameters of a request about a task. Only an update has responses."""
+    """The parameters of a ``tasks/…`` request about one task. Only ``tasks/update`` has responses of the person."""
 
     task_id: str
 
 
 class McpTask:
-    """A call that may become a task."""
+    """A running tool call. It becomes a task, which the client polls, if it takes longer than `DIRECT_SECONDS`."""
 
     def __init__(self, work: Awaitable[HandlerResult]) -> None:
         current.set(self)
@@ -45,7 +45,9 @@ class McpTask:
         self._response: asyncio.Future[InputResponse] = asyncio.get_running_loop().create_future()
 
     def state(self, kind: str = "complete") -> dict[str, Any]:
-        """Return the task's progress, question or result for the client, in a result of this `kind`."""
+        """Return the task's state for the client: its progress, its open question, or its result. `kind` is the
+        answer's ``resultType``.
+        """
         status, more = self._status()
         times = {"createdAt": self._created, "lastUpdatedAt": _now(), "ttlMs": int(KEPT_SECONDS * 1000)}
         told = {"resultType": kind, "taskId": self.id, "status": status, "statusMessage": self.words}
@@ -61,7 +63,10 @@ class McpTask:
         return "completed", {"result": _json(self.work.result())}
 
     async def ask(self, name: str, question: ElicitRequest) -> InputResponse | None:
-        """Return the person's answer; `None` if the call itself is to be answered with the question."""
+        """Show the person `question` under `name` as part of the task's state, and wait for the answer.
+
+        Return `None` if the call is not yet a task. Then the call must be answered with the question.
+        """
         self.asks_directly = not self.in_background
         if self.asks_directly:
             return None
@@ -71,7 +76,7 @@ class McpTask:
         return answer
 
     def answer(self, params: TaskParams) -> None:
-        """Take the person's answer, if the task waits for it."""
+        """Pass on the person's answer in `params` to the waiting `ask`. Ignore it if the task waits for none."""
         given = [one for name, one in (params.input_responses or {}).items() if name in self._question]
         if given and not self._response.done():
             self._response.set_result(given[0])
@@ -82,7 +87,7 @@ current: ContextVar[McpTask | None] = ContextVar("current", default=None)
 
 
 class Tasks(Extension):
-    """The extension that keeps the server's tasks, and answers requests about them."""
+    """The MCP extension that keeps the server's running tasks, and answers the client's requests about them."""
 
     identifier = "io.modelcontextprotocol/tasks"
 
@@ -90,14 +95,16 @@ class Tasks(Extension):
         self._tasks: dict[str, McpTask] = {}
 
     def methods(self) -> list[MethodBinding]:
-        """Return the handlers of requests about a task."""
+        """Return the handlers of ``tasks/get``, ``tasks/update`` and ``tasks/cancel``."""
         modern = frozenset(MODERN_PROTOCOL_VERSIONS)
         return [MethodBinding(f"tasks/{name}", TaskParams, self._told, modern) for name in ("get", "update", "cancel")]
 
     async def intercept_tool_call(
         self, params: CallToolRequestParams, ctx: ServerRequestContext[Any, Any], call_next: CallNext
     ) -> HandlerResult:
-        """Answer a call. If the client knows tasks and the answer takes long, answer with a task."""
+        """Run a tool call and return its answer. If the client supports tasks and the answer takes longer than
+        `DIRECT_SECONDS`, return a task.
+        """
         capabilities = ctx.session.client_capabilities
         if not capabilities or self.identifier not in (capabilities.extensions or {}):
             return await call_next(ctx)

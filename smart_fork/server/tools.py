@@ -1,6 +1,7 @@
-"""MCP tools made from functions and requests, with checks of their arguments and answers that are short for a model.
+"""Construction of MCP tools from functions and request classes. Arguments are checked, and answers are short enough
+for a model.
 
-`smart_fork.cli.options` makes the command line from the requests too.
+`smart_fork.cli.options` makes the command line from the same request classes.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ _LEFT_OUT = ("query", "also", "collections", "count", "engine", "fallback_used")
 
 
 def brief(answer: Mapping[str, Any], *, places: bool) -> dict[str, Any]:
-    """Return a search's answer with only what a model decides by; with `places` also the paths and commands of
-    results.
+    """Return a search's answer with only the fields by which a model decides. With `places`, results also keep their
+    paths and commands.
     """
     kept = {key: value for key, value in answer.items() if places or key not in _LEFT_OUT}
     if "index" in answer:
@@ -73,7 +74,7 @@ def brief(answer: Mapping[str, Any], *, places: bool) -> dict[str, Any]:
 
 
 def answered(answer: Value | Mapping[str, Any]) -> CallToolResult:
-    """Return a tool's result with an answer as one line of JSON, without keys that have no value."""
+    """Return `answer` as a tool's result: one line of JSON, without keys that have no value."""
     said = _without_nulls(answer.as_json() if isinstance(answer, Value) else answer)
     text = json.dumps(said, ensure_ascii=False, separators=(",", ":"))
     return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=said)
@@ -99,12 +100,14 @@ def _result(hit: Mapping[str, Any], answer: Mapping[str, Any], *, places: bool) 
 
 
 def _selected(selection: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the selection of a fork within a budget, with only the exchanges that are kept."""
+    """Return the selection of a fork within a budget, without the exchanges that it left out."""
     return {**selection, "exchanges": [one for one in selection["exchanges"] if one["kept"] != "nothing"]}
 
 
 def _cut(answer: dict[str, Any]) -> None:
-    """Shorten the snippets so that the answer has at most `ANSWER` bytes for `RESULTS` results."""
+    """Shorten the results' snippets in place, so that the answer has at most `ANSWER` bytes for each `RESULTS`
+    results.
+    """
     hits = [hit for hit in answer["results"] if hit.get("snippet")]
     if hits:
         bare = [hit | {"snippet": ""} for hit in answer["results"]]
@@ -153,7 +156,8 @@ _KINDS = {
 
 
 def checked_arguments(given: Mapping[str, Any], model: type[BaseModel], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a call, with the types that `model` takes. `schema` is the model's published schema.
+    """Return the arguments of a tool call, converted to the types that `model` accepts. `schema` is the JSON schema
+    that the tool publishes.
 
     Some clients send lists, whole numbers, true and false as JSON in a text.
 
@@ -189,7 +193,7 @@ def checked_arguments(given: Mapping[str, Any], model: type[BaseModel], schema: 
 
 
 def _allowed(schema: Mapping[str, Any]) -> str:
-    """Return the values that a parameter of this JSON schema takes in words, such as "a whole number or 'match'"."""
+    """Return in words which values a parameter of this JSON schema accepts, such as "a whole number or 'match'"."""
     if "anyOf" in schema:
         return " or ".join(_allowed(one) for one in schema["anyOf"] if one.get("type") != "null")
     if constants := schema.get("enum") or [schema[key] for key in ("const",) if key in schema]:
@@ -200,7 +204,9 @@ def _allowed(schema: Mapping[str, Any]) -> str:
 
 
 def _wrong(arguments: Mapping[str, Any], model: type[BaseModel]) -> list[str]:
-    """Return the names of arguments with a wrong type. The check is strict: true is no number, and a number no text."""
+    """Return the names of the arguments that have a type which `model` does not accept. Types are not converted: true
+    is no number, and a number no text.
+    """
     try:
         model.model_validate(arguments, strict=True)
     except ValidationError as error:
@@ -224,7 +230,9 @@ def _parsed(value: object) -> object:
 
 
 def _passable(arguments: Mapping[str, Any]) -> bool:
-    """Return whether arguments can be stored and compared. One protocol version accepts texts with lone surrogates."""
+    """Return whether the arguments can be encoded as JSON and UTF-8. A lone surrogate or too deep nesting prevents
+    it.
+    """
     try:
         json.dumps(arguments, ensure_ascii=False).encode()
     except (UnicodeEncodeError, RecursionError):
@@ -236,9 +244,11 @@ Handler = Callable[..., Any]
 
 
 def asynchronous(handler: Handler) -> Handler:
-    """Return a handler as the SDK calls it, which runs in a thread unless it is asynchronous.
+    """Return a coroutine function that the SDK can call instead of `handler`. It runs `handler` in a thread, unless
+    that is a coroutine function itself.
 
-    The tool has the fields of each parameter that is a request, and `caller` is filled in. `None` means the default.
+    A parameter of `handler` that is a request class is replaced by one parameter for each of its fields. `caller` is
+    filled in. An argument `None` means the default.
     """
     context = Parameter("ctx", Parameter.KEYWORD_ONLY, annotation=Context[Any, Any])
     arguments, requests = inputs(handler, _made)
@@ -269,7 +279,10 @@ def asynchronous(handler: Handler) -> Handler:
 
 
 def _made(one: DataclassField[Any], said: FieldInput, other: Mapping[str, Any]) -> Iterator[Parameter]:
-    """Yield the parameter for a field of a request; nothing for a field without a description."""
+    """Yield the tool's parameter for one field of a request class. Yield nothing if the field has no description.
+
+    `other` maps field names to descriptions that this tool uses instead.
+    """
     described = other.get(one.name, said.described)
     if not described:
         return
@@ -280,7 +293,7 @@ def _made(one: DataclassField[Any], said: FieldInput, other: Mapping[str, Any]) 
 
 
 def _optional(one: Parameter) -> Parameter:
-    """Return the parameter, which also accepts null if it has a default."""
+    """Return a parameter as keyword-only. If it has a default, its type also accepts null."""
     kind: Any = one.annotation
     if one.default is not Parameter.empty:
         kind = Annotated[(kind.__origin__ | None, *kind.__metadata__)]
@@ -292,13 +305,17 @@ _late: defaultdict[str, list[str]] = defaultdict(list)
 
 
 def _client_key(context: Context[Any, Any]) -> str:
-    """Return a key that identifies the client among the clients of this server. Over stdio there is one client."""
+    """Return a key that identifies the calling client among all clients of this server; empty over stdio, which has
+    only one.
+    """
     request = context.request_context.request
     return "" if request is None else f"session {request.headers.get('mcp-session-id', id(context))}"
 
 
 def _late_workers(tool: str, answer: object) -> Iterator[str]:
-    """Yield a note for each worker that a call started although it was cancelled."""
+    """Yield a note for each worker in `answer`, the result of a call that started workers although the client had
+    cancelled it.
+    """
     told = answer.as_json() if isinstance(answer, Value) else answer
     waiting: list[Any] = [told]
     while waiting:
@@ -309,13 +326,14 @@ def _late_workers(tool: str, answer: object) -> Iterator[str]:
 
 
 class StrictTool(Tool):
-    """A tool that refuses unknown parameters and wrong values, with messages for the model.
+    """An MCP tool that refuses unknown parameters and wrong values, with error messages that a model can act on.
 
     A misspelled parameter must not be ignored silently, and the SDK's own messages do not help a model.
     """
 
     async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:  # noqa: FBT001, FBT002
-        """Run the tool for one request, limited to the client's projects.
+        """Check the arguments, run the tool for one call, and return its result. A client of the HTTP service is
+        limited to its own projects.
 
         Raises:
             ToolError: The tool refuses the arguments, or fails.
@@ -344,7 +362,9 @@ class StrictTool(Tool):
 
 
 class _UnchangedArguments(FuncMetadata):
-    """Metadata with which the SDK passes checked arguments on unchanged, and answers are encoded by `answered`."""
+    """The SDK's metadata of a tool's function, changed in two ways. Arguments are passed on as checked, and answers
+    are encoded by `answered`.
+    """
 
     def pre_parse_json(self, data: dict[str, Any]) -> dict[str, Any]:
         return data
@@ -354,9 +374,10 @@ class _UnchangedArguments(FuncMetadata):
 
 
 def strict(handler: Handler, title: str, *, reads: bool = True, ends: bool = False) -> Tool:
-    """Return the tool of a handler (see `asynchronous`). `ends` marks a tool that deletes or ends something.
+    """Return the MCP tool that runs `handler` (see `asynchronous`). `reads` marks a tool that changes nothing, `ends`
+    one that deletes or ends something.
 
-    It has no schema of its answers, since no agent shows that to its model.
+    The tool publishes no schema of its answers, since no agent shows that to its model.
     """
     hints = ToolAnnotations(
         read_only_hint=reads, destructive_hint=ends, idempotent_hint=reads or ends, open_world_hint=False
@@ -377,7 +398,9 @@ def strict(handler: Handler, title: str, *, reads: bool = True, ends: bool = Fal
 
 
 def _shorten(described: dict[str, Any]) -> None:
-    """Remove titles, null types and empty defaults from a schema. Each model would read them without use."""
+    """Remove titles, null types and empty defaults from a parameter's JSON schema, in place. They would only cost the
+    model tokens.
+    """
     described.pop("title", None)
     kinds = [kind for kind in described.get("anyOf", ()) if kind != {"type": "null"}]
     if len(kinds) == 1:
