@@ -10,7 +10,7 @@ import anyio
 from mcp import Client
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_MODERN_VERSION
 
-from smart_fork.cli.first_answers import CATALOGUE
+from smart_fork.cli.mcp_handshake import CATALOGUE
 from smart_fork.server import FEW, create_server
 
 

@@ -18,8 +18,8 @@ from indexer.values import RARE, SPREAD, Value
 from smart_fork import doctor
 from smart_fork.agents import log_tail
 from smart_fork.cli import overview
+from smart_fork.cli.service.installation import ServiceInstallation
 from smart_fork.cli.service.token import Rotated
-from smart_fork.cli.service.units.installation import ServiceState
 from smart_fork.cli.setup import setup_answer as setting_up
 from smart_fork.excise import erasure as session_removal
 from smart_fork.finding import answer, session_view
@@ -127,7 +127,7 @@ TABLES: Mapping[str, Table] = {
     "status": _of(overview.Overview),
     "doctor": _of(doctor.Checked),
     "checks": _of(doctor.Check),
-    "service status": _of(ServiceState),
+    "service status": _of(ServiceInstallation),
     "service rotate": _of(Rotated),
 }
 #: Under which heading a kind of value is described.

@@ -12,10 +12,10 @@ import orjson
 
 from indexer.settings import GIVEN, VARIABLES, Variable
 from smart_fork import config
-from smart_fork.cli import help_pages
+from smart_fork.cli.command import examples
 from smart_fork.cli.command_table import COMMANDS
+from smart_fork.cli.config import agent_variables
 from smart_fork.cli.main import command_line
-from smart_fork.cli.system import agent_variables
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs/reference"
@@ -84,7 +84,7 @@ def _commands() -> str:
 
 def _within(command: Any, path: str) -> dict[str, Any]:
     """Return a command and those in it that have examples, by their words."""
-    if not help_pages.examples(path):
+    if not examples(path):
         return {}
     found = {path: command}
     for name, one in getattr(command, "commands", {}).items():
@@ -122,7 +122,7 @@ def _listed(rows: Iterable[tuple[str, str]]) -> str:
 
 def _examples(path: str) -> list[str]:
     """Return the first example of a command; `--help` shows the others."""
-    return list(help_pages.examples(path)[:1])
+    return list(examples(path)[:1])
 
 
 def _is_group(command: Any) -> bool:

@@ -22,7 +22,7 @@ import psutil
 import pytest
 import yaml
 
-from smart_fork.cli import help_pages
+from smart_fork.cli.command import examples as help_examples
 from smart_fork.cli.command_table import COMMANDS
 from smart_fork.cli.demo import write_demo_home
 from smart_fork.cli.main import command_line
@@ -285,7 +285,7 @@ def shell(machine) -> Iterator[Shell]:
 
 @pytest.mark.thorough
 def test_the_examples_of_the_help_pages_work_on_the_demo(shell):
-    said = [example for example in help_pages.examples() if " 70f1a07f" in example]
+    said = [example for example in help_examples() if " 70f1a07f" in example]
     for example in sorted(dict.fromkeys(said), key=lambda one: one.startswith(("resume", "forget"))):
         asks = example.startswith(("forget", "excise cut", "excise discard")) and "--undo" not in example
         if example != "resume 70f1a07f" and not example.startswith("team"):  # these need a terminal, and a server

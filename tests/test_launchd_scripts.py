@@ -140,7 +140,7 @@ def test_the_agent_can_be_removed_when_the_program_is_gone(checkout, programs, h
 
 
 def test_the_scripts_know_the_label():
-    from smart_fork.cli.service.units.launchd import LABEL
+    from smart_fork.cli.service.supervisors import LABEL
 
     assert f"label={LABEL}\n" in (ROOT / "launchd/uninstall.sh").read_text()
 

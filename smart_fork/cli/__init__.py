@@ -1,1 +1,1 @@
-"""The command line: thin over the library. It imports nothing itself: what is asked all the time starts fast."""
+"""The command line. This module imports nothing, so that frequent commands start fast."""

@@ -1,4 +1,6 @@
-"""``python -m smart_fork.cli``: the command line itself, whose ``mcp`` is a whole server also beside the service."""
+"""``python -m smart_fork.cli``: the whole command line. Its ``mcp`` is a complete server, without the handshake from a
+file.
+"""
 
 from smart_fork.cli.main import main
 

@@ -1,11 +1,12 @@
-"""The kinds of commands and groups that all commands are of: what they are given is checked here, before they run."""
+"""Base classes of all commands and command groups: they check the given options and arguments before a command runs."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, TypeVar
 
 import typer
@@ -13,7 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from indexer.safe_files import state_home
 from indexer.settings import VARIABLES
-from smart_fork.cli.command_table import ALIASES, unknown
+from smart_fork.cli.command_table import ALIASES, unknown_command
 from smart_fork.errors import Usage
 from smart_fork.hooks import RECALL
 
@@ -63,25 +64,28 @@ def _names(parameter: Any) -> list[str]:
     return parameter.opts if parameter.param_type_name == "option" else [parameter.metavar or parameter.name.upper()]
 
 
-def meant(given: Any) -> Any:
-    """References in the place of numbers and names, where a session is expected."""
+def session_references(given: Any) -> Any:
+    """Replace numbers and names by references to sessions: ``1`` is the first result of the last answer.
+
+    `given` is a word, several words, or nothing. A session's id is returned as it is.
+    """
     if not isinstance(given, str):
-        return [meant(one) for one in given] if given else given
+        return [session_references(one) for one in given] if given else given
     if _ID.fullmatch(given):
         return given
     from smart_fork.cli import last_answer  # most know the id
 
-    return last_answer.meant(given)
+    return last_answer.reference_of(given)
 
 
-class _OurWay:
-    """Shared behavior of commands and groups, placed before typer's own class."""
+class _CheckedParameters:
+    """Shared behavior of commands and groups. Subclasses name it before typer's own class."""
 
     params: list[Any]
     make_parser: Callable[[Any], Any]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """See click. Empty, repeated and contradictory values are refused."""
+        """Parse `args` as click does. Refuse empty, repeated and contradictory values."""
         values, _, order = self.make_parser(ctx).parse_args(args=list(args))
         _refuse_repeated(order)
         named = {one: _names(one) for one in self.params}
@@ -90,26 +94,28 @@ class _OurWay:
         Usage.refuse_both(given, _CONTRADICTORY)
         left: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
         for name in _SESSIONS.intersection(ctx.params):
-            ctx.params[name] = meant(ctx.params[name])
+            ctx.params[name] = session_references(ctx.params[name])
         return left
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """See click. Few commands are asked for their help: its examples and groups are added then."""
-        from smart_fork.cli.help_pages import dress
-
+        """Write the help as click does, with the command's examples and its options in groups."""
         words, above = list[str](), ctx
         while above.parent is not None:
             words.insert(0, above.info_name)
             above = above.parent
-        dress(self, " ".join(words))
+        add_examples(self, " ".join(words))
         super().format_help(ctx, formatter)  # type: ignore[misc]
 
 
-class Command(_OurWay, TyperCommand):
-    """A command."""
+class Command(_CheckedParameters, TyperCommand):
+    """A typer command that checks its options, its arguments and the settings before it runs."""
 
     def invoke(self, ctx: Any) -> Any:
-        """See click. Settings are refused that mean nothing. What a session was told of and names here is followed."""
+        """Run the command, unless an environment variable of smart-fork has an invalid value.
+
+        If recall suggested a session to the calling session, and this command names that session, the suggestion
+        counts as followed.
+        """
         if ctx.info_name not in _WHATEVER_IS_SET and (
             fault := next(filter(None, (one.fault() for one in VARIABLES)), "")
         ):
@@ -122,19 +128,19 @@ class Command(_OurWay, TyperCommand):
         return super().invoke(ctx)
 
 
-class Group(_OurWay, TyperGroup):
-    """A group, which does the same with what it is given itself."""
+class Group(_CheckedParameters, TyperGroup):
+    """A typer group that checks its own options, and suggests a command for an unknown name."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """See click. A command that does not exist is refused with the one that may be meant."""
+        """Find the command as click does. Raise `Usage` with a suggestion if there is no such command."""
         args = [ALIASES.get(args[0], args[0]) if ctx.parent is None else args[0], *args[1:]]
         if self.get_command(ctx, args[0]) is None and args[0][:1] != "-":
-            raise unknown(args, ctx.command_path, self.list_commands(ctx))
+            raise unknown_command(args, ctx.command_path, self.list_commands(ctx))
         return super().resolve_command(ctx, args)
 
 
-class Commands(typer.Typer):
-    """Commands of these kinds."""
+class CommandApp(typer.Typer):
+    """A typer application with commands of the class `Command` and groups of the class `Group`."""
 
     def __init__(self, **how: Any) -> None:
         super().__init__(cls=Group, **how)
@@ -142,7 +148,9 @@ class Commands(typer.Typer):
     def command(
         self, name: str | None = None, *, cls: type[TyperCommand] | None = None, json: bool = True, **how: Any
     ) -> Callable[[_Function], _Function]:
-        """See typer. Each command takes --json and requests unless `json` is false."""
+        """Return a decorator as typer does. It adds ``--json``, and the fields of requests as options, unless `json`
+        is false.
+        """
         add = super().command(name, cls=cls or Command, **how)
 
         def added(command: _Function) -> _Function:
@@ -155,3 +163,41 @@ class Commands(typer.Typer):
             return command
 
         return added
+
+
+#: Pages with fewer options stay in one group.
+_MANY = 9
+_SEARCH, _FORK, _RUN, _OUTPUT = "Where to search", "What to fork", "How it runs", "Options"
+_GROUPS: Mapping[str, str] = {
+    **dict.fromkeys(("--agent", "--project", "--all-projects", "--team", "--include-automated", "--server"), _SEARCH),
+    **dict.fromkeys(("--at", "--intent", "--also", "--top", "--min-score", "--budget", "--keep", "--drop"), _FORK),
+    **dict.fromkeys(
+        ("--merge", "--as", "--unmasked", "--fork-from", "--resume", "--continue", "--fork", "--excise"), _FORK
+    ),
+    **dict.fromkeys(("--worktree", "--worktree-name", "--with-changes", "--in", "--cwd", "--name", "--start"), _RUN),
+    **dict.fromkeys(("--skip-permissions", "--brief"), _RUN),
+    **dict.fromkeys(("--json", "--dry-run", "--explain", "--limit", "--no-snippets", "--yes", "--help"), _OUTPUT),
+}
+
+
+@cache
+def examples(path: str = "") -> tuple[str, ...]:
+    """Return at most two examples of the command at `path`, or of the commands in a group. Without `path`, return all
+    examples.
+
+    The examples name a session of ``smart-fork demo``, so that people can try them there.
+    """
+    from importlib.resources import files  # few commands are asked for their help
+
+    lines = files("smart_fork.cli").joinpath("examples.txt").read_text(encoding="utf-8").splitlines()
+    return tuple(one for one in lines if f"{one} ".startswith(f"{path} "))[:2] if path else tuple(lines)
+
+
+def add_examples(command: Any, path: str) -> None:
+    """Add examples to the help of a click command, and sort the options of a long help into groups."""
+    if path and (shown := examples(path)):
+        command.epilog = "\n\n".join(("Examples:", *(f"  smart-fork {one}" for one in shown)))
+    options = [one for one in command.params if one.param_type_name == "option" and not one.hidden]
+    if path and len(options) >= _MANY:
+        for one in options:
+            one.rich_help_panel = next((_GROUPS[name] for name in one.opts if name in _GROUPS), "Options")

@@ -1,6 +1,6 @@
-"""``doctor``; with ``--deep``, whether what is stored is right, from the database's pages to the answers.
+"""The command ``doctor``. With ``--deep`` it also compares the index with the logs, from database pages to answers.
 
-Nothing is written.
+It writes nothing.
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ from indexer.store.damage import SHOWN, read_only
 from indexer.store.queries import StoreReading
 from indexer.transcripts.base import LogFile
 from smart_fork.agents.log_readers import READERS
-from smart_fork.cli.output import out, plain, printed_as_json, say
-from smart_fork.cli.progress import progress_bar, working
-from smart_fork.cli.service.address import announced
+from smart_fork.cli.output import out, plain, printed_as_json, progress_bar, say, working
 from smart_fork.cli.service.client import ServiceGoneError, find_service
+from smart_fork.cli.service.instance import announced
 from smart_fork.cli.setup import plan
 from smart_fork.doctor import RUN_INDEX, Check, Checked, run_checks
 from smart_fork.finding.index_access import unavailable
@@ -45,7 +44,7 @@ def doctor(
     deep: Annotated[bool, "Compare the index with a sample of the logs. Slow."] = False,
     seed: Annotated[int | None, "Seed of the sample, to repeat a run."] = None,
 ) -> None:
-    """Check every part by using it, and say the next step for each failure."""
+    """Test every part by using it, and name the next step for each failure."""
     with working("checking each part"):
         checks = run_checks() + Check.run("set-up", plan.checks)
     if deep:
@@ -62,12 +61,12 @@ def doctor(
 
 
 def _print(checks: Sequence[Check]) -> None:
-    """One line a part, and what to do about those that fail."""
+    """Print a line for each check, and the next step of each failed one."""
     for check in checks:
         mark, style = ("ok", "green") if check.ok else ("--", "yellow") if check.optional else ("NO", "bold red")
-        out.print(plain(f"{mark}  ", style), plain(f"{check.name:<16} {check.detail}"), sep="")
+        out.print(plain(f"{mark}  ", style), f"{check.name:<16} {check.detail}", sep="")
         if check.next_step:
-            out.print(plain(f"      {check.next_step}"))
+            out.print(f"      {check.next_step}")
 
 
 #: Logs that are read again: the newest, and some by chance. Passages that are embedded again; questions that are asked.
@@ -82,14 +81,17 @@ FIRST = 5
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """An indexed log that has not changed since it was read."""
+    """An indexed log that has not changed since it was indexed."""
 
     session: SessionRow
     file: LogFile
 
 
 def examine(seed: int, embedder: Embedder | None = None, progress: Progress | None = None) -> list[Check]:
-    """All checks. The same `seed` chooses the same sample of an index that has not changed."""
+    """Run all checks of ``doctor --deep`` and return their results.
+
+    For an unchanged index, the same `seed` chooses the same sample of logs.
+    """
     embedder, told = embedder or default_embedder.configured_embedder(), progress or (lambda *_: None)
     if not index_db().exists():
         missing = Check("index", ok=False, detail="there is no index to examine", next_step=RUN_INDEX)
@@ -109,7 +111,7 @@ class _Examination:
         self._samples: list[_Sample] = []
 
     def checks(self) -> list[Check]:
-        """Each on its own: one that fails does not stop the next."""
+        """Run each check on its own, and return all results. A failing check does not stop the next one."""
         db = self._store.db
         stages: dict[str, Callable[[], Iterator[Check]]] = {
             "integrity": lambda: _part("integrity", damage.damage(db), "no damage in the index"),
@@ -134,7 +136,9 @@ class _Examination:
     # -- logs ------------------------------------------------------------------------------------------------------
 
     def _logs(self) -> Iterator[Check]:
-        """Logs that the index has not read, and those that it has and that are gone. The next run mends both."""
+        """Check for logs that are missing in the index, and for indexed logs that are gone. The next index run repairs
+        both.
+        """
         there = {file.location: file for agent in READERS for file in agent.discover()}
         rows: Any = self._store.db.execute(
             "SELECT files.path, files.agent, session_id FROM files LEFT JOIN sessions ON sessions.id = session"
@@ -167,7 +171,7 @@ class _Examination:
         return [_Sample(sessions[row], there[path]) for path, row in chosen]
 
     def _sample(self) -> Iterator[Check]:
-        """Check that the stored data of these logs and their exports match the logs."""
+        """Check that index rows and exports of the sampled logs match the logs."""
         faults: list[str] = []
         changed: list[str] = []
         for number, one in enumerate(self._samples):
@@ -183,7 +187,11 @@ class _Examination:
             yield from _told("exports", [f"does not match its log: {path}" for path in changed], "", step)
 
     def _compared(self, one: _Sample) -> tuple[str, str]:
-        """Return the defect of a log's passages, and the path of its export if that is wrong."""
+        """Compare the index with one log. Return the fault of its passages, and the path of its export if that is
+        wrong.
+
+        Both are empty where there is no fault.
+        """
         agent, file, row = READERS[one.file.agent], one.file, one.session
         who = f"{row.agent} session {row.session_id}"
         try:
@@ -233,7 +241,7 @@ class _Examination:
     # -- answers ---------------------------------------------------------------------------------------------------
 
     def _meaning(self) -> Iterator[Check]:
-        """Passages that are embedded again are where they were."""
+        """Check that passages get the stored vectors again when they are embedded again."""
         model = self._store.meta("model")
         if not model:
             yield Check("meaning", ok=True, detail="nothing is embedded yet", next_step=RUN_INDEX)
@@ -259,7 +267,10 @@ class _Examination:
         return max(self._store.similarities([vector], Scope((int(part or 0),))).of([chunk]).get(chunk, (0.0,)))
 
     def _questions(self) -> Iterator[Check]:
-        """The words of a passage find its session. One may lose to sessions that say the same; most may not."""
+        """Check that the words of a passage find its session.
+
+        One failure may be due to sessions with the same text. If more than half fail, the check is not optional.
+        """
         failed: list[str] = []
         missed: list[str] = []
         asked = 0
@@ -276,13 +287,13 @@ class _Examination:
             yield Check("questions", ok=False, detail=miss, next_step=_rebuild(), optional=2 * len(missed) <= asked)
 
     def _telling(self, session: int) -> str:
-        """The passage of a session with the most different words; nothing where it has too few."""
+        """Return the passage of a session with the most different words; empty if even that one has too few."""
         texts = self._store.texts(place.chunk for place in self._store.placements_of(session))
         best = max(texts.values(), key=lambda text: len(words_of(text)), default="")
         return best if len(words_of(best)) >= TELLING_WORDS else ""
 
     def _asked(self, session: SessionRow, text: str) -> tuple[str, str]:
-        """Return the failed checks of a question, and the results that are missing."""
+        """Search for a passage's `text`. Return two complaints: the failed way of search, and the missing session."""
         query = Query(text, Scope((session.part,)), FIRST)
         store = cast("Store", self._store)  # to search is to read
         found = search(store, query, partial(embedded, self._embedder))
@@ -337,7 +348,7 @@ def _service() -> Iterator[Check]:
 
 
 def _told(name: str, faults: Sequence[str], well: str, step: str) -> Iterator[Check]:
-    """A check for each fault, of many only for the first; one that all is `well` where there is none."""
+    """Yield a failed check for each of the first faults, and one for the rest. Without faults, yield a passed check."""
     for fault in faults[:SHOWN]:
         yield Check(name, ok=False, detail=fault, next_step=step)
     if len(faults) > SHOWN:

@@ -1,4 +1,4 @@
-"""``excise list``, ``cut``, ``verify``, ``rollback``, ``discard`` and ``suggest``; and ``forget``."""
+"""The commands ``excise list``, ``cut``, ``verify``, ``rollback``, ``discard`` and ``suggest``; and ``forget``."""
 
 from __future__ import annotations
 
@@ -14,10 +14,19 @@ from indexer import state
 from indexer.transcripts.lines import bounded
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import takes
-from smart_fork.cli.command import Commands
+from smart_fork.cli.command import CommandApp
 from smart_fork.cli.options import YesOption, among, option
-from smart_fork.cli.output import NOT_ERASED, err, out, plain, printed_as_json, say, wants_json
-from smart_fork.cli.progress import ProgressBar, progress_bar, working
+from smart_fork.cli.output import (
+    NOT_ERASED,
+    ProgressBar,
+    err,
+    out,
+    printed_as_json,
+    progress_bar,
+    say,
+    wants_json,
+    working,
+)
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.excise.answer import CutRequest
 
@@ -27,7 +36,7 @@ if TYPE_CHECKING:
     from smart_fork.excise.cut_plan import CutPlan
 
 
-app = Commands(help="Cut turns out of a transcript that its agent can still resume.", no_args_is_help=True)
+app = CommandApp(help="Cut turns out of a transcript that its agent can still resume.", no_args_is_help=True)
 
 
 SessionArgument = Annotated[
@@ -63,7 +72,7 @@ def list_turns(  # noqa: PLR0917 - typer's way
         rows = [{"id": name, "bubbles": count} for name, count in found]
         if not printed_as_json({"path": str(path), "composers": rows}):
             for name, count in found:
-                out.print(plain(f"{name}  {count} bubbles"))
+                out.print(f"{name}  {count} bubbles")
         return
     with bounded():
         loaded = transcript.load_numbered(tool, path, composer)
@@ -75,7 +84,7 @@ def list_turns(  # noqa: PLR0917 - typer's way
     for number, turn in pairs:
         if everything or (number is not None and (turn.role != "system" or number not in spoken)):
             mark, name = "^" if turn.inherited else " ", turn.id if number is None else str(number)
-            out.print(plain(f"{name:>5}{mark} {turn.role:<9} {turn.token_est:>7}  {turn.preview}"))
+            out.print(f"{name:>5}{mark} {turn.role:<9} {turn.token_est:>7}  {turn.preview}")
     if left := transcript.left_out(loaded):
         say(left)
 
@@ -139,14 +148,14 @@ def verify(
 
 def _print_found(found: Soundness) -> None:
     for broken in (*found.dangling, *found.broken_links):
-        out.print(plain(f"{broken.turn_id}: {broken.reason}"))
+        out.print(f"{broken.turn_id}: {broken.reason}")
     if found.words_found:
-        out.print(plain(f"still found although cut: {', '.join(found.words_found[:20])}"))
+        out.print(f"still found although cut: {', '.join(found.words_found[:20])}")
     for copy in found.copies:
-        out.print(plain(f"still in {copy.path} although cut: {', '.join(copy.words_found[:20])}".rstrip(": ")))
+        out.print(f"still in {copy.path} although cut: {', '.join(copy.words_found[:20])}".rstrip(": "))
         say(copy.reason)
     for one in found.remains:
-        out.print(plain(f"part of the cut text may be in {one.path} ({one.kind})"))
+        out.print(f"part of the cut text may be in {one.path} ({one.kind})")
     if found.remains:
         say(f"Erase it: smart-fork excise verify {found.session_id} --erase")
     for snapshot in found.snapshots:
@@ -155,11 +164,11 @@ def _print_found(found: Soundness) -> None:
         say(f"{found.unknown} cuts have no snapshot, so verify cannot search for their words")
     for path in found.unsearched:
         say(f"received a hand-over, check it by hand: {path}")
-    out.print(plain("whole" if found.ok else "not known" if _is_not_known(found) else "not whole"))
+    out.print("whole" if found.ok else "not known" if _is_not_known(found) else "not whole")
 
 
 def _is_not_known(found: Soundness) -> bool:
-    """Return True if nothing was found, but the search was incomplete."""
+    """Return True if ``verify`` found nothing wrong, but could not search for the words of every cut."""
     bad = found.dangling or found.broken_links or found.words_found or found.copies or found.remains
     return not bad and found.unknown > 0
 
@@ -182,21 +191,16 @@ def rollback(
         if printed_as_json({"snapshots": [{"id": one.id, "size": one.size, "path": str(one.path)} for one in found]}):
             return
         for one in found:
-            out.print(plain(f"{one.id}  {one.size} bytes"))
+            out.print(f"{one.id}  {one.size} bytes")
         if not found:
-            out.print(plain("(no snapshots)"))
+            out.print("(no snapshots)")
         return
     outcome = roll_back(str(snapshot), to=to, force=force)
     if not printed_as_json(outcome):
-        for restored in (outcome, *outcome.followed):
-            how = (
-                f"Restored {restored.path} from {restored.restored}"
-                if restored.restored
-                else f"Removed {restored.path}"
-            )
-            out.print(plain(how))
+        for done in (outcome, *outcome.followed):
+            out.print(f"Restored {done.path} from {done.restored}" if done.restored else f"Removed {done.path}")
         if outcome.snapshot:
-            out.print(plain(f"Undo: smart-fork excise rollback {outcome.snapshot}"))
+            out.print(f"Undo: smart-fork excise rollback {outcome.snapshot}")
         for other in outcome.left:
             say(f"not restored: {other.path}: {other.reason}")
     if outcome.left:
@@ -224,7 +228,7 @@ def discard(
     if printed_as_json({"discarded": gone}):
         return
     for one in gone:
-        out.print(plain(f"deleted {one}"))
+        out.print(f"deleted {one}")
 
 
 @app.command("suggest")
@@ -241,17 +245,17 @@ def suggest(
     if printed_as_json(found):
         return
     for one in found.suggestions:
-        out.print(plain(f"{one.range:<12} {one.tokens:>7} tokens  {one.kind}: {one.reason}"))
-        out.print(plain(f"             {one.command}"))
+        out.print(f"{one.range:<12} {one.tokens:>7} tokens  {one.kind}: {one.reason}")
+        out.print(f"             {one.command}")
     if not found.suggestions:
-        out.print(plain("nothing to suggest"))
+        out.print("nothing to suggest")
 
 
 def branch_without(
     reference: str | None, turns: str, ids: Sequence[str] = (), *, secrets: bool = False, force: bool = False,
     cwd: Path | None = None,
 ) -> None:  # fmt: skip
-    """Write a copy of a session without these turns, and say where it is."""
+    """Copy a session without the given turns, and print the new session and its path."""
     from smart_fork.excise.cutting import branch
 
     if not reference:
@@ -262,20 +266,20 @@ def branch_without(
         return
     for warning in told.warnings:
         say(f"note: {warning.turn_id} {warning.reason}")
-    out.print(plain(f"{told.session_id} is {told.parent.session_id} without {len(told.removed)} turn(s)"))
-    out.print(plain(f"  its title: {told.title}"))
-    out.print(plain(f"  {told.path}"))
-    out.print(plain(f"To resume the branch: {told.resume_command}"))
-    out.print(plain(f"To resume the original: {told.resume_original}"))
+    out.print(f"{told.session_id} is {told.parent.session_id} without {len(told.removed)} turn(s)")
+    out.print(f"  its title: {told.title}")
+    out.print(f"  {told.path}")
+    out.print(f"To resume the branch: {told.resume_command}")
+    out.print(f"To resume the original: {told.resume_original}")
 
 
 def _hinted(words: Sequence[str]) -> tuple[str, ...]:
-    """Words that must not be repeated."""
+    """Return cut words with all letters but the first one hidden: an answer must not repeat them."""
     return tuple(word[:1] + "*" * (len(word) - 1) for word in words)
 
 
 def _means_turns(text: str) -> bool:
-    """Return True if a lone word is a range of turns. An id may also begin with digits only."""
+    """Return True if a lone word is a range of turns, such as ``5-7``, and not the id of a session."""
     from smart_fork.finding.sessions import is_session
 
     digits = bool(text) and all(character.isdigit() or character in "-, " for character in text)
@@ -283,7 +287,7 @@ def _means_turns(text: str) -> bool:
 
 
 def _agreed(planned: CutPlan, progress: Progress | None) -> bool:
-    """Return True if the person agrees; False if there is nobody to ask."""
+    """Show the planned cut and ask for confirmation. Return False without a question if the answer is JSON."""
     if wants_json() or not sys.stdin:
         say("not asked: -y commits")
         return False
@@ -316,20 +320,20 @@ def _print_cut(outcome: Excised, *, summarised: bool) -> None:
     if outcome.aborted:
         say("aborted")
     elif not outcome.dry_run:
-        out.print(plain(f"Removed {len(outcome.removed)} turn(s) of {outcome.session_id}"))
+        out.print(f"Removed {len(outcome.removed)} turn(s) of {outcome.session_id}")
         if outcome.relinked:
-            out.print(plain(f"relinked: {', '.join(outcome.relinked)}"))
+            out.print(f"relinked: {', '.join(outcome.relinked)}")
         if outcome.snapshot:
-            out.print(plain(f"Undo: smart-fork excise rollback {outcome.snapshot}"))
+            out.print(f"Undo: smart-fork excise rollback {outcome.snapshot}")
         if outcome.snapshots:
             held = f"The cut text is still in {len(outcome.snapshots)} snapshot(s)"
-            out.print(plain(f"{held}; delete: {outcome.discard}"))
+            out.print(f"{held}; delete: {outcome.discard}")
         if outcome.erased is False and outcome.index and not outcome.index.updated:
             say(f"Search can still find it. {outcome.index.note}")
         elif outcome.erased is False and not outcome.left:
             say(NOT_ERASED)
         for one in outcome.followed or ():
-            out.print(plain(f"followed: {one.path}"))
+            out.print(f"followed: {one.path}")
         for other in outcome.left or ():
             say(f"it is still in {other.path}: {other.reason}")
         for place in outcome.remains or ():
@@ -341,7 +345,7 @@ def forget(
     undo: Annotated[bool, "Allow indexing again."] = False,
     yes: YesOption = False,
 ) -> None:
-    """Remove all that smart-fork holds of a session, for good. The agent's own log is not touched."""
+    """Remove everything that smart-fork keeps of a session, for good. The agent's own log stays."""
     from smart_fork.excise import erasure
 
     if not (undo or yes):
@@ -353,25 +357,25 @@ def forget(
     what = f"{done.agent_type} {done.session_id}"
     if undo:
         there = "it is indexed again" if done.jsonl_path else "but nothing of it is left to index"
-        out.print(plain(f"{what} is no longer forgotten; {there}."))
+        out.print(f"{what} is no longer forgotten; {there}.")
         return
-    out.print(plain(f"{what} is forgotten."))
+    out.print(f"{what} is forgotten.")
     if not done.erased:
-        err.print(plain(NOT_ERASED))
+        err.print(NOT_ERASED)
     for one in done.left or ():
-        err.print(plain(f"It is still in {one.path}: {one.reason}"))
+        err.print(f"It is still in {one.path}: {one.reason}")
     if done.jsonl_path:
-        err.print(plain(f"The agent still has its log: {done.jsonl_path}"))
+        err.print(f"The agent still has its log: {done.jsonl_path}")
         if shared := _shared(Path(done.jsonl_path), done.agent_type):
-            err.print(plain(f"It was shared. Withdraw it: smart-fork team delete {shared} --everywhere"))
+            err.print(f"It was shared. Withdraw it: smart-fork team delete {shared} --everywhere")
 
 
 @bounded()
 def _ask(reference: str) -> None:
-    """Have the person confirm it, who sees what it is about.
+    """Show the session's title, and ask the person to confirm that it is forgotten.
 
     Raises:
-        Usage: there is nobody to ask.
+        Usage: there is no terminal to ask at.
     """
     from smart_fork.finding import sessions
     from smart_fork.finding.results import title
@@ -383,12 +387,12 @@ def _ask(reference: str) -> None:
         about = f": {title(sessions.look_into(located).title)}"
     except NotFound:
         about = ""
-    err.print(plain(f"{located.agent} {located.session_id}{about}"))
+    err.print(f"{located.agent} {located.session_id}{about}")
     typer.confirm("Forget it for good?", abort=True, err=True)
 
 
 def _shared(path: Path, agent: str) -> str | None:
-    """Return the id under which a log is shared; `None` if no log of this machine is."""
+    """Return the id under which the team shares the log at `path`; `None` if it is not shared."""
     if not state.rows("SELECT 1 FROM pulled LIMIT 1"):
         return None
     from smart_fork.agents.log_readers import READERS

@@ -1,4 +1,4 @@
-"""``find``, ``recall``, ``why``, ``fix``, ``list``, ``show`` and ``export``."""
+"""The commands ``find``, ``recall``, ``why``, ``fix``, ``list``, ``show`` and ``export``."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from smart_fork.agents.options import takes
-from smart_fork.cli.command_table import group
-from smart_fork.cli.found import INDENT, print_found, print_gone
+from smart_fork.cli.command_table import command_module
 from smart_fork.cli.options import EVERYBODY, EverywhereOption, ProjectOption, SessionArgument, WhoseOption
-from smart_fork.cli.output import out, plain, printed_as_json, say, say_passed_over, write
-from smart_fork.cli.progress import library_shown
+from smart_fork.cli.output import library_shown, out, plain, printed_as_json, say, say_passed_over, write
+from smart_fork.cli.result_list import INDENT, print_deleted_prompts, print_found
 from smart_fork.cli.short_ids import short
 from smart_fork.errors import Usage
+from smart_fork.finding.ranking import percent
 from smart_fork.finding.request import FindRequest, RecentRequest
+from smart_fork.finding.session_view import Exported
 from smart_fork.snippets import minute
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def find(
         typer.Option("--team/--no-team", help="Only sessions of the team, or only your own."),
     ] = None,
 ) -> None:
-    """Find the past sessions that already know how, your own and those that your team shares.
+    """Find the past sessions that already know how: your own ones, and those that your team shares.
 
     Words starting with a dash go after "--":  smart-fork find -- "-Werror breaks the build"
     """
@@ -62,7 +63,7 @@ def find(
     if team:
         if agent != EVERYBODY:
             raise Usage("--agent and --team are mutually exclusive", "The team server searches all agents.")
-        team_commands = group("team")
+        team_commands = command_module("team")
         team_commands.listing.find_shared(replace(asked, agent_type=None), team_commands.TeamPlace(project=project))
         return
     with library_shown(project, everywhere=everywhere, elsewhere=team_search(wanted=team)) as known:
@@ -79,7 +80,7 @@ def _print_exchanges(request: FindRequest, project: str | None) -> None:
     if printed_as_json(found):
         return
     for one in found.exchanges:
-        out.row(plain(f"exchange {one.exchange}", "bold cyan"), plain(f"message {one.message}"), plain(one.asked))
+        out.row(plain(f"exchange {one.exchange}", "bold cyan"), f"message {one.message}", one.asked)
     if not found.exchanges:
         say("No exchange of this session answers that.")
     elif found.exchanges[0].message is not None:
@@ -87,9 +88,9 @@ def _print_exchanges(request: FindRequest, project: str | None) -> None:
 
 
 def _changes() -> bool | str:
-    """The patch on standard input; `True`, for the uncommitted changes, if there is none.
+    """Return the patch on standard input; `True` without one, which means the uncommitted changes.
 
-    A pipe that somebody forgot to close is not waited for.
+    An open pipe without input is given up after a few seconds.
     """
     if sys.stdin.isatty() or not select.select([sys.stdin], [], [], _PATCH_SECONDS)[0]:
         return True
@@ -123,40 +124,39 @@ def why(
     for one in told.changes:
         when = f"{minute(one.date)[:10]} {one.commit[:8]}" if one.commit else "not committed      "
         if one.session_id is None:
-            out.row(plain(when), plain(f"no session is known: {one.subject}", "dim"))
+            out.row(when, plain(f"no session is known: {one.subject}", "dim"))
             continue
-        at = f" --at {one.ends_at_message}" if one.ends_at_message is not None else ""
         share = f" {one.lines} of {one.of} lines" if one.lines != one.of else ""
-        who = f"{one.agent_type} {short(one.session_id)}{at}{share}"
-        out.row(plain(when), plain(who, "bold cyan"), plain(one.asked or ""))
+        who = f"{one.agent_type} {short(one.session_id)}{_at(one.ends_at_message)}{share}"
+        out.row(when, plain(who, "bold cyan"), one.asked or "")
     if told.more:
         say(f"{told.more} more: --limit {min(500, len(told.changes) + told.more)}")
     if told.unread_notice:
         say(told.unread_notice)
 
 
+def _at(message: int | None) -> str:
+    return f" --at {message}" if message is not None else ""
+
+
 @takes(only=("limit",), order="agent project limit")
 def fix(*, asked: FindRequest, agent: WhoseOption = EVERYBODY, project: ProjectOption = None) -> None:
-    """Print what ended an error when a session of this repository met it. The error is read from standard input."""
-    from smart_fork.finding.ranking import percent
-
+    """Print what ended an error in earlier sessions of this repository. The error is read from standard input."""
     error = "" if sys.stdin.isatty() else sys.stdin.read(MOST_ERROR)
     with library_shown(project) as known:
         told = known.fix(replace(asked, agent_type=agent, error=error))
     if not printed_as_json(told):
         for one in told.fixes:
-            at = f" --at {one.ends_at_message}" if one.ends_at_message is not None else ""
             out.row(plain(f"{percent(one.score):>6}", "bold green"), plain(one.title, "bold"))
-            day = minute(one.last_activity)[:10]
-            out.row(plain(f"{INDENT}{one.agent_type} {short(one.session_id)}{at} · {day}", "cyan"))
+            who, day = f"{one.agent_type} {short(one.session_id)}", minute(one.last_activity)[:10]
+            out.row(plain(f"{INDENT}{who}{_at(one.ends_at_message)} · {day}", "cyan"))
             for sentence in one.noted.sentences if one.noted else ():
                 out.row(plain(f"{INDENT}{sentence}", "yellow"))
             for action in one.ended_by:
                 out.row(plain(f"{INDENT}ended by: {action}", "magenta"))
         if told.fixes:
             best = told.fixes[0]
-            at = f" --at {best.ends_at_message}" if best.ends_at_message is not None else ""
-            say(f"smart-fork fork {short(best.session_id)}{at} starts an agent that knows it")
+            say(f"smart-fork fork {short(best.session_id)}{_at(best.ends_at_message)} starts an agent that knows it")
         elif told.met:
             say(f"{told.met} session{'s' if told.met > 1 else ''} met this error, and none ended it.")
         else:
@@ -176,7 +176,7 @@ def list_sessions(
     asked: RecentRequest,
     team: Annotated[bool, "Only sessions that the team shares."] = False,
 ) -> None:
-    """Recent sessions, straight from the logs: no index needed. Pinned sessions come first."""
+    """List recent sessions, straight from the logs: no index is needed. Pinned sessions come first."""
     if team:
         whose = None if agent == EVERYBODY else str(agent)
         if asked.limit > _MOST_SHARED:
@@ -184,7 +184,7 @@ def list_sessions(
                 f"--limit is at most {_MOST_SHARED} with --team, not {asked.limit}",
                 "`smart-fork team list --page` lists more.",
             )
-        team_commands = group("team")
+        team_commands = command_module("team")
         place = team_commands.TeamPlace(project=project)
         team_commands.listing.list_sessions(agent=whose, limit=asked.limit, place=place)
         return
@@ -206,16 +206,16 @@ def list_sessions(
     for one in found.sessions:
         out.row(
             plain(f"{short(one.session_id):<13}", "bold cyan"),
-            plain(f"{one.agent_type:<{wide}}"),
-            plain(minute(one.last_modified)),
-            plain(one.headline or one.title),
+            f"{one.agent_type:<{wide}}",
+            minute(one.last_modified),
+            one.headline or one.title,
             *([plain(one.project_path, "dim")] if everywhere else []),
             *([plain(f"({mark})", "dim")] if (mark := place_mark(one.project_inferred_from, one.began_in)) else []),
             *([plain(f"(shared by {one.author})", "dim")] if one.author else []),
             *([plain(f"(fork of {short(one.forked_from)})", "dim")] if one.forked_from else []),
             *([plain(f"({'; '.join((*one.noted.marks, *one.noted.sentences))})", "dim")] if one.noted else []),
         )
-    print_gone(found.gone_prompts)
+    print_deleted_prompts(found.gone_prompts)
     if found.hidden_automated and len(found.sessions) < asked.limit:
         say(f"Automated sessions, hidden: {found.hidden_automated}. --include-automated shows them.")
 
@@ -226,8 +226,9 @@ def show(
     context: Annotated[int, typer.Option("--context", "-C", min=0, help="Messages before and after --at.")] = 3,
     no_pager: Annotated[bool, "Print all of it, without PAGER."] = False,
 ) -> None:
-    """The conversation as Markdown, its messages numbered as `fork --at` takes them. At a terminal it is rendered."""
-    from smart_fork.finding.session_view import Exported
+    """Print a session's conversation as Markdown, rendered on a terminal. `fork --at` takes the numbers of the
+    messages.
+    """
     from smart_fork.finding.sessions import as_markdown
     from smart_fork.public import read
 
@@ -239,17 +240,17 @@ def show(
     else:
         texts, notes = list(as_markdown(one)), [one.notice if one.owner else "", one.left_out]
     if sys.stdout.isatty() or "FZF_PREVIEW_COLUMNS" in os.environ:
-        from smart_fork.cli import reading
+        from smart_fork.cli import pager
 
-        reading.show(texts, pages=sys.stdout.isatty() and not no_pager)
+        pager.show(texts, pages=sys.stdout.isatty() and not no_pager)
     else:
-        out.print(plain("\n".join(next(zip(*texts, strict=True)))))
+        out.print("\n".join(next(zip(*texts, strict=True))))
     for sentence in filter(None, notes):
         say(sentence)
 
 
 def _exit_code(answer: Answer) -> int:
-    """3 only where the project has no session at all, 1 where nothing could be searched."""
+    """Return the exit code of a search: 3 if the project has no session, 1 if nothing could be searched, else 0."""
     from smart_fork.finding.answer import Unsearched
 
     if isinstance(answer, Unsearched):
@@ -267,7 +268,7 @@ def export(
     markdown: Annotated[bool, "Write Markdown."] = False,
     force: Annotated[bool, "Replace an existing file."] = False,
 ) -> None:
-    """A session as one file to read or send: what was said, what was run, and edits as diffs; secrets are masked."""
+    """Write a session to one file: prompts, answers, commands, and edits as diffs. Secrets are masked."""
     from smart_fork.page.export import exported
 
     if html == markdown:

@@ -1,4 +1,4 @@
-"""``fork``, of one session or of several; and what becomes of a fork, in words."""
+"""The commands ``fork``, ``branch`` and ``lineage``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,29 +15,45 @@ from indexer.values import json_of
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import Options, takes
 from smart_fork.agents.references import Reference
-from smart_fork.cli.command import Command, meant
-from smart_fork.cli.options import HandedOption
-from smart_fork.cli.output import as_values, complain, out, plain, printed_as_json, say, say_notes
-from smart_fork.cli.progress import library_shown, starting
+from smart_fork.cli.command import Command, session_references
+from smart_fork.cli.options import HandedOption, SessionArgument
+from smart_fork.cli.output import (
+    Plain,
+    as_values,
+    complain,
+    cut_to,
+    library_shown,
+    one_line,
+    out,
+    plain,
+    printed_as_json,
+    say,
+    say_notes,
+    starting,
+)
 from smart_fork.cli.short_ids import short
 from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage
+from smart_fork.finding.fork_worth import cache_in_words
 from smart_fork.finding.team_sessions import is_shared
-from smart_fork.forking.request import BestSessions, BudgetOptions, ForkRequest
+from smart_fork.forking.request import BestSessions, BranchRequest, BudgetOptions, ForkRequest
 from smart_fork.forking.results import Forked, NotForked
+from smart_fork.snippets import ago, tokens_about
 
 if TYPE_CHECKING:
+    from rich.tree import Tree
+
     from smart_fork.finding.session_library import Library
-    from smart_fork.forking.results import ForkPrice, Selection, Way
+    from smart_fork.forking.results import Branched, ForkPrice, Relative, Selection, Way
 
 
 _PROTECTED = "smart_fork.protected"
 
 
 class ForkCommand(Command):
-    """Counts the words behind ``--``: they are the prompt, whatever they look like."""
+    """The command ``fork``. It counts the words after ``--``, which always belong to the prompt."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """See click."""
+        """Parse `args` as click does, and note the number of words after ``--``."""
         ctx.meta[_PROTECTED] = len(args) - args.index("--") - 1 if "--" in args else 0
         return super().parse_args(ctx, args)
 
@@ -74,7 +91,7 @@ def fork(
     budget: BudgetOptions,
     merge: Annotated[bool, "Merge several sessions into one fork, within --budget."] = False,
 ) -> None:
-    """Run a fork of a session; the original stays untouched. Of several sessions, each in its own git worktree.
+    """Run a fork of a session; the original stays untouched. Each of several forks gets its own git worktree.
 
     A prompt alone forks the session that fits best. What starts with a dash goes after "--":
     smart-fork fork 70f1a07f -- "-Werror breaks the build, fix it"
@@ -108,10 +125,10 @@ def fork(
 
 
 def check_given(asked: ForkRequest, best: BestSessions, *, several: bool, merge: bool) -> None:
-    """Refuse options that do not go together on the command line.
+    """Refuse options of ``fork`` that contradict each other on the command line.
 
     Raises:
-        Usage: some do not.
+        Usage: two options contradict each other, or one lacks another one.
     """
     searched = best.top is not None
     if best.min_score is not None and not searched:
@@ -135,9 +152,10 @@ def check_given(asked: ForkRequest, best: BestSessions, *, several: bool, merge:
 
 
 def _ids_and_prompt(words: Sequence[str], behind: int) -> tuple[list[str], str | None]:
-    """The sessions that come first, and the words of the prompt: all from the first that does not look like a session.
+    """Split the words of ``fork`` into ids of sessions and a prompt.
 
-    The last of several words is the prompt unless it means a session. The last `behind` are the prompt.
+    The prompt begins with the first word that does not look like a session. The last of several words is the prompt,
+    unless it is the id of a session. The last `behind` words always belong to the prompt.
     """
     if not words:
         raise Usage("No session and no prompt given", "`smart-fork find` and `smart-fork list` show sessions.")
@@ -145,12 +163,12 @@ def _ids_and_prompt(words: Sequence[str], behind: int) -> tuple[list[str], str |
     named = (
         not Reference.parsed(words[0]).looks_like_one
         and bool(words[1:])
-        and (meant(words[0]) != words[0] or (len(words) == 2 and _is_session(words[0])))
+        and (session_references(words[0]) != words[0] or (len(words) == 2 and _is_session(words[0])))
     )
     while rest and (Reference.parsed(rest[0]).looks_like_one or (named and not ids)):
         if ids and len(rest) == 1 and not behind and not _is_session(rest[0]):
             break
-        ids.append(meant(rest.pop(0)))
+        ids.append(session_references(rest.pop(0)))
     return ids, " ".join((*rest, *words[len(words) - behind :])) or None
 
 
@@ -158,7 +176,7 @@ def _is_session(word: str) -> bool:
     from smart_fork.finding.sessions import is_session
 
     try:
-        return is_session(one := meant(word)) or is_shared(one)
+        return is_session(one := session_references(word)) or is_shared(one)
     except Ambiguous:
         raise
     except SmartForkError:
@@ -166,7 +184,7 @@ def _is_session(word: str) -> bool:
 
 
 def print_forked(forked: Forked, *, dry_run: bool) -> None:
-    """One fork, for a person."""
+    """Print what a fork knows and costs, and how to reach it; with `dry_run` the command that would start it."""
     say_notes(forked.warnings)
     if forked.selection is not None:
         for one in (forked.selection, *forked.merged):
@@ -183,23 +201,24 @@ def print_forked(forked: Forked, *, dry_run: bool) -> None:
     if forked.news:
         say(forked.news)
     if dry_run:
-        out.line(forked.command)
+        out.print(forked.command)
         return
-    out.line(f"Forked {forked.resume_session_id} as {forked.new_session_id or '(id not known yet)'}")
-    out.line(
+    out.print(f"Forked {forked.resume_session_id} as {forked.new_session_id or '(id not known yet)'}")
+    out.print(
         f"  {AGENTS.title_of(forked.agent_type)}, worker {forked.worker_id} in "
         f"{forked.terminal_id or 'a process'}, directory {forked.cwd}"
     )
     if forked.attach:
-        out.line(f"  watch it: {forked.attach}")
+        out.print(f"  watch it: {forked.attach}")
     if forked.log:
-        out.line(f"  its output: {forked.log}")
+        out.print(f"  its output: {forked.log}")
 
 
 def print_selection(selection: Selection, *, in_full: bool, alone: bool = True) -> None:
-    """Print a budgeted fork's figures, and before a start each exchange.
+    """Print how much of a session a fork within a budget keeps; with `in_full` also a line for each exchange.
 
-    Where it is `alone`, and its own agent's, it begins as the session does.
+    Only a fork of the same agent begins with the session's own messages. With `alone`, print where its new part
+    begins.
     """
     parts = f"{selection.kept} of {selection.kept + selection.left_out} exchanges"
     share = f"about {selection.tokens:,} of {selection.whole_tokens:,} tokens"
@@ -213,7 +232,7 @@ def print_selection(selection: Selection, *, in_full: bool, alone: bool = True) 
 
 
 def ways_in_words(ways: Sequence[Way]) -> Iterator[str]:
-    """Describe the size of each kind of fork, side by side, for a person."""
+    """Yield lines that compare the ways to fork a session: the tokens that each one loads."""
     from smart_fork.forking.plan import parts_in_words, way_in_words
 
     yield from parts_in_words(ways)
@@ -224,21 +243,20 @@ def ways_in_words(ways: Sequence[Way]) -> Iterator[str]:
 
 
 def price_in_words(price: ForkPrice) -> str:
-    """Describe the tokens that a fork loads, for a person."""
-    from smart_fork.finding.fork_worth import cache_in_words
-
+    """Return a sentence with the tokens that a fork loads, and the share of them that is cached."""
     of = f" of {price.whole_tokens:,}" if price.tokens < price.whole_tokens else ""
     cached = cache_in_words(price.cached_until, price.cached_tokens)
     return ", ".join(filter(None, (f"It loads about {price.tokens:,}{of} tokens", cached)))
 
 
 def fork_several(ids: Sequence[str], best: BestSessions, like: ForkRequest, *, in_worktrees: bool | str) -> None:
-    """Fork them, or the best that are found, as `like` says; and say of each what became of it.
+    """Fork the sessions `ids`, or the best ones that a search finds, each with the options of `like`. Print each
+    result.
 
-    Exits with 1 if one was not started, with 3 if none fits.
+    Exit with 1 if a fork was not started, and with 3 if no session fits.
 
     Raises:
-        SmartForkError: none was started.
+        SmartForkError: no fork was started.
     """
     from smart_fork.finding.ranking import LIKELY_SCORE
     from smart_fork.forking.search_and_fork import fan_out
@@ -260,8 +278,11 @@ def fork_several(ids: Sequence[str], best: BestSessions, like: ForkRequest, *, i
 
 
 def _best_found(like: ForkRequest, best: BestSessions, library: Library) -> tuple[list[ForkRequest], int]:
-    """The best of what is found; where none fits, that is said beside what was found."""
-    from smart_fork.cli.found import print_hits
+    """Search for sessions to fork. Return a request for each of the best, and the number of skipped sessions.
+
+    If no session fits, print what was found and exit with 3.
+    """
+    from smart_fork.cli.result_list import print_hits
     from smart_fork.finding.answer import Found
     from smart_fork.forking.search_and_fork import best_of, search_for
 
@@ -292,4 +313,147 @@ def _print_forks(forks: Sequence[Forked | NotForked], *, dry_run: bool) -> None:
             print_forked(one, dry_run=dry_run)
     started = [one.worker_id for one in forks if isinstance(one, Forked) and one.worker_id]
     if started:
-        out.print(plain(f"Compare them: smart-fork compare {' '.join(started)}"))
+        out.print(f"Compare them: smart-fork compare {' '.join(started)}")
+
+
+#: Columns where nobody looks: lines are as long as they are.
+WIDE = 10_000
+#: Commits that are named one by one.
+COMMITS = 3
+
+
+@takes(
+    session=SessionArgument,
+    without=("worktree", "worktree_name", "with_changes", "name", "skip_permissions", "brief"),
+    prompt=Annotated[str | None, typer.Argument(help="Prompt, with --start.")],
+    at="Copy up to this message, or `match`: up to the best answer.",
+    intent="Text for --at match and --budget.",
+    place="Place to run, with --start.",
+    as_agent=HandedOption,
+    budget="Copy only relevant exchanges, up to N tokens: 30k.",
+    order="session prompt at intent also title without start place cwd project budget keep drop as_agent unmasked",
+)
+def branch(
+    *,
+    asked: BranchRequest,
+    options: Options,
+    without: Annotated[
+        str | None,
+        typer.Option("--excise", help="Turns to drop, numbered as in `excise list`: 5-7,9."),
+    ] = None,
+    budget: BudgetOptions,
+) -> None:
+    """Copy a session under its own title, to resume it later. The original stays untouched."""
+    from smart_fork.forking.branch import branch as branch_session
+
+    caller = AGENTS.caller_session(os.environ)
+    asked = replace(asked, options=options, budget=budget.wanted(), caller_session_id=caller)
+    if not asked.start and (options.prompt or options.place):
+        raise Usage("A prompt and --in are only for --start", "Give --start to resume the branch immediately.")
+    if (asked.intent is None) if asked.at_match else (asked.intent is not None and asked.budget is None):
+        raise Usage("--at match and --intent belong together", 'Give the intent: --at match --intent "…"')
+    if asked.also and asked.intent is None:
+        raise Usage("--also goes with --intent", "--also is the intent in other words.")
+    if without is not None:
+        if asked.start or asked.title or asked.at or asked.project or asked.budget or asked.as_agent:
+            raise Usage("--excise goes with --cwd alone", "`smart-fork resume` starts what it writes.")
+        from smart_fork.cli.excise import branch_without
+
+        branch_without(asked.session, without, cwd=Path(asked.cwd) if asked.cwd else None)
+        return
+    with starting(options.place, quiet=not asked.start):
+        branched = branch_session(asked, library_shown)
+    if not printed_as_json(branched):
+        _print_branch(branched, named=bool(asked.title and asked.title.strip()))
+
+
+def _print_branch(branched: Branched, *, named: bool) -> None:
+    say_notes(branched.warnings)
+    if branched.selection is not None:
+        print_selection(branched.selection, in_full=False)
+    if named:
+        out.print(f'Branched conversation "{branched.title}".')
+    else:
+        out.print("Branched conversation.")
+        out.print(f"  its title: {branched.title}")
+    started = branched.started
+    if started is None:
+        out.print(f"To resume the branch: {branched.resume_command}")
+    else:
+        say_notes(started.warnings)
+        out.print(f"  worker {started.worker_id} in {started.terminal_id or 'a process'}")
+        if started.attach:
+            out.print(f"  watch it: {started.attach}")
+    out.print(f"To resume the original: {branched.resume_original}")
+
+
+def lineage(session: SessionArgument) -> None:
+    """Show a session's family as a tree: parents and forks, running workers, and how to return to the parent."""
+    from smart_fork.forking.lineage import lineage as family_of
+
+    family = family_of(session)
+    if printed_as_json(family):
+        return
+    if not out.is_terminal:
+        out.console.width = WIDE
+    for tree in _trees(family.sessions, family.session_id):
+        out.print(tree, soft_wrap=False)
+    if family.left_out:
+        say(family.left_out)
+    if len(family.sessions) == 1:
+        out.print(f'No forks yet: smart-fork fork {short(family.session_id)} "PROMPT"')
+    if family.return_command:
+        out.print(f"To return to its parent: {family.return_command}")
+
+
+def _trees(members: Sequence[Relative], asked: str) -> list[Tree]:
+    from rich.tree import Tree
+
+    mixed = len({one.agent_type for one in members}) > 1
+    roots: list[Tree] = []
+    path: list[Tree] = []  # from the root down to the one before
+    for one in members:
+        del path[one.depth :]
+        label = _label(one, marked=one.session_id == asked, whose=AGENTS.title_of(one.agent_type) if mixed else "")
+        if path:
+            path.append(path[-1].add(label))
+        else:
+            path.append(Tree(label))
+            roots.append(path[0])
+    return roots
+
+
+def _label(one: Relative, *, marked: bool, whose: str = "") -> Plain:
+    """Return the lines of a session in the tree: its title, its facts, and a running worker.
+
+    `whose` is the title of its agent; it is empty if all sessions in the tree have the same agent.
+    """
+    from rich.cells import cell_len
+
+    head = plain(short(one.session_id), "bold" if marked else "")
+    if one.log_gone and not one.running:
+        return head + plain("  its log is gone")
+    # What is beside it: the lines of the tree, and the id.
+    room = out.console.width - 4 * one.depth - cell_len(str(head)) - 2
+    head += plain(f"  {cut_to(one.title, room)}", "bold" if marked else "")
+    facts = [ago(one.last_activity), f"{one.turns} messages", f"{tokens_about(one.token_estimate)} tokens"]
+    if whose:
+        facts.insert(0, whose)
+    if one.copies:
+        facts.append(f"{len(one.copies) + 1} copies of its log")
+    if one.started_by:
+        facts.append(f"started by {short(one.started_by)}")
+    lines = [" · ".join(filter(None, facts))]
+    if at := one.left_parent_at:
+        after = f"forked after message {at.message}: "
+        lines.append(f'{after}"{cut_to(at.text, room - len(after))}"')
+    if one.merged_from:
+        lines.append(f"merged with {', '.join(map(short, one.merged_from))} knew")
+    if made := one.commits:
+        named = ", ".join(commit.commit[:8] for commit in made.commits[:COMMITS])
+        more = f" and {left} more" if (left := made.count - COMMITS) > 0 else ""
+        told = f"commits: {named}{more}; lines of these in HEAD now: {made.lines_today}" if made.count else ""
+        lines.append("; ".join(filter(None, (told, made.notice))))
+    if running := one.running:
+        lines.append(f"{running.status}: worker {running.worker_id}  {one_line(running.attach)}")
+    return head + plain("".join(f"\n{line}" for line in lines), "dim")

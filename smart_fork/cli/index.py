@@ -1,4 +1,4 @@
-"""``index run``, ``index status`` and ``index path``."""
+"""The commands ``index run``, ``index status`` and ``index path``; ``project`` and ``project adopt``."""
 
 from __future__ import annotations
 
@@ -12,18 +12,30 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from indexer.locks import IndexBusyError, give_way, step_back
+from indexer.project import Project, project_of
+from indexer.safe_files import index_db, index_root
 from smart_fork.agents.log_readers import READERS
-from smart_fork.cli.command import Commands
-from smart_fork.cli.output import NOT_ERASED, at_home, out, plain, printed_as_json, say, say_passed_over
-from smart_fork.cli.progress import ProgressBar, progress_bar
+from smart_fork.cli.command import CommandApp
+from smart_fork.cli.options import ProjectOption, with_options
+from smart_fork.cli.output import (
+    NOT_ERASED,
+    ProgressBar,
+    at_home,
+    out,
+    plain,
+    printed_as_json,
+    progress_bar,
+    say,
+    say_passed_over,
+)
 from smart_fork.errors import SmartForkError
 from smart_fork.snippets import ago
 
 if TYPE_CHECKING:
     from indexer.log_changes import Progress
-    from indexer.project import Project
     from indexer.store.base import Store
     from smart_fork.finding.answer import Indexed, IndexStatus
+    from smart_fork.repository.history import AboutProject
 
 #: How long a run waits for another process that is indexing.
 PATIENCE = 600.0
@@ -34,7 +46,7 @@ NAME_WIDTH = 10
 #: Logs that failed, named one by one.
 MAX_SHOWN = 5
 
-app = Commands(help="Update the search index, or show its state.", no_args_is_help=True)
+app = CommandApp(help="Update the search index, or show its state.", no_args_is_help=True)
 
 
 @app.command("run")
@@ -51,7 +63,7 @@ def run(
     from indexer.pipeline import is_of_another
     from indexer.refresh import complete
     from indexer.store.schema import VectorsUnavailableError
-    from smart_fork.cli.service.renewal import renewed
+    from smart_fork.cli.service.after_indexing import renewed
     from smart_fork.finding.index_access import opened
     from smart_fork.finding.index_refresh import indexed
     from smart_fork.finding.request import OWN, configured_engine
@@ -90,8 +102,6 @@ def run(
 
 
 def _project(folder: Path | None) -> Project | None:
-    from indexer.project import project_of
-
     try:
         project = project_of(folder or Path.cwd())
     except OSError:  # the directory that this was started in is gone
@@ -101,7 +111,7 @@ def _project(folder: Path | None) -> Project | None:
 
 
 class _Following:
-    """Says that another process is indexing, and how far it is, as the index itself tells."""
+    """Progress messages about another process that is indexing, while this process waits for it."""
 
     def __init__(self, store: Store, progress: Progress | None) -> None:
         self._store, self._progress = store, progress
@@ -135,7 +145,7 @@ def status() -> None:
 
 
 def index_rows(state: IndexStatus) -> Iterator[tuple[str, str]]:
-    """Sentences about what the index holds and how fresh it is; the first has its name."""
+    """Yield pairs of a name and a sentence about the content and age of the index. Only the first pair has a name."""
     waiting = f"{state.unread_logs:,} more log{'s' * (state.unread_logs != 1)} to read" if state.unread_logs else ""
     yield "index", f"{state.sessions:,} session{'s' * (state.sessions != 1)}, {waiting or 'up to date'}"
     share = math.floor(100 * state.covered.all_passages)
@@ -151,7 +161,7 @@ def index_rows(state: IndexStatus) -> Iterator[tuple[str, str]]:
 
 
 def _details(state: IndexStatus) -> Iterator[tuple[str, str]]:
-    """Sentences about where it is, what it was made with, and what a run left out or owes."""
+    """Yield pairs of a name and a sentence about the last run, the model, the files, and skipped logs."""
     if (run := state.last_run) and not (run.error or run.failed_logs):
         yield "last run", state.last_run_in_words()
     yield "model", (state.model or "none yet").partition("@")[0]
@@ -166,16 +176,14 @@ def _details(state: IndexStatus) -> Iterator[tuple[str, str]]:
 @app.command("path")
 def path() -> None:
     """Print the folders of the index and the exports."""
-    from indexer.safe_files import index_db, index_root
-
     if printed_as_json({"index": str(index_db()), "exports": str(index_root())}):
         return
-    out.print(plain(str(index_db())))
-    out.print(plain(str(index_root())))
+    out.print(str(index_db()))
+    out.print(str(index_root()))
 
 
 def _settle() -> None:
-    """Erase what a cut that was killed has left beside the index."""
+    """Erase what a killed cut has left in the index's files."""
     from indexer import state
 
     if state.rows("SELECT 1 FROM owed_erasures LIMIT 1"):
@@ -187,16 +195,14 @@ def _settle() -> None:
 def _print_report(done: Indexed) -> None:
     counts = done.index
     out.print(
-        plain(
-            f"{done.files} logs: {done.read} read ({done.bytes_read / 1e6:,.1f} MB), "
-            f"{done.unchanged} unchanged, {done.removed} gone; {done.sessions} sessions written, "
-            f"{done.embedded} passages embedded in {done.total_seconds} s."
-        )
+        f"{done.files} logs: {done.read} read ({done.bytes_read / 1e6:,.1f} MB), "
+        f"{done.unchanged} unchanged, {done.removed} gone; {done.sessions} sessions written, "
+        f"{done.embedded} passages embedded in {done.total_seconds} s."
     )
     held = f"{counts.sessions} sessions, {counts.chunks} passages, {counts.embedded} with their meaning."
-    out.print(plain(f"The index holds {held}"))
+    out.print(f"The index holds {held}")
     for reason, number in counts.skipped.items():
-        out.print(plain(f"  skipped {number}: {reason}"))
+        out.print(f"  skipped {number}: {reason}")
     for name, reason in list(done.failed.items())[:MAX_SHOWN]:
         say(f"could not be read: {name}: {reason}")
     if len(done.failed) > MAX_SHOWN:
@@ -209,3 +215,57 @@ def _print_report(done: Indexed) -> None:
     if done.broken_lines:
         broken = f"{done.broken_lines} broken lines in {len(done.broken_logs)} logs"
         say(f"{broken}; `smart-fork index status --json` lists them")
+
+
+project_app = CommandApp(help="Show which directories this project's sessions come from.", invoke_without_command=True)
+
+#: Why another directory is the same project.
+_WHYS = {
+    "worktree": "a worktree of this repository",
+    "reflog": "the repository was there before it moved",
+    "remote": "a clone with the same remote and history",
+    "clone": "this repository was cloned from it",
+    "commits": "its sessions made commits that are in this repository",
+    "adopted": "adopted by you",
+}
+
+
+@project_app.callback()
+@with_options
+def project(ctx: typer.Context, project: ProjectOption = None) -> None:
+    """Show which directories this project's sessions come from, and why.
+
+    A repository is recognized by its first commits and its remote, wherever it is moved or cloned.
+    """
+    if ctx.invoked_subcommand is None:
+        from smart_fork.finding.request import current_project
+        from smart_fork.repository.history import described
+
+        _print_project(described(current_project(project)))
+
+
+@project_app.command("adopt")
+def adopt(
+    directory: Annotated[str, typer.Argument(help="The directory that the sessions name. It may be gone.")],
+    remove: Annotated[bool, "Undo it."] = False,
+    project: ProjectOption = None,
+) -> None:
+    """Give the sessions of another directory to this project."""
+    from smart_fork.finding.project_index import adopt as given
+    from smart_fork.finding.request import current_project
+
+    _print_project(given(current_project(project), directory, remove=remove))
+
+
+def _print_project(about: AboutProject) -> None:
+    if printed_as_json(about):
+        return
+    out.print(plain(about.project_path, "bold"))
+    if about.remote:
+        out.print(f"  remote {about.remote}")
+    for root in about.root_commits:
+        out.print(f"  first commit {root}")
+    for one in about.places:
+        out.print(f"  also {one.directory}: {_WHYS[one.why]}")
+    for directory in about.maybe:
+        out.print(f"  maybe {directory}: it shares history. smart-fork project adopt {directory}")

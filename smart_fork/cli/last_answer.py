@@ -1,6 +1,6 @@
-"""Numbers and names in the place of a session's id: ``show 1`` means the first result of the last answer here.
+"""Numbers and names instead of a session's id: ``show 1`` shows the first result of the last answer at this terminal.
 
-The last answer is kept for each terminal: the ids that were shown, when, and in which project; no text of theirs.
+The last answer of each terminal is kept: ids of its sessions, its time and its project, but no text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from indexer import state
 from indexer.project import project_of
 from indexer.safe_files import index_db
 from smart_fork.agents.references import Reference
-from smart_fork.cli import index_queries
+from smart_fork.cli.quick_answers import titled
 from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage
 from smart_fork.snippets import in_words, quoted
 
@@ -32,7 +32,7 @@ _ASK = 'Ask first: smart-fork find "…". An id works as well.'
 
 
 class _Answer(BaseModel):
-    """An answer that was shown: the sessions by rank, as references with their agents."""
+    """The last answer at a terminal: references to its sessions, by rank."""
 
     project: str
     at: float
@@ -40,7 +40,7 @@ class _Answer(BaseModel):
 
 
 def remember(hits: Sequence[Hit]) -> None:
-    """Keep which sessions were shown at this terminal, and where. An answer is good without."""
+    """Keep the sessions in `hits` as the last answer at this terminal. Do nothing if the state cannot be written."""
     if place := _terminal():
         shown = {str(hit.rank): str(Reference(hit.agent_type, hit.session_id)) for hit in hits}
         with suppress(OSError):  # nowhere to write, or no directory any more
@@ -48,12 +48,14 @@ def remember(hits: Sequence[Hit]) -> None:
             state.keep(f"{_FACT} {place}", answer.model_dump())
 
 
-def meant(word: str) -> str:
-    """The reference that a word means where a session is expected: the word itself if it is no number and no name.
+def reference_of(word: str) -> str:
+    """Return the reference that `word` stands for: a result's number, a title, or a worker's name.
+
+    Any other word is returned unchanged.
 
     Raises:
-        Usage: it is a number, and no answer here has such a result.
-        NotFound: the session is gone.
+        Usage: it is a number, but the last answer at this terminal has no such result.
+        NotFound: the session of that result is gone.
     """
     if Reference.parsed(word).is_number:
         return _result(word)
@@ -81,15 +83,15 @@ def _result(number: str) -> str:
 
 
 def _named(name: str) -> str:
-    """The session of that title in this project, or of a worker of that name; empty if there is none.
+    """Return the session of this project with the title `name`, or of the worker with that name; empty without either.
 
     Raises:
-        Ambiguous: several have the title.
+        Ambiguous: several sessions have the title.
     """
     from smart_fork.workers.registry import Registry
     from smart_fork.workers.registry_file import has_registry
 
-    found = index_queries.titled(index_db(), project_of(os.getcwd()).key, name)  # noqa: PTH109
+    found = titled(index_db(), project_of(os.getcwd()).key, name)  # noqa: PTH109
     if len(found) > 1:
         ids = " or ".join(one.session_id for one in found)
         raise Ambiguous(f"{quoted(name)} is the title of several sessions", f"Say which: {ids}")
@@ -102,7 +104,7 @@ def _named(name: str) -> str:
 
 
 def _terminal() -> str:
-    """The name of the terminal that somebody looks at or types on; empty where there is none."""
+    """Return the device of the terminal at stdout, stderr or stdin; empty if none of them is a terminal."""
     for stream in (sys.stdout, sys.stderr, sys.stdin):
         with suppress(OSError, ValueError):  # no terminal, or closed
             return os.ttyname(stream.fileno())

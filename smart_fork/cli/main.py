@@ -1,7 +1,8 @@
-"""The command line: thin over the library. Heavy modules are imported by the command that needs them."""
+"""The command line's entry: it finds the command, runs it and prints errors. Each command imports what it needs."""
 
 from __future__ import annotations
 
+import gc
 import inspect
 import logging
 import os
@@ -9,13 +10,13 @@ import sys
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from indexer.errors import IndexerError
-from smart_fork.cli.command import Command, Commands
-from smart_fork.cli.command_table import COMMANDS, group, named
+from smart_fork.cli.command import Command, CommandApp
+from smart_fork.cli.command_table import COMMANDS, command_in, command_module
 from smart_fork.cli.output import Unprinted, complain, log_to_stderr
 from smart_fork.errors import NotFound, SmartForkError, Usage
 
@@ -37,8 +38,11 @@ _HELP = """Find the past session that knows how, and fork it.
 
 
 def application(*names: str, every: bool = False) -> typer.Typer:
-    """The command line of these commands alone; without any, a list of what people type, or of `every` command."""
-    app = Commands(
+    """Return a typer application with the commands `names` alone.
+
+    Without names the application only lists commands: those for people, or `every` one.
+    """
+    app = CommandApp(
         name="smart-fork", help=_HELP, no_args_is_help=True, pretty_exceptions_enable=False,
         epilog=None if every else "smart-fork help --all also lists what agents and services run.",
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -46,12 +50,12 @@ def application(*names: str, every: bool = False) -> typer.Typer:
     app.callback()(_options)
     for name in names:
         entry = COMMANDS[name]
-        module, what = group(name), entry.place.rpartition(".")[2]
-        if what == "app":
-            app.add_typer(module.app, name=name, help=entry.purpose)
+        module, what = command_module(name), entry.place.rpartition(".")[2]
+        function = getattr(module, what)
+        if isinstance(function, typer.Typer):
+            app.add_typer(function, name=name, help=entry.purpose)
         else:
             kind = getattr(module, "COMMAND_CLASSES", {}).get(name, Command)
-            function = getattr(module, what)
             rest = inspect.cleandoc(function.__doc__ or "").partition("\n\n")[2]  # what it says after its purpose
             told = f"{entry.purpose}\n\n{rest}".strip()
             app.command(name, cls=kind, json=name not in _WITHOUT_JSON, help=told)(function)
@@ -63,12 +67,43 @@ def application(*names: str, every: bool = False) -> typer.Typer:
 
 @cache
 def command_line(*names: str, every: bool = False) -> Callable[..., Any]:
-    """The same, ready to be run; made once in a process, for of a command like `team` that takes a while."""
+    """Return the click command of `application`. A process makes it once, because a group such as `team` takes a
+    while.
+    """
     return typer.main.get_command(application(*names, every=every))
 
 
+def mcp(
+    tools: Annotated[
+        Literal["few", "all"],
+        typer.Option("--tools", envvar="SMART_FORK_TOOLS", help="Tools that the agent sees: few or all."),
+    ] = "few",
+    begun: Annotated[str, typer.Option("--begun", hidden=True)] = "",
+) -> None:
+    """Serve MCP on stdin and stdout. Agents start this."""
+    gc.disable()  # nearly all that is made until it serves are modules, which stay: to look through them takes a tenth
+    from indexer.default_embedder import configured_embedder
+    from smart_fork.server import run_stdio
+
+    gc.freeze()
+    gc.enable()
+    run_stdio(begun, configured_embedder(background=True), everything=tools == "all")
+
+
+def show_help(
+    topic: Annotated[
+        list[str] | None, typer.Argument(help="Command, such as: team push. Default: all commands.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="List every command, also those that agents run.")] = False,
+) -> None:
+    """Print the help of a command."""
+    words = topic or []
+    names = [word for word in words[:1] if word in COMMANDS]
+    command_line(*names, every=every)([*words, "--help"], prog_name="smart-fork", standalone_mode=False)
+
+
 def _undefined() -> None:
-    """Refuse to run a command that is only listed."""
+    """Fail: a command that is only listed in the help cannot run."""
     raise NotImplementedError
 
 
@@ -89,7 +124,7 @@ def _options(
 
 
 def _look_around() -> None:
-    """Know whether an agent runs this; and what a person has set, who does."""
+    """Find out which agent runs this command, if any. If a person runs it, note the person's variables."""
     from smart_fork.agents import AGENTS
     from smart_fork.system.call_context import calling
 
@@ -101,7 +136,9 @@ def _look_around() -> None:
 
 
 def main() -> None:
-    """The program. Exit 0 done, 1 error, 2 usage, 3 not found."""
+    """Run the command of `sys.argv`. Exit with 0 if it is done, 1 after an error, 2 after wrong usage, 3 if nothing
+    was found.
+    """
     try:
         try:
             status = _run()
@@ -123,7 +160,7 @@ def _write_nowhere() -> None:
 
 
 def _unwritten(error: Unprinted) -> int:
-    """Say that stdout does not take what is printed. What was done is done."""
+    """Report that stdout cannot be written, and return the exit code. The command itself has done its work."""
     _write_nowhere()
     complain(error)
     return error.exit_code
@@ -139,16 +176,19 @@ def _is_nowhere() -> bool:
 
 
 def _meant(arguments: list[str]) -> Iterable[str]:
-    """The command that is meant, none where they are listed, all where a shell asks what cannot be told beforehand."""
+    """Return the commands to import for these `arguments`: the named one, or none for the list of commands.
+
+    Return all commands if a shell completes a line that cannot be split into words.
+    """
     asks = next((one for name, one in os.environ.items() if name.startswith("_") and name.endswith("_COMPLETE")), None)
     if asks is not None:
-        from smart_fork.cli.completion import words_before
+        from smart_fork.cli.quick_answers import words_before
 
         asked = words_before(asks.partition("_")[2], os.environ)
         if asked is None:
             return COMMANDS
         arguments, _ = asked
-    name = named(arguments)
+    name = command_in(arguments)
     return (name,) if name else ()
 
 
@@ -157,7 +197,7 @@ def _run() -> int:
     as_json = "--json" in (arguments[: arguments.index("--")] if "--" in arguments else arguments)
     try:
         if not arguments and sys.stdin.isatty() and sys.stdout.isatty():
-            from smart_fork.cli.picker import pick
+            from smart_fork.cli.result_list import pick
 
             chosen = pick()
             if isinstance(chosen, int):

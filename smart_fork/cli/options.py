@@ -1,6 +1,6 @@
-"""Options and arguments of commands, made of the fields of their requests; and those that say which agent.
+"""Options and arguments of commands, made from the fields of requests (see `smart_fork.agents.options`).
 
-See `smart_fork.agents.options`.
+The options that choose an agent are here, too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ _JSON = Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=_
 
 
 def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a command as typer runs it: each request is replaced by its fields; --json is the last option."""
+    """Return `command` as a function for typer: each request parameter is replaced by options for its fields.
+
+    The option ``--json`` is added at the end.
+    """
     parameters, requests = inputs(command, _made)
     shown = [*map(_own, parameters)]
     either = any(one.name == "worktree" and one.default is None for one in shown)
@@ -59,14 +62,16 @@ def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def with_signature(run: Callable[..., Any], shown: list[Parameter]) -> None:
-    """Give a command these parameters, as typer reads them."""
+    """Give the function `run` the parameters `shown`, which typer turns into options and arguments."""
     shown = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in shown]
     run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in shown}
 
 
 def _own(one: Parameter) -> Parameter:
-    """A command's own parameter: a flag of its name, if its description is a text. Shells complete a project's path."""
+    """Return a command's own parameter for typer. A text as annotation becomes the help of a flag with the parameter's
+    name. Shells complete a project's path.
+    """
     if one.annotation == ProjectOption:
         return one.replace(annotation=Annotated[Path | None, get_args(ProjectOption)[1]])
     kind, described = getattr(one.annotation, "__origin__", None), getattr(one.annotation, "__metadata__", ("",))[0]
@@ -76,7 +81,7 @@ def _own(one: Parameter) -> Parameter:
 
 
 def _made(one: Field[Any], said: FieldInput, other: Mapping[str, Any]) -> Iterator[Parameter]:
-    """The option of a field; the second one is for the name of a worktree."""
+    """Yield the option of a request's field. The field `worktree` has a second option, for the worktree's name."""
     described = other.get(one.name)
     if not (said.help or described):
         return
@@ -97,7 +102,7 @@ def _made(one: Field[Any], said: FieldInput, other: Mapping[str, Any]) -> Iterat
 
 
 def _turned_off(said: FieldInput) -> bool:
-    """Return whether the flag makes a true field false."""
+    """Return True if the only flag of a field is ``--no-…``, which makes a true field false."""
     return len(said.flags) == 1 and said.flags[0].startswith("--no-")
 
 
@@ -116,7 +121,7 @@ def _option(name: str, said: FieldInput) -> Any:
 
 
 def _values(given: Mapping[str, Any], named: Mapping[str, Field[Any]]) -> dict[str, Any]:
-    """The fields of a request, without those of which nothing was said."""
+    """Return the values of a request's fields, without those that were not given on the command line."""
     values = {}
     for name, value in given.items():
         said = FieldInput.of(named[name])
@@ -128,7 +133,7 @@ def _values(given: Mapping[str, Any], named: Mapping[str, Field[Any]]) -> dict[s
 
 
 def _plain(value: Any, said: FieldInput) -> Any:
-    """A value as requests have it."""
+    """Convert a value of the command line to the type that the request's field has."""
     if isinstance(value, str) and int in said.types and value.isascii() and value.isdigit():
         return int(value)
     if isinstance(value, Path) and Path not in said.types:
@@ -143,7 +148,7 @@ _NAMES = ("--agent", "--adapter")
 
 
 def option(purpose: str, words: Names, check: Callable[[str], str], *names: str) -> Any:
-    """An option that takes one of these words, which it names, is completed with, and refuses others with."""
+    """Return an option that takes one of `words`. Its help and completion list them, and `check` refuses others."""
 
     def checked(value: str | None) -> str | None:
         return value if value is None else check(value)
@@ -156,7 +161,7 @@ def option(purpose: str, words: Names, check: Callable[[str], str], *names: str)
 
 
 def among(words: Names) -> Callable[[str], str]:
-    """The check that a word is one of these."""
+    """Return a check that refuses values that are not among `words`."""
 
     def check(value: str) -> str:
         if value not in words():

@@ -1,4 +1,4 @@
-"""Prints the commands' output: data to stdout, everything else to stderr."""
+"""The output of commands: data goes to stdout; errors, notes and progress go to stderr."""
 
 from __future__ import annotations
 
@@ -7,19 +7,23 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import cached_property
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TextIO
 
 from smart_fork.errors import SmartForkError
-from smart_fork.snippets import printable
+from smart_fork.snippets import Stage, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Task
     from rich.text import Text
 
     from indexer.runs import FailedLog
+    from smart_fork.finding.session_library import Library
 
 
 #: Said where another process keeps what was taken out in the index's files for now.
@@ -38,7 +42,7 @@ _SAID_TO_BE = frozenset({"FORCE_COLOR", "TTY_COMPATIBLE"})
 
 
 class Unprinted(SmartForkError):
-    """Stdout does not take what is printed, as where a disk is full."""
+    """Standard output cannot be written, for example because the disk is full."""
 
     code = "unprinted"
     usual_hint = "Free space there, or write it elsewhere."
@@ -48,7 +52,7 @@ class Unprinted(SmartForkError):
 
 
 class Plain:
-    """Texts one behind the other, each with its style; `plain` makes one. rich is imported where people look at it."""
+    """Pieces of text, each with a style. `plain` makes one. rich is imported only to show them on a terminal."""
 
     def __init__(self, *spans: tuple[str, str]) -> None:
         self._spans = spans
@@ -66,7 +70,7 @@ class Plain:
 
 
 class _Stream:
-    """A console that is made when people look, or for what is no plain text: a program does not wait for rich."""
+    """Standard output or standard error. It makes a rich console only for a terminal, or to print a table."""
 
     def __init__(self, *, stderr: bool) -> None:
         self._stderr = stderr
@@ -79,7 +83,7 @@ class _Stream:
 
     @property
     def is_terminal(self) -> bool:
-        """Return True if people look at the stream. Anything but a terminal is recognized without importing rich."""
+        """Return True if the stream is a terminal. rich is imported only if it may be one."""
         return self._is_made and self.console.is_terminal
 
     @property
@@ -91,12 +95,9 @@ class _Stream:
     def _file(self) -> TextIO:
         return sys.stderr if self._stderr else sys.stdout
 
-    def line(self, text: str) -> None:
-        """One line of `plain` text."""
-        self.print(plain(text))
-
     def print(self, *parts: Any, sep: str = " ", end: str = "\n", **how: Any) -> None:
-        """As `Console.print`."""
+        """Print `parts` as `Console.print` does. A text is printed as it is, see `plain`."""
+        parts = tuple(map(_as_plain, parts))
         with self._writing():
             if self._is_made or not all(isinstance(one, Plain) for one in parts):
                 self.console.print(*parts, sep=sep, end=end, **how)
@@ -106,10 +107,10 @@ class _Stream:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Ignore errors of writing to stderr: no command ends because of them.
+        """Ignore errors of writing to stderr: no command fails because of them.
 
         Raises:
-            Unprinted: stdout does not take it.
+            Unprinted: stdout cannot be written.
         """
         try:
             yield
@@ -120,11 +121,12 @@ class _Stream:
 
     @property
     def width(self) -> int:
-        """The columns of the terminal; 0 where what is printed is no terminal's, and no line ends early."""
+        """The columns of the terminal; 0 if the stream is no terminal, and lines have any length."""
         return self.console.width if self.is_terminal else 0
 
-    def row(self, *parts: Plain) -> None:
-        """One line of a table. Where people look it ends at the terminal's edge, elsewhere it is whole."""
+    def row(self, *given: Plain | str) -> None:
+        """Print one line of a table: on a terminal up to its edge, elsewhere whole."""
+        parts = [*map(_as_plain, given)]
         if not self._is_made:
             self.print(Plain((" ".join(map(str, parts)).removesuffix("\n").replace("\n", " "), "")))
             return
@@ -136,7 +138,7 @@ class _Stream:
         self.print(line)
 
     def named(self, name: str, text: str, width: int) -> None:
-        """`text` beside its name: where people look, in a column of its own, elsewhere on one line."""
+        """Print `text` next to its `name`: on a terminal in a column, elsewhere on one line."""
         head, body = plain(name.ljust(width), "bold"), plain(text)
         if not self.is_terminal:
             self.print(head, body)
@@ -156,34 +158,34 @@ _asked = {"json": False}
 
 
 def answer_in_json(asked: bool) -> None:
-    """Set whether the command that runs answers in JSON."""
+    """Set whether the running command answers in JSON."""
     _asked["json"] = asked
 
 
 def wants_json() -> bool:
-    """Return whether the command that runs answers in JSON."""
+    """Return whether the running command answers in JSON."""
     return _asked["json"]
 
 
 def printed_as_json(answer: Any) -> bool:
-    """Print the answer of a command as JSON if --json was given. Return whether it was."""
+    """Print a command's answer as JSON if --json was given. Return True if so."""
     if wants_json():
         print_json(answer.as_json() if hasattr(answer, "as_json") else answer)
     return wants_json()
 
 
 def print_json(value: Any) -> None:
-    """`value` as JSON on stdout, indented for people where they look at it."""
+    """Print `value` as JSON on stdout, indented on a terminal."""
     text = json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None)
     # File names need not be UTF-8: what cannot be written as such is escaped, as JSON can.
     write(re.sub("[\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
 
 
 def write(text: str) -> None:
-    """A text on stdout as it is.
+    """Write `text` to stdout as it is.
 
     Raises:
-        Unprinted: it does not take it.
+        Unprinted: stdout cannot be written.
     """
     try:
         sys.stdout.write(text)
@@ -192,24 +194,30 @@ def write(text: str) -> None:
 
 
 def _unprinted(error: OSError) -> Exception:
-    """Return the error to raise after a failed write: none that matters if the reader has closed the pipe."""
+    """Return the error to raise after a failed write to stdout. A closed pipe stays a `BrokenPipeError`, which ends
+    quietly.
+    """
     return error if isinstance(error, BrokenPipeError) else Unprinted(error)
 
 
 def plain(text: str, style: str = "") -> Plain:
-    """`text` from a log, a file name or another program, for a terminal: nothing in it steers the terminal."""
+    """Return `text` in `style` for a terminal, without control characters: other programs may have written it."""
     return Plain((printable(text).encode("utf-8", "replace").decode("utf-8"), style))
 
 
+def _as_plain(part: Any) -> Any:
+    return plain(part) if isinstance(part, str) else part
+
+
 def one_line(text: str) -> str:
-    """`text` without line breaks and further white space."""
+    """Return `text` on one line, with single spaces."""
     return " ".join(text.split())
 
 
 def cut_to(text: str, cells: int) -> str:
-    """`text` on one line, no wider than so many cells of a terminal, cut between words if more than half of it stays.
+    """Return `text` on one line of at most `cells` cells of a terminal. A cut text ends with an ellipsis.
 
-    A character that takes two cells is never halved.
+    The cut is between words if more than half of the line stays. A character of two cells is never halved.
     """
     from rich.cells import cell_len, set_cell_size
 
@@ -220,8 +228,9 @@ def cut_to(text: str, cells: int) -> str:
 
 
 def wrapped(text: str, margin: int, most: int = 0, stream: _Stream = out) -> list[str]:
-    """`text` in lines for a terminal with `margin` columns beside them, broken between words, at `most` so many if
-    given. Elsewhere than on a terminal it is one line.
+    """Return `text` in lines that fit the terminal beside `margin` columns, at most `most` lines if given.
+
+    If the stream is no terminal, return one line.
     """
     if not stream.width:
         return [text]
@@ -233,25 +242,25 @@ def wrapped(text: str, margin: int, most: int = 0, stream: _Stream = out) -> lis
 
 
 def at_home(path: str) -> str:
-    """A path as people write it: ~ is the home directory."""
+    """Return `path` with ``~`` for the home directory."""
     home = os.path.expanduser("~")  # noqa: PTH111 - pathlib takes long
     return f"~{path[len(home) :]}" if path.startswith(f"{home}/") else path
 
 
 def say(message: str) -> None:
-    """A line for the person, on stderr. A terminal does not break it inside a word."""
+    """Print a message to the person on stderr, wrapped between words on a terminal."""
     for line in wrapped(message, 0, stream=err):
-        err.line(line)
+        err.print(line)
 
 
 def say_notes(warnings: Iterable[str]) -> None:
-    """Print a line for each warning, on stderr."""
+    """Print a line for each warning on stderr."""
     for warning in warnings:
         say(f"note: {warning}")
 
 
 def say_passed_over(logs: Sequence[FailedLog]) -> None:
-    """Files among the logs that hold no session, for the person."""
+    """Print the files among the logs that hold no session: the first ones by name, then a count."""
     for one in logs[:_MAX_PASSED_OVER]:
         say(f"Passed over: {one.path}: {one.reason}")
     if len(logs) > _MAX_PASSED_OVER:
@@ -259,12 +268,12 @@ def say_passed_over(logs: Sequence[FailedLog]) -> None:
 
 
 def as_values(error: SmartForkError) -> dict[str, str]:
-    """Return the error as JSON values."""
+    """Return an error as JSON values: its message, and the next step if there is one."""
     return {"error": error.message, **({"hint": error.hint} if error.hint else {})}
 
 
 def complain(error: SmartForkError, *, as_json: bool = False) -> None:
-    """Print the error and the next step."""
+    """Print an error and its next step on stderr; with `as_json` also as JSON on stdout."""
     if as_json:
         print_json(as_values(error))
     first, *rest = wrapped(f"error: {error.message}", 0, stream=err)
@@ -272,11 +281,11 @@ def complain(error: SmartForkError, *, as_json: bool = False) -> None:
     for line in rest:
         say(line)
     for line in wrapped(error.hint, len(_HINT), stream=err) if error.hint else ():
-        err.line(f"{_HINT}{line}")
+        err.print(f"{_HINT}{line}")
 
 
 def log_to_stderr(*, verbose: bool) -> None:
-    """Our own log on stderr: warnings only with --verbose, so that ordinary answers stay clean."""
+    """Send smart-fork's log records to stderr: errors, and with `verbose` all steps."""
     level = logging.INFO if verbose else logging.ERROR
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
@@ -284,3 +293,142 @@ def log_to_stderr(*, verbose: bool) -> None:
         logger = logging.getLogger(name)
         logger.handlers = [handler]
         logger.setLevel(level)
+
+
+#: A stage that takes no longer needs no line; between two lines; how often it is looked whether one is due.
+FIRST_SECONDS, SAY_SECONDS, LOOK_SECONDS = 2.0, 10.0, 0.5
+#: How wide a bar is: all fits into 80 columns.
+BAR_WIDTH = 16
+
+
+class ProgressBar:
+    """Progress bars on a terminal: one for each stage, with its share and the remaining time.
+
+    Work that cannot be counted has a moving bar with the elapsed time.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, TextColumn
+
+        stages = self._stages = dict[str, Stage]()
+
+        class Share(ProgressColumn):
+            def render(self, task: Task) -> Text:
+                from rich.text import Text
+
+                stage = stages[task.fields["stage"]]
+                return Text(stage.ended(task.fields["ended"]) if task.fields["ended"] else stage.share(clock()))
+
+        self._clock = clock
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=BAR_WIDTH), Share())
+        self._new = partial(Progress, *columns, console=err.console, transient=True)
+        self._tasks: dict[str, Any] = {}
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        if total == 0:
+            return
+        now = self._clock()
+        known = self._stages.setdefault(stage, Stage(stage, now, done, done, total))
+        known.done, known.total = done, total
+        if stage not in self._tasks:
+            if not self._tasks:
+                self._bars = self._new()
+                self._bars.start()
+            self._tasks[stage] = self._bars.add_task(known.title, total=None, stage=stage, ended=None)
+        counted = total if total > 1 or done >= total else None
+        self._bars.update(self._tasks[stage], completed=done, total=counted, ended=now if done >= total else None)
+
+    def close(self) -> None:
+        """Remove the bars from the terminal. A later call shows them again."""
+        if self._tasks:
+            self._bars.stop()
+            self._tasks.clear()
+
+
+class ProgressLines:
+    """Progress as lines on stderr, for long stages: one line every few seconds, and one at the end."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._looking: threading.Thread | None = None
+        self._stage: Stage | None = None
+        self._say_at = 0.0
+        self._told = False
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        if total == 0:
+            return
+        with self._lock:
+            now = self._clock()
+            if self._stage is None or self._stage.name != stage:
+                self._end(now)
+                self._stage, self._say_at = Stage(stage, now, done, done, total), now + FIRST_SECONDS
+            self._stage.done, self._stage.total = done, total
+            if done >= total:
+                self._end(now)
+        self.look()
+        if self._looking is None:  # who works may have nothing to tell for long
+            self._looking = threading.Thread(target=self._look_again, name="progress", daemon=True)
+            self._looking.start()
+
+    def look(self) -> None:
+        """Print a line about the current stage, if one is due."""
+        with self._lock:
+            now = self._clock()
+            if self._stage is not None and now >= self._say_at:
+                say(f"{self._stage.title}: {self._stage.share(now)}")
+                self._say_at, self._told = now + SAY_SECONDS, True
+
+    def close(self) -> None:
+        """Print how the last stage ended, if an earlier line was about that stage."""
+        self._over.set()
+        with self._lock:
+            self._end(self._clock())
+
+    def _end(self, now: float) -> None:
+        if self._stage is not None and self._told:
+            say(f"{self._stage.title}: {self._stage.ended(now)}")
+        self._stage, self._told = None, False
+
+    def _look_again(self) -> None:
+        while not self._over.wait(LOOK_SECONDS):
+            self.look()
+
+
+@contextmanager
+def progress_bar(*, quiet: bool = False) -> Iterator[ProgressBar | ProgressLines | None]:
+    """Show progress inside the context: bars on a terminal, lines elsewhere. Yield `None` with `quiet` or --json."""
+    if quiet or wants_json():
+        yield None
+        return
+    lines = not err.is_terminal or os.environ.get("TERM") == "dumb"
+    progress = ProgressLines() if lines else ProgressBar()
+    try:
+        yield progress
+    finally:
+        progress.close()
+
+
+@contextmanager
+def working(stage: str, *, quiet: bool = False) -> Iterator[None]:
+    """Show that uncounted work runs inside the context, for example "checking each part"."""
+    with progress_bar(quiet=quiet) as progress:
+        if progress is not None:
+            progress(stage, 0, 1)
+        yield
+
+
+def starting(place: str | None, *, quiet: bool = False) -> AbstractContextManager[None]:
+    """Show that an agent starts inside the context. Show nothing if the agent takes over this terminal."""
+    return working("starting the agent", quiet=quiet or place == "here")
+
+
+@contextmanager
+def library_shown(path: str | None = None, **how: Any) -> Iterator[Library]:
+    """Open the library of sessions (see `Library.open`), and show the progress of indexing."""
+    from smart_fork.finding.session_library import library
+
+    with progress_bar() as progress, library(path, progress, **how) as known:
+        yield known

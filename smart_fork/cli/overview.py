@@ -1,6 +1,7 @@
-"""``status``: one screen on what is indexed and how fresh, the service, the workers, and what went wrong.
+"""The commands ``status`` and ``agents``.
 
-``agents``: which are installed, in which versions, what they have written, and what each can do.
+``status`` shows index, service, workers and recent errors on one screen. ``agents`` shows the installed agents and
+what each one supports.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from smart_fork.agents.programs import Program
 from smart_fork.cli.index import NAME_WIDTH, index_rows
 from smart_fork.cli.output import out, plain, printed_as_json
 from smart_fork.cli.service.client import ServiceStatus, find_service
-from smart_fork.cli.service.lock import holder
+from smart_fork.cli.service.instance import holder
 from smart_fork.cli.workers import in_a_word
 from smart_fork.errors import IndexUnavailable, RegistryUnavailable
 from smart_fork.finding.answer import IndexStatus
@@ -40,7 +41,7 @@ from smart_fork.workers.roster import list_workers
 
 @value
 class Trouble(Value):
-    """Why something cannot be shown, and what to do."""
+    """The reason why a part cannot be shown, and the next step."""
 
     error: str
     hint: str
@@ -56,19 +57,21 @@ _OF_WORKER = ("worker_id", "name", "agent_type", "kind", "state", "status", "wai
 
 @record
 class IndexOverview(IndexStatus):
-    """Content of the index."""
+    """The state of the index in ``status``, with the damaged index files that were set aside."""
 
     set_aside: tuple[str, ...] = rare(())
 
     def as_json(self) -> dict[str, Any]:
-        """Return JSON values, of the index in short."""
+        """Return the most important keys of the index's state as JSON values."""
         told = super().as_json()
         return {name: told[name] for name in _OF_INDEX if name in told}
 
 
 @record
 class ServiceOverview(Value):
-    """The service with its own status, or with an `error` if it does not answer. Without a service only `hint`."""
+    """The service in ``status``: its own status, or an `error` if it does not answer. Without a service only `hint` is
+    set.
+    """
 
     running: bool
     hint: str = rare("")
@@ -80,7 +83,7 @@ class ServiceOverview(Value):
     memory_bytes: int | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return JSON values, with the service's own status among them."""
+        """Return JSON values. The keys of the service's own status stand among them."""
         told = super().as_json()
         said, memory = told.pop("status", None), told.pop("memory_bytes")
         return told if said is None else {**told, **said, "memory_bytes": memory}
@@ -88,10 +91,10 @@ class ServiceOverview(Value):
 
 @value
 class RecallOverview(Value):
-    """For which agents it is on, and what came of it: of `sessions`, exchanges named before edits, ends of errors.
+    """Recall in ``status``: the agents with recall `on`, and the counts of hints.
 
-    Where an answer came too late it counts as late, and not as told. Followed are sessions that were asked for by the
-    session that was told of them.
+    Hints name sessions at first prompts, exchanges before edits, and ends of errors. A hint that came too late counts
+    as late only. A hint is followed if the session that got it asked for the named session afterwards.
     """
 
     on: tuple[str, ...]
@@ -108,17 +111,17 @@ class RecallOverview(Value):
 
 
 class WorkerOverview(WorkerState):
-    """A worker that runs."""
+    """A running worker in ``status``."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return JSON values, of the worker in short."""
+        """Return the most important keys of the worker's state as JSON values."""
         told = super().as_json()
         return {name: told[name] for name in _OF_WORKER}
 
 
 @value
 class Overview(Value):
-    """The state of all parts. `workers_problem` says why the workers cannot be listed."""
+    """The answer of ``status``. `workers_problem` says why the workers cannot be listed."""
 
     home: str
     index: IndexOverview | Trouble
@@ -129,7 +132,7 @@ class Overview(Value):
 
 
 def overview() -> Overview:
-    """The state of all parts. Nothing is read or started for it."""
+    """Return the state of all parts. This reads no log and starts nothing."""
     seen = Overview(str(state_home()), _index(), _service(), _recall())
     try:
         return replace(seen, workers=_workers())
@@ -181,7 +184,7 @@ def _workers() -> tuple[WorkerOverview, ...]:
 
 
 def status() -> None:
-    """One screen: what is indexed and how fresh it is, the service and its next run, the workers, what went wrong."""
+    """Show index, service, workers and recent errors on one screen."""
     state = overview()
     if printed_as_json(state):
         return
@@ -246,11 +249,12 @@ def _workers_rows(workers: Sequence[WorkerOverview]) -> list[tuple[str, str]]:
 
 @record
 class AgentAtAGlance(Value):
-    """One agent. `version` is empty where it does not say it, `seen` is the one that its part here was tried with.
+    """An agent in the answer of ``agents``.
 
-    `sessions` counts its logs, `can` says by name what can be done with it, and `why_not` why something cannot.
-    `problem` is why it cannot fork, and `unread` why none of its sessions can be read. `records` counts those in its
-    indexed logs, `unknown_records` those among them of a type that smart-fork does not know.
+    `version` is empty if the program does not print one; `seen` is the version that smart-fork was tested with.
+    `sessions` counts the agent's logs. `can` and `why_not` say by name what smart-fork can do with the agent.
+    `problem` is why it cannot fork; `unread` is why its sessions cannot be read. `unknown_records` are those of its
+    `records` in indexed logs with a type that smart-fork does not know.
     """
 
     name: AgentName
@@ -270,20 +274,20 @@ class AgentAtAGlance(Value):
 
     @property
     def against_seen(self) -> str:
-        """Compare its version with the tested one, in a word; empty if they have the same minor version."""
+        """The installed version compared with the tested one, such as "newer"; empty for the same minor version."""
         return AGENTS[self.name].compared(self.version)
 
 
 @value
 class AgentsAtAGlance(Value):
-    """The answer of ``agents``."""
+    """The answer of ``agents``: all agents."""
 
     agents: tuple[AgentAtAGlance, ...]
 
 
-def roster(processes: Processes | None = None, env: Mapping[str, str] | None = None) -> AgentsAtAGlance:
-    """All agents. Programs are asked for their versions at the same time."""
-    known = processes or Processes()
+def all_agents(env: Mapping[str, str] | None = None) -> AgentsAtAGlance:
+    """Return all agents with their versions. The programs are asked in parallel."""
+    known = Processes()
     agents, logs = list(AGENTS), dict[AgentName, Understood]()
     with known_index() as store:
         logs.update(store.understood() if store else {})
@@ -314,23 +318,23 @@ def _sessions(agent: AgentName) -> int:
 
 
 def agents() -> None:
-    """List the installed agents, their versions and sessions, and the supported features."""
-    found = roster()
+    """List the installed agents with versions and sessions, and what smart-fork can do with each one."""
+    found = all_agents()
     if printed_as_json(found):
         return
     for one in found.agents:
-        out.print(plain(f"{one.title:<14}", "bold"), plain(_standing(one)), sep="")
+        out.print(plain(f"{one.title:<14}", "bold"), _standing(one), sep="")
         able = (ability.words for name, ability in Agent.ABILITIES.items() if one.can[name])
-        out.print(plain(f"{'':<14}{'; '.join(able) or 'nothing yet'}"))
+        out.print(f"{'':<14}{'; '.join(able) or 'nothing yet'}")
         for name, why in one.why_not.items() if one.installed else ():
             out.print(plain(f"{'':<14}no {Agent.ABILITIES[name].words}: {why}", "dim"))
         if one.unknown_records:
             share = f"{one.unknown_records:,} of {one.records:,} records in its logs"
-            out.print(plain(f"{'':<14}{share} are of a type that smart-fork does not know"))
+            out.print(f"{'':<14}{share} are of a type that smart-fork does not know")
         if one.unread:
-            out.print(plain(f"{'':<14}Its sessions cannot be read: {one.unread}"))
+            out.print(f"{'':<14}Its sessions cannot be read: {one.unread}")
         if one.problem and one.installed:
-            out.print(plain(f"{'':<14}{joined(one.problem, one.hint)}"))
+            out.print(f"{'':<14}{joined(one.problem, one.hint)}")
 
 
 def _standing(one: AgentAtAGlance) -> str:

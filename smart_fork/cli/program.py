@@ -1,4 +1,4 @@
-"""The start of the program: a command is answered immediately, handed to a waiting process, or run here."""
+"""The start of the program. A command is answered immediately, handed to a waiting process, or run here."""
 
 from __future__ import annotations
 
@@ -23,11 +23,13 @@ _OFF = ("0", "false", "no", "off", "never")
 
 
 def main() -> None:
-    """Run the command. What agents and shells wait for is decided on before anything large is imported."""
+    """Run the command of `sys.argv`. Frequent requests of agents and shells are answered before anything large is
+    imported.
+    """
     _open_what_is_closed()
     command = sys.argv[1] if len(sys.argv) > 1 else ""
     if command == "mcp":
-        from smart_fork.cli.first_answers import serve
+        from smart_fork.cli.mcp_handshake import serve
 
         if (begun := serve(sys.argv[2:])) is not None:
             sys.argv[2:] = begun
@@ -45,19 +47,20 @@ def main() -> None:
 
 
 def may_hand_over() -> bool:
-    """Return whether commands may ask a preloader. macOS may not fork a process that has used its frameworks.
+    """Return True if commands may run in a preloader (a waiting process that has imported everything).
 
-    A Python that was started with options of its own, such as ``-W error``, runs its command itself.
+    macOS forbids to fork a process that has used its frameworks. A Python that was started with its own options, such
+    as ``-W error``, runs its command itself.
     """
     options = sys.warnoptions or sys._xoptions or sys.flags.optimize  # noqa: SLF001 - its documented name
     return sys.platform == "linux" and not options and os.environ.get(VARIABLE, "").strip().lower() not in _OFF
 
 
 def run(end: Callable[[int], NoReturn]) -> None:
-    """Run the command of `sys.argv` in this process, and `end` it with the command's exit status.
+    """Run the command of `sys.argv` in this process, then call `end` with the command's exit status.
 
-    Nearly all that a command makes stays: modules, and records of logs. To look through them for garbage took a
-    twentieth of its time.
+    The garbage collector runs rarely: nearly all objects of a command are modules and records, which stay. The default
+    took a twentieth of a command's time.
     """
     import gc
 
@@ -73,19 +76,19 @@ def run(end: Callable[[int], NoReturn]) -> None:
 
 
 def _end_and_preload(status: int) -> NoReturn:
-    from smart_fork.cli.preload.start import begin
+    from smart_fork.cli.preload.client import start_preloader
 
-    begin()
+    start_preloader()
     os._exit(status)
 
 
 def _preload_meanwhile() -> None:
-    """A server stays, and the next one should find a preloader."""
+    """Start a preloader beside a server: the server stays, and the next command needs a preloader."""
     import threading
 
-    from smart_fork.cli.preload.start import begin
+    from smart_fork.cli.preload.client import start_preloader
 
-    threading.Thread(target=begin, name="preload", daemon=True).start()
+    threading.Thread(target=start_preloader, name="preload", daemon=True).start()
 
 
 def _open_what_is_closed() -> None:
@@ -99,9 +102,10 @@ def _open_what_is_closed() -> None:
 
 
 def _leave(status: int, end: Callable[[int], NoReturn]) -> None:
-    """End as Python does, but without taking down what was imported: that takes an eighth of the time of a question.
+    """Flush the output and call `end`, without taking down the imported modules. That would take an eighth of a
+    search's time.
 
-    And a thread may still be in the model, whose libraries then abort the process.
+    A thread may still be in the model, and its libraries then abort the process.
     """
     import atexit
     import contextlib
@@ -116,14 +120,14 @@ def _leave(status: int, end: Callable[[int], NoReturn]) -> None:
 
 
 def _at_once(asked: list[str]) -> None:
-    """Answer what is asked every few seconds, and end; come back where that needs the whole command line."""
-    from importlib import import_module
+    """Answer completion, ``statusline`` and ``welcome``, and end. Return if the whole command line is needed."""
+    from smart_fork.cli import quick_answers
 
-    if asked in (["welcome"], ["statusline"]):
-        import_module(f"smart_fork.cli.{asked[0]}").main()
-    from smart_fork.cli.completion import answer
-
-    if (found := answer(os.environ)) is not None:
+    if asked == ["statusline"]:
+        quick_answers.print_segment()
+    if asked == ["welcome"]:
+        quick_answers.print_welcome()
+    if (found := quick_answers.completions(os.environ)) is not None:
         sys.stdout.buffer.write(found[0].encode())
         sys.stdout.buffer.flush()
         os._exit(found[1])

@@ -1,4 +1,4 @@
-"""``serve``, ``open`` and ``service``."""
+"""The commands ``serve``, ``logs``, ``open`` and ``service``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -15,18 +15,16 @@ from indexer.errors import next_step, what_failed
 from indexer.safe_files import private_dir, state_home
 from indexer.settings import Setting
 from smart_fork.agents import AGENTS
-from smart_fork.cli.command import Commands
-from smart_fork.cli.output import err, out, plain, printed_as_json, say, wants_json
-from smart_fork.cli.service.lock import stop as end
+from smart_fork.cli.command import CommandApp
+from smart_fork.cli.output import err, out, printed_as_json, say, wants_json
+from smart_fork.cli.service import installation
+from smart_fork.cli.service.client import Service, ServiceGoneError, find_service, started_service
+from smart_fork.cli.service.installation import ServiceInstallation
+from smart_fork.cli.service.instance import Address
+from smart_fork.cli.service.instance import stop as end
 from smart_fork.cli.service.token import rotate as change
-from smart_fork.cli.service.units import installation
-from smart_fork.cli.service.units.installation import ServiceState
 from smart_fork.errors import NotFound, ProgramFailed
 from smart_fork.system.processes import Processes
-
-if TYPE_CHECKING:
-    from smart_fork.cli.service.address import Address
-    from smart_fork.cli.service.client import Service
 
 
 def serve(
@@ -38,8 +36,7 @@ def serve(
         bool, typer.Option("--allow-remote", help="Allow connections from other machines.")
     ] = False,
 ) -> None:
-    """Run the service: MCP over HTTP, a fresh index, and a page to look at. Ends with Ctrl-C."""
-    from smart_fork.cli.service.client import find_service
+    """Run the service in this terminal: MCP over HTTP, a fresh index, and the page. Ctrl-C ends it."""
     from smart_fork.cli.service.lifetime import serve as run
 
     if (there := find_service()) is not None:
@@ -69,12 +66,12 @@ def logs(
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, max=10_000, help="Number of records.")] = 50,
 ) -> None:
     """Print the service's log."""
-    from smart_fork.cli.service.records import follow as following
-    from smart_fork.cli.service.records import last_lines
+    from smart_fork.cli.service.json_log import follow as following
+    from smart_fork.cli.service.json_log import last_lines
 
     def show(record: dict[str, Any]) -> None:
         if not printed_as_json(record):
-            out.print(plain(f"{record.get('time', '')} {record.get('level', '')} {record.get('message', '')}"))
+            out.print(f"{record.get('time', '')} {record.get('level', '')} {record.get('message', '')}")
 
     for record in last_lines(lines):
         show(record)
@@ -85,10 +82,8 @@ def logs(
 def open_page(
     print_only: Annotated[bool, typer.Option("--print", help="Print the address. Open nothing.")] = False,
 ) -> None:
-    """Open the service's page in the browser, about the current project: a private file lets it in, once."""
+    """Open the service's page in the browser, on the current project: a private file signs the browser in, once."""
     import webbrowser
-
-    from smart_fork.cli.service.client import ServiceGoneError
 
     service = _running_service()
     try:
@@ -100,19 +95,18 @@ def open_page(
     if printed_as_json({"url": address, **way_in.as_json()}):
         return
     if print_only or not webbrowser.open(address):
-        out.print(plain(address))
+        out.print(address)
         say(f"It works once, within a minute. If the browser cannot read the file, use a code: {way_in.page}open")
 
 
 def _running_service() -> Service:
-    """The service; one is started where none runs.
+    """Return the service of this home. Start one if none runs.
 
     Raises:
         ProgramFailed: it does not start.
         NotFound: SMART_FORK_SERVICE or SMART_FORK_BACKGROUND forbids it.
     """
-    from smart_fork.cli.progress import working
-    from smart_fork.cli.service.client import started_service
+    from smart_fork.cli.output import working
 
     if (service := started_service()) is not None:
         return service
@@ -130,7 +124,7 @@ def _running_service() -> Service:
 
 
 def _current_project() -> str:
-    """The main directory of the repository that this was run in; empty outside git."""
+    """Return the main directory of the repository at the working directory; empty outside git."""
     from indexer.project import project_of
 
     try:
@@ -140,7 +134,7 @@ def _current_project() -> str:
     return project.root if project.git else ""
 
 
-app = Commands(help="The service that keeps the index fresh: install it once and forget it.", no_args_is_help=True)
+app = CommandApp(help="The service that keeps the index fresh: install it once and forget it.", no_args_is_help=True)
 
 
 PortOption = Annotated[
@@ -168,9 +162,9 @@ def install(
     state = installation.look(keeper)
     if printed_as_json({"service": state.as_json(), "notes": notes}):
         return
-    out.print(plain(f"Installed: port {state.port}, indexed every {state.every}."))
-    out.print(plain(f"  unit {state.unit}"))
-    out.print(plain(f"  logs {state.logs}"))
+    out.print(f"Installed: port {state.port}, indexed every {state.every}.")
+    out.print(f"  unit {state.unit}")
+    out.print(f"  logs {state.logs}")
     for note in notes:
         say(note)
 
@@ -185,7 +179,7 @@ def uninstall() -> None:
         there = keeper.path.exists()
         keeper.uninstall()
     if not printed_as_json({"removed": there}):
-        out.print(plain("The service was removed." if there else "No service is installed."))
+        out.print("The service was removed." if there else "No service is installed.")
 
 
 @app.command("stop")
@@ -193,7 +187,7 @@ def stop() -> None:
     """Stop the running service."""
     stopped = end()
     if not printed_as_json({"stopped": stopped}):
-        out.print(plain("The service was stopped." if stopped else "No service runs."))
+        out.print("The service was stopped." if stopped else "No service runs.")
 
 
 @app.command("rotate")
@@ -206,7 +200,7 @@ def rotate() -> None:
     if printed_as_json(done):
         return
     runs = f"the service at {done.service} has taken it" if done.service else "no service runs"
-    out.print(plain(f"The token was changed; {runs}. To sign in again: smart-fork open"))
+    out.print(f"The token was changed; {runs}. To sign in again: smart-fork open")
     for holder in done.holders:
         say(f"{holder} has the old token: put the new one there.")
 
@@ -234,16 +228,16 @@ def print_unit(port: PortOption = None, every: EveryOption = None, kind: KindOpt
         typer.echo(content, nl=False)
 
 
-def _print_state(state: ServiceState) -> None:
+def _print_state(state: ServiceInstallation) -> None:
     running = f"runs, process {state.pid}" if state.running else "does not run"
     ended = f"; last exit: {state.ended}" if state.ended else ""
-    out.print(plain(f"The service {running}{ended}."))
+    out.print(f"The service {running}{ended}.")
     if state.restart:
         change = "{from} -> {to}".format_map(state.restart)
-        out.print(plain(f"  restart pending: {change}, when it is idle"))
+        out.print(f"  restart pending: {change}, when it is idle")
     for key in ("kind", "unit", "program", "port", "every", "logs"):
         value = getattr(state, key)
-        out.print(plain(f"  {key:<8} {value if value is not None else '-'}"))
+        out.print(f"  {key:<8} {value if value is not None else '-'}")
     if not state.program_found:
         say("Its program is gone or its settings are damaged: `smart-fork service install` rewrites them.")
     elif not state.running:

@@ -1,4 +1,4 @@
-"""Words of logs in places where a shell looks at them again."""
+"""Ids and titles from logs, shortened or cleaned for places where a shell evaluates them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{7,127}")
 
 
 def harmless(text: str, limit: int) -> str:
-    """At most `limit` characters of `text` on one line, of which no shell understands any."""
+    """Return at most `limit` characters of `text` on one line, without any that a shell could interpret."""
     plain = "".join(one if one.isalnum() or one in _PLAIN else " " for one in text[: 4 * limit])
     words = " ".join(plain.split())
     return words if len(words) <= limit else words[: limit - 1].rstrip() + "…"
 
 
 def is_id(text: str) -> bool:
-    """Return True if it can be given on a command line as an id."""
+    """Return True if `text` can be an id on a command line."""
     return _ID.fullmatch(text) is not None
 
 
 def short(session_id: str) -> str:
-    """As much of an id as tells sessions apart: random ones early, and those that begin with the time late."""
+    """Return the beginning of an id that tells sessions apart: 8 characters, or 13 if the id begins with the time."""
     return session_id[: 13 if session_id[14:15] == "7" or "_" in session_id else 8]

@@ -1,4 +1,4 @@
-"""``sync``: one's own sessions on several machines."""
+"""The command ``sync``: your own sessions on several machines."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from indexer.errors import joined
-from smart_fork.cli.command import Commands
+from smart_fork.cli.command import CommandApp
 from smart_fork.cli.options import ProjectOption, with_options
-from smart_fork.cli.output import out, plain, printed_as_json, say
-from smart_fork.cli.progress import progress_bar
+from smart_fork.cli.output import out, printed_as_json, progress_bar, say
 
 if TYPE_CHECKING:
     from smart_fork.sharing.sync.run import MovedSession, Synced
 
-app = Commands(help="Move your sessions between your machines over a git remote.", invoke_without_command=True)
+app = CommandApp(help="Move your sessions between your machines over a git remote.", invoke_without_command=True)
 
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would be done. Change nothing.")]
 
@@ -50,14 +49,14 @@ def setup(
     done = run.set_up(remote, _given() if key else None, project)
     if printed_as_json(done):
         return
-    out.print(plain(f"{done.directories[0] if done.directories else ''} takes part. Remote: {done.remote}"))
+    out.print(f"{done.directories[0] if done.directories else ''} takes part. Remote: {done.remote}")
     say("Next: smart-fork sync. On the other machine: smart-fork sync setup --key REMOTE.")
     if not key:
         say("`smart-fork sync key` prints the key for it. Keep a copy: only the key opens the remote.")
 
 
 def _given() -> str:
-    """The key, typed unseen or from another program."""
+    """Return the key of the other machine: typed without echo, or from a pipe."""
     if sys.stdin.isatty():
         return str(typer.prompt("Key", hide_input=True, err=True))
     return sys.stdin.readline(1_000)
@@ -68,7 +67,7 @@ def show_key() -> None:
     """Print the key for another machine. Who has it can read all synced sessions."""
     from smart_fork.sharing.sync.manifest import own_key
 
-    out.print(plain(own_key().words()))
+    out.print(own_key().words())
 
 
 @app.command("add")
@@ -78,7 +77,7 @@ def add(project: ProjectOption = None) -> None:
 
     done = run.add(project)
     if not printed_as_json(done):
-        out.print(plain("\n".join(done.directories)))
+        out.print("\n".join(done.directories))
 
 
 @app.command("remove")
@@ -88,7 +87,7 @@ def remove(project: ProjectOption = None) -> None:
 
     done = run.remove(project)
     if not printed_as_json(done):
-        out.print(plain("\n".join(done.directories) or "No repository takes part."))
+        out.print("\n".join(done.directories) or "No repository takes part.")
 
 
 @app.command("leave")
@@ -98,7 +97,7 @@ def leave() -> None:
 
     done = run.leave()
     if not printed_as_json(done):
-        out.print(plain(f"This machine no longer syncs with {done.remote}."))
+        out.print(f"This machine no longer syncs with {done.remote}.")
 
 
 @app.command("withdraw")
@@ -117,10 +116,10 @@ def withdraw(
 
 
 def _print(done: Synced) -> None:
-    """Print what was done. Exit with 1 if something could not be."""
+    """Print what was sent, received and withdrawn. Exit with 1 if a session could not be moved."""
     if not printed_as_json(done):
         for line in _lines(done):
-            out.print(plain(line))
+            out.print(line)
         for left in done.failed:
             say(joined(f"Not moved: {left.session_id}: {left.error}", left.hint))
     if done.failed:

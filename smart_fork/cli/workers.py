@@ -1,4 +1,4 @@
-"""``active``, ``read``, ``message``, ``wait``, ``close``, ``stop``, ``compare`` and ``worktrees``."""
+"""The commands ``active``, ``read``, ``message``, ``wait``, ``close``, ``stop``, ``compare`` and ``worktrees``."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def active(
     project: ProjectOption = None,
     include_closed: Annotated[bool, "Include ended workers."] = False,
 ) -> None:
-    """The workers that run, newest first, and what each is doing."""
+    """List the running workers, newest first, and what each one does."""
     within = None if everywhere else current_project(project)
     found = list_workers(within, agent=agent, include_closed=include_closed)
     if printed_as_json({"count": len(found), "workers": json_of(found)}):
         return
     if not found:
         where = f" in {Path(within.root).name}. --all-projects looks everywhere" if within else ""
-        out.line(f"No worker is running{where}.")
+        out.print(f"No worker is running{where}.")
     for number, one in enumerate(found, start=1):
         _print_worker(number, one, with_directory=everywhere)
     say_notes(f"{name} did not answer: what it knows is missing" for name in Processes.not_asked_again())
@@ -64,7 +64,7 @@ def read(
     if told.earlier:
         say(f"{told.earlier} of its messages come before these; --exchanges shows more.")
     for one in told.messages:
-        out.print(plain(f"## {one.number} · {one.role} · {minute(one.timestamp)}\n\n{one.text}\n"))
+        out.print(f"## {one.number} · {one.role} · {minute(one.timestamp)}\n\n{one.text}\n")
 
 
 def message(
@@ -73,7 +73,7 @@ def message(
     queue: Annotated[bool, "Send while it works. It reads the message afterwards."] = False,
     answer: Annotated[bool, "Choose an option of its question."] = False,
 ) -> None:
-    """Say something to a worker, in the same session.
+    """Send a message to a worker, in its session.
 
     Words starting with a dash go after "--":  smart-fork message ID -- "-Werror again, look at it"
     """
@@ -83,7 +83,7 @@ def message(
     if printed_as_json(told):
         return
     say_notes(told.warnings)
-    out.print(plain(f"{told.how.capitalize()}: {_in_words(told)}"))
+    out.print(f"{told.how.capitalize()}: {_in_words(told)}")
 
 
 def wait(
@@ -91,7 +91,9 @@ def wait(
     any_of: Annotated[bool, typer.Option("--any", help="Return when the first worker is done.")] = False,
     timeout: Annotated[float | None, typer.Option("--timeout", min=0, help="Longest wait in seconds.")] = None,
 ) -> None:
-    """Wait until workers are idle, ask something or have ended; then their last words. Exits with 1 if in vain."""
+    """Wait until workers are idle, ask something or have ended, and print their last words. Exit with 1 at the
+    timeout.
+    """
     known = -1
 
     def told(done: int, of: int, _seconds: float) -> None:
@@ -104,7 +106,7 @@ def wait(
     if not printed_as_json(answer):
         for one in answer.workers:
             out.print(plain(_in_words(one), "bold"))
-            out.print(plain(f"{one.last_words}\n" if one.last_words else ""))
+            out.print(f"{one.last_words}\n" if one.last_words else "")
     if not answer.done:
         raise typer.Exit(1)
 
@@ -135,7 +137,7 @@ def _print_closed(closed: Sequence[WorkerClosed]) -> None:
     if not printed_as_json({"workers": json_of(closed)}):
         for one in closed:
             note = f": {one.note}" if one.note else ""
-            out.print(plain(f"{one.worker_id} {'ended' if one.closed else 'was not changed'}{note}"))
+            out.print(f"{one.worker_id} {'ended' if one.closed else 'was not changed'}{note}")
     if any(one.failed for one in closed):
         raise typer.Exit(1)
 
@@ -147,9 +149,9 @@ def _print_worker(number: int, one: WorkerState, *, with_directory: bool) -> Non
         name = "" if one.name == one.worker_id else f"  {cut_to(one.name, _NAME_CELLS)}"
         tokens = f"{tokens_about(one.tokens)} tokens" if one.tokens else ""
         facts = filter(None, (one.worker_id, one.kind, tokens, ago(one.started_at)))
-        out.row(plain(f"{number:>2}. {in_a_word(one):<8}{name}", "bold cyan"), plain(f" {' · '.join(facts)}"))
+        out.row(plain(f"{number:>2}. {in_a_word(one):<8}{name}", "bold cyan"), f" {' · '.join(facts)}")
         if one.prompt:
-            out.row(plain(f"    {one.prompt}"))
+            out.row(f"    {one.prompt}")
         if one.first_answer:
             out.row(plain(f"    first answer: {one.first_answer}", "dim"))
     if one.waiting_for:
@@ -164,7 +166,7 @@ def _print_worker(number: int, one: WorkerState, *, with_directory: bool) -> Non
 
 
 def in_a_word(one: WorkerState) -> str:
-    """Word for what a worker does: "working", "idle", "asks", or that it has ended."""
+    """Return what a worker does in a word: "working", "idle", "asks", or how it has ended."""
     doing = (one.status if one.state == "running" else one.state) or "starting"
     return "asks" if doing == "waiting" else doing
 
@@ -219,17 +221,15 @@ def _print(found: list[Compared], *, diff: bool) -> None:
     out.print(table, soft_wrap=False)
     for one in found if diff else ():
         out.print(plain(f"\n{one.name}: {one.worktree or 'no worktree of its own'}", "bold"))
-        out.print(plain(one.diff or ("Not known." if one.files is None else "No changes.")))
+        out.print(one.diff or ("Not known." if one.files is None else "No changes."))
 
 
 def _files(one: Compared) -> str:
-
     lines = [f"{file.path} {file.counted()}" for file in one.files or ()]
     return "\n".join(lines[:MOST_FILES] + ([f"… {len(lines) - MOST_FILES} more"] if len(lines) > MOST_FILES else []))
 
 
 def _answer(one: Compared) -> str:
-
     text = beginning(one.answer, ANSWER_CHARACTERS)
     return "\n".join([*([text] if text else []), *(f"({note}.)" for note in one.notes)])
 
@@ -239,7 +239,7 @@ def worktrees(
     project: ProjectOption = None,
     everywhere: Annotated[bool, typer.Option("--all", "--all-projects", "-A", help="All projects.")] = False,
 ) -> None:
-    """The git worktrees that were made for workers: what is in each, and whether it can be removed."""
+    """List the git worktrees of workers: what is in each one, and whether it can be removed."""
     within = None if everywhere else current_project(project)
     gone: list[WorkersTree] = []
     copies: list[Path] = []
@@ -257,9 +257,9 @@ def worktrees(
         print_json(told.as_json())
         return
     for one in gone:
-        out.print(plain(f"Removed {one.worktree} and {one.branch}"))
+        out.print(f"Removed {one.worktree} and {one.branch}")
     for path in copies:
-        out.print(plain(f"Removed {path}, a copy that was made for it"))
+        out.print(f"Removed {path}, a copy that was made for it")
     say_notes(kept)
     for one in left:
         _print_worktrees(one, everywhere=everywhere)
@@ -271,6 +271,6 @@ def _print_worktrees(one: WorkersTree, *, everywhere: bool) -> None:
     changed = "?" if one.changed_files is None else one.changed_files
     ahead = "?" if one.ahead is None else one.ahead
     out.print(plain(one.worktree, "bold"))
-    out.print(plain(f"  {one.branch} · {one.name} ({one.worker_id}) · changed files: {changed} · commits: {ahead}"))
+    out.print(f"  {one.branch} · {one.name} ({one.worker_id}) · changed files: {changed} · commits: {ahead}")
     pruning = "smart-fork worktrees --prune" + (" --all" if everywhere else "")
-    out.print(plain(f"  can be removed: {pruning}" if one.removable else f"  kept: {one.reason}"))
+    out.print(f"  can be removed: {pruning}" if one.removable else f"  kept: {one.reason}")

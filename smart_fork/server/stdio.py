@@ -40,7 +40,7 @@ class Begun(NamedTuple):
 
     @classmethod
     def of(cls, argument: str) -> Begun:
-        """Return the bytes that `argument` encodes, as `cli.first_answers.begun` makes it for this process's command
+        """Return the bytes that `argument` encodes, as `cli.mcp_handshake.begun` makes it for this process's command
         line.
         """
         hello, _, rest = argument.partition(".")

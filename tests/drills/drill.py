@@ -26,7 +26,7 @@ from indexer.refresh import complete
 from indexer.safe_files import index_db, state_home
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.log_readers import READERS
-from smart_fork.cli.service.address import announced
+from smart_fork.cli.service.instance import announced
 from smart_fork.cli.service.token import token
 from tests import warm
 from tests.indexer.written import (

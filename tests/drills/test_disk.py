@@ -15,7 +15,7 @@ from indexer.refresh import complete
 from indexer.safe_files import index_db, state_home
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.log_readers import READERS
-from smart_fork.cli.service.records import log_to_file
+from smart_fork.cli.service.json_log import log_to_file
 from smart_fork.errors import RegistryUnavailable
 from smart_fork.workers.registry import Registry
 from tests.drills.drill import (

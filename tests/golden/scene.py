@@ -143,8 +143,8 @@ def scene(folder: Path) -> Iterator[Scene]:
         patch.setattr("typer.rich_utils.MAX_WIDTH", WIDTH)
         for name in ("smart_fork.finding.session_library", "smart_fork.doctor", "indexer.default_embedder"):
             patch.setattr(f"{name}.configured_embedder", lambda **_: PlacelessModel(home))
-        patch.setattr("smart_fork.cli.service.units.unit_settings.login_home", lambda: home)
-        patch.setattr("smart_fork.cli.service.units.installation.native_kind", lambda: "systemd")  # on macOS too
+        patch.setattr("smart_fork.cli.service.unit_settings.login_home", lambda: home)
+        patch.setattr("smart_fork.cli.service.installation.native_kind", lambda: "systemd")  # on macOS too
         demo = write_demo_home(home, now=NOW)
         patch.chdir(demo.project)
         one = Scene(demo, patch)

@@ -181,8 +181,9 @@ def commands() -> Iterator[tuple[str, ...]]:
     """The words of each command, and of those of its group."""
     for name, command in COMMANDS.items():
         yield (name,)
-        if command.place.endswith(".app"):
-            yield from _parts(import_module(command.module).app, name)
+        found = getattr(import_module(command.module), command.place.rpartition(".")[2])
+        if isinstance(found, typer.Typer):
+            yield from _parts(found, name)
 
 
 def _parts(app: typer.Typer, *above: str) -> Iterator[tuple[str, ...]]:

@@ -157,4 +157,4 @@ def posing():
 @pytest.fixture(autouse=True)
 def _at_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The home of a test is also the one where it has logged in."""
-    monkeypatch.setattr("smart_fork.cli.service.units.unit_settings.login_home", lambda: home)
+    monkeypatch.setattr("smart_fork.cli.service.unit_settings.login_home", lambda: home)

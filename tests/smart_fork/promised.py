@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from smart_fork.agents import AGENTS
-from smart_fork.cli.first_answers import CATALOGUE
+from smart_fork.cli.mcp_handshake import CATALOGUE
 from smart_fork.finding.request import collections
 from tests.smart_fork.finding.test_authorship import BODY, commit, git
 from tests.smart_fork.found import a_worker

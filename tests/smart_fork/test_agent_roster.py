@@ -8,7 +8,7 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent
-from smart_fork.cli.overview import roster
+from smart_fork.cli.overview import all_agents
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 
 HELP = "--fork-session --resume exec fork"
@@ -29,7 +29,7 @@ def installed(programs, monkeypatch):
 
 
 def by_name(env=None):
-    return {one.name: one for one in roster(env=env).agents}
+    return {one.name: one for one in all_agents(env=env).agents}
 
 
 @pytest.mark.parametrize(

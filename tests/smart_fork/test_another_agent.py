@@ -28,7 +28,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.finding.request import collections
 from smart_fork.page.renderer import _environment
 from smart_fork.server import create_server
-from smart_fork.cli.service.units.unit_settings import PROGRAMS
+from smart_fork.cli.service.unit_settings import PROGRAMS
 
 async def asked():
     async with Client(create_server(everything=True), mode="legacy") as client:

@@ -16,7 +16,7 @@ from indexer.transcripts.texts import title_of
 from smart_fork.agents.codex.codec import failure_of
 from smart_fork.agents.cuts.cutter import preview
 from smart_fork.agents.screen import Screen
-from smart_fork.cli.service.records import JsonLines
+from smart_fork.cli.service.json_log import JsonLines
 from smart_fork.errors import Usage
 from smart_fork.finding import sessions
 from smart_fork.finding.quotations import snippet

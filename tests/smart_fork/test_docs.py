@@ -18,8 +18,8 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent
 from smart_fork.agents.options import KEYS
 from smart_fork.cli.command_table import COMMANDS
+from smart_fork.cli.config import agent_variables
 from smart_fork.cli.main import application
-from smart_fork.cli.system import agent_variables
 from smart_fork.finding import ranking
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.ranking import KNOWN, KNOWN_AGAIN

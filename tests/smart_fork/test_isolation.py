@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents import AGENTS
-from smart_fork.cli.preload import client, start
+from smart_fork.cli.preload import client
 from smart_fork.cli.setup import agent_settings
 from smart_fork.system import processes
 from smart_fork.system.processes import Processes
@@ -116,8 +116,8 @@ def test_a_preloader_reads_the_variables_of_whoever_is_to_find_it(monkeypatch, t
         monkeypatch.setenv(variable, value)
     monkeypatch.setenv("SMART_FORK_HOME", str(tmp_path))
     monkeypatch.setenv("SMART_FORK_BACKGROUND", "1")
-    monkeypatch.setattr(start.Processes, "start", lambda _, command, **__: begun.append(command))
+    monkeypatch.setattr(processes.Processes, "start", lambda _, command, **__: begun.append(command))
 
-    start.begin()
+    client.start_preloader()
 
     assert [[sys.executable, option, "-m", "smart_fork.cli.preload.server"]] == begun

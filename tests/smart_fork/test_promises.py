@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.cli.first_answers import CATALOGUE
+from smart_fork.cli.mcp_handshake import CATALOGUE
 from tests.smart_fork import promised as calls
 from tests.smart_fork.promise_scene import EXPENSIVE, ONE_OF, Scene, scene
 

@@ -1,7 +1,7 @@
-"""``demo``: the main job on made-up sessions of both agents, in a home of their own.
+"""The command ``demo``: a search in made-up sessions of Claude Code and Codex, in a temporary home.
 
-They lie in `sessions` as the agents write them, and what came of them in `repositories`. `write_demo_home` puts in what
-differs from home to home: directories, commits and times.
+The folder `sessions` has their logs, `repositories` the commits. `write_demo_home` fills in what differs from home to
+home: directories, commits and times.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Annotated
 import orjson
 
 from indexer.lazy import dataclass
+from smart_fork.agents import AGENTS
 from smart_fork.agents.claude.log import slug
-from smart_fork.cli.output import printed_as_json, say
-from smart_fork.cli.progress import library_shown
+from smart_fork.cli.output import library_shown, printed_as_json, say
 from smart_fork.errors import ProgramFailed
 from smart_fork.system.processes import Processes
 
@@ -47,7 +47,9 @@ _PARENT_SIZE = re.compile(rb'("thread_id":"([^"]+)","end_ordinal_exclusive":\d+,
 
 @dataclass(frozen=True, slots=True)
 class DemoHome:
-    """The demo's sessions and a search in them: `expected_session_id` answers `intent`, asked in `project`."""
+    """A home with the demo's sessions, and a search in it: `expected_session_id` answers `intent` in the directory
+    `project`.
+    """
 
     home: Path
     repositories: tuple[Path, ...]
@@ -57,7 +59,7 @@ class DemoHome:
 
 
 def run_git(arguments: Sequence[str], directory: Path, given: bytes = b"") -> str:
-    """Run the real git, deaf to the settings of whoever runs the demo.
+    """Run git without the person's git settings. Return its output.
 
     Raises:
         ProgramMissing: git is not installed.
@@ -72,9 +74,9 @@ def run_git(arguments: Sequence[str], directory: Path, given: bytes = b"") -> st
 
 
 def write_demo_home(home: Path, *, now: datetime | None = None, git: Git = run_git) -> DemoHome:
-    """Write two repositories and the sessions about them below `home`, the last some days before `now`.
+    """Write two repositories and their sessions below `home`. The newest session ends some days before `now`.
 
-    The ids are the same every time for Claude Code, and depend on `now` for Codex, whose ids are times.
+    Sessions of Claude Code have the same ids each time. Those of Codex depend on `now`, because its ids are times.
 
     Raises:
         ProgramMissing: git is not installed.
@@ -104,7 +106,7 @@ def write_demo_home(home: Path, *, now: datetime | None = None, git: Git = run_g
 
 
 def _write_repository(folder: Path, later: timedelta, git: Git) -> str:
-    """Write a repository with its commits; return the first one."""
+    """Write a repository with its commits. Return the id of the first commit."""
     folder.mkdir(parents=True, exist_ok=True)
     history = (_REPOSITORIES / f"{folder.name}.history").read_bytes()
     git(["init", "--quiet", "--template="], folder, b"")
@@ -134,14 +136,14 @@ def _moment(found: re.Match[bytes]) -> datetime:
 
 
 def _rollout(home: Path, text: bytes) -> Path:
-    """Return Codex's path for a session: its file is named by the local time of its start."""
+    """Return the path of Codex's log for a session, which contains the local time of its start."""
     about = orjson.loads(text[: text.index(b"\n")])["payload"]
     start = datetime.fromisoformat(about["timestamp"]).astimezone()
     return home / ".codex/sessions" / f"{start:%Y/%m/%d/rollout-%Y-%m-%dT%H-%M-%S}-{about['id']}.jsonl"
 
 
 def _save(path: Path, text: bytes) -> None:
-    """Write a log that only its owner can read, as the agents do, last changed when its last record was made."""
+    """Write a log that only its owner can read, with the time of its last record as the file's time."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     path.touch(mode=0o600)
     path.write_bytes(text)
@@ -150,9 +152,7 @@ def _save(path: Path, text: bytes) -> None:
 
 
 def _entering(home: Path, env: Mapping[str, str]) -> str:
-    """A line for a shell that begins another one in the demo's home, where nothing names another one."""
-    from smart_fork.agents import AGENTS
-
+    """Return a shell command that opens a shell in the demo's home, without variables that name another home."""
     names = ("SMART_FORK_HOME", *AGENTS.home_variables())
     unset = [word for name in names if name in env for word in ("-u", name)]
     place, variable = home / "repos" / REPOSITORIES[0], shlex.quote(f"HOME={home}")
@@ -163,8 +163,7 @@ def demo(
     keep: Annotated[bool, "Keep the temporary home and print its path."] = False,
 ) -> None:
     """Show the main job on a few made-up sessions in a temporary home."""
-    from smart_fork.agents import AGENTS
-    from smart_fork.cli.found import print_found
+    from smart_fork.cli.result_list import print_found
     from smart_fork.finding.request import FindRequest
 
     before = dict(os.environ)

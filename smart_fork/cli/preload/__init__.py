@@ -1,1 +1,1 @@
-"""Processes that have everything imported and wait for a command, which then starts without importing anything."""
+"""Preloaded processes: they have imported everything, and wait for a command to run without further imports."""

@@ -1,6 +1,7 @@
-"""A command that is handed to a waiting process: with this process's streams, directory, variables and signals.
+"""The client of the preloader: it hands a command to a waiting process, with streams, directory, variables and
+signals.
 
-Standard library only: a command that is handed over imports nothing else.
+Its top imports only the standard library: a command that is handed over imports nothing else.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from zlib import crc32
 from smart_fork.system.peers import is_ours
 
 TYPE_CHECKING = False
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
 
 #: A process that waits answers immediately.
 SECONDS = 2.0
@@ -32,9 +35,9 @@ _sent: list[int] = []
 
 
 def run(arguments: Sequence[str]) -> int | None:
-    """Have a waiting process run a command, given as `sys.argv` is, and return its exit status.
+    """Have a waiting process run the command `arguments`, in the form of `sys.argv`. Return the exit status.
 
-    Returns `None` where none can: then nothing has been done.
+    Return `None` if no process can run it; nothing has been done then.
     """
     path = socket_path()
     if path is None:
@@ -43,9 +46,8 @@ def run(arguments: Sequence[str]) -> int | None:
     try:
         line.settimeout(SECONDS)
         line.connect(path)
-        if (
-            not is_ours(line) or line.recv(1) != READY
-        ):  # before it gets our streams: one that hangs would keep them open
+        # Asked before it gets our streams: one that hangs would keep them open.
+        if not is_ours(line) or line.recv(1) != READY:
             return None
         _hand_over(line, arguments)
         if line.recv(1) != READY:
@@ -79,19 +81,19 @@ def _hand_over(line: Socket, arguments: Sequence[str]) -> None:
 
 
 def _ignored() -> str:
-    """Return the signals that are ignored, as after ``nohup``: what a command starts ignores them too."""
+    """Return the numbers of ignored signals, for example after ``nohup``: the command must ignore them, too."""
     import signal
 
     return " ".join(str(number) for number in PASSED_ON if signal.getsignal(number) == signal.SIG_IGN)
 
 
 def packed(fields: Sequence[str]) -> bytes:
-    """Return `fields` as one message. None of them can have a NUL: they are arguments and variables."""
+    """Return `fields` as one message. Fields are arguments and variables, which cannot contain a NUL."""
     return _SEPARATOR.join(map(os.fsencode, fields))
 
 
 def unpacked(body: bytes) -> list[str]:
-    """Return the fields of a message."""
+    """Return the fields of a message that `packed` made."""
     return [os.fsdecode(one) for one in body.split(_SEPARATOR)]
 
 
@@ -112,7 +114,7 @@ def _send(line: Socket, number: int) -> None:
 
 
 def _outcome(line: Socket) -> int:
-    """Return the exit status, or become the program that the command ends in."""
+    """Wait for the end of the command and return its exit status, or become the program that it asks for."""
     while True:
         try:
             kind, body = received(line)
@@ -125,7 +127,7 @@ def _outcome(line: Socket) -> int:
 
 
 def _killed() -> int:
-    """End as the process did that ran the command: by the signal that was passed on, if one was."""
+    """End this process like the killed process of the command: by the signal that was passed on, if any."""
     import signal
 
     if _sent:
@@ -136,10 +138,10 @@ def _killed() -> int:
 
 
 def received(line: Socket) -> tuple[bytes, bytes]:
-    """Return the kind and the body of the next message.
+    """Return the kind and the body of the next message from the waiting process.
 
     Raises:
-        ConnectionError: The other side is gone.
+        ConnectionError: the other side is gone.
     """
     kind = exactly(line, 1)
     return kind, exactly(line, int.from_bytes(exactly(line, SIZE)))
@@ -149,7 +151,7 @@ def exactly(line: Socket, size: int) -> bytes:
     """Return the next `size` bytes.
 
     Raises:
-        ConnectionError: The other side is gone.
+        ConnectionError: the other side is gone.
     """
     said = b""
     while len(said) < size:
@@ -161,12 +163,14 @@ def exactly(line: Socket, size: int) -> bytes:
 
 
 def message(kind: bytes, body: bytes) -> bytes:
-    """Return what `received` reads."""
+    """Return a message in the form that `received` reads."""
     return kind + len(body).to_bytes(SIZE) + body
 
 
 def _become(fields: list[str]) -> OSError:
-    """Become that program here: an agent needs the person's terminal. Return why it cannot be started."""
+    """Replace this process by a program: an agent needs the person's terminal. Return the error if it cannot be
+    started.
+    """
     import signal
 
     directory, count, *rest = fields
@@ -197,21 +201,21 @@ _PACKAGES = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../.."))
 
 
 def folder() -> str:
-    """Return the folder of the sockets, below the state's folder."""
+    """Return the folder of the preloaders' sockets, in the state folder."""
     state = os.environ.get("SMART_FORK_HOME") or "~/.smart-fork"
     return os.path.join(os.path.expanduser(state), "preload")  # noqa: PTH111, PTH118
 
 
 def socket_path() -> str | None:
-    """Return where the preloader of this code listens; `None` where the path is too long for a socket."""
+    """Return the path of the preloader's socket for this code; `None` if the path is too long for a socket."""
     path = os.path.join(folder(), code())  # noqa: PTH118
     return path if len(os.fsencode(path)) <= LONGEST else None
 
 
 def code() -> str:
-    """Return a name for the code that this process runs, and for what it has read at its start.
+    """Return a checksum of this code and of everything that a Python process reads only at its start.
 
-    Another installation, version or edit has another one, and so has another encoding or library path.
+    It differs for another installation, version, edit, encoding or library path.
     """
     newest = max(_changed(f"{_PACKAGES}/{name}") for name in ("smart_fork", "indexer"))
     read = _READ_AT_START[sys.flags.ignore_environment :]
@@ -221,7 +225,7 @@ def code() -> str:
 
 
 def _changed(package: str) -> int:
-    """Return when a file of `package` changed last, in nanoseconds. Only a checkout is edited in place."""
+    """Return the time of the last change in `package`, in nanoseconds. Only in a checkout, each file is looked at."""
     if "site-packages" in package:
         return os.stat(package).st_mtime_ns  # noqa: PTH116
     newest = 0
@@ -232,3 +236,36 @@ def _changed(package: str) -> int:
             elif entry.name.endswith(".py"):
                 newest = max(newest, entry.stat().st_mtime_ns)
     return newest
+
+
+def start_preloader() -> None:
+    """Start the preloader as a detached process. It ends immediately if there is one already.
+
+    Do nothing if smart-fork keeps nothing in this home (looking must leave no trace), or with
+    ``SMART_FORK_BACKGROUND=0``.
+    """
+    from contextlib import suppress
+
+    from indexer.safe_files import private_dir, state_home
+    from indexer.settings import Setting
+    from smart_fork.errors import SmartForkError
+    from smart_fork.system.processes import Processes
+
+    path = None if Setting.BACKGROUND.is_off() else socket_path()
+    if path is None or not state_home().is_dir() or _listens(path):
+        return
+    with suppress(SmartForkError, OSError):  # the command has done its work all the same
+        output = private_dir(state_home() / "logs") / "preload.log"
+        command = Processes.python("smart_fork.cli.preload.server")
+        if not sys.flags.isolated and any(name.startswith("PYTHON") for name in os.environ):
+            command[1] = "-P"  # it is found by who has read the same variables
+        Processes().start(command, cwd=state_home(), env=dict(os.environ), log=output)
+
+
+def _listens(path: str) -> bool:
+    """Return True if a preloader listens at `path`: the socket of a killed preloader is still there."""
+    import errno
+    import socket
+
+    with socket.socket(socket.AF_UNIX) as line:
+        return line.connect_ex(path) not in (errno.ENOENT, errno.ECONNREFUSED)

@@ -55,10 +55,10 @@ _GIVEN_UP = ("NoNewPrivs", "Seccomp", "CapEff", "CapBnd", "Groups")
 
 
 def may_ask(line: socket.socket) -> bool:
-    """Return whether the other side is the same user, in the same namespaces, with the same restrictions.
+    """Return True if the other side is the same user, in the same namespaces, with the same restrictions.
 
-    A command runs with the variables and the directory of whoever asks: a process in a sandbox, or in another
-    container, must not get out of it that way.
+    The command runs with the variables and the directory of the other side. A process in a sandbox or in another
+    container must not escape that way.
     """
     pid, user = credentials(line)
     try:
@@ -76,7 +76,7 @@ def _confined(process: str) -> list[str]:
 
 
 def _label(of: Path) -> str:
-    """Return what a security module calls the process; empty without one."""
+    """Return the security label of a process, such as its AppArmor profile; empty without one."""
     try:
         return (of / "attr" / "current").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -106,7 +106,7 @@ _NOT_LOADED = ("smart_fork.team.server", "smart_fork.page", "smart_fork.cli.serv
 
 
 def main() -> None:
-    """Load everything, listen, and keep processes waiting until nobody asks or the code changes."""
+    """Load everything, listen, and keep two processes waiting until no command comes or the code changes."""
     path = socket_path()
     if path is None:
         return
@@ -125,7 +125,7 @@ def main() -> None:
 
 
 def _load() -> None:
-    """Import what commands use, compile what they search with, and load the default model."""
+    """Import the modules of commands, compile patterns and dataclasses, and load the default model."""
     load_all(but=_NOT_LOADED)
     for name in ("rich.table", "rich.padding", "rich.progress", "typer.rich_utils", "encodings.utf_16_be"):
         importlib.import_module(name)
@@ -148,7 +148,7 @@ def _listening(path: str) -> socket.socket:
 
 
 class _Keeper:
-    """Keeps `WAITING` processes waiting."""
+    """The loop of the preloader, which keeps `WAITING` forked processes waiting for commands."""
 
     def __init__(self, listener: socket.socket, path: str, own: str) -> None:
         self._listener, self._path, self._own = listener, path, own
@@ -159,7 +159,7 @@ class _Keeper:
         self._waiting: set[int] = set()
 
     def run(self) -> None:
-        """Replace each process that waits no more."""
+        """Start a new waiting process for each one that has taken a command or was killed."""
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how they ended
         asked = looked = time.monotonic()
         while True:
@@ -184,7 +184,7 @@ class _Keeper:
             return False
 
     def _begun(self) -> int:
-        """Return the pipe from a process that waits from now on."""
+        """Start a waiting process. Return a pipe that reports when the process takes a command or ends."""
         taken, take = os.pipe()
         if os.fork() == 0:
             for one in (self._held, taken, *self._waiting):
@@ -194,7 +194,7 @@ class _Keeper:
         return taken
 
     def _wait(self, take: int) -> NoReturn:
-        """Wait for a command, in a process of its own, and run it."""
+        """Wait for a command in this forked process, run it, and end."""
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         while True:
             if select.select([self._listener.fileno(), self._alive], [], [])[0] == [self._alive]:
@@ -214,10 +214,10 @@ class _Keeper:
 
 
 class _Asked:
-    """A command as it was asked for.
+    """A request to run a command, as the client sent it.
 
-    It has a program, umask, priority, ignored signals, arguments, variables, a directory, and streams with what they do
-    where text has no encoding.
+    It has program, umask, priority, ignored signals, arguments, variables, directory, streams, and the error handling
+    of stdin.
     """
 
     def __init__(self, fields: list[str], descriptors: Sequence[int]) -> None:
@@ -230,7 +230,7 @@ class _Asked:
 
 
 def _agreed(line: socket.socket) -> _Asked | None:
-    """Return the command that this process is to run; `None` where it is not for it to do, or nobody waits any more."""
+    """Return the command that this process has to run; `None` if the client may not ask, or no longer waits."""
     line.settimeout(_HANGUP_SECONDS)
     with suppress(OSError):
         if may_ask(line):
@@ -246,7 +246,7 @@ def _agreed(line: socket.socket) -> _Asked | None:
 
 
 def _asked(line: socket.socket) -> _Asked | None:
-    """Return the command that is asked for; `None` where it could only be run in the caller's own process."""
+    """Return the command that the client sends; `None` if it is incomplete, or must run in the client's process."""
     head, descriptors, _, _ = socket.recv_fds(line, SIZE, _DESCRIPTORS)
     with suppress(ValueError, OSError):
         asked = _Asked(unpacked(exactly(line, min(int.from_bytes(head), LONGEST))), descriptors)
@@ -262,7 +262,7 @@ def _close(descriptors: Sequence[int]) -> None:
 
 
 class _Command:
-    """One command, run in this process for the process at the other end of `line`."""
+    """One command that this process runs for the client at the other end of `line`."""
 
     def __init__(self, line: socket.socket, asked: _Asked) -> None:
         self._line, self._asked = line, asked
@@ -271,7 +271,7 @@ class _Command:
         self._becoming = False
 
     def run(self) -> NoReturn:
-        """Take over what the caller's process has, run its command, and say how it ended."""
+        """Take over the streams and settings of the client's process, run its command, and report the exit status."""
         _take_over(self._asked)
         _limit_as(self._pid)
         processes.act_for(processes.ClientProcess(self._pid, self._become, self._end))
@@ -290,10 +290,10 @@ class _Command:
         os._exit(status)
 
     def _become(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> NoReturn:
-        """Have the caller's process become a program.
+        """Make the client's process become a program.
 
         Raises:
-            OSError: It cannot be started.
+            OSError: the program cannot be started.
         """
         variables = [f"{name}={value}" for name, value in env.items()]
         self._becoming = True
@@ -305,7 +305,7 @@ class _Command:
         raise OSError(number, os.strerror(number))
 
     def _listen(self) -> None:
-        """Take the caller's signals. When the caller ends, so does what it asked for."""
+        """Send the client's signals to this process. End this process when the client ends."""
         while True:
             try:
                 said = self._line.recv(1)
@@ -348,7 +348,7 @@ def _take_over(asked: _Asked) -> None:
 
 
 def _limit_as(process: int) -> None:
-    """Take over a process's limits and processors."""
+    """Give this process the resource limits and processors of the process with the id `process`."""
     for name in (one for one in dir(resource) if one.startswith("RLIMIT_")):
         with suppress(OSError, ValueError):  # a limit that this user may not raise, or that this system has not
             resource.setrlimit(limit := getattr(resource, name), resource.prlimit(process, limit))
@@ -357,7 +357,7 @@ def _limit_as(process: int) -> None:
 
 
 def _text(number: int, before: TextIO, errors: str | None) -> TextIO:
-    """Return the stream of a descriptor that is another file now."""
+    """Return a text stream for a descriptor that was replaced, with the encoding of the stream `before`."""
     buffering = 1 if number == 2 or os.isatty(number) else -1
     return open(number, "w", buffering, before.encoding, errors, closefd=False)
 

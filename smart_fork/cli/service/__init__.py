@@ -1,1 +1,1 @@
-"""The one process that stays: MCP over HTTP, the model for everybody, a fresh index."""
+"""The service: a long-running process with MCP over HTTP, one embedding model for all clients, and a fresh index."""

@@ -1,4 +1,8 @@
-"""The service: its routes for MCP, hooks, recall, indexing and health, and its parts: model, server, page, indexer."""
+"""The service's web application and its parts.
+
+Its routes serve MCP, hooks, recall, the page, the state of indexing, and a health check. Its parts are the model, the
+MCP server, the page and the indexer.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +30,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from indexer.default_embedder import configured_embedder
 from indexer.freshener import Freshener
+from indexer.runs import Freshness
 from indexer.schedule import trigger_of
 from indexer.settings import Setting
 from indexer.shared_embedder import SharedEmbedder
@@ -34,8 +39,8 @@ from indexer.values import json_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.log_readers import READERS
+from smart_fork.cli.service.after_indexing import Renewal
 from smart_fork.cli.service.guard import MAX_BODY, WITH, Doors, Guard, Key
-from smart_fork.cli.service.renewal import Renewal
 from smart_fork.cli.service.token import Token
 from smart_fork.errors import SmartForkError
 from smart_fork.excise import erasure
@@ -79,14 +84,18 @@ def application(
     indexing: Callable[[], Mapping[str, object]],
     restart: Callable[[], Mapping[str, str] | None] = lambda: None,
 ) -> tuple[Starlette, Doors]:
-    """Return the application and, for the guard around it, which routes are open to whom.
+    """Return the web application, and the rules which caller may use which route.
 
-    The routes call a test `question`, the state of `indexing`, and the pending version of a `restart`.
+    The health check calls `question`, a test search. `indexing` returns the state of indexing, `restart` the version
+    of a pending restart.
     """
 
-    def answered(ask: Callable[[Library, HookEvent], Hint | None], asked: HookEvent) -> Hint | None:
-        with page.library(asked.directory, caller=asked.session_id) as library:
-            return ask(library, asked)
+    async def hint(ask: Callable[[Library, HookEvent], Hint | None], event: HookEvent) -> Hint | None:
+        def look_up() -> Hint | None:
+            with page.library(event.directory, caller=event.session_id) as library:
+                return ask(library, event)
+
+        return await anyio.to_thread.run_sync(look_up)
 
     async def healthz(request: Request) -> Response:
         if request.scope.get(WITH) is not Key.TOKEN:
@@ -100,7 +109,7 @@ def application(
         if first is None:
             return JSONResponse({"error": "agent, session_id, directory and prompt"}, 400)
         try:
-            found = await anyio.to_thread.run_sync(partial(answered, Library.recall, first))
+            found = await hint(Library.recall, first)
         except (SmartForkError, OSError) as error:
             log.warning("nothing is recalled: %s", error)
             return JSONResponse({"error": "it cannot be looked up"}, 503)
@@ -113,7 +122,7 @@ def application(
             if call is None or not call.tool or not isinstance(told.get("given"), Mapping):
                 return JSONResponse({"error": "agent, session_id, directory, tool and given"}, 400)
             try:
-                found = await anyio.to_thread.run_sync(partial(answered, ask, call))
+                found = await hint(ask, call)
             except (SmartForkError, OSError) as error:
                 log.info("nothing is said at a call: %s", error)
                 found = None
@@ -165,7 +174,7 @@ def application(
 
 
 def _problem(question: Callable[[], object]) -> str | None:
-    """Return what is wrong with the answer to a real question; `None` if nothing is."""
+    """Ask a real question. Return the type of the error; `None` if the answer is fine."""
     try:
         question()
     except Exception as error:
@@ -175,7 +184,7 @@ def _problem(question: Callable[[], object]) -> str | None:
 
 
 def _how(indexing: Mapping[str, object]) -> str:
-    """Return the state of indexing in one word."""
+    """Return the state of indexing in one word: "off", "failing" or "ok"."""
     if indexing.get("state") in ("off", "stopped"):
         return "off"
     return "failing" if indexing.get("failing") else "ok"
@@ -193,7 +202,10 @@ async def _object(request: Request) -> dict[str, Any] | None:
 
 
 class Entrance(SignIn):
-    """Authentication of the service at `host`: the token and what derives from it. A new token invalidates all."""
+    """Authentication of the service at `host`: the token, and the cookies and codes that derive from it.
+
+    A new token invalidates all cookies and codes.
+    """
 
     def __init__(self, folder: Path, host: str) -> None:
         self.token = Token(self._changed)
@@ -201,13 +213,13 @@ class Entrance(SignIn):
         self._guards: list[Guard] = []
 
     def guard(self, app: ASGIApp, names: Sequence[str], doors: Doors) -> Guard:
-        """Return `app` behind a guard that accepts these host names."""
+        """Return `app` behind a guard that accepts the host names `names`."""
         made = Guard(app, token=self.token, hosts=names, doors=doors, sign_in=self)
         self._guards.append(made)
         return made
 
     def hang_up(self) -> None:
-        """Close all streams."""
+        """Close all open streams to clients."""
         for guard in self._guards:
             guard.hang_up()
 
@@ -228,7 +240,7 @@ STOP_SECONDS = 1.0
 
 
 class ServiceParts:
-    """All parts of one service. Nothing runs before `start`. `restart` says which version it is going to become."""
+    """All parts of one service. Nothing runs before `start`. `restart` returns the version of a pending restart."""
 
     def __init__(self, restart: Callable[[], Mapping[str, str] | None] = lambda: None) -> None:
         self.model = SharedEmbedder(configured_embedder(background=True), MODEL_SECONDS)
@@ -236,12 +248,14 @@ class ServiceParts:
         self._restart = restart
 
     def application(self, entrance: Entrance) -> tuple[Starlette, Doors]:
-        """Return the application, and who may use each of its addresses."""
+        """Return the web application, and the rules which caller may use which route."""
         page = routes.Page(self.library, entrance, self._state)
         return application(create_server(self.model), page, self._question, self._status, self._restart)
 
     def start(self) -> None:
-        """Load the model, see to workers and old snapshots, and, if that is wanted, keep the index fresh."""
+        """Load the model, recover workers, delete old snapshots, and keep the index fresh if SMART_FORK_INDEXING is
+        true.
+        """
         self.model.start()
         recover()
         with suppress(OSError):
@@ -257,7 +271,7 @@ class ServiceParts:
             log.warning("smart_fork indexes only when it is asked: SMART_FORK_INDEXING is not set to true")
 
     def stop(self) -> None:
-        """End what `start` began, and what embeds, in the middle of it: what was embedded before is kept."""
+        """Stop the indexer and the model, even in the middle of embedding. Finished embeddings are kept."""
         if self.model.indexer is not None:
             self.model.indexer.stop(0.0)
         self.model.close()
@@ -265,8 +279,11 @@ class ServiceParts:
             self.model.indexer.stop(STOP_SECONDS)
 
     def idle(self, waited: float) -> bool:
-        """Return True if stopping interrupts no index run, after waiting so many seconds for one."""
-        return self.model.indexer is None or waited >= RUN_SECONDS or self.model.indexer.status().state != "indexing"
+        """Return True if no index run would be interrupted by a stop, or if the stop has `waited` long enough, in
+        seconds.
+        """
+        indexing = self._indexing()
+        return indexing is None or waited >= RUN_SECONDS or indexing.state != "indexing"
 
     def _question(self) -> None:
         with self.library(everywhere=True) as known:
@@ -274,17 +291,19 @@ class ServiceParts:
         if isinstance(answer, Unsearched):
             raise RuntimeError(answer.message)  # noqa: TRY004 - no wrong type, but no index
 
+    def _indexing(self) -> Freshness | None:
+        return self.model.indexer.status() if self.model.indexer is not None else None
+
     def _state(self) -> ServiceActivity:
-        return ServiceActivity(
-            self.model.state, self.model.indexer.status() if self.model.indexer is not None else None
-        )
+        return ServiceActivity(self.model.state, self._indexing())
 
     def _status(self) -> dict[str, object]:
-        return self.model.indexer.status().as_json() if self.model.indexer is not None else {"state": "off"}
+        indexing = self._indexing()
+        return indexing.as_json() if indexing else {"state": "off"}
 
 
 def refusing(app: Starlette, path: str) -> Starlette:
-    """Answer bodies that are no message before they reach the library's own route at `path`."""
+    """Make the MCP route at `path` refuse request bodies that are no JSON-RPC message. Return `app`."""
     for route in app.router.routes:
         if isinstance(route, Route) and route.path == path:
             route.app = _Bodies(route.app)
@@ -292,13 +311,13 @@ def refusing(app: Starlette, path: str) -> Starlette:
 
 
 class _Bodies:
-    """Lets the bodies through that are messages. All others are answered here, with the id of the request."""
+    """A filter before the MCP route: it passes on JSON-RPC messages, and answers all other bodies with an error."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Answer one HTTP request."""
         if scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
@@ -314,7 +333,10 @@ class _Bodies:
 
 
 def _with_id(number: str | int, send: Send) -> Send:
-    """Put the request's id into an error of the library's, which has none: of an unknown session, of other headers."""
+    """Return a `send` that adds the request's id to an error of the MCP library, which has none.
+
+    Such errors are about an unknown session, or wrong headers.
+    """
     held: list[Message] = []
 
     async def sent(message: Message) -> None:

@@ -1,4 +1,4 @@
-"""Asking the service over its socket. Whoever listens there is a process of the same user: no token is needed."""
+"""The client of the service, over its Unix socket. Only this user's processes can listen there: it needs no token."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ import orjson
 
 from indexer.settings import Setting
 from indexer.values import Value, value
-from smart_fork.cli.service.address import Address, announced
-from smart_fork.cli.service.lock import LOOK_SECONDS, holder
+from smart_fork.cli.service.instance import LOOK_SECONDS, Address, announced, holder
 from smart_fork.errors import SmartForkError
 from smart_fork.system.peers import SERVICE, is_ours
 
 
 @value
 class ServiceStatus(Value):
-    """A service's own status.
+    """The service's own status.
 
-    `indexing` is as a service of this version or another says it (see `indexer.runs.Freshness`): its ``state`` is
-    ``off`` if it indexes only on demand. `restart` names the version that it changes ``from``, and ``to`` which one.
+    `indexing` is the state of indexing (see `indexer.runs.Freshness`); a service of another version may add keys. Its
+    ``state`` is ``off`` if the service indexes only on demand. `restart` has the versions ``from`` and ``to`` of a
+    pending restart.
     """
 
     version: str
@@ -34,13 +34,13 @@ class ServiceStatus(Value):
 
     @property
     def change(self) -> str:
-        """The change of version in words; empty where none is pending."""
+        """The versions of a pending restart, such as ``1.0 -> 1.1``; empty if no restart is pending."""
         return "{from} -> {to}".format_map(self.restart) if self.restart else ""
 
 
 @value
 class WayIn(Value):
-    """The `file` to be opened in a browser, or the `code` to be entered at `page`, and for how long that is so."""
+    """A sign-in for a browser, valid for some `seconds`: a `file` to open, or a `code` to enter at `page`."""
 
     file: str
     page: str
@@ -58,7 +58,7 @@ log = logging.getLogger(__name__)
 
 
 class ServiceGoneError(SmartForkError):
-    """The service does not answer, or refuses."""
+    """The service does not answer, or refuses a request."""
 
     code = "service_gone"
     http_status = 502
@@ -66,7 +66,7 @@ class ServiceGoneError(SmartForkError):
 
 
 class _Connection(http.client.HTTPConnection):
-    """HTTP over a Unix socket."""
+    """An HTTP connection over a Unix socket."""
 
     def __init__(self, path: str, seconds: float) -> None:
         super().__init__(SERVICE, timeout=seconds)
@@ -81,7 +81,7 @@ class _Connection(http.client.HTTPConnection):
 
 
 class Service:
-    """A service that runs, and what it has said of itself."""
+    """A running service: its address, and its status when it was found."""
 
     def __init__(self, address: Address, status: ServiceStatus) -> None:
         self.address = address
@@ -89,10 +89,10 @@ class Service:
         self.status = status
 
     def way_in(self, project: str = "") -> WayIn:
-        """Return what lets a browser in, once; the page then shows the `project`.
+        """Return a sign-in for a browser that works once. The page then shows `project`.
 
         Raises:
-            ServiceGoneError: it does not answer.
+            ServiceGoneError: the service does not answer.
         """
         status, content = _answer(self.address, "POST", "/code", {"project": project} if project else {})
         if status != http.HTTPStatus.OK:
@@ -101,18 +101,18 @@ class Service:
         return WayIn(answer["file"], answer["page"], answer["code"], answer["seconds"])
 
     def health(self) -> bool:
-        """Return whether it answers a real question.
+        """Return True if the service answers a test search.
 
         Raises:
-            ServiceGoneError: it does not answer at all.
+            ServiceGoneError: the service does not answer at all.
         """
         return _answer(self.address, "GET", "/healthz")[0] == http.HTTPStatus.OK
 
 
 def find_service() -> Service | None:
-    """Return the service of this home, of whichever version; `None` if none answers.
+    """Return the service of this home, of any version; `None` if none answers.
 
-    ``SMART_FORK_SERVICE=false`` looks for none.
+    With ``SMART_FORK_SERVICE=false`` return `None`.
     """
     address = None if Setting.SERVICE.is_off() else announced()
     if address is None or address.pid == os.getpid():
@@ -128,9 +128,9 @@ def find_service() -> Service | None:
 
 
 def started_service(starts: Callable[[], bool] = lambda: False) -> Service | None:
-    """Return the service of this home, waiting for one that is just starting; `None` if none runs.
+    """Return the service of this home; wait for one that is just starting. Return `None` if none runs.
 
-    `starts` says of one that has no lock yet whether it is still about to run.
+    `starts` returns True while a new process is alive that has not taken the lock yet.
     """
     deadline = time.monotonic() + START_SECONDS
     while (service := find_service()) is None and not Setting.SERVICE.is_off():
@@ -143,10 +143,10 @@ def started_service(starts: Callable[[], bool] = lambda: False) -> Service | Non
 def _answer(
     address: Address, method: str, path: str, body: dict[str, Any] | None = None, *, seconds: float = WORK_SECONDS
 ) -> tuple[int, bytes]:
-    """Return status and content of one request.
+    """Send one request to the service. Return the status and the content of the answer.
 
     Raises:
-        ServiceGoneError: nobody answers.
+        ServiceGoneError: the service does not answer.
     """
     connection = _Connection(address.socket, seconds)
     try:

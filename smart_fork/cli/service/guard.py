@@ -1,8 +1,8 @@
-"""Decides who may ask the service: on its socket the same user, over TCP clients with the token.
+"""The guard before the service: it admits the same user on the Unix socket, and clients with the token over TCP.
 
-A page in a browser can send requests to loopback, and a name that it controls can be made to point there (DNS
-rebinding): the Host must be ours, an Origin must be our own page's, and nothing but the public paths works without the
-token. The cookie of a browser opens the page, and nothing that is for programs.
+A page in a browser can send requests to loopback, and a name that it controls can point there (DNS rebinding). So the
+Host must be the service's, an Origin must be the page's own, and only public paths work without the token. A browser's
+cookie opens the page, but no route for programs.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 
 class Key(Enum):
-    """Credentials of a request."""
+    """The credentials that a request came with."""
 
     TOKEN = "the token, or our socket"  # noqa: S105 - the name of it
     COOKIE = "a browser's cookie"
@@ -55,11 +55,11 @@ class Key(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Doors:
-    """Addresses open to each kind of caller. All others need the token or a cookie.
+    """The addresses that each kind of caller may use. All other addresses need the token or a cookie.
 
-    `always` are the paths that anybody is answered at, however often: to refuse would be no less work. `public` need
-    nothing either. `programs` are the routes that no cookie opens. To `way_in` a file of ours sends a form. Who asks
-    for one of the `streams` listens for what comes, as long as it may be.
+    `always` are paths that anybody may ask for, however often: a refusal would cost as much. `public` paths need
+    nothing either. No cookie opens the routes for `programs`. A file of smart-fork sends its form to `way_in`.
+    Requests for `streams` stay open.
     """
 
     always: Collection[str] = ()
@@ -69,18 +69,19 @@ class Doors:
     streams: Collection[str] = ()
 
     def are_open(self, path: str) -> bool:
-        """Return whether `path` needs nothing."""
+        """Return True if `path` needs neither token nor cookie."""
         return path in self.always or path in self.public
 
     def for_programs(self, scope: Scope) -> bool:
-        """Return whether a route for programs takes the request, with this method or another one."""
+        """Return True if the request's path belongs to a route for programs, with any method."""
         return any(route.matches(scope)[0] is not Match.NONE for route in self.programs)
 
 
 class Guard:
-    """Passes on what is allowed. Refuses everything else with one line, and logs some of the refusals.
+    """A web application that passes allowed requests on to `app`. It refuses all others with one line, and logs some
+    refusals.
 
-    A browser that has not signed in gets a page that says how, instead of that line.
+    A browser that has not signed in gets a page with instructions instead of that line.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class Guard:
         self._listening: set[Callable[[], None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Answer one request: pass it on, or refuse it."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -173,7 +174,7 @@ class Guard:
         return 401, "the token is missing or wrong (to open the page: smart-fork open)"
 
     def _from_us(self, scope: Scope, headers: Headers) -> bool:
-        """Return whether no other page asks. Our own file may send the code."""
+        """Return True if the request comes from no other web page. The sign-in file may send its code."""
         foreign = [origin.lower() for origin in headers.getlist("origin") if origin.lower() not in self._origins]
         elsewhere = headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
         if (scope["method"], scope["path"]) == ("POST", self._doors.way_in) and foreign in FILE_ORIGINS:
@@ -197,7 +198,7 @@ class Guard:
 
 
 def _once(peer: Peer, send: Send) -> Send:
-    """Close the connection after the answer to an unknown client, so that it queues again."""
+    """Return a `send` that closes the connection after the answer to an unknown client, so that it queues again."""
 
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start" and not peer.known:
@@ -208,13 +209,13 @@ def _once(peer: Peer, send: Send) -> Send:
 
 
 def _cookies(headers: Headers, name: str) -> list[str]:
-    """Return the cookie's values. Programs at other ports may have set one too, and odd cookies beside it."""
+    """Return the values of the cookie `name`. Programs at other ports may have set the cookie, too."""
     pairs = (one.strip().partition("=") for line in headers.getlist("cookie") for one in line.split(";"))
     return [value for key, _, value in pairs if key == name]
 
 
 class _Limited:
-    """A request's body. Raises what Starlette answers if it is too large or too slow."""
+    """A request's body. Reading it raises an HTTP error if it is too large or too slow."""
 
     def __init__(self, receive: Receive, most: int) -> None:
         self._receive = receive

@@ -1,7 +1,13 @@
-"""``smart-fork serve``: the service from its start to its end."""
+"""The run of ``smart-fork serve``: the addresses where the service listens, its start and its end.
+
+A program that connects to a name of this machine may reach any of the name's addresses. So the service accepts a name
+only if it listens at each of them. Another program at one of them would get the token.
+"""
 
 from __future__ import annotations
 
+import errno
+import ipaddress
 import logging
 import os
 import resource
@@ -12,22 +18,175 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import mkdtemp
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from indexer.errors import next_step
+from indexer.lazy import dataclass
 from indexer.safe_files import private_dir, state_home
-from smart_fork.cli.service import crashes
-from smart_fork.cli.service.address import Address, keep_port, publish, withdraw
-from smart_fork.cli.service.listener import BACKLOG, LOCALHOST, Listening, addresses, listen
-from smart_fork.cli.service.lock import hold
-from smart_fork.cli.service.records import log_to_file
+from smart_fork.cli.service.instance import (
+    LOOPBACKS,
+    Address,
+    forget_starts,
+    hold,
+    keep_port,
+    note_start,
+    publish,
+    remove_socket,
+    shorten_log,
+    wanted_port,
+    withdraw,
+)
+from smart_fork.cli.service.json_log import log_to_file
 from smart_fork.cli.service.token import token
 from smart_fork.cli.service.upgrade import Upgrade, adopt, become, load_service
-from smart_fork.errors import ProgramFailed
+from smart_fork.errors import ProgramFailed, Usage
 from smart_fork.system.http_limits import Connection
 from smart_fork.system.release import own_version
+
+#: What it stands for wherever it can be looked up, and where it cannot.
+LOCALHOST = "localhost"
+BACKLOG = 512
+#: An address that this machine has not: nobody can listen there.
+_NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+_OTHER = "Choose an address of this machine, --host, and a port above 1023, --port N."
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """The open sockets of the service: TCP `sockets` at one `port`, the first at `host`.
+
+    The Host of a request must be one of `names`. The last socket is a Unix socket for the user's own programs, at the
+    path `local`; the path is empty without one.
+    """
+
+    sockets: tuple[socket.socket, ...]
+    host: str
+    port: int
+    names: tuple[str, ...]
+    local: str = ""
+
+    def close(self) -> None:
+        """Close the sockets, and delete the Unix socket."""
+        for one in self.sockets:
+            one.close()
+        if self.local:
+            remove_socket(Path(self.local))
+
+
+def addresses(host: str, *, allow_remote: bool) -> list[str]:
+    """Return the literal addresses of the name or address `host`.
+
+    Raises:
+        Usage: other machines can reach it and `allow_remote` is false, or clients cannot use it.
+        ProgramFailed: `host` has no address.
+    """
+    found = list(LOOPBACKS) if host.lower() == LOCALHOST else _looked_up(host)
+    if any(ipaddress.ip_address(one).is_unspecified for one in found):
+        # A request has to name us, and under which names it may is not known.
+        raise Usage(f"{host!r} is not an address that clients can use", "Give the address that other machines use.")
+    if not allow_remote and not all(ipaddress.ip_address(one).is_loopback for one in found):
+        raise Usage(f"{host} can be reached from other machines", "Allow that with --allow-remote.")
+    return found
+
+
+def _looked_up(host: str) -> list[str]:
+    if not host:
+        return ["0.0.0.0"]  # noqa: S104 - it is refused
+    try:
+        known = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise ProgramFailed(f"The service cannot listen at {host}: {error}", _OTHER) from error
+    literal = (ipaddress.ip_address(str(one[4][0]).partition("%")[0]) for one in known)
+    return list(dict.fromkeys(str(getattr(one, "ipv4_mapped", None) or one) for one in literal))
+
+
+def listen(host: str, port: int | None, *, allow_remote: bool = False) -> Listening:
+    """Listen at `port`; without it at the wanted port (see `wanted_port`), or else at any free one.
+
+    Raises:
+        Usage: other machines can reach `host` and `allow_remote` is false, or clients cannot use it.
+        ProgramFailed: `port` is taken, or `host` is no address of this machine.
+    """
+    literal, *others = addresses(host, allow_remote=allow_remote)
+    sockets = [_first(literal, host, port)]
+    chosen = int(sockets[0].getsockname()[1])
+    ours = True
+    for other in others:
+        try:
+            sockets.append(_bound(other, chosen))
+        except OSError as error:
+            if error.errno not in _NOT_HERE:
+                log.warning("port %d of %s is another program's: ask at %s, not at %s", chosen, other, literal, host)
+                ours = False
+    for one in sockets:
+        one.listen(BACKLOG)
+    hosts = [str(one.getsockname()[0]) for one in sockets] + ([host] if ours else [])
+    own = listen_locally(private_dir(state_home()))
+    names = tuple(dict.fromkeys(_named(one, chosen) for one in hosts))
+    if own is None:
+        return Listening(tuple(sockets), literal, chosen, names)
+    return Listening((*sockets, own), literal, chosen, names, own.getsockname())
+
+
+def listen_locally(state: Path) -> socket.socket | None:
+    """Listen on a Unix socket in the folder `state`, for the user's own programs. Replace the socket of a killed
+    service.
+
+    If the path is too long or the file system has no sockets, use a private folder in ``/tmp``. Return `None` if that
+    fails too: the user's programs then work without the service.
+    """
+    for folder in (state, None):
+        made = socket.socket(socket.AF_UNIX)
+        try:
+            path = (folder or Path(mkdtemp(prefix="smart-fork-", dir="/tmp"))) / "service.sock"
+            path.unlink(missing_ok=True)
+            made.bind(str(path))
+            made.listen(BACKLOG)
+        except OSError as error:
+            made.close()
+            log.info("no socket in %s: %s", folder or "a folder of its own", error)
+        else:
+            return made
+    log.warning("the service has no socket: smart-fork's own programs do without it")
+    return None
+
+
+def _first(literal: str, host: str, port: int | None) -> socket.socket:
+    for wanted in (port,) if port is not None else (wanted_port(os.environ), 0):
+        try:
+            return _bound(literal, wanted)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise ProgramFailed(f"The service cannot listen at {host}, port {wanted}: {error}", _OTHER) from error
+            if port is not None:
+                raise ProgramFailed(f"Port {wanted} of {host} is taken: {error}", "Choose another: --port N") from error
+            log.warning("port %d is taken by another program", wanted)
+    raise AssertionError("one of the two returns or raises")
+
+
+def _bound(literal: str, port: int) -> socket.socket:
+    made = socket.socket(socket.AF_INET6 if ":" in literal else socket.AF_INET)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if made.family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind((literal, port))
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+def _named(host: str, port: int) -> str:
+    """Return `host` and `port` as the Host header of a request."""
+    return f"[{host}]:{port}" if ":" in host else f"{host.lower()}:{port}"
+
 
 #: A client asks several things in a row; it is done when it has asked nothing for so long.
 QUIET_SECONDS = 5.0
@@ -36,7 +195,7 @@ REQUEST_SECONDS, STREAM_SECONDS = 3600.0, 600.0
 
 
 class Traffic:
-    """An application that counts the requests it is answering, except those for the paths in `passing`."""
+    """A web application that counts the running requests of `app`, except those for the paths in `passing`."""
 
     def __init__(
         self, app: ASGIApp, passing: Collection[str] = (), clock: Callable[[], float] = time.monotonic
@@ -48,12 +207,12 @@ class Traffic:
         self._last = clock()
 
     def may_end(self, waited: float) -> bool:
-        """Return whether it is idle, or has `waited` long enough."""
+        """Return True if no request runs, or the restart has `waited` long enough, in seconds."""
         quiet = not self._requests and self._clock() - self._last >= QUIET_SECONDS
         return (quiet or waited >= REQUEST_SECONDS) and (not self._streams or waited >= STREAM_SECONDS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Answer one request."""
         counts = scope["type"] == "http" and scope["path"] not in self._passing
         # What a client of MCP keeps open to be told something.
         stream = counts and scope["method"] == "GET" and scope["path"] == "/mcp"
@@ -74,19 +233,17 @@ GRACE_SECONDS = 1
 #: Who is told the address.
 Told = Callable[[Address], None]
 
-log = logging.getLogger(__name__)
-
 
 def serve(
     host: str = LOCALHOST, port: int | None = None, *, allow_remote: bool = False, told: Told | None = None
 ) -> None:
-    """Run the service until a signal ends it. It restarts itself as a newer version.
+    """Run the service until a signal ends it. It restarts itself after an upgrade.
 
-    It calls `told` with its address as soon as it listens.
+    `told` is called with the address when the service listens.
 
     Raises:
-        Usage: `host` is not this machine alone, and that was not allowed; or it is no single address.
-        ProgramFailed: it runs already, the port is taken, or the state folder cannot be written.
+        Usage: other machines can reach `host` and `allow_remote` is false, or clients cannot use it.
+        ProgramFailed: a service runs already, the port is taken, or the state folder cannot be written.
     """
     addresses(host, allow_remote=allow_remote)  # before anything is written
     try:
@@ -94,8 +251,8 @@ def serve(
         if not hold():
             raise ProgramFailed("The service is already running", "End it: smart-fork service stop")
         withdraw()  # what one that was killed has left
-        crashes.shorten(private_dir(state / "logs") / "service-crash.log")
-        if not crashes.begin(state):
+        shorten_log(private_dir(state / "logs") / "service-crash.log")
+        if not note_start(state):
             return  # with 0: launchd starts again what ends with anything else
         # While it is not up yet it ends immediately when it is told to, and that is no failure.
         signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
@@ -109,13 +266,13 @@ def serve(
     with closing(listen(host, port, allow_remote=allow_remote)) as listening:
         newer_at = _serve(listening, told)
     with suppress(OSError):  # what cannot be written at the end is no crash
-        crashes.end(state)
+        forget_starts(state)
     if newer_at is not None:
         become(newer_at)
 
 
 def allow_files() -> None:
-    """Allow as many open files as the connections and the index need: macOS begins with 256."""
+    """Raise the limit of open files to the number of connections and index files: macOS begins with 256."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -124,7 +281,7 @@ def allow_files() -> None:
 
 
 def _serve(listening: Listening, told: Told | None) -> int | None:
-    """Serve until the end. Return the port if the service is to restart."""
+    """Serve until the end. Return the port if the service has to restart, else `None`."""
     from smart_fork.cli.service.app import PUBLIC, Entrance, ServiceParts
     from smart_fork.page import routes
 
@@ -140,7 +297,7 @@ def _serve(listening: Listening, told: Told | None) -> int | None:
     application, doors = parts.application(entrance)
     traffic = Traffic(application, (*PUBLIC, "/status", routes.LIVE))  # a browser that listens connects again by itself
     upgrade = Upgrade(lambda waited: parts.idle(waited) and traffic.may_end(waited), end)
-    server = _Server(_config(entrance.guard(traffic, listening.names, doors)), entrance.hang_up)
+    server = _ServiceServer(_config(entrance.guard(traffic, listening.names, doors)), entrance.hang_up)
     started = datetime.now(UTC).isoformat(timespec="seconds")
     address = Address(listening.host, listening.port, os.getpid(), own_version(), started, listening.local)
     stop = threading.Event()
@@ -165,10 +322,10 @@ def _serve(listening: Listening, told: Told | None) -> int | None:
     return listening.port if restart.is_set() else None
 
 
-class _Server(uvicorn.Server):
-    """Ends at a signal without raising it again, as uvicorn's own server does.
+class _ServiceServer(uvicorn.Server):
+    """A uvicorn server that does not raise a signal again after its end.
 
-    It calls `hang_up` to close streams: it would wait for them.
+    It calls `hang_up` to close streams, because it would wait for their end.
     """
 
     def __init__(self, config: uvicorn.Config, hang_up: Callable[[], None]) -> None:
@@ -176,19 +333,21 @@ class _Server(uvicorn.Server):
         self._hang_up = hang_up
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Set the backlog again: asyncio uses one number for it and for how many connections it accepts at a time."""
+        """Set the sockets' backlog again: asyncio uses one number for the backlog and for connections accepted at a
+        time.
+        """
         await super().startup(sockets)
         for one in sockets or ():
             one.listen(BACKLOG)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Close the streams before the other answers are complete."""
+        """Close the streams, then wait for the other answers."""
         self._hang_up()
         await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Catch signals while it runs."""
+        """Handle SIGINT and SIGTERM while the server runs."""
         before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield

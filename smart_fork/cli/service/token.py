@@ -1,4 +1,4 @@
-"""The token: it lets foreign clients in over TCP. How it is kept and changed."""
+"""The token that admits clients to the service over TCP: its private file, and its rotation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from indexer.safe_files import private_dir, replace_file, state_home, write_new
 from indexer.values import Value, record
 from smart_fork.agents import AGENTS
 from smart_fork.cli.service.client import find_service
-from smart_fork.cli.service.lock import holder
+from smart_fork.cli.service.instance import holder
 from smart_fork.errors import ProgramFailed, SmartForkError
 
 TOKEN_BYTES = 32
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class TokenUnsafe(SmartForkError):
-    """The token must not be used."""
+    """The token's file must not be used: others can read or write it, or it is damaged."""
 
     code = "token_unsafe"
 
@@ -31,10 +31,10 @@ class TokenUnsafe(SmartForkError):
 
 
 def token() -> str:
-    """Return the token. The first call makes it.
+    """Return the token of this home's service. The first call makes the token.
 
     Raises:
-        TokenUnsafe: others could read or write it, or it is damaged.
+        TokenUnsafe: others could read or write its file, or the file is damaged.
     """
     path = _file()
     try:
@@ -49,7 +49,7 @@ def token() -> str:
 
 
 def change() -> str | None:
-    """Write a new token. Return the old one if it was usable."""
+    """Write a new token. Return the old token if it was usable."""
     path = _file()
     try:
         before = _private_token(path)
@@ -60,9 +60,9 @@ def change() -> str | None:
 
 
 class Token:
-    """The token of a running service. It reads the file at each request and calls `changed` after a change.
+    """The token of a running service. Each call reads the token's file, and calls `changed` after a change.
 
-    An unsafe file opens nothing: a random token takes its place.
+    If the file is unsafe, a random token takes its place, which no client has.
     """
 
     def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
@@ -71,7 +71,7 @@ class Token:
         self._now = ""
 
     def __call__(self) -> str:
-        """The token."""
+        """Return the current token."""
         before = self._now
         try:
             self._now = token()
@@ -118,7 +118,9 @@ MAX_SETTINGS = 64 * 1024 * 1024
 
 @record
 class Rotated(Value):
-    """`service` is the address of the running service, `holders` are settings files with the old token."""
+    """The answer of ``service rotate``. `service` is the running service's URL, `holders` are settings files with the
+    old token.
+    """
 
     rotated: bool = True
     service: str | None
@@ -126,30 +128,20 @@ class Rotated(Value):
 
 
 def rotate() -> Rotated:
-    """Change the token. The old one and its cookies stop working.
+    """Change the token. The old token and its cookies stop working.
 
     Raises:
-        OSError: it cannot be written; the old token stays.
-        ProgramFailed: it is changed, but the running service does not answer.
+        OSError: the file cannot be written; the old token stays.
+        ProgramFailed: the token is changed, but the running service does not answer.
     """
-    before = change()
-    return Rotated(service=_taken(), holders=tuple(str(one) for one in _holders(before)))
-
-
-def _taken() -> str | None:
-    """Return the address of a service that has the new token: it reads the file at each request."""
-    if (service := find_service()) is not None:
-        return service.address.url
-    if (process := holder()) is not None:
+    before = (change() or "").encode()
+    service = find_service()  # a running service reads the new token at each request
+    if service is None and (process := holder()) is not None:
         what = f"The token was changed, but the running service (process {process}) did not accept it"
         raise ProgramFailed(what, "End it: smart-fork service stop")
-    return None
-
-
-def _holders(token: str | None) -> list[Path]:
-    """Return the agents' settings files that contain `token`."""
-    files = [file for way in AGENTS.registrations() for file in way.holders()]
-    return [file for file in dict.fromkeys(one.absolute() for one in files) if token and _has(file, token.encode())]
+    files = dict.fromkeys(file.absolute() for way in AGENTS.registrations() for file in way.holders())
+    holders = tuple(str(file) for file in files if before and _has(file, before))
+    return Rotated(service=service.address.url if service else None, holders=holders)
 
 
 def _has(file: Path, text: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Another version is installed while the service runs: it is noticed, and the service becomes it when it is idle."""
+"""The service's restart after an upgrade: it notices a newly installed version, and restarts when it is idle."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ log = logging.getLogger(__name__)
 
 
 class Upgrade:
-    """Watches what is installed. `may` says whether the service may end after so many seconds of waiting.
+    """A watch on the installed version of smart-fork.
 
-    It ends by `restart`, which is called once.
+    `may` returns True if the service may restart after waiting for some seconds. `restart` is called once.
     """
 
     def __init__(
@@ -46,13 +46,13 @@ class Upgrade:
 
     @property
     def pending(self) -> dict[str, str] | None:
-        """``from`` which version ``to`` which it is going to change; `None` where it is not."""
+        """The versions ``from`` and ``to`` of a pending restart; `None` if no restart is pending."""
         if self._since is None or self._running is None or self._seen is None:
             return None
         return {"from": self._running.version, "to": self._seen.version}
 
     def step(self) -> float:
-        """One look; after how many seconds the next one is due."""
+        """Look at the installed version once, and restart if possible. Return the seconds until the next look."""
         now = self._look()
         if now is None or self._running is None or now == self._running or self._done:
             self._since = None
@@ -69,13 +69,13 @@ class Upgrade:
         return SOON_SECONDS
 
     def run(self, stop: threading.Event) -> None:
-        """Go on until `stop`."""
+        """Look at the installed version again and again, until `stop` is set."""
         while not stop.wait(self.step()):
             pass
 
 
 def adopt() -> None:
-    """Wait for what this process started before it became another version: no thread of it is left that would."""
+    """Wait for child processes from before a restart, in threads: the threads that waited for them are gone."""
     import psutil
 
     for child in psutil.Process().children():
@@ -89,10 +89,9 @@ def load_service() -> None:
 
 
 def load_all(*, but: Collection[str]) -> None:
-    """Import all modules `but` these, with all below them.
+    """Import all modules of smart-fork, except the packages and modules `but` with everything below them.
 
-    What the service has not imported is soon that of another version. It takes a moment, and is done beside the first
-    requests.
+    After an upgrade, a module that is not imported yet would come from the other version.
     """
     for package in ("indexer", "smart_fork"):
         _load(import_module(package), but)
@@ -108,10 +107,10 @@ def _load(package: ModuleType, but: Collection[str]) -> None:
 
 
 def become(port: int) -> NoReturn:
-    """Be restarted in this process, as it was started before, at the same port.
+    """Replace this process by the newly installed service, with the same arguments and the same port.
 
     Raises:
-        OSError: there is no such program any more.
+        OSError: the Python of this process is gone.
     """
     env = os.environ | {Setting.PORT: str(port)}
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], env)  # noqa: S606 - no shell is what we want

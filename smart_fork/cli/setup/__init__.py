@@ -1,6 +1,7 @@
-"""``setup``: one plan, one question, everything done and tried; and ``setup --remove``.
+"""The command ``setup``: it plans all steps, asks once, does them, and tries the connections. ``--remove`` undoes
+them.
 
-``setup hooks``, and ``hook``, which the agents run.
+The commands ``setup hooks``, and ``hook``, which agents run, are here, too.
 """
 
 from __future__ import annotations
@@ -17,21 +18,40 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from indexer.locks import IndexBusyError
 from indexer.safe_files import index_db, private_dir, state_home
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
-from smart_fork.cli.command import Commands
+from smart_fork.agents.log_readers import READERS
+from smart_fork.cli.command import CommandApp
 from smart_fork.cli.options import YesOption, with_options
-from smart_fork.cli.output import at_home, out, plain, print_json, printed_as_json, say, say_notes, wants_json
-from smart_fork.cli.progress import progress_bar, working
-from smart_fork.cli.setup.setup_answer import SetupOptions
+from smart_fork.cli.output import (
+    at_home,
+    out,
+    plain,
+    print_json,
+    printed_as_json,
+    progress_bar,
+    say,
+    say_notes,
+    wants_json,
+    working,
+)
+from smart_fork.cli.setup.setup_answer import (
+    HooksChanged,
+    HooksSet,
+    SetupOptions,
+    StepTold,
+    StepUndone,
+    TakenOut,
+    Trial,
+)
 from smart_fork.errors import SmartForkError, Usage
 from smart_fork.snippets import one_of, printable
 
 if TYPE_CHECKING:
     from smart_fork.cli.setup.ledger import Ledger, Step, What
     from smart_fork.cli.setup.plan import SetupPlan
-    from smart_fork.cli.setup.setup_answer import HooksChanged, StepTold, StepUndone, Trial
 
 _NAMES = one_of((*AGENTS.settable(), AGENTS.BOTH, AGENTS.ALL), "")
 AgentOption = Annotated[list[str] | None, typer.Option("--agent", help=f"Agent: {_NAMES}. Repeatable. Default: all.")]
@@ -44,7 +64,6 @@ def hooks(
 ) -> None:
     """Install hooks, so that agents report what their workers do."""
     from smart_fork.cli.setup import agent_settings
-    from smart_fork.cli.setup.setup_answer import HooksSet
 
     named = agent or []
     agents = [one for one in AGENTS.to_set_up(named) if AGENTS[one].hooks or one in named]
@@ -59,9 +78,11 @@ def hooks(
 
 
 def _changed(agent: AgentName, *, remove: bool, wanted: bool) -> HooksChanged:
-    """Change the hooks of one agent. A missing agent or an error does not stop the others."""
+    """Install or remove the hooks of one agent. Return the changes, or the error.
+
+    Unless the agent is `wanted` by name, an agent that has never run here is left out.
+    """
     from smart_fork.cli.setup import agent_settings
-    from smart_fork.cli.setup.setup_answer import HooksChanged
 
     path = agent_settings.settings_file(agent)
     told = HooksChanged(agent=agent, path=str(path))
@@ -85,20 +106,20 @@ def _print_changes(done: list[HooksChanged]) -> None:
             out.print(*map(plain, one.notes), sep="\n")
             continue
         what = "hooks are installed in" if one.installed else "no smart-fork hooks in"
-        out.print(plain(f"{one.agent}: {what} {one.path}"))
+        out.print(f"{one.agent}: {what} {one.path}")
         say_notes(one.notes)
     if not any(one.changed or one.error for one in done):
         say("Nothing changed.")
 
 
 def hook(agent: Annotated[str, typer.Argument(help="Name of the agent that runs it.")] = "") -> None:
-    """For the agents: take one event from stdin, in silence. They run the module itself, which starts faster."""
+    """Take one hook event from stdin, without output. Agents run the module `smart_fork.hooks`, which starts faster."""
     from smart_fork.hooks.__main__ import main
 
     main(agent)
 
 
-app = Commands(help="Connect smart-fork to your agents. --remove undoes it.", invoke_without_command=True)
+app = CommandApp(help="Connect smart-fork to your agents. --remove undoes it.", invoke_without_command=True)
 app.command("hooks")(hooks)
 
 _VERBS = {"new": "add", "changed": "update", "there": "ready", "left": "skip"}
@@ -121,7 +142,7 @@ def setup(
     """Connect smart-fork to your agents: server, skill, hooks, first index, service."""
     if ctx.invoked_subcommand is not None:
         return
-    from smart_fork.cli.setup.ledger import Ledger, alone
+    from smart_fork.cli.setup.ledger import Ledger, setup_lock
 
     if options.recall and not options.hooks:
         raise Usage("Recall needs the hooks", "Drop --no-hooks, or --recall.")
@@ -132,7 +153,7 @@ def setup(
     off = tuple(what for what, said in parts.items() if said is False)
     if off and any(parts.values()):
         raise Usage("These options add and remove in one run", "Run one after the other.")
-    with nullcontext() if dry_run else alone():
+    with nullcontext() if dry_run else setup_lock():
         asks = not (yes or wants_json() or dry_run) and sys.stdin.isatty()
         if remove or off:
             _undo(Ledger(), options, () if remove else off, dry_run=dry_run, asks=asks)
@@ -142,10 +163,10 @@ def setup(
 
 def _set_up(ledger: Ledger, options: SetupOptions, *, yes: bool, asks: bool, dry_run: bool) -> None:
     from smart_fork.agents.login import note_variables_of_person
-    from smart_fork.cli.setup.keeping import offered
+    from smart_fork.cli.setup.parts import LogCopies
     from smart_fork.cli.setup.plan import make_plan
 
-    offers = asks and not options.keep and bool(offered(options.agents))
+    offers = asks and not options.keep and LogCopies.offered(options.agents)
     plan = make_plan(replace(options, keep=True) if offers else options, ledger)
     if not wants_json():
         _print_plan(plan)
@@ -177,7 +198,11 @@ def _set_up(ledger: Ledger, options: SetupOptions, *, yes: bool, asks: bool, dry
 
 
 def _agreed(*, offers: bool) -> str:
-    """Ask once, also about the copies where the plan `offers` them; return what to do, empty for nothing."""
+    """Ask once for the whole plan. Return "y" for all, "w" for all but the copies of logs, or an empty text for
+    nothing.
+
+    The answer "w" is possible only if the plan `offers` copies.
+    """
     if not offers:
         return "y" if typer.confirm("\nGo ahead?", default=True) else ""
     answer = ""
@@ -188,9 +213,9 @@ def _agreed(*, offers: bool) -> str:
 
 
 def compile_ahead() -> None:
-    """Compile our modules where they have changed: not every installer does, and an agent waits for the first start.
+    """Compile the modules of smart-fork to bytecode: not every installer does, and agents wait for the first start.
 
-    Where nothing may be written, each start does it, as ever.
+    Where the bytecode cannot be written, each start compiles again.
     """
     import compileall
     from importlib.util import find_spec
@@ -202,7 +227,7 @@ def compile_ahead() -> None:
 
 
 def _act(step: Step, plan: SetupPlan, ledger: Ledger) -> StepTold:
-    """Do a step. Return what was done. A failure does not stop the next one."""
+    """Do a step. Return the step with its notes, or with its error, which does not stop the next step."""
     told = step.told()
     try:
         notes = first_index(plan) if step.what == "index" else step.do(ledger)
@@ -218,7 +243,7 @@ def _act(step: Step, plan: SetupPlan, ledger: Ledger) -> StepTold:
 
 
 def _try_all(plan: SetupPlan, *, ask: bool) -> list[Trial]:
-    """Try the connection of every agent that starts our server, all at the same time."""
+    """Try the connection of every agent that starts smart-fork's server, in parallel."""
     from concurrent.futures import ThreadPoolExecutor
 
     from smart_fork.cli.setup.plan import try_server
@@ -246,13 +271,13 @@ def _print_plan(plan: SetupPlan) -> None:
     if plan.absent:
         say_in_lines(f"Run this again if you install {AGENTS.titles(plan.absent, 'or')}.")
     if plan.is_done:
-        out.print(plain("Everything is set up already; nothing to change."))
+        out.print("Everything is set up already; nothing to change.")
     else:
-        out.print(plain("Nothing else in these files changes. `smart-fork setup --remove` undoes it all."))
+        out.print("Nothing else in these files changes. `smart-fork setup --remove` undoes it all.")
 
 
 def _print_steps(title: str, steps: list[Step]) -> None:
-    """Print the steps of an agent in lines: those of one kind together, one with a reason apart."""
+    """Print the steps of an agent, grouped by what will be done. A step with a reason gets its own line."""
     head = f"{title}: "
     for (state, _), some in groupby(steps, key=lambda step: (step.state, step.name * bool(step.why))):
         said = ", ".join(f"{_named(step)}{f': {step.why}' * bool(step.why)}" for step in some)
@@ -262,36 +287,35 @@ def _print_steps(title: str, steps: list[Step]) -> None:
 
 
 def _named(step: Step) -> str:
-    """The name of a step and the file that it is about."""
+    """Return the name of a step with the file that it changes."""
     return f"{step.name} {at_home(step.where)}".strip()
 
 
 def _in_lines(text: str, indent: str = "") -> list[str]:
-    """`text` in lines of `_WIDTH`, the second and further ones indented; paths and commands stay whole."""
+    """Return `text` in lines of at most `_WIDTH` characters. Paths and commands are not broken."""
     return textwrap.TextWrapper(_WIDTH, indent, _BELOW, break_long_words=False, break_on_hyphens=False).wrap(text)
 
 
 def say_in_lines(text: str) -> None:
-    """Say a sentence in lines of `_WIDTH`."""
+    """Print a sentence on stderr in lines of at most `_WIDTH` characters."""
     for line in _in_lines(text):
         say(line)
 
 
 def _print_end(plan: SetupPlan, title: str, *, ok: bool) -> None:
-    """Say what to ask for: the `title` of a session of this person's own, if there is one."""
+    """Print an example to try: a search for `title`, a session of the person, if there is one."""
     if not ok:
         say("Not everything works yet: `smart-fork doctor` says what to do. Then run this again.")
         return
     example = _short(" ".join(printable(title).split()), 48) or "add retry to the uploader"
     found = AGENTS.titles((found.way.agent for found in plan.found), "or")
-    out.print(plain(f"Ready. Try: smart-fork find {shlex.quote(example)}"))
+    out.print(f"Ready. Try: smart-fork find {shlex.quote(example)}")
     say_in_lines(f'Or ask {found} in a new session: "Which session knows about …?"')
 
 
 def _undo(ledger: Ledger, options: SetupOptions, what: tuple[What, ...], *, dry_run: bool, asks: bool) -> None:
-    from smart_fork.cli.setup.background import end_running
-    from smart_fork.cli.setup.plan import lines_of, not_ours_to_undo, remove, undone
-    from smart_fork.cli.setup.setup_answer import TakenOut
+    from smart_fork.cli.setup.parts import end_running
+    from smart_fork.cli.setup.plan import installed_by_hand, lines_of, remove, undone
     from smart_fork.system.processes import Processes
 
     lines = lines_of(ledger, options.agents, what)
@@ -301,7 +325,7 @@ def _undo(ledger: Ledger, options: SetupOptions, what: tuple[What, ...], *, dry_
             say("Nothing was changed.")
             raise typer.Exit(1)
     steps = [undone(line) for line in lines] if dry_run else remove(ledger, lines, Processes())
-    left = list(not_ours_to_undo(options.agents)) if not (dry_run or what) else []
+    left = list(installed_by_hand(options.agents)) if not (dry_run or what) else []
     ok = not any(one.error for one in steps)
     changed = bool(steps) and not dry_run
     everywhere = changed and not what and len(options.agents) == len(AGENTS.registrations())
@@ -319,20 +343,20 @@ def _print_undone(undone: list[StepUndone], left: list[str], *, dry_run: bool, w
     for one in undone:
         done = "off" if one.step == "keep" else "removed" if one.removed else "stays"
         verb = "failed" if one.error else "remove" if dry_run else done
-        out.print(plain(f"  {verb:<8}{PARTS[one.step].NAME:<24}  {at_home(one.where)}"))
+        out.print(f"  {verb:<8}{PARTS[one.step].NAME:<24}  {at_home(one.where)}")
         for note in (one.error, one.hint, *one.notes):
             if note:
                 _say_below(note)
     for note in left:
         say(note)
     if not undone:
-        out.print(plain(f"Nothing {'' if whole else 'of it '}was set up here; nothing was changed."))
+        out.print(f"Nothing {'' if whole else 'of it '}was set up here; nothing was changed.")
     elif whole and not dry_run and index_db().exists():
-        out.print(plain(f"The index stays in {at_home(str(state_home()))}: delete that folder to remove it."))
+        out.print(f"The index stays in {at_home(str(state_home()))}: delete that folder to remove it.")
 
 
 def _say_below(message: str) -> None:
-    """Below the step that it is about; commands that stand on lines of their own stay there."""
+    """Print a message below its step, indented. Line breaks in the message stay."""
     for line in message.splitlines():
         for part in _in_lines(line, _BELOW):
             say(part)
@@ -347,13 +371,12 @@ _PATIENCE, _FEW = 0.0, 128
 
 
 def first_index(plan: SetupPlan) -> list[str]:
-    """Read all sessions, and embed them here or in the background. Return what a person should know.
+    """Read all sessions, and embed them here or in the background. Return notes for the person.
 
     Raises:
         SmartForkError: the index or the model is not available.
     """
     from indexer.embedder import ModelUnavailableError
-    from indexer.locks import IndexBusyError
     from indexer.store.schema import VectorsUnavailableError
 
     try:
@@ -370,11 +393,13 @@ def first_index(plan: SetupPlan) -> list[str]:
 
 
 def _indexed() -> tuple[int, bool]:
-    """Index all words, and meaning if that takes a moment. Return the number of sessions, and if more is left."""
+    """Index the words of all sessions, and embed them if that takes a moment.
+
+    Return the number of sessions, and True if passages are left to embed.
+    """
     from indexer.default_embedder import configured_embedder
     from indexer.refresh import complete
-    from smart_fork.agents.log_readers import READERS
-    from smart_fork.cli.service.renewal import renewed
+    from smart_fork.cli.service.after_indexing import renewed
     from smart_fork.finding.index_access import opened
 
     with opened() as store, progress_bar() as progress, renewed(store, _PATIENCE, progress, vectors=True):
@@ -387,7 +412,7 @@ def _indexed() -> tuple[int, bool]:
 
 
 def _rest(plan: SetupPlan) -> str:
-    """Leave the rest to the service, where one is or is about to be; else to a process of its own."""
+    """Have the service embed the rest, or a background process without a service. Return a note for the person."""
     from smart_fork.system.processes import Processes
 
     if not any(step.what == "service" and step.state != "left" for step in plan.steps):

@@ -1,7 +1,7 @@
-"""The hooks that smart-fork installs for an agent: handlers in its settings, beside others, or a file of our own.
+"""The hooks of smart-fork in an agent's settings, or in a file of its own.
 
-What is others' in settings is left byte for byte, and a file that is not understood is never written. Ours are the
-handlers whose command is ours. They stand behind those of others.
+Hooks are handlers that run smart-fork's command; they stand behind the handlers of others. All other bytes of the
+settings stay, and settings with an unknown form are never written.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from indexer.transcripts.model import AgentName
 from smart_fork import json_text
 from smart_fork.agents import AGENTS
 from smart_fork.agents.hooks import Hooks
-from smart_fork.cli.setup import foreign_files
-from smart_fork.cli.setup.ledger import Ledger, LedgerLine, Step, take_away
+from smart_fork.cli.setup.ledger import ForeignFile, Ledger, LedgerLine, Step
 from smart_fork.cli.setup.setup_answer import HooksChanged
 from smart_fork.errors import SmartForkError
 from smart_fork.hooks import recall_switch
@@ -37,10 +36,12 @@ Groups = Mapping[str, Mapping[str, Any]]
 
 
 def install_handlers(path: Path, wanted: Groups) -> tuple[bool, str]:
-    """Put them in; twice is once, and older ones of ours are replaced. Whether that changed anything, and the text now.
+    """Put smart-fork's handlers into the settings at `path`, and replace its older ones.
+
+    Return True if that changed the settings, and their text.
 
     Raises:
-        SmartForkError: the settings are not understood, or cannot be written; they are as they were.
+        SmartForkError: the settings have an unknown form, or cannot be written; they are unchanged.
     """
     before = _read(path)
     text = before if before is not None else "{}\n"
@@ -53,15 +54,15 @@ def install_handlers(path: Path, wanted: Groups) -> tuple[bool, str]:
         text = _without_ours(text, event, spaces)
     if text != before:
         spaces.save(created=before is None)
-        foreign_files.write(path, before, text)
+        ForeignFile(path).write(before, text)
     return text != before, text
 
 
 def remove_handlers(path: Path) -> bool:
-    """Take out what is ours, and the objects and arrays that were made for it. Whether there was anything.
+    """Remove smart-fork's handlers, and the objects and arrays that were made for them. Return True if there were any.
 
     Raises:
-        SmartForkError: the settings are not understood, or cannot be written; they are as they were.
+        SmartForkError: the settings have an unknown form, or cannot be written; they are unchanged.
     """
     before = _read(path)
     if before is None:
@@ -71,26 +72,26 @@ def remove_handlers(path: Path) -> bool:
         text = _without_ours(text, event, spaces)
     if text != before:
         made_by_us = spaces.created and not json_text.items(text, json_text.root(text))
-        foreign_files.write(path, before, None if made_by_us else text)
+        ForeignFile(path).write(before, None if made_by_us else text)
     spaces.forget()
     return text != before
 
 
 def any_in(path: Path) -> bool:
-    """Return True if the file has any of our hooks, including older ones.
+    """Return True if the settings at `path` have any handler of smart-fork, even an older one.
 
     Raises:
-        SmartForkError: the settings are not understood.
+        SmartForkError: the settings have an unknown form.
     """
     text = _read(path) or ""
     return any(list(_ours(text, event)) for event in _events(text)) if text else False
 
 
 def are_in(path: Path, wanted: Groups) -> bool:
-    """Return True if our hooks are in the settings as we would install them.
+    """Return True if the settings at `path` have exactly the `wanted` handlers of smart-fork.
 
     Raises:
-        SmartForkError: the settings are not understood.
+        SmartForkError: the settings have an unknown form.
     """
     text = _read(path)
     if text is None:
@@ -117,14 +118,14 @@ def _without_ours(text: str, event: str, spaces: _Spaces) -> str:
 
 
 def _without(text: str, event: str, one: _Handler, spaces: _Spaces) -> str:
-    """Return `text` without a handler of ours, and without its group and what becomes empty then."""
+    """Return `text` without a handler of smart-fork, and without the group and containers that become empty."""
     if len(json_text.items(text, one.handlers)) > 1:
         return json_text.remove(text, one.handlers, one.handler)
     return json_text.withdraw(text, ("hooks", event), one.group, spaces.empty)
 
 
 class _Handler(NamedTuple):
-    """A handler of ours, the group that it is in, and the place of the group's handlers."""
+    """A handler of smart-fork, the group that contains it, and the position of the group's list of handlers."""
 
     group: json_text.JsonItem
     handlers: int
@@ -132,7 +133,7 @@ class _Handler(NamedTuple):
 
 
 def _ours(text: str, event: str) -> Iterator[_Handler]:
-    """Return our handlers of an event."""
+    """Yield smart-fork's handlers of an event."""
     hooks = json_text.member(text, json_text.root(text), "hooks")
     groups = json_text.member(text, hooks.value, event) if hooks else None
     if groups is None or text[groups.value] != "[":
@@ -169,7 +170,10 @@ def _events(text: str) -> list[str]:
 
 
 class _Spaces:
-    """The objects and arrays that were empty before us, with their white space: they stay, and look so again."""
+    """The objects and arrays in the settings that were empty before smart-fork's hooks, with their white space.
+
+    They stay when the hooks are removed, and get their white space back.
+    """
 
     def __init__(self, path: Path) -> None:
         self._file = state_home() / "hooks" / f"{sha256(os.fsencode(path)).hexdigest()[:16]}.json"
@@ -181,52 +185,49 @@ class _Spaces:
             self.created = bool(kept["created"])
 
     def save(self, *, created: bool) -> None:
-        """Keep it until our hooks are taken out."""
+        """Write the empty containers to a file, until smart-fork's hooks are removed."""
         self.created = self.created or created
         private_dir(self._file.parent)
         replace_file(self._file, [json.dumps({"created": self.created, "empty": [*self.empty.items()]}).encode()])
 
     def forget(self) -> None:
-        """Note that the file has no hooks of ours: what becomes empty from now on is others' work."""
+        """Delete the file: the settings have no hooks of smart-fork now."""
         self.empty, self.created = {}, False
         self._file.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> str | None:
-    text = foreign_files.read(path, _correction(path))
+    step = f"Correct {path}, or add by hand what `smart-fork setup hooks --print` prints."
+    text = ForeignFile(path, step).read()
     if text is None:
         return None
     try:
         hooks = json_text.read_object(text).get("hooks", {})
     except (ValueError, RecursionError) as error:
-        raise SmartForkError(f"{path} is not plain JSON, and was not changed: {error}", _correction(path)) from error
+        raise SmartForkError(f"{path} is not plain JSON, and was not changed: {error}", step) from error
     if not isinstance(hooks, dict) or not all(isinstance(groups, list) for groups in hooks.values()):
-        raise SmartForkError(f'"hooks" in {path} has an unknown form, and was not changed', _correction(path))
+        raise SmartForkError(f'"hooks" in {path} has an unknown form, and was not changed', step)
     return text
-
-
-def _correction(path: Path) -> str:
-    return f"Correct {path}, or add by hand what `smart-fork setup hooks --print` prints."
 
 
 _IN_SILENCE = "2>/dev/null || :"
 
 
 def settings_file(agent: AgentName) -> Path:
-    """Return the file that the agent reads its hooks from."""
+    """Return the file from which the agent reads its hooks."""
     return AGENTS.hooks_of(agent).path()
 
 
 def command(agent: AgentName) -> str:
-    """Return the shell command that the agent runs.
+    """Return the shell command that the agent runs as a hook.
 
-    Where smart-fork has been uninstalled it says nothing and ends with 0: no agent complains of a hook that is left.
+    After an uninstallation the command prints nothing and ends with 0, so that no agent complains of a left hook.
     """
     return f"{shlex.join(Processes.python(MODULE, agent))} {_IN_SILENCE}"
 
 
 def wanted(agent: AgentName) -> dict[str, Any]:
-    """Return our complete hooks: ``hooks`` as the settings have them, or the ``content`` of a file of ours."""
+    """Return the complete hooks to install: ``hooks`` for settings, or the ``content`` of smart-fork's own file."""
     hooks = AGENTS.hooks_of(agent)
     content = _content(hooks)
     groups = {event: [group] for event, group in _groups(hooks).items()}
@@ -234,10 +235,10 @@ def wanted(agent: AgentName) -> dict[str, Any]:
 
 
 def install(agent: AgentName) -> HooksChanged:
-    """Have the agent tell us what its sessions do. Twice is once; what older versions have put in is replaced.
+    """Install the agent's hooks, and replace those of older versions. Return the changes.
 
     Raises:
-        SmartForkError: the file is not understood, not ours, or cannot be written; it is as it was.
+        SmartForkError: the file has an unknown form, belongs to others, or cannot be written; it is unchanged.
     """
     hooks = AGENTS.hooks_of(agent)
     path, content = hooks.path(), _content(hooks)
@@ -249,10 +250,10 @@ def install(agent: AgentName) -> HooksChanged:
 
 
 def follow_recall(agent: AgentName) -> Sequence[str]:
-    """Put in what recall needs or take it out, if our hooks are there; return what a person should know about it.
+    """Add or remove the hooks that recall needs, if smart-fork's hooks are installed. Return notes for the person.
 
     Raises:
-        SmartForkError: as `install`.
+        SmartForkError: the file has an unknown form, belongs to others, or cannot be written.
     """
     hooks = AGENTS.hooks_of(agent)
     speaks = hooks.edits or all(hooks.failures)
@@ -260,10 +261,10 @@ def follow_recall(agent: AgentName) -> Sequence[str]:
 
 
 def remove(agent: AgentName) -> HooksChanged:
-    """Take out what is ours.
+    """Remove the agent's hooks. Return the changes.
 
     Raises:
-        SmartForkError: the file is not understood, or cannot be written; it is as it was.
+        SmartForkError: the file has an unknown form, or cannot be written; it is unchanged.
     """
     hooks = AGENTS.hooks_of(agent)
     path, content = hooks.path(), _content(hooks)
@@ -272,17 +273,18 @@ def remove(agent: AgentName) -> HooksChanged:
     told = HooksChanged(agent=agent, path=str(path), changed=remove_handlers(path))
     try:
         if found := hooks.distrusting(_read(path) or "{}"):
-            foreign_files.write(*found)
+            path, before, text = found
+            ForeignFile(path).write(before, text)
     except (OSError, ValueError, LookupError) as error:
         return replace(told, notes=(f"{hooks.title} still notes which hooks you trust: {error}",))
     return told
 
 
 def is_installed(agent: AgentName) -> bool:
-    """Return True if our hooks are installed as we would install them.
+    """Return True if the agent's hooks are exactly those that `install` would write.
 
     Raises:
-        SmartForkError: the file is not understood, or not ours.
+        SmartForkError: the file has an unknown form, or belongs to others.
     """
     hooks = AGENTS.hooks_of(agent)
     path, content = hooks.path(), _content(hooks)
@@ -306,35 +308,37 @@ def _groups(hooks: Hooks) -> Groups:
 
 
 def _written(path: Path, content: str) -> bool:
-    """Write our file, in the place of an older one. Whether that changed anything."""
+    """Write smart-fork's own file of hooks. Return True if its content changed."""
     before = _own_file(path, content)
     if before != content:
-        foreign_files.write(path, before, content)
+        ForeignFile(path).write(before, content)
     return before != content
 
 
 def _deleted(path: Path, content: str) -> bool:
-    """Delete our file. Whether it was there; what is there instead and not ours stays."""
-    before = foreign_files.read(path, _by_hand(path))
+    """Delete smart-fork's own file of hooks. Return False if there is none; a file of others stays."""
+    file = _file(path)
+    before = file.read()
     if before is None or not _is_ours(before, content):
         return False
-    foreign_files.write(path, before, None)
+    file.write(before, None)
     return True
 
 
 def _own_file(path: Path, content: str) -> str | None:
-    text = foreign_files.read(path, _by_hand(path))
+    file = _file(path)
+    text = file.read()
     if text is None or _is_ours(text, content):
         return text
-    raise SmartForkError(f"{path} is not smart-fork's, and was not changed", _by_hand(path))
+    raise SmartForkError(f"{path} is not smart-fork's, and was not changed", file.next_step)
 
 
 def _is_ours(text: str, content: str) -> bool:
     return text.splitlines()[:1] == content.splitlines()[:1]
 
 
-def _by_hand(path: Path) -> str:
-    return f"Move {path} away, or add by hand what `smart-fork setup hooks --print` prints."
+def _file(path: Path) -> ForeignFile:
+    return ForeignFile(path, f"Move {path} away, or add by hand what `smart-fork setup hooks --print` prints.")
 
 
 # As a step of the setup.
@@ -343,16 +347,16 @@ NAME = "hooks"
 
 
 def planned(agent: AgentName) -> Step:
-    """The step that has an agent tell what its sessions do.
+    """Return the step that installs the agent's hooks.
 
     Raises:
-        SmartForkError: its settings are not understood, or must not be written.
+        SmartForkError: the agent's settings have an unknown form, or are read-only.
     """
     path = settings_file(agent)
     step = partial(Step, "hooks", NAME, str(path), agent=agent)
     if is_installed(agent):
         return step(state="there")
-    foreign_files.check_writable(path)
+    ForeignFile(path).check_writable()
     return step(state="new", act=partial(_set, agent))
 
 
@@ -362,22 +366,21 @@ def _set(agent: AgentName, ledger: Ledger) -> list[str]:
 
 
 def undo(line: LedgerLine) -> list[str]:
-    """Take them out.
+    """Remove the hooks that the ledger's `line` is about. Return notes for the person.
 
     Raises:
-        SmartForkError: the settings are not understood; they are as they were.
+        SmartForkError: the settings have an unknown form; they are unchanged.
     """
     agent = AGENTS.registration_of(line.agent).agent
     notes = remove(agent).notes if settings_file(agent) == line.path else ()
-    take_away(line.path, line.folders)
     return list(notes)
 
 
-def standing(line: LedgerLine) -> str:
-    """Describe the differences from what setup left; empty if none.
+def difference(line: LedgerLine) -> str:
+    """Return how the hooks differ from those that setup installed; empty if they do not.
 
     Raises:
-        SmartForkError: the settings are not understood.
+        SmartForkError: the settings have an unknown form.
     """
     agent = AGENTS.registration_of(line.agent).agent
     return "" if is_installed(agent) else f"the hooks in {line.path} are missing or outdated"

@@ -1,8 +1,15 @@
-"""The steps of setup, and the ledger: a line is written before each change, so that all can be undone."""
+"""The steps of setup and its ledger (a file that lists each change before it is made, so that all can be undone).
+
+Files of others are read as text, and written only if they are unchanged since. A link stays a link: its target is
+written. Mode, owner and byte-order mark stay. A read-only file is not written. An empty JSON file is an empty object,
+as agents read it.
+"""
 
 from __future__ import annotations
 
 import json
+import stat
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
@@ -24,11 +31,10 @@ from smart_fork.errors import SmartForkError
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One change of a text, undone to the byte where the text has not been changed since.
+    """One change of a text, which can be undone to the byte while the text is unchanged since.
 
-    `was` has become `now` at the character `at`. The digests are of the whole texts, before and after.
-
-    A text that was not there has no digest.
+    At the character `at`, the text `was` became the text `now`. `before` and `after` are digests of the whole texts; a
+    missing text has an empty digest.
     """
 
     at: int
@@ -47,27 +53,27 @@ class Edit:
         return cls(at, was, now, digest(before), digest(after))
 
     def is_in(self, text: str | None) -> bool:
-        """Return True if `text` still has the edit."""
+        """Return True if `text` is exactly the text after the edit."""
         return digest(text) == self.after
 
     def never_came(self, text: str | None) -> bool:
-        """Return True if `text` is still as it was before."""
+        """Return True if `text` is exactly the text before the edit."""
         return digest(text) == self.before
 
     def undone(self, text: str) -> str | None:
-        """Return the text without the edit; `None` if there was no file before."""
+        """Return `text`, which has the edit, without it; `None` if there was no file before the edit."""
         if not self.before:
             return None
         return text[: self.at] + self.was + text[self.at + len(self.now) :]
 
 
 def _shared(one: str, other: str) -> int:
-    """Count the characters that both begin with."""
+    """Return the number of characters with which both texts begin."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def digest(text: str | None) -> str:
-    """The digest of a text, empty where there is none."""
+    """Return the digest of a text; an empty one for `None`."""
     return "" if text is None else sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -75,11 +81,11 @@ What = Literal["server", "skill", "hooks", "recall", "reading", "keep", "service
 
 
 class LedgerLine(BaseModel):
-    """One thing that was done, or was just going to be.
+    """A line of the ledger: one change that setup made, or was about to make, at `path`.
 
-    `edit` is what was changed in the file at `path`, for a server and a skill. `value` and `former` are the entry of a
-    server as we have written it, and the text of the one that it replaced; `had_servers`: whether there was a place for
-    it. `made`: whether the file was made for the first of them. `folders` were made for it, the outermost first.
+    `edit` is the change of the file's text. For an MCP server, `value` is its entry, `former` the text of the entry
+    before, and `had_servers` tells whether the settings had a place for servers. With `made`, setup created the file.
+    `folders` were created for the file, the outermost first.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -96,17 +102,17 @@ class LedgerLine(BaseModel):
 
     @property
     def about(self) -> tuple[What, str, Path]:
-        """The line's unique key."""
+        """The key of the line in the ledger."""
         return self.what, self.agent, self.path
 
     def undone(self, text: str, restore: Callable[[str], str]) -> str | None:
-        """`text` without what was put in: to the byte where nobody has changed it since, else as `restore` gives it."""
+        """Return `text` without setup's change: to the byte if the text is unchanged since, else with `restore`."""
         if self.edit is None or not (self.edit.is_in(text) or self.edit.never_came(text)):
             return restore(text)
         return self.edit.undone(text) if self.edit.is_in(text) else text
 
 
-class _Kept(BaseModel):
+class _LedgerFile(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     version: Literal[1] = 1
@@ -114,7 +120,7 @@ class _Kept(BaseModel):
 
 
 class Ledger:
-    """The lines, in the order in which things were done; on the disk after each change."""
+    """The ledger of setup: its lines in the order of the changes. Each change of the ledger is written to disk."""
 
     def __init__(self) -> None:
         self.path = state_home() / "setup" / "ledger.json"
@@ -124,58 +130,58 @@ class Ledger:
         return iter(tuple(self._kept.lines))
 
     def of(self, what: What, agent: str, path: Path) -> LedgerLine | None:
-        """The line about this, if there is one."""
+        """Return the line with this key; `None` if there is none."""
         return next((line for line in self if line.about == (what, agent, path)), None)
 
     def write(self, line: LedgerLine) -> None:
-        """Keep `line`, in the place of the one about the same: what was done first is undone last.
+        """Add `line`, or replace the line with its key, which keeps its place: changes are undone in reverse order.
 
         Raises:
-            SmartForkError: it cannot be written.
+            SmartForkError: the ledger cannot be written.
         """
         lines = list(self)
         at = next((at for at, one in enumerate(lines) if one.about == line.about), len(lines))
         self._save([*lines[:at], line, *lines[at + 1 :]])
 
     def begin(self, line: LedgerLine) -> None:
-        """Keep `line` before what it says is done, with the folders that have to be made for it.
+        """Write `line` before its change is made, with the folders that the change will create.
 
         Raises:
-            SmartForkError: it cannot be written.
+            SmartForkError: the ledger cannot be written.
         """
         earlier = self.of(*line.about)
         folders = [*(earlier.folders if earlier else ()), *_missing_folders(line.path)]
         self.write(line.model_copy(update={"folders": folders}))
 
     def strike(self, line: LedgerLine) -> None:
-        """Forget what is undone. Without any line there is no ledger.
+        """Remove the line of an undone change. A ledger without lines is deleted.
 
         Raises:
-            SmartForkError: it cannot be written.
+            SmartForkError: the ledger cannot be written.
         """
         self._save([one for one in self if one.about != line.about])
 
     def _save(self, lines: list[LedgerLine]) -> None:
-        kept = _Kept(lines=lines)
-        with switching(self.path, "written"):
+        kept = _LedgerFile(lines=lines)
+        with write_errors(self.path, "written"):
             if lines:
                 replace_file(private_dir(self.path.parent) / self.path.name, [kept.model_dump_json(indent=2).encode()])
             else:
                 remove(self.path)
         self._kept = kept
 
-    def _read(self) -> _Kept:
+    def _read(self) -> _LedgerFile:
         try:
-            return _Kept.model_validate(json.loads(self.path.read_bytes()))
+            return _LedgerFile.model_validate(json.loads(self.path.read_bytes()))
         except FileNotFoundError:
-            return _Kept()
+            return _LedgerFile()
         except (OSError, ValueError, ValidationError) as error:
             step = "It lists the installed parts. Restore it, or remove them by hand and delete it."
             raise SmartForkError(f"{self.path} cannot be read", next_step(error) or step) from error
 
 
 def _missing_folders(path: Path) -> list[Path]:
-    """The folders that have to be made for `path`, the outermost first."""
+    """Return the folders that must be created for `path`, the outermost first."""
     missing: list[Path] = []
     for folder in path.parents:
         if folder.exists():
@@ -185,11 +191,11 @@ def _missing_folders(path: Path) -> list[Path]:
 
 
 @contextmanager
-def alone() -> Iterator[None]:
-    """Held by whoever sets up or undoes. Where nothing is set up then, no empty folder of ours stays.
+def setup_lock() -> Iterator[None]:
+    """Hold the lock of setup inside the context. Afterwards remove the folders of smart-fork that are empty.
 
     Raises:
-        SmartForkError: somebody else does.
+        SmartForkError: another process holds the lock.
     """
     folder = state_home() / "setup"
     with held_file(private_dir(folder) / "lock", 0) as ours:
@@ -207,27 +213,30 @@ def alone() -> Iterator[None]:
 
 #: ``new`` is put where nothing is, ``changed`` replaces what is there, ``there`` is as it should be, ``left`` cannot or
 #: must not be done.
-State = Literal["new", "changed", "there", "left"]
+StepState = Literal["new", "changed", "there", "left"]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`name` is what people read, `why` what keeps a step from being done. `do` gives what a person should know."""
+    """A step of the plan. `name` is for people, `why` says why the step is not done. `act` does it and returns notes.
+
+    A step with a `failure` could not be planned.
+    """
 
     what: str
     name: str
     where: str
-    state: State
+    state: StepState
     agent: str = ""
     why: str = ""
     act: Callable[[Ledger], list[str]] = lambda _: []
     failure: SmartForkError | None = None
 
     def do(self, ledger: Ledger) -> list[str]:
-        """Do it.
+        """Do the step. Return notes for the person.
 
         Raises:
-            SmartForkError: it cannot be done.
+            SmartForkError: the step cannot be done.
         """
         if self.failure:
             raise self.failure
@@ -235,35 +244,22 @@ class Step:
 
     @property
     def is_open(self) -> bool:
-        """Return True if there is something to do."""
+        """Return True if the step is still to be done."""
         return self.state in ("new", "changed")
 
     def told(self) -> StepTold:
-        """The step as it is answered."""
+        """Return the step as a value for the JSON answer."""
         return StepTold(
             step=self.what, agent=self.agent, name=self.name, where=self.where, state=self.state, why=self.why
         )
 
 
 @contextmanager
-def understood(path: Path, step: str) -> Iterator[None]:
-    """Leave settings that are not understood as they are, and name the next `step`.
+def write_errors(path: Path, how: str) -> Iterator[None]:
+    """Turn `OSError` inside the context into an error: `path` cannot be "written" or "removed".
 
     Raises:
-        SmartForkError: they are not.
-    """
-    try:
-        yield
-    except UnsuitableError as error:
-        raise SmartForkError(f"{path} was not changed: {error}", step) from error
-
-
-@contextmanager
-def switching(path: Path, how: str) -> Iterator[None]:
-    """Name the file of a switch that cannot be "written" or "removed".
-
-    Raises:
-        SmartForkError: it cannot.
+        SmartForkError: the file cannot be written or removed.
     """
     try:
         yield
@@ -271,9 +267,85 @@ def switching(path: Path, how: str) -> Iterator[None]:
         raise SmartForkError(f"{path} cannot be {how}: {error.strerror}", "Check the owner of the folder.") from error
 
 
-def take_away(path: Path, folders: list[Path]) -> None:
-    """Remove what a killed writer has left beside `path`, and of `folders`, made for it, those that are empty."""
+def remove_leftovers(path: Path, folders: list[Path]) -> None:
+    """Remove leftovers of a killed writer next to `path`, and those of `folders` that are empty."""
     sweep_beside(path.resolve())
     for folder in reversed(folders):
         with suppress(OSError):
             folder.rmdir()
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignFile:
+    """A text file of others, such as an agent's settings, at `path`. Errors name `next_step`.
+
+    It is written only if its text is unchanged since it was read. A link stays a link: its target is written. Mode,
+    owner and byte-order mark stay. An empty JSON file counts as an empty object, as agents read it.
+    """
+
+    path: Path
+    next_step: str = ""
+
+    def read(self) -> str | None:
+        """Return the text of the file; `None` if there is no file.
+
+        Raises:
+            SmartForkError: the file cannot be read, or is not UTF-8.
+        """
+        try:
+            return self._text(self.path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise SmartForkError(f"{self.path} cannot be read: {error.strerror}", self.next_step) from error
+        except ValueError as error:
+            raise SmartForkError(f"{self.path} is not UTF-8, and was not changed", self.next_step) from error
+
+    def write(self, before: str | None, text: str | None) -> None:
+        """Write `text`, or delete the file for `None`, if its text still is `before`. Create missing folders.
+
+        Raises:
+            SmartForkError: another program has changed the file, or it cannot be written; it is unchanged.
+        """
+        target = self.path.resolve()
+        try:
+            now = target.read_bytes() if target.exists() else None
+            if (None if now is None else self._text(now)) != before:
+                raise SmartForkError(f"{self.path} has just been changed by another program", "Try again.")
+            self.check_writable()
+            if text is None:
+                target.unlink()
+                return
+            private_dir(target.parent)
+            mark = BOM_UTF8 if now and now.startswith(BOM_UTF8) else b""
+            replace_file(target, [mark, text.encode()], like_before=True)
+        except OSError as error:
+            step = "Check the owner of the file."
+            raise SmartForkError(f"{self.path} cannot be written: {error.strerror}", step) from error
+
+    def check_writable(self) -> None:
+        """Refuse an existing file that its owner has made read-only, even if this user could write it.
+
+        Raises:
+            SmartForkError: the file is read-only.
+            OSError: the file cannot be looked at.
+        """
+        target, step = self.path.resolve(), f"Make it writable (chmod u+w {self.path})."
+        if target.is_file() and not target.stat().st_mode & stat.S_IWUSR:
+            raise SmartForkError(f"{self.path} is read-only, and was not changed", step)
+
+    @contextmanager
+    def understood(self) -> Iterator[None]:
+        """Turn `UnsuitableError` inside the context into an error that names the file and the next step.
+
+        Raises:
+            SmartForkError: the settings in the file have an unknown form.
+        """
+        try:
+            yield
+        except UnsuitableError as error:
+            raise SmartForkError(f"{self.path} was not changed: {error}", self.next_step) from error
+
+    def _text(self, content: bytes) -> str:
+        text = content.removeprefix(BOM_UTF8).decode()
+        return text if text.strip() or self.path.suffix != ".json" else "{}"

@@ -1,4 +1,4 @@
-"""The entry of our MCP server in an agent's settings: planned, written, and taken out again."""
+"""The entry of smart-fork's MCP server in an agent's settings: a part of the setup."""
 
 from __future__ import annotations
 
@@ -8,91 +8,86 @@ from functools import partial
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.registration import Registration
-from smart_fork.cli.setup import foreign_files
-from smart_fork.cli.setup.ledger import Edit, Ledger, LedgerLine, Step, take_away, understood
+from smart_fork.cli.setup.ledger import Edit, ForeignFile, Ledger, LedgerLine, Step
 
 NAME = "MCP server"
 
 
 def planned(way: Registration, words: Sequence[str]) -> Step:
-    """The step that makes the command `words` known to an agent.
+    """Return the step that registers the server with an agent. `words` are the server's command.
 
     Raises:
-        SmartForkError: its settings are not understood, or must not be written.
+        SmartForkError: the agent's settings have an unknown form, or are read-only.
     """
-    path = way.path()
-    text = _read(way)
-    with understood(path, _step(way)):
+    file = _settings(way)
+    step = partial(Step, "server", NAME, str(file.path), agent=way.agent)
+    text = file.read()
+    with file.understood():
         before = way.value(text)
         if before is not None and not Registration.is_ours(way.argv(before)):
-            why = "another server has this name; rename it, or keep it"
-            return Step("server", NAME, str(path), "left", way.agent, why)
+            return step("left", why="another server has this name; rename it, or keep it")
         entry = way.wanted(words, os.environ, before)
         if entry == before:
-            return Step("server", NAME, str(path), "there", way.agent)
+            return step("there")
         way.put(text, entry)
-    foreign_files.check_writable(path)
-    act = partial(_written, way, words)
-    return Step("server", NAME, str(path), "changed" if before else "new", way.agent, act=act)
+    file.check_writable()
+    return step("changed" if before else "new", act=partial(_written, way, words))
 
 
 def _written(way: Registration, words: Sequence[str], ledger: Ledger) -> list[str]:
-    path = way.path()
-    earlier = ledger.of("server", way.agent, path)
-    text = _read(way)
+    file = _settings(way)
+    earlier = ledger.of("server", way.agent, file.path)
+    text = file.read()
     counts = text is not None and earlier and earlier.edit and not earlier.edit.never_came(text)
     line = earlier if counts else None
-    with understood(path, _step(way)):
+    with file.understood():
         original = _undone(way, text, line) if line and text is not None else text
         entry = way.wanted(words, os.environ, way.value(text))
         made = way.put(text, entry)
         former, had_servers = (line.former, line.had_servers) if line else (way.raw(text), way.has_servers(text))
     ledger.begin(
         LedgerLine(
-            what="server", agent=way.agent, path=path, edit=Edit.of(original, made), value=entry, former=former,
+            what="server", agent=way.agent, path=file.path, edit=Edit.of(original, made), value=entry, former=former,
             had_servers=had_servers, made=_is_made(text, earlier),
         )
     )  # fmt: skip
     with way.lock():
-        foreign_files.write(path, text, made)  # refused where the agent has written meanwhile
+        file.write(text, made)  # refused where the agent has written meanwhile
     return []
 
 
 def _is_made(text: str | None, earlier: LedgerLine | None) -> bool:
-    """Return True if setup created the file: it is deleted when nothing is left in it."""
+    """Return True if setup created the settings file, which it then deletes when nothing else is left in it."""
     return text is None or bool(earlier and (earlier.made or (earlier.edit and not earlier.edit.before)))
 
 
 def _undone(way: Registration, text: str, line: LedgerLine) -> str | None:
-    """The settings without what an earlier set-up has done to them."""
+    """Return the settings without the change of an earlier setup."""
     return line.undone(text, lambda changed: way.restore(changed, line.former, had_servers=line.had_servers))
 
 
 def undo(line: LedgerLine) -> list[str]:
-    """Take out the entry; gives what a person should know.
+    """Remove the entry that the ledger's `line` is about. Return notes for the person.
 
     Raises:
-        SmartForkError: it cannot be taken out safely.
+        SmartForkError: the entry cannot be removed safely.
     """
-    way = AGENTS.registration_of(line.agent)
-    path = line.path
+    way, file = AGENTS.registration_of(line.agent), ForeignFile(line.path, f"Make {line.path} readable.")
     with way.lock():
-        text = foreign_files.read(path, f"Make {path} readable.")
+        text = file.read()
         if text is None or line.edit is None or line.edit.never_came(text):
-            notes: list[str] = []
-        elif line.edit.is_in(text):
-            foreign_files.write(path, text, line.edit.undone(text))
-            notes = []
-        else:
-            notes = _taken_out(way, line, text)
-    take_away(path, line.folders)
-    return notes
+            return []
+        if not line.edit.is_in(text):
+            return _taken_out(way, line, text)
+        file.write(text, line.edit.undone(text))
+        return []
 
 
 def _taken_out(way: Registration, line: LedgerLine, text: str) -> list[str]:
-    """The entry out of settings that others have changed since."""
+    """Remove the entry from settings that others have changed since. Return notes for the person."""
     step = f"Correct {line.path}, then remove again. Or remove by hand the entry named {Registration.NAME}."
-    with understood(line.path, step):
+    file = ForeignFile(line.path, step)
+    with file.understood():
         value = way.value(text)
         if value is None:
             return [f"{line.path}: the entry was already removed"]
@@ -100,20 +95,20 @@ def _taken_out(way: Registration, line: LedgerLine, text: str) -> list[str]:
             return [f"{line.path}: the entry now starts another program, and stays"]
         rest = way.restore(text, line.former, had_servers=line.had_servers)
     empty = (line.made or not (line.edit and line.edit.before)) and rest.strip() in ("", "{}")
-    foreign_files.write(line.path, text, None if empty else rest)
+    file.write(text, None if empty else rest)
     changed = "" if value == line.value else ", with its changes"
     return [f"{line.path} has changed since: only smart-fork's entry was removed{changed}"]
 
 
-def standing(line: LedgerLine) -> str:
-    """Describe the differences from what setup left; empty if none.
+def difference(line: LedgerLine) -> str:
+    """Return how the entry differs from the one that setup wrote; empty if it starts the right program.
 
     Raises:
-        SmartForkError: the settings are not understood.
+        SmartForkError: the settings have an unknown form.
     """
     way = AGENTS.registration_of(line.agent)
-    text = foreign_files.read(line.path, f"Make {line.path} readable.")
-    with understood(way.path(), _step(way)):
+    text = ForeignFile(line.path, f"Make {line.path} readable.").read()
+    with _settings(way).understood():
         value = way.value(text)
     if value is None:
         return f"the entry of the MCP server is gone from {line.path}"
@@ -123,9 +118,5 @@ def standing(line: LedgerLine) -> str:
     return ""
 
 
-def _read(way: Registration) -> str | None:
-    return foreign_files.read(way.path(), _step(way))
-
-
-def _step(way: Registration) -> str:
-    return f"Correct {way.path()}, or set up the other agent alone with --agent."
+def _settings(way: Registration) -> ForeignFile:
+    return ForeignFile(way.path(), f"Correct {way.path()}, or set up the other agent alone with --agent.")

@@ -1,4 +1,4 @@
-"""Plans the setup of this machine. Planning changes nothing."""
+"""The plan of the setup: its steps, a trial of the registered servers, and the undoing of steps."""
 
 from __future__ import annotations
 
@@ -24,18 +24,10 @@ from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.log_retention import Deletion
 from smart_fork.agents.programs import Program
 from smart_fork.agents.registration import Registration
-from smart_fork.cli.service.units.unit_settings import own_program
-from smart_fork.cli.setup import (
-    agent_settings,
-    background,
-    foreign_files,
-    keeping,
-    mcp_entry,
-    recall_step,
-    skill_file,
-    tool_permission,
-)
-from smart_fork.cli.setup.ledger import Ledger, LedgerLine, Step, What
+from smart_fork.cli.service.unit_settings import own_program
+from smart_fork.cli.setup import agent_settings, mcp_entry, skill_file, tool_permission
+from smart_fork.cli.setup.ledger import ForeignFile, Ledger, LedgerLine, Step, What, remove_leftovers
+from smart_fork.cli.setup.parts import LogCopies, Recall, ServicePart
 from smart_fork.cli.setup.setup_answer import AgentToSetUp, SetUp, SetupOptions, StepUndone, Trial
 from smart_fork.doctor import Check
 from smart_fork.errors import ProgramMissing, SmartForkError
@@ -49,23 +41,20 @@ _NAME = "smart-fork"
 
 
 def lasting_program(env: Mapping[str, str]) -> str:
-    """The absolute path of our command.
+    """Return the absolute path of the ``smart-fork`` command.
 
     Raises:
-        SmartForkError: there is none, or it lies in a cache that is emptied, as after ``uvx``.
+        SmartForkError: there is none, or it is in a temporary environment, as after ``uvx``.
     """
     try:
         return own_program(env)
     except SmartForkError as error:
-        raise type(error)(error.message, _step()) from error
-
-
-def _step() -> str:
-    return f"Install it permanently, then set up again:\n  uv tool install {shlex.quote(_source())}\n  smart-fork setup"
+        commands = f"  uv tool install {shlex.quote(_source())}\n  smart-fork setup"
+        raise type(error)(error.message, f"Install it permanently, then set up again:\n{commands}") from error
 
 
 def _source() -> str:
-    """Return the source of this installation, as uv takes it: the index, a folder, or a repository."""
+    """Return the source of this installation for uv: the package's name, a folder, or a repository."""
     try:
         origin = json.loads(distribution(_NAME).read_text("direct_url.json") or "{}")
     except (PackageNotFoundError, ValueError):
@@ -78,19 +67,19 @@ def _source() -> str:
 
 @dataclass(frozen=True, slots=True)
 class AgentHere:
-    """An agent that is here. `program` is empty where only its folder is: an editor may have brought it."""
+    """An agent on this machine. `program` is empty if only its folder is here: an editor may have brought it."""
 
     way: Registration
     program: str
 
     def told(self) -> AgentToSetUp:
-        """The agent as it is answered."""
+        """Return the agent as a value for the JSON answer."""
         return AgentToSetUp(self.way.agent, self.program or None, str(self.way.home()))
 
 
 @dataclass(frozen=True, slots=True)
 class SetupPlan:
-    """The agents that are here, those that are not, and the steps, in the order in which they are done."""
+    """The plan of the setup: agents on this machine, absent agents, and the steps in their order."""
 
     program: str
     found: tuple[AgentHere, ...]
@@ -99,21 +88,21 @@ class SetupPlan:
     deletes: tuple[Deletion, ...] = ()
 
     def told(self) -> SetUp:
-        """The plan as it is answered: nothing is changed by it."""
+        """Return the plan as a value for the JSON answer."""
         agents, steps = tuple(one.told() for one in self.found), tuple(one.told() for one in self.steps)
         return SetUp(program=self.program, agents=agents, steps=steps, deletes=self.deletes)
 
     @property
     def is_done(self) -> bool:
-        """Return True if there is nothing to do."""
+        """Return True if no step is left to do."""
         return not any(step.is_open for step in self.steps)
 
 
 def make_plan(options: SetupOptions, ledger: Ledger) -> SetupPlan:
-    """Look at everything that is wanted.
+    """Return the plan for the selected parts. Nothing is changed.
 
     Raises:
-        SmartForkError: the program would not stay where it is, no agent is here, or none can be set up safely.
+        SmartForkError: smart-fork is in a temporary environment, no agent is here, or none can be set up safely.
     """
     program = lasting_program(os.environ)
     looked = [(way, _found(way)) for way in AGENTS.registrations() if way.agent in options.agents]
@@ -124,12 +113,12 @@ def make_plan(options: SetupOptions, ledger: Ledger) -> SetupPlan:
         were = "were" if len(absent) > 1 else "was"
         raise ProgramMissing(f"{AGENTS.titles(absent)} {were} not found", step)
     deletes = Deletion.expected(time.time(), [one.way.agent for one in found])
-    keeps = [keeping.planned(one, wanted=options.keep is True) for one in deletes]
+    keeps = [LogCopies.planned(one, wanted=options.keep is True) for one in deletes]
     steps = (
         *_of_agents(options, [one.way for one in found], program, ledger),
         *keeps,  # before what makes the copies
         *([_index(copies=any(step.is_open for step in keeps))] if options.index else ()),
-        *([background.planned(program, Processes())] if options.service else ()),
+        *([ServicePart.planned(program, Processes())] if options.service else ()),
     )
     return SetupPlan(program, found, absent, steps, deletes)
 
@@ -151,7 +140,7 @@ def _of_agents(options: SetupOptions, ways: Sequence[Registration], program: str
 
 
 def _of_agent(options: SetupOptions, way: Registration, program: str, ledger: Ledger) -> Iterator[Step]:
-    """The steps for one agent, its MCP server first."""
+    """Yield the steps for one agent, its MCP server first."""
     agent, folder = way.agent, way.skills()
     own = Path(program).parent == Path(sys.executable).parent  # else that of another installation is meant
     words = Processes.python("smart_fork", "mcp") if own else [program, "mcp"]
@@ -162,13 +151,15 @@ def _of_agent(options: SetupOptions, way: Registration, program: str, ledger: Le
         settings = agent_settings.settings_file(agent)
         yield _part("hooks", way, settings, lambda: agent_settings.planned(agent))
     if options.recall:
-        yield _part("recall", way, way.path(), lambda: recall_step.planned(way))
+        yield _part("recall", way, way.path(), lambda: Recall.planned(way))
     if options.reading:
         yield _part("reading", way, way.path(), lambda: tool_permission.planned(way))
 
 
 def _part(what: str, way: Registration, where: Path, planned: Callable[[], Step]) -> Step:
-    """A step; where it cannot be done, one that fails when it is its turn: a file costs no other part."""
+    """Return the step that `planned` makes. If it cannot be planned, return a step that fails: the other steps go
+    ahead.
+    """
     try:
         return planned()
     except SmartForkError as error:
@@ -177,7 +168,7 @@ def _part(what: str, way: Registration, where: Path, planned: Callable[[], Step]
 
 
 def _index(*, copies: bool) -> Step:
-    """The first index, or the first `copies`. What is new later is indexed by the service, or by who asks."""
+    """Return the step that builds the first index, or makes the first `copies` of logs."""
     logs = sum(1 for agent in READERS for _ in agent.discover())
     where = str(index_db())
     if not logs:
@@ -204,13 +195,13 @@ _TELLING_WORDS = 3
 
 
 class _BrokenError(Exception):
-    """The server did not answer, or not as one should."""
+    """The tried server did not answer, or its answer is no valid MCP."""
 
 
 def try_server(way: Registration, *, ask: bool = True) -> Trial:
-    """Start the server that is registered with an agent, and ask it for the newest session by its title."""
+    """Start the server that is registered with an agent. With `ask`, search for the newest session by its title."""
     try:
-        entry = way.value(foreign_files.read(way.path(), "")) or {}
+        entry = way.value(ForeignFile(way.path()).read()) or {}
     except (SmartForkError, ValueError) as error:
         return Trial(way.agent, ok=False, error=str(error))
     if not way.argv(entry):
@@ -256,7 +247,7 @@ def _judged(trial: Trial, newest: RecentSession, answer: Mapping[str, Any], seco
 
 
 def _newest(agent: str) -> RecentSession | None:
-    """The newest session with a title that says something, else with any; of this agent if it has one."""
+    """Return the newest session with a telling title, if possible one of `agent`; `None` without sessions."""
     for whose in (agent, "all") if agent in READERS.names else ("all",):
         found = [one for one in list_recent(whose, None, _RESULTS, everywhere=True).sessions if one.project_path]
         if titled := [one for words in (_TELLING_WORDS, 1) for one in found if len(one.title.split()) >= words]:
@@ -264,14 +255,14 @@ def _newest(agent: str) -> RecentSession | None:
     return None
 
 
-class _Server:
-    """A server that is spoken with in lines of JSON."""
+class _TriedServer:
+    """A running MCP server that exchanges lines of JSON with this process."""
 
     def __init__(self, process: Any) -> None:
         self._process, self._number = process, 0
 
     def say(self, message: Mapping[str, Any]) -> None:
-        """Send a message."""
+        """Send a message to the server."""
         try:
             self._process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
             self._process.stdin.flush()
@@ -279,7 +270,7 @@ class _Server:
             raise _BrokenError("it ended at its start") from error
 
     def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Send a request, and wait for its answer; whatever else it says meanwhile is passed over."""
+        """Send a request and return its result. Other messages of the server are ignored."""
         self._number += 1
         self.say({"id": self._number, "method": method, "params": params})
         for line in self._process.stdout:
@@ -296,12 +287,12 @@ class _Server:
 
 
 @contextmanager
-def _server(argv: list[str], folder: Path, env: Mapping[str, str]) -> Iterator[_Server]:
+def _server(argv: list[str], folder: Path, env: Mapping[str, str]) -> Iterator[_TriedServer]:
     process: Any = Processes().converse(argv, cwd=folder, env=env)
     late = threading.Timer(SECONDS, process.kill)
     late.start()
     try:
-        yield _Server(process)
+        yield _TriedServer(process)
     finally:
         with suppress(OSError):
             process.stdin.close()  # a server ends with its input, and takes what it has started with it
@@ -313,24 +304,24 @@ def _server(argv: list[str], folder: Path, env: Mapping[str, str]) -> Iterator[_
         process.wait()
 
 
-class Part(Protocol):
-    """The module of a part. `NAME` is for people."""
+class SetupPart(Protocol):
+    """A part of the setup: a module or a class with a name for people, a way to undo, and a check."""
 
     NAME: str
 
     def undo(self, line: LedgerLine) -> list[str]: ...
-    def standing(self, line: LedgerLine) -> str: ...
+    def difference(self, line: LedgerLine) -> str: ...
 
 
-PARTS: Mapping[str, Part] = {
-    "server": mcp_entry, "skill": skill_file, "hooks": agent_settings, "recall": recall_step,
-    "reading": tool_permission, "keep": keeping, "service": background,
+PARTS: Mapping[str, SetupPart] = {
+    "server": mcp_entry, "skill": skill_file, "hooks": agent_settings, "recall": Recall,
+    "reading": tool_permission, "keep": LogCopies, "service": ServicePart,
 }  # fmt: skip
 _AGAIN = "`smart-fork setup` sets it up again; `smart-fork setup --remove` undoes the rest."
 
 
 def undone(line: LedgerLine, notes: Collection[str] = (), error: str = "", hint: str | None = None) -> StepUndone:
-    """A line of the ledger that was undone; with an `error` it was not, and stays in the ledger."""
+    """Return the answer about an undone line of the ledger; with an `error` the line was not undone."""
     stays = bool(error) or (bool(notes) and line.what == "skill")  # a file of ours that is still used
     return StepUndone(
         step=line.what, agent=line.agent, where=str(line.path), removed=not stays, notes=tuple(notes), error=error,
@@ -339,9 +330,9 @@ def undone(line: LedgerLine, notes: Collection[str] = (), error: str = "", hint:
 
 
 def lines_of(ledger: Ledger, agents: tuple[str, ...], what: Collection[What] = ()) -> list[LedgerLine]:
-    """List the steps to undo for these agents, last first; for all agents, also those of the machine.
+    """Return the ledger's lines of these agents to undo, last first; for all agents, also those of the machine.
 
-    With `what` only that.
+    With `what`, return only the lines of these parts.
     """
     everything = len(agents) == len(AGENTS.registrations())
     lines = [line for line in reversed(list(ledger)) if line.agent in agents or (everything and not line.agent)]
@@ -349,7 +340,7 @@ def lines_of(ledger: Ledger, agents: tuple[str, ...], what: Collection[What] = (
 
 
 def remove(ledger: Ledger, lines: list[LedgerLine], processes: Processes) -> list[StepUndone]:
-    """Undo these lines, each on its own: one that fails does not stop the next."""
+    """Undo the lines of the ledger one by one. A failure does not stop the next one. Return what was done."""
     going = {line.about for line in lines}
     return [_undone(ledger, line, processes, going) for line in lines]
 
@@ -361,7 +352,8 @@ def _undone(ledger: Ledger, line: LedgerLine, processes: Processes, going: Colle
             stays = f"{line.path} stays: {AGENTS.title_of(sharer.agent)} reads it, too"
             notes = [] if sharer.about in going else [stays]
         else:
-            notes = background.undo(line, processes) if line.what == "service" else PARTS[line.what].undo(line)
+            notes = ServicePart.undo(line, processes) if line.what == "service" else PARTS[line.what].undo(line)
+            remove_leftovers(line.path, line.folders)
         ledger.strike(line)
     except SmartForkError as error:
         return undone(line, error=error.message, hint=error.hint)
@@ -369,13 +361,13 @@ def _undone(ledger: Ledger, line: LedgerLine, processes: Processes, going: Colle
 
 
 def _sharer(ledger: Ledger, line: LedgerLine) -> LedgerLine | None:
-    """Return the step for another agent that shares this file of ours. Only skills are shared."""
+    """Return the ledger's line of another agent that shares the skill's file of `line`; `None` without one."""
     same = (one for one in ledger if (one.what, one.path) == ("skill", line.path) and one.agent != line.agent)
     return next(same, None) if line.what == "skill" else None
 
 
-def not_ours_to_undo(agents: tuple[str, ...]) -> Iterator[str]:
-    """Describe parts that were installed by hand: setup did not make them and does not remove them."""
+def installed_by_hand(agents: tuple[str, ...]) -> Iterator[str]:
+    """Yield a sentence for each server or hook that a person installed by hand: setup does not remove it."""
     for way in AGENTS.registrations():
         if way.agent not in agents:
             continue
@@ -390,7 +382,7 @@ def not_ours_to_undo(agents: tuple[str, ...]) -> Iterator[str]:
 
 
 def checks() -> Iterator[Check]:
-    """One check of everything that the ledger lists; none where nothing was set up.
+    """Yield one check of all parts in the ledger, and one of recall.
 
     Raises:
         SmartForkError: the ledger cannot be read.
@@ -401,7 +393,7 @@ def checks() -> Iterator[Check]:
         step = "`smart-fork setup` connects your agents."
         yield Check("set-up", ok=False, detail="nothing was set up here", next_step=step, optional=True)
         return
-    wrong = [said for line in lines if (said := _standing(line))]
+    wrong = [said for line in lines if (said := _difference(line))]
     gone = [program for line in lines if (program := _missing_program(line))]
     if gone:
         detail = f"the agents start {gone[0]}, which no longer exists"
@@ -410,13 +402,13 @@ def checks() -> Iterator[Check]:
         yield Check("set-up", ok=False, detail="; ".join(wrong), next_step=_AGAIN, optional=True)
     else:
         yield Check("set-up", ok=True, detail=f"{len(lines)} installed parts are unchanged")
-    yield from recall_step.checks(ledger)
+    yield from Recall.checks(ledger)
 
 
-def _standing(line: LedgerLine) -> str:
-    """Describe the differences from what setup left; empty if none."""
+def _difference(line: LedgerLine) -> str:
+    """Return how a part differs from what setup installed; empty if it does not."""
     try:
-        return PARTS[line.what].standing(line)
+        return PARTS[line.what].difference(line)
     except SmartForkError as error:
         return error.message
 

@@ -1,4 +1,4 @@
-"""Requests to setup, and its answers."""
+"""The options of ``setup``, and the values of its JSON answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from smart_fork.agents.options import said
 
 @dataclass(frozen=True, slots=True)
 class SetupOptions:
-    """The selected parts of the setup."""
+    """The parts of the setup that a person has selected on the command line."""
 
     agents: tuple[AgentName, ...] = ()
     skill: bool = said(bool, default=True, help="Install no skill.", flags=("--no-skill",))
@@ -32,7 +32,7 @@ class SetupOptions:
 
 @value
 class AgentToSetUp(Value):
-    """An agent that is here. `program` is null where only its folder is."""
+    """An agent on this machine. `program` is null if only the agent's folder is here."""
 
     agent: str
     program: str | None
@@ -41,7 +41,9 @@ class AgentToSetUp(Value):
 
 @record
 class StepTold(Value):
-    """A step. `agent` is not there where it is the machine's; of one that was done there are `notes`, or an `error`."""
+    """A step of the plan. `agent` is missing for a step of the machine. A step that was done has `notes` or an
+    `error`.
+    """
 
     step: str
     agent: str = rare("")
@@ -56,9 +58,10 @@ class StepTold(Value):
 
 @value
 class Trial(Value):
-    """Result of a trial. Seconds are from the start to the list of tools, and from a question to its answer.
+    """The trial of a registered server: seconds until the list of tools, and from a question to its answer.
 
-    `asked` is the title of the newest session, `found` the one that came back for it; both are empty without sessions.
+    `asked` is the title of the newest session, `found` the title of the session in the answer. Both are empty without
+    sessions.
     """
 
     agent: str
@@ -74,7 +77,9 @@ class Trial(Value):
 
 @record
 class SetUp(Value):
-    """The steps to do, and from `ok` on the results. `deletes` describes the agents' deletion of their own logs."""
+    """The answer of ``setup``: the planned steps, and from `ok` on the results. `deletes` lists agents that delete
+    their logs.
+    """
 
     program: str
     agents: tuple[AgentToSetUp, ...]
@@ -88,7 +93,7 @@ class SetUp(Value):
 
 @record
 class StepUndone(Value):
-    """A step that was undone; with an `error` it was not. It is not `removed` where its file stays."""
+    """A step that was undone, or has an `error`. `removed` is false if its file stays."""
 
     step: str
     agent: str = rare("")
@@ -101,7 +106,9 @@ class StepUndone(Value):
 
 @record
 class TakenOut(Value):
-    """The undone steps, the `ended` processes, and parts `left` because they were installed by hand."""
+    """The answer of ``setup --remove``: undone steps, `ended` processes, and parts `left` because a person installed
+    them.
+    """
 
     ok: bool
     changed: bool
@@ -112,7 +119,7 @@ class TakenOut(Value):
 
 @record
 class HooksChanged(Value):
-    """Changes of an agent's settings; with an `error` there are none."""
+    """The change of the hooks in an agent's settings; with an `error` nothing was changed."""
 
     agent: str
     path: str
@@ -125,7 +132,7 @@ class HooksChanged(Value):
 
 @value
 class HooksSet(Value):
-    """Changes for each agent."""
+    """The answer of ``setup hooks``: the change of each agent's hooks."""
 
     ok: bool
     agents: tuple[HooksChanged, ...]

@@ -1,4 +1,4 @@
-"""The skill in a folder that an agent reads: planned, written, and taken away again."""
+"""The skill file in a folder that an agent reads: a part of the setup."""
 
 from __future__ import annotations
 
@@ -8,26 +8,25 @@ from pathlib import Path
 
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.registration import Registration
-from smart_fork.cli.setup import foreign_files
-from smart_fork.cli.setup.ledger import Edit, Ledger, LedgerLine, Step, take_away
+from smart_fork.cli.setup.ledger import Edit, ForeignFile, Ledger, LedgerLine, Step
 
 SKILL = "past-sessions"
 NAME = f"skill {SKILL}"
 
 
 def content() -> str:
-    """The skill's text."""
+    """Return the text of the skill."""
     return files("smart_fork.cli.setup").joinpath("skill/SKILL.md").read_text(encoding="utf-8")
 
 
 def planned(way: Registration, folder: Path, ledger: Ledger) -> Step:
-    """The step that gives an agent the skill, in its `folder`. One that is not as we have left it is somebody's.
+    """Return the step that writes the skill into an agent's `folder`. A skill that others have changed stays.
 
     Raises:
-        SmartForkError: what is there cannot be read.
+        SmartForkError: the existing file cannot be read.
     """
     path = folder / SKILL / "SKILL.md"
-    text = _read(path)
+    text = _file(path).read()
     line = ledger.of("skill", way.agent, path)
     step = partial(Step, "skill", NAME, str(path), agent=way.agent)
     if text == content():
@@ -39,33 +38,34 @@ def planned(way: Registration, folder: Path, ledger: Ledger) -> Step:
 
 def _written(agent: AgentName, path: Path, ledger: Ledger) -> list[str]:
     ledger.begin(LedgerLine(what="skill", agent=agent, path=path, edit=Edit.of(None, content())))
-    foreign_files.write(path, _read(path), content())
+    file = _file(path)
+    file.write(file.read(), content())
     return []
 
 
 def undo(line: LedgerLine) -> list[str]:
-    """Take it away, unless somebody has changed it.
+    """Delete the skill, unless others have changed it. Return notes for the person.
 
     Raises:
-        SmartForkError: it cannot be taken away.
+        SmartForkError: the file cannot be deleted.
     """
-    text, notes = _read(line.path), []
+    file, notes = _file(line.path), list[str]()
+    text = file.read()
     if text is not None and line.edit is not None:
         if line.edit.is_in(text):
-            foreign_files.write(line.path, text, None)
+            file.write(text, None)
         else:
             notes = [f"{line.path} stays: you changed it"]
-    take_away(line.path, line.folders)
     return notes
 
 
-def standing(line: LedgerLine) -> str:
-    """Describe the differences from what setup left; empty if none."""
-    text = _read(line.path)
+def difference(line: LedgerLine) -> str:
+    """Return how the skill differs from the one that setup wrote; empty if it does not."""
+    text = _file(line.path).read()
     if text is None:
         return f"the skill {line.path} is gone"
     return "" if line.edit and line.edit.is_in(text) else f"the skill {line.path} was changed"
 
 
-def _read(path: Path) -> str | None:
-    return foreign_files.read(path, f"Make {path} readable, or skip it with --no-skill.")
+def _file(path: Path) -> ForeignFile:
+    return ForeignFile(path, f"Make {path} readable, or skip it with --no-skill.")

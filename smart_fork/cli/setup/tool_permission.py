@@ -1,4 +1,4 @@
-"""Setup step that lets an agent call our reading tools without asking each time. Optional."""
+"""Rules in an agent's settings that allow smart-fork's reading tools without asking: an optional part of the setup."""
 
 from __future__ import annotations
 
@@ -11,34 +11,33 @@ from typing import NamedTuple
 
 from smart_fork import json_text
 from smart_fork.agents.registration import PermissionRules, Registration, UnsuitableError
-from smart_fork.cli.setup import foreign_files
-from smart_fork.cli.setup.ledger import Edit, Ledger, LedgerLine, Step, take_away, understood
+from smart_fork.cli.setup.ledger import Edit, ForeignFile, Ledger, LedgerLine, Step
 
 _WAY = ("permissions", "allow")
 
 
 class Added(NamedTuple):
-    """The added rules, and the container that was empty before them, with its white space."""
+    """The added rules, and the containers that were empty before, with their white space."""
 
     rules: tuple[str, ...]
     empty: tuple[tuple[tuple[str, ...], str], ...] = ()
 
 
 def missing(text: str | None, rules: Sequence[str]) -> tuple[str, ...]:
-    """Return the rules that the settings lack.
+    """Return those of `rules` that the settings lack.
 
     Raises:
-        UnsuitableError: The settings are not understood.
+        UnsuitableError: the settings have an unknown form.
     """
     there = _list(text)
     return tuple(rule for rule in rules if rule not in there)
 
 
 def put(text: str | None, rules: Sequence[str]) -> tuple[str, Added]:
-    """Return `text` with these rules after the existing ones.
+    """Return `text` with `rules` after the existing ones, and the record of what was added.
 
     Raises:
-        UnsuitableError: The settings are not understood.
+        UnsuitableError: the settings have an unknown form.
     """
     new = missing(text, rules)
     if text is None:
@@ -50,10 +49,10 @@ def put(text: str | None, rules: Sequence[str]) -> tuple[str, Added]:
 
 
 def restore(text: str, added: Added) -> str:
-    """Return `text` without the added rules, and without containers that are empty because of that.
+    """Return `text` without the added rules, and without containers that become empty.
 
     Raises:
-        UnsuitableError: The settings are not understood.
+        UnsuitableError: the settings have an unknown form.
     """
     for rule in added.rules:
         if rule in _list(text):
@@ -82,70 +81,72 @@ NAME = "reading without asking"
 
 
 def tools() -> tuple[str, ...]:
-    """Those of the tools that an agent is given by default that say of themselves that they only read."""
+    """Return the names of the default MCP tools that only read."""
     catalogue = json.loads(files("smart_fork.cli").joinpath("mcp.json").read_text(encoding="utf-8"))
     reading = {tool["name"] for tool in catalogue["tools"] if tool.get("annotations", {}).get("readOnlyHint") is True}
     return tuple(name for name in catalogue["few"] if name in reading)
 
 
 def planned(way: Registration) -> Step:
-    """The step that allows them.
+    """Return the step that allows an agent to call the reading tools without asking.
 
     Raises:
-        SmartForkError: the agent's settings are not understood, or must not be written.
+        SmartForkError: the agent's settings have an unknown form, or are read-only.
     """
     allowing = way.allowing(tools())
     step = partial(Step, "reading", NAME, agent=way.agent)
     if allowing is None:
         return step(str(way.path()), "there", why=f"{way.title} does not ask before read-only tools")
-    with understood(allowing.path, _step(allowing.path)):
-        open_rules = missing(_read(allowing.path), allowing.rules)
+    file = _file(allowing.path)
+    with file.understood():
+        open_rules = missing(file.read(), allowing.rules)
     if not open_rules:
         return step(str(allowing.path), "there")
-    foreign_files.check_writable(allowing.path)
+    file.check_writable()
     return step(str(allowing.path), "new", act=partial(_written, way, allowing))
 
 
 def _written(way: Registration, allowing: PermissionRules, ledger: Ledger) -> list[str]:
-    path = allowing.path
-    earlier = ledger.of("reading", way.agent, path)
-    text = _read(path)
-    with understood(path, _step(path)):
+    file = _file(allowing.path)
+    earlier = ledger.of("reading", way.agent, file.path)
+    text = file.read()
+    with file.understood():
         original = _undone(text, earlier) if earlier and text is not None else text
         made, added = put(original, allowing.rules)
-    line = LedgerLine(what="reading", agent=way.agent, path=path, edit=Edit.of(original, made))
+    line = LedgerLine(what="reading", agent=way.agent, path=file.path, edit=Edit.of(original, made))
     ledger.begin(line.model_copy(update={"value": added._asdict()}))
-    foreign_files.write(path, text, made)
+    file.write(text, made)
     return []
 
 
 def undo(line: LedgerLine) -> list[str]:
-    """Take the rules out that were put in.
+    """Remove the rules that setup added. Return notes for the person.
 
     Raises:
-        SmartForkError: the settings are not understood; they are as they were.
+        SmartForkError: the settings have an unknown form; they are unchanged.
     """
-    text, notes = _read(line.path), []
+    file, notes = _file(line.path), list[str]()
+    text = file.read()
     if text is not None and line.edit is not None and not line.edit.never_came(text):
-        with understood(line.path, _step(line.path)):
+        with file.understood():
             rest = _undone(text, line)
         if not line.edit.is_in(text):
             notes = [f"{line.path} has changed since: only smart-fork's rules were removed"]
             if not line.edit.before and rest is not None and rest.strip() in ("", "{}"):
                 rest = None
-        foreign_files.write(line.path, text, rest)
-    take_away(line.path, line.folders)
+        file.write(text, rest)
     return notes
 
 
-def standing(line: LedgerLine) -> str:
-    """Describe the differences from what setup left; empty if none.
+def difference(line: LedgerLine) -> str:
+    """Return a complaint if rules are missing in the settings; else an empty text.
 
     Raises:
-        SmartForkError: the settings are not understood.
+        SmartForkError: the settings have an unknown form.
     """
-    with understood(line.path, _step(line.path)):
-        gone = missing(_read(line.path), _added(line).rules)
+    file = _file(line.path)
+    with file.understood():
+        gone = missing(file.read(), _added(line).rules)
     return f"rules for read-only tools are missing in {line.path}" if gone else ""
 
 
@@ -159,9 +160,5 @@ def _added(line: LedgerLine) -> Added:
     return Added(tuple(value.get("rules", ())), empty)
 
 
-def _read(path: Path) -> str | None:
-    return foreign_files.read(path, _step(path))
-
-
-def _step(path: Path) -> str:
-    return f"Correct {path}, or drop --allow-reading."
+def _file(path: Path) -> ForeignFile:
+    return ForeignFile(path, f"Correct {path}, or drop --allow-reading.")

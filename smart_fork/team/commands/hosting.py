@@ -17,7 +17,7 @@ import typer
 
 from indexer.settings import Setting
 from smart_fork.agents.options import takes
-from smart_fork.cli.command import Commands
+from smart_fork.cli.command import CommandApp
 from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, wants_json
 from smart_fork.errors import NotAuthenticated, NotFound, SmartForkError, Usage
 from smart_fork.system.processes import Processes
@@ -79,7 +79,7 @@ def log_out(place: TeamPlace) -> None:
         out.print(plain(f"This machine no longer has a token for {account.origin}."))
 
 
-aliases = Commands(help="Names for shared sessions on this machine.", no_args_is_help=True)
+aliases = CommandApp(help="Names for shared sessions on this machine.", no_args_is_help=True)
 app.add_typer(aliases, name="alias")
 
 NameArgument = Annotated[
@@ -142,8 +142,8 @@ def remove_alias(name: NameArgument, place: TeamPlace) -> None:
         out.print(plain(f"{name} is no longer an alias."))
 
 
-people = Commands(help="Manage users and their projects.", no_args_is_help=True)
-tokens = Commands(help="List and revoke tokens.", no_args_is_help=True)
+people = CommandApp(help="Manage users and their projects.", no_args_is_help=True)
+tokens = CommandApp(help="List and revoke tokens.", no_args_is_help=True)
 app.add_typer(people, name="user")
 people.add_typer(tokens, name="token")
 

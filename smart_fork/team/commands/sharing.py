@@ -19,7 +19,7 @@ from indexer.project import resolve
 from indexer.values import json_of
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import said, takes
-from smart_fork.cli.command import Commands
+from smart_fork.cli.command import CommandApp
 from smart_fork.cli.options import YesOption, with_signature
 from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, wants_json
 from smart_fork.errors import Usage
@@ -333,12 +333,12 @@ def _finish(done: Shared, copy: CopyOptions) -> None:
     if not (resumed and wants_json()):
         team_group.print_shared(done)
     if resumed:
-        from smart_fork.cli.start import go_on
+        from smart_fork.cli.start_agents import resume_log
 
-        go_on(done.files[0], done.agent, done.as_json())
+        resume_log(done.files[0], done.agent, done.as_json())
 
 
-excise = Commands(help="Withdraw messages of a shared session, everywhere.", no_args_is_help=True)
+excise = CommandApp(help="Withdraw messages of a shared session, everywhere.", no_args_is_help=True)
 app.add_typer(excise, name="excise")
 
 

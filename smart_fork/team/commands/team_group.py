@@ -10,7 +10,7 @@ import typer
 
 from indexer.lazy import dataclass
 from smart_fork.agents.options import said
-from smart_fork.cli.command import Commands
+from smart_fork.cli.command import CommandApp
 from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.errors import Usage
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from smart_fork.team.project import Shared, TeamProject
 
 
-app = Commands(
+app = CommandApp(
     help="Share sessions with a team, and fork the sessions of others.",
     no_args_is_help=True,
 )

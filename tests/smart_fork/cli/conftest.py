@@ -1,4 +1,4 @@
-"""What the tests of the commands share."""
+"""Fixtures that the tests of the commands share."""
 
 from tests.smart_fork.commands import command_model, run
 

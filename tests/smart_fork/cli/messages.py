@@ -1,4 +1,4 @@
-"""Messages of a client."""
+"""Messages that an MCP client sends, for the tests of ``mcp``."""
 
 from __future__ import annotations
 

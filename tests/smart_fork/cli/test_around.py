@@ -1,4 +1,4 @@
-"""What a command knows of whoever runs it: a person at a terminal, or an agent."""
+"""A command finds out whether a person at a terminal or an agent runs it."""
 
 from __future__ import annotations
 

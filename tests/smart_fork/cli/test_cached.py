@@ -1,4 +1,4 @@
-"""Whether a model still has in its cache what a fork is sent, as `find` and `fork` say it."""
+"""`find` and `fork` say whether the model's cache still holds the context of a fork."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def ago(time: timedelta) -> str:
 
 
 def written(world, shop: Path, *exchanges: timedelta, **more: object) -> list[dict]:
-    """A session whose exchanges are so old, each of a few thousand tokens, whose cache lives for an hour."""
+    """Write a session with exchanges of the given ages, of a few thousand tokens each. Its cache lives for an hour."""
     said = (
         word for number in range(len(exchanges)) for word in (f"{RETRY} {number} " + "x" * 4_000, f"{DONE} {number}")
     )

@@ -1,4 +1,4 @@
-"""The commands, in this process: what they print and where, and how they end."""
+"""The commands in this process: their output, its stream, and the exit code."""
 
 from __future__ import annotations
 

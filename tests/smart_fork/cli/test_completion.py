@@ -1,4 +1,4 @@
-"""What a shell is offered, through the very scripts that `--install-completion` gives it."""
+"""The completions that a shell offers, with the scripts of `--install-completion`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from smart_fork.cli.completion import answer
+from smart_fork.cli.quick_answers import completions
 from smart_fork.finding import session_notes
 from smart_fork.workers.registry import Registry
 from tests import warm
@@ -24,7 +24,7 @@ HOSTILE = "title\"$(touch pwned)`touch pwned`';touch pwned;'\n* ~ :\\ \x1b[31m Ã
 
 
 def asked(shell: str, line: str) -> dict[str, str]:
-    """The environment that a shell asks with."""
+    """Return the environment in which a shell asks for completions."""
     how = {"_SMART_FORK_COMPLETE": f"complete_{shell}"}
     if shell == "bash":
         at = len(line.split()) - (not line.endswith(" "))
@@ -47,7 +47,7 @@ def indexed(world: World, shop, monkeypatch) -> World:
     number=2,
 )
 def test_sessions_are_offered_with_their_titles_newest_first(indexed, command):
-    assert (f"71111111\tclaude draw the map\n60309e1e\tclaude {RETRY}", 0) == answer(
+    assert (f"71111111\tclaude draw the map\n60309e1e\tclaude {RETRY}", 0) == completions(
         asked("fish", f"smart-fork {command} ")
     )
 
@@ -55,26 +55,26 @@ def test_sessions_are_offered_with_their_titles_newest_first(indexed, command):
 def test_each_shell_is_answered_in_its_own_way(indexed):
     zsh = f'_arguments \'*: :(("71111111":"claude draw the map"\n"60309e1e":"claude {RETRY}"))\''
 
-    assert (zsh, 0) == answer(asked("zsh", "smart-fork fork "))
-    assert (f"71111111  # claude draw the map\n60309e1e  # claude {RETRY}", 0) == answer(
+    assert (zsh, 0) == completions(asked("zsh", "smart-fork fork "))
+    assert (f"71111111  # claude draw the map\n60309e1e  # claude {RETRY}", 0) == completions(
         asked("bash", "smart-fork fork ")
     )
-    assert ("60309e1e", 0) == answer(asked("bash", "smart-fork fork 60"))
-    assert (FIRST, 0) == answer(asked("bash", f"smart-fork fork {FIRST[:12]}"))
-    assert ("", 0) == answer(asked("fish", "smart-fork fork 6") | {"_TYPER_COMPLETE_FISH_ACTION": "is-args"})
-    assert ("", 1) == answer(asked("fish", "smart-fork fork x") | {"_TYPER_COMPLETE_FISH_ACTION": "is-args"})
-    assert ("_files", 0) == answer(asked("zsh", "smart-fork fork x"))
+    assert ("60309e1e", 0) == completions(asked("bash", "smart-fork fork 60"))
+    assert (FIRST, 0) == completions(asked("bash", f"smart-fork fork {FIRST[:12]}"))
+    assert ("", 0) == completions(asked("fish", "smart-fork fork 6") | {"_TYPER_COMPLETE_FISH_ACTION": "is-args"})
+    assert ("", 1) == completions(asked("fish", "smart-fork fork x") | {"_TYPER_COMPLETE_FISH_ACTION": "is-args"})
+    assert ("_files", 0) == completions(asked("zsh", "smart-fork fork x"))
 
 
 def test_what_was_named_already_is_not_offered_again(indexed):
-    assert (f"60309e1e\tclaude {RETRY}", 0) == answer(asked("fish", "smart-fork fork 71111111 "))
+    assert (f"60309e1e\tclaude {RETRY}", 0) == completions(asked("fish", "smart-fork fork 71111111 "))
 
 
 def test_other_projects_are_offered_only_to_who_has_begun_to_type(indexed, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
-    assert ("", 0) == answer(asked("fish", "smart-fork fork "))
-    assert (f"60309e1e\tclaude {RETRY}", 0) == answer(asked("fish", "smart-fork fork 603"))
+    assert ("", 0) == completions(asked("fish", "smart-fork fork "))
+    assert (f"60309e1e\tclaude {RETRY}", 0) == completions(asked("fish", "smart-fork fork 603"))
 
 
 @first(
@@ -89,14 +89,14 @@ def test_other_projects_are_offered_only_to_who_has_begun_to_type(indexed, tmp_p
     ],
 )
 def test_what_is_no_command_and_no_id_is_left_to_the_command_line_s_library(indexed, line):
-    assert answer(asked("fish", line)) is None
+    assert completions(asked("fish", line)) is None
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 @first("line", ["smart-fork fo", "smart-fork ", "smart-fork x"])
 def test_commands_are_offered_as_the_command_line_s_library_does(shell, line):
-    """But for what each is for, of which it says no more than 45 characters."""
-    said, _ = answer(asked(shell, line))
+    """Only the purpose of a command differs: typer cuts it after 45 characters."""
+    said, _ = completions(asked(shell, line))
     library = "from smart_fork.cli.main import main; import sys; sys.argv = ['smart-fork']; main()"
 
     done = warm.run(
@@ -107,19 +107,21 @@ def test_commands_are_offered_as_the_command_line_s_library_does(shell, line):
 
 
 def test_a_command_is_offered_with_what_it_is_for():
-    assert ("find\tFind past sessions of this repository that know how.", 0) == answer(asked("fish", "smart-fork fin"))
-    assert ("find", 0) == answer(asked("bash", "smart-fork fin"))
+    assert ("find\tFind past sessions of this repository that know how.", 0) == completions(
+        asked("fish", "smart-fork fin")
+    )
+    assert ("find", 0) == completions(asked("bash", "smart-fork fin"))
 
 
 def test_tags_are_offered_where_a_tag_is_meant_and_outcomes_by_the_library(indexed):
-    assert ("", 0) == answer(asked("fish", f"smart-fork tag {FIRST} "))
+    assert ("", 0) == completions(asked("fish", f"smart-fork tag {FIRST} "))
     session_notes.mark("claude", FIRST, ["retry", "area/x", session_notes.PINNED])
     session_notes.mark("claude", SECOND, ["retry"])
 
-    assert ("area/x\tsessions 1\nretry\tsessions 2", 0) == answer(asked("fish", f"smart-fork tag {FIRST} "))
-    assert ("retry", 0) == answer(asked("bash", "smart-fork list --tag RE"))
-    assert ("retry", 0) == answer(asked("bash", "smart-fork find x --tag r"))
-    assert answer(asked("fish", f"smart-fork verdict {FIRST} ")) is None
+    assert ("area/x\tsessions 1\nretry\tsessions 2", 0) == completions(asked("fish", f"smart-fork tag {FIRST} "))
+    assert ("retry", 0) == completions(asked("bash", "smart-fork list --tag RE"))
+    assert ("retry", 0) == completions(asked("bash", "smart-fork find x --tag r"))
+    assert completions(asked("fish", f"smart-fork verdict {FIRST} ")) is None
 
 
 @first("shell", ["bash", "zsh", "fish"])
@@ -147,7 +149,7 @@ def test_workers_are_offered_with_what_they_do(indexed, shop):
         registry.set_state(worker.id, "running")
         registry.set_status(worker.id, "waiting", "may I?")
 
-    assert (f"{worker.id}\twaiting retry", 0) == answer(asked("fish", "smart-fork read "))
+    assert (f"{worker.id}\twaiting retry", 0) == completions(asked("fish", "smart-fork read "))
 
 
 def test_a_hostile_title_does_nothing_in_a_real_shell(world: World, shop, monkeypatch, tmp_path):
@@ -156,7 +158,7 @@ def test_a_hostile_title_does_nothing_in_a_real_shell(world: World, shop, monkey
     world.find(RETRY, shop)
     monkeypatch.chdir(shop)
     script = f'cd {tmp_path}; COMPREPLY=( $(cat) ); eval "_arguments() {{ :; }}; $ZSH"; printf "%s\\n" "${{COMPREPLY[@]}}"; ls'
-    (bash, _), (zsh, _) = answer(asked("bash", "smart-fork fork ")), answer(asked("zsh", "smart-fork fork "))
+    (bash, _), (zsh, _) = completions(asked("bash", "smart-fork fork ")), completions(asked("zsh", "smart-fork fork "))
 
     env = os.environ | {"ZSH": zsh}
     done = subprocess.run(
@@ -173,7 +175,7 @@ def test_no_secret_is_offered(world: World, shop, monkeypatch):
     world.find(RETRY, shop)
     monkeypatch.chdir(shop)
 
-    assert "abcdefghij" not in answer(asked("fish", "smart-fork fork "))[0]
+    assert "abcdefghij" not in completions(asked("fish", "smart-fork fork "))[0]
 
 
 #: What takes long to import, and what nobody needs who only looks into a database.
@@ -204,8 +206,7 @@ def test_the_answer_imports_little(indexed, shop, how):
         "smart_fork.workers",
         "smart_fork.workers.registry_file",
         "smart_fork.cli",
-        *(f"smart_fork.cli.{name}" for name in ("command_table", "completion", "known_workers", "short_ids")),
-        *(f"smart_fork.cli.{name}" for name in ("program", "statusline", "welcome")),
+        *(f"smart_fork.cli.{name}" for name in ("command_table", "program", "quick_answers", "short_ids")),
     }
     assert small >= {one for one in imported if one.startswith("smart_fork")}
     assert ("60309e1e" in done.stdout) == (how == "complete")

@@ -1,4 +1,4 @@
-"""`smart-fork mcp` as an agent runs it: the beginning from a file, and all else from the whole server."""
+"""`smart-fork mcp` as an agent runs it: the beginning comes from a file, everything else from the whole server."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def agent_in(cwd: Path, *, greeted: bool = True, new: bool = False, **env: str) 
 
 
 def say(agent: McpProcess, *messages: dict[str, Any] | bytes) -> None:
-    """All at once."""
+    """Write all messages in one piece."""
     lines = [one if isinstance(one, bytes) else json.dumps(one).encode() for one in messages]
     agent.process.stdin.write(b"".join(line + b"\n" for line in lines))
     agent.process.stdin.flush()
 
 
 def hear(agent: McpProcess, count: int) -> list[dict[str, Any]]:
-    """The next messages."""
+    """Return the next messages of the server."""
     return [json.loads(line) for _, line in zip(range(count), agent.process.stdout, strict=False)]
 
 
@@ -53,7 +53,7 @@ def ids(answer: dict) -> list[str]:
 
 
 def test_a_question_is_answered_in_the_directory_and_for_the_session_of_the_agent(world, shop):
-    """F-003: the session that asks is no result. What it may ask about is not limited: F-210 is for clients over HTTP."""
+    """F-003: the calling session is no result. All projects may be searched: F-210 limits only clients over HTTP."""
     other = world.repository("other")
     own, knows, theirs = (world.claude(cwd, RETRY, DONE) for cwd in (shop, shop, other))
     with agent_in(shop, CLAUDE_CODE_SESSION_ID=own) as agent:
@@ -65,7 +65,7 @@ def test_a_question_is_answered_in_the_directory_and_for_the_session_of_the_agen
 
 
 def test_the_arguments_of_a_tool_say_nothing_of_who_asks(world, shop):
-    """What a model says is not what the agent's environment says."""
+    """The model's words do not replace the agent's environment."""
     own = world.claude(shop, RETRY, DONE)
     with agent_in(shop, CLAUDE_CODE_SESSION_ID=own) as agent:
         meta = {"smart_fork.around": {"environment": {}, "directory": "/"}}
@@ -90,7 +90,7 @@ def test_a_worker_is_started_in_the_agents_environment_and_goes_on_without_it(wo
 
 @pytest.mark.thorough
 def test_what_is_written_with_the_first_question_is_read_by_the_whole_server(world, shop):
-    """Also the part of a line: what was read ahead is handed over."""
+    """Even a part of a line counts: input that was read ahead is handed over."""
     with agent_in(shop, greeted=False) as agent:
         last = json.dumps(call(3, "list_sessions")).encode()
         begin = [INITIALIZE, told("notifications/initialized"), call(1, "list_sessions"), call(2, "list_sessions")]
@@ -138,7 +138,7 @@ def test_a_second_request_with_the_id_of_one_that_waits_is_refused_and_the_first
 
 @first("first", [request("d", "server/discover"), request("p", "ping")])
 def test_who_asks_something_and_then_begins_with_the_handshake_is_served_from_there(world, shop, first):
-    """The protocol's library refuses a handshake that is not the first request."""
+    """The MCP library refuses a handshake that is not the first request."""
     with agent_in(shop, greeted=False) as agent:
         say(agent, first)
         hear(agent, 1)

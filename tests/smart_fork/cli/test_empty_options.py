@@ -1,4 +1,4 @@
-"""What a command is given is looked at before it runs: nothing is empty, out of range, or contradicts something else."""
+"""Options and arguments are checked before a command runs: empty, out of range, or contradictory values are refused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixture
 
 
 def with_values() -> Iterator[tuple[list[str], Any]]:
-    """Every option and argument of every command that takes a value."""
+    """Return every option and argument of every command that takes a value."""
 
     def below(command: Any, path: list[str]) -> Iterator[tuple[list[str], Any]]:
         yield from ((path, one) for one in command.params if not getattr(one, "is_flag", False))
@@ -28,7 +28,7 @@ def with_values() -> Iterator[tuple[list[str], Any]]:
 
 
 def given(*words: str) -> str:
-    """What is refused of a command line, before the command runs."""
+    """Return the error for a command line that is refused before the command runs."""
     with pytest.raises(Usage) as refused, command_line(words[0]).make_context("smart-fork", [*words]) as ctx:
         ctx.command.invoke(ctx)
     return refused.value.message
@@ -45,7 +45,7 @@ def test_an_empty_option_is_refused_by_every_command(value):
 
 
 def test_a_second_value_of_an_option_that_takes_one_is_refused_by_every_command():
-    """Click takes the last one: `spawn --prompt A --prompt B` would start one worker, and say nothing of A."""
+    """Click takes the last value: `spawn --prompt A --prompt B` would start one worker and lose A silently."""
     options = [(path, one) for path, one in with_values() if one.param_type_name == "option" and not one.multiple]
 
     said = [given(*path, one.opts[0], "1", one.opts[-1], "2") for path, one in options]
@@ -56,7 +56,7 @@ def test_a_second_value_of_an_option_that_takes_one_is_refused_by_every_command(
 
 
 def test_an_empty_argument_is_refused_by_every_command():
-    """A session that is not named is often the newest one: a cut of it would be a cut of another."""
+    """Without a session, a command often takes the newest one: a cut would hit the wrong session."""
     first = {tuple(path): one for path, one in reversed([*with_values()]) if one.param_type_name == "argument"}
 
     said = [given(*path, "--", "") for path in first]

@@ -1,4 +1,4 @@
-"""``fork`` of several sessions: which words mean what, and what becomes of each fork."""
+"""``fork`` of several sessions: the meaning of its words, and the result of each fork."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ DONE = "Retry is in upload.py now."
 
 @pytest.fixture
 def forked(monkeypatch):
-    """What reaches the launch: (session, prompt, how) of each real start; `refuse` makes one fail."""
+    """Return the started forks as (session, prompt, how). `refuse` makes one fail."""
     lock = threading.Lock()
 
     class Forked(list):
-        """A list, and beside it what was only tried and what is to fail."""
+        """The list of started forks, with the dry runs and the forks that have to fail."""
 
     calls = Forked()
     calls.tried, calls.refuse = [], {}
 
     class Planned(SimpleNamespace):
-        """Stands in for `Fork`."""
+        """A stand-in for `Fork` that starts no agent."""
 
         @classmethod
         def plan(cls, request, engine=None):

@@ -1,4 +1,4 @@
-"""A fork is marked as one wherever sessions are shown, as far as its parent is known."""
+"""A fork is marked as a fork in all lists of sessions, if its parent is known."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.smart_fork.forking.test_names_of_forks import ASKED, PARENT, forked
 
 
 def listed(run, *words: str) -> dict[str, str]:
-    """What sessions are forks of, as a list says it."""
+    """Return the parent that a list names for each session."""
     return {one["session_id"]: one.get("forked_from", "") for one in json.loads(run(*words).out)["sessions"]}
 
 

@@ -1,4 +1,4 @@
-"""The form "which of these?" reaches the person at a client through `smart-fork mcp`, as agents run it."""
+"""The form "which of these?" reaches the person at an MCP client through `smart-fork mcp`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def near(world: World, shop: Path) -> set[str]:
 
 
 def talk(shop: Path, mode: str, *chooses: int | str) -> tuple[list[dict[str, Any]], Person]:
-    """What a client is told that only looks first, and then has the best one forked, for each choice of a person."""
+    """Return a client's messages: a search, then a fork of the best session for each choice of a person."""
     person = Person("none yet")
 
     async def calls() -> list[types.CallToolResult]:
@@ -95,6 +95,6 @@ def test_a_form_of_a_call_that_is_taken_back_is_taken_from_the_screen_and_nothin
 
 
 def heard(agent: McpProcess, method: str) -> dict[str, Any]:
-    """The next message of this method that the client is told."""
+    """Return the next message with this method that the client receives."""
     assert agent.process.stdout is not None
     return next(message for message in map(json.loads, agent.process.stdout) if message.get("method") == method)

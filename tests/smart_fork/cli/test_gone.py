@@ -1,4 +1,4 @@
-"""Prompts that Claude Code kept of sessions that it deleted: listed and found as what they are, and never forked."""
+"""Prompts that Claude Code kept of sessions that it deleted: they are listed and found, but never forked."""
 
 from __future__ import annotations
 

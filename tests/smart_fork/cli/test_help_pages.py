@@ -1,4 +1,4 @@
-"""The help pages, as people read them: short sentences, and examples that can be typed."""
+"""The help pages: short sentences, and examples that people can type."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from smart_fork.cli.command import add_examples, examples
 from smart_fork.cli.command_table import COMMANDS
-from smart_fork.cli.help_pages import dress, examples
 from smart_fork.cli.main import command_line
 from tests.cases import each
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
@@ -31,14 +31,14 @@ PAGES = dict(pages(ALL))
 
 
 def said(command: Any) -> list[str]:
-    """What a help page says in sentences, without its examples and lists of names."""
+    """Return the sentences of a help page, without its examples and lists of names."""
     texts = [(command.help or "").partition("\n\n")[0], *(getattr(one, "help", "") or "" for one in command.params)]
     return [re.sub(r": [a-z]+(, [\w -]+)+", "", text) for text in texts]
 
 
 @each("page", PAGES)
 def test_every_help_page_ends_with_two_examples(page):
-    dress(PAGES[page], page)
+    add_examples(PAGES[page], page)
 
     assert len(set(examples(page))) == 2
     assert all(f"smart-fork {example}" in PAGES[page].epilog for example in examples(page))

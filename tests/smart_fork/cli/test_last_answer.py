@@ -1,4 +1,4 @@
-"""Words, numbers and names at the command line: what is a session, what is the prompt, and what an answer numbered."""
+"""Words, numbers and names on the command line: sessions, prompts, and results of the last answer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import pytest
 
 from indexer import state
-from smart_fork.cli import index_queries, last_answer
+from smart_fork.cli import last_answer, quick_answers
 from tests.smart_fork.cli.test_fan_out import DONE, RETRY, forked, two  # noqa: F401 - fixtures
 from tests.smart_fork.found import a_hit
 
@@ -16,7 +16,7 @@ TERMINAL = "/dev/pts/7"
 
 @pytest.fixture
 def terminal(monkeypatch, shop):
-    """A terminal in a project; another one where it is told so."""
+    """Return a function that goes to a project at a terminal, or at another terminal."""
     names = [TERMINAL]
     monkeypatch.setattr(last_answer, "_terminal", lambda: names[-1])
     monkeypatch.chdir(shop)
@@ -130,4 +130,4 @@ def test_what_the_command_line_refuses_has_the_voice_of_all_errors(run, words, e
 
 
 def test_a_title_is_looked_up_as_a_text(tmp_path):
-    assert [] == index_queries.titled(tmp_path / "none.db", "key", "' OR 1 --")
+    assert [] == quick_answers.titled(tmp_path / "none.db", "key", "' OR 1 --")

@@ -1,4 +1,4 @@
-"""Times that people read are those of their own clock."""
+"""Times for people are in the local time zone."""
 
 from __future__ import annotations
 

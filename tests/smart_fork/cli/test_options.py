@@ -1,4 +1,4 @@
-"""The options of a worker on the command line: made of what is said of them once."""
+"""The options of a worker on the command line, which are made from the fields of a request."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import typer
 from typer.testing import CliRunner
 
 from smart_fork.agents.options import Options, takes
-from smart_fork.cli.command import Commands
+from smart_fork.cli.command import CommandApp
 from smart_fork.cli.options import NOTHING_SAID
 
 
 def given(*words: str, **how: object) -> tuple[Options | None, str]:
-    """What a command is given, and what it prints."""
+    """Run a command and return its parameters and its output."""
     seen: list[Options] = []
-    application = Commands()
+    application = CommandApp()
 
     @application.command()
     @takes(**how)
@@ -62,7 +62,7 @@ def test_they_are_shown_in_the_order_of_the_command():
 
 
 def test_a_command_that_is_alike_is_suggested_once():
-    application = Commands()
+    application = CommandApp()
     for name in ("resume", "show"):
         application.command(name)(lambda: None)
 

@@ -1,4 +1,4 @@
-"""`smart-fork` alone at a terminal."""
+"""`smart-fork` without arguments at a terminal."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from base64 import b64encode
 import pytest
 
 from smart_fork.agents.references import Reference
-from smart_fork.cli import picker
-from smart_fork.cli.picker import PickerRow, shown, with_fzf, with_numbers
+from smart_fork.cli import result_list
+from smart_fork.cli.result_list import PickerRow, shown, with_fzf, with_numbers
 from smart_fork.errors import IndexUnavailable
 from tests.smart_fork.world import World
 from tests.written_programs import first_lines
@@ -36,7 +36,7 @@ def answers(*said: str):
 
 
 def search(words: str) -> list[PickerRow]:
-    """The upload answers all words but these."""
+    """Return the session about the upload for all words except a few."""
     if words == "no index":
         raise IndexUnavailable("There is no index")
     return ROWS[1:] if words != "nothing" else []
@@ -84,7 +84,7 @@ def test_a_line_has_what_is_known_in_columns_and_then_branch_and_parent():
 
 
 def program(folder, script: str) -> str:
-    """A program that is called as fzf is."""
+    """Return a program that stands in for fzf."""
     path = folder / "fzf"
     path.write_text(f"{first_lines()}import json, os, sys\nlines = sys.stdin.read().splitlines()\n{script}\n")
     path.chmod(0o755)
@@ -106,7 +106,7 @@ def test_who_leaves_fzf_leaves(tmp_path):
 def test_fzf_gets_titles_on_lines_and_never_in_its_arguments(world: World, shop, tmp_path, monkeypatch):
     world.claude(shop, HOSTILE, "done", session_id=FIRST)
     monkeypatch.chdir(shop)
-    rows = picker.rows_for("")
+    rows = result_list.rows_for("")
     said = f"open({str(tmp_path / 'told')!r}, 'w').write(json.dumps([sys.argv, lines]))"
 
     with_fzf(program(tmp_path, said), rows)
@@ -121,12 +121,15 @@ def test_fzf_gets_titles_on_lines_and_never_in_its_arguments(world: World, shop,
 
 
 def in_a_terminal(*keys: tuple[bytes, bytes], cwd, env: dict[str, str]) -> tuple[int, bytes]:
-    """The program alone in a terminal: each of `keys` is what is waited for and what is typed then."""
+    """Run the program in a terminal. Each of `keys` has a text to wait for and the keys to type then."""
     there, here = pty.openpty()
     argv = [sys.executable, "-m", "smart_fork"]
     env = (
         os.environ
-        | {"TERM": "xterm", "PYTHONPATH": os.fspath(picker.__file__).removesuffix("/smart_fork/cli/picker.py")}
+        | {
+            "TERM": "xterm",
+            "PYTHONPATH": os.fspath(result_list.__file__).removesuffix("/smart_fork/cli/result_list.py"),
+        }
         | env
     )
     fcntl.ioctl(here, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
@@ -170,7 +173,7 @@ def test_alone_at_a_terminal_it_lists_and_copies(world: World, shop, tmp_path):
 
 
 def test_what_is_opened_is_shown_as_show_shows_it():
-    assert ["show", f"codex:{FIRST}"] == picker._do("open", UPLOAD)
+    assert ["show", f"codex:{FIRST}"] == result_list._do("open", UPLOAD)
 
 
 def test_the_lines_for_fzf_are_the_sessions_that_answer_and_open_at_the_answer(world: World, shop, run, monkeypatch):

@@ -1,4 +1,4 @@
-"""What is said of long work: bars to people, lines to programs, nothing where it is short."""
+"""Progress of long work: bars for people, lines for programs, nothing for short work."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import threading
 import pytest
 from rich.console import Console
 
-from smart_fork.cli import output, progress
-from smart_fork.cli.progress import ProgressBar, ProgressLines, progress_bar, working
+from smart_fork.cli import output
+from smart_fork.cli.output import ProgressBar, ProgressLines, progress_bar, working
 
 
 @pytest.fixture(autouse=True)
 def _not_as_json(monkeypatch):
-    """No command runs here: what the last one of another test was asked for does not count."""
+    """Reset --json: no command runs here, and another test may have left it set."""
     monkeypatch.setattr(output, "_asked", {"json": False})
 
 
@@ -69,7 +69,7 @@ def frame(bar: ProgressBar) -> list[str]:
 
 @pytest.fixture
 def lines():
-    """Lines whose clock is `now`; nobody looks again by themselves."""
+    """Return progress lines with the clock `now`, without the thread that prints lines in between."""
     now = [0.0]
     told = ProgressLines(lambda: now[0])
     told.now = now
@@ -118,10 +118,10 @@ def test_short_work_says_nothing_and_what_has_not_begun_has_no_estimate(lines, c
 
 
 def test_work_that_has_nothing_to_tell_is_looked_at_by_a_thread_of_its_own(monkeypatch, capsys):
-    monkeypatch.setattr(progress, "FIRST_SECONDS", 0.0)
-    monkeypatch.setattr(progress, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(output, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(output, "LOOK_SECONDS", 0.0)
     said = threading.Event()
-    monkeypatch.setattr(progress, "say", lambda line: said.set() if line.startswith("erasing: ") else None)
+    monkeypatch.setattr(output, "say", lambda line: said.set() if line.startswith("erasing: ") else None)
     monkeypatch.setattr(ProgressLines, "__call__", first_look_is_later(ProgressLines.__call__))
 
     with progress_bar(), working("erasing"):
@@ -129,7 +129,7 @@ def test_work_that_has_nothing_to_tell_is_looked_at_by_a_thread_of_its_own(monke
 
 
 def first_look_is_later(call):
-    """Who works does not look himself."""
+    """Return a call of the progress that does not print a line itself."""
 
     def called(self, *stage) -> None:
         look, self.look = self.look, lambda: None
@@ -145,7 +145,7 @@ def test_what_is_said_of_work_goes_to_stderr_alone_without_control_characters_in
     monkeypatch.setattr(output.err, "console", Console(file=shown, force_terminal=not lines, width=100))
     monkeypatch.setattr("sys.stdout", written)
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(progress, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(output, "FIRST_SECONDS", 0.0)
 
     with working("starting the agent"):
         pass

@@ -1,4 +1,4 @@
-"""The commands where qmd answers: an index run has it read and embed, and what keeps it from that is an error."""
+"""The commands with qmd as search program: an index run has it read and embed the exports, and reports its errors."""
 
 from __future__ import annotations
 

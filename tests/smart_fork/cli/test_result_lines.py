@@ -1,4 +1,4 @@
-"""What `find` prints for a person: a line a result, two of the passage of the first ones, a sentence on the state."""
+"""The output of `find` for a person: a line for each result, quotations of the first ones, and notices."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from smart_fork.cli.found import print_found, print_hits
 from smart_fork.cli.output import out
+from smart_fork.cli.result_list import print_found, print_hits
 from smart_fork.finding.answer import Covered
 from smart_fork.finding.session_view import Price
 from tests.smart_fork.found import STATE, a_hit, an_answer
@@ -23,7 +23,7 @@ SAID = "Retries wait twice as long each time, and give up after the fifth; the l
 
 @pytest.fixture
 def terminal(monkeypatch):
-    """Results as a terminal of some columns shows them, without its colors."""
+    """Return a function that prints results on a terminal of some columns, without colors."""
 
     def shown(*hits, columns=80, **how):
         file = io.StringIO()

@@ -14,8 +14,8 @@ import pytest
 
 from indexer.safe_files import state_home
 from smart_fork.cli.service import client, token
-from smart_fork.cli.service.address import Address
 from smart_fork.cli.service.client import ServiceGoneError, find_service
+from smart_fork.cli.service.instance import Address
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.service.conftest import served  # noqa: F401 - a fixture
 from tests.smart_fork.test_docs import assert_documented
@@ -31,7 +31,7 @@ main()
 
 
 def test_the_service_ends_well_whatever_a_thread_is_still_at(home):
-    """F-193: the libraries of the model abort a process that is taken down while they compute."""
+    """F-193: the model's libraries abort a process that is taken down while they compute."""
     ended = subprocess.run([sys.executable, "-c", SCRIPT], timeout=60, capture_output=True, text=True, check=False)
 
     assert (0, "") == (ended.returncode, ended.stderr)
@@ -54,7 +54,7 @@ def test_a_service_that_is_gone_before_it_has_let_the_browser_in_is_said(run, mo
 
 @pytest.mark.parametrize(("starting", "found"), [(True, True), (False, False)])
 def test_a_service_that_is_just_starting_is_waited_for(announced, monkeypatch, starting, found):
-    """Its port accepts connections before it answers: nobody is told meanwhile that it does not run."""
+    """The port accepts connections before the service answers. Nobody must read meanwhile that no service runs."""
     looked = []
 
     def find_later():
@@ -106,13 +106,13 @@ def test_no_service_is_started_for_who_wants_none(run, home, monkeypatch, name):
 
 @pytest.fixture
 def announced(served):  # noqa: F811
-    """The service, where commands find it."""
+    """Run a service with a written address, so that commands find it."""
     served.announce()
     return served
 
 
 def test_what_the_browser_is_started_with_tells_no_secret(run, announced, monkeypatch, tmp_path):  # noqa: F811
-    """Every user of a machine can read every command line of it."""
+    """Every user of a machine can read the browser's command line."""
     browser = tmp_path / "browser"
     browser.write_text(
         f'#!/bin/sh\nprintf "%s\\n" "$@" > "{tmp_path}/started.new"\nmv "{tmp_path}/started.new" "{tmp_path}/started"\n'
@@ -182,9 +182,11 @@ def test_rotating_without_a_service_changes_the_token_all_the_same(run, home):  
 
 
 def test_a_service_that_does_not_take_the_token_is_an_error(run, home):  # noqa: F811
-    """It hangs, so that it has not looked."""
+    """The service hangs, so it has not read the new token."""
     state_home().mkdir()
-    code = "import signal; from smart_fork.cli.service import lock; print(lock.hold(), flush=True); signal.pause()"
+    code = (
+        "import signal; from smart_fork.cli.service import instance; print(instance.hold(), flush=True); signal.pause()"
+    )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as hangs:
         assert b"True\n" == hangs.stdout.readline()
 

@@ -1,4 +1,4 @@
-"""``service``."""
+"""The command ``service``."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from smart_fork.cli.service.units import installation
-from smart_fork.cli.service.units.launchd import LABEL
+from smart_fork.cli.service import installation
+from smart_fork.cli.service.supervisors import LABEL
 from tests.smart_fork.service.units import FakeLaunchd, FakeSystemd, read_as_systemd
 from tests.smart_fork.test_docs import assert_documented
 

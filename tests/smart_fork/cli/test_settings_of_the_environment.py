@@ -1,4 +1,4 @@
-"""A setting of the environment that means nothing is refused, and not passed over as if it were obeyed."""
+"""An environment variable with an invalid value is refused, not ignored."""
 
 from __future__ import annotations
 

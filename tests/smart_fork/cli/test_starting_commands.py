@@ -1,4 +1,4 @@
-"""``new``, ``resume``, ``continue`` and ``spawn`` in this process, with agents that are programs of ours."""
+"""``new``, ``resume``, ``continue`` and ``spawn`` in this process, with made-up programs as agents."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_a_prompt_for_a_session_that_is_running_is_said_to_its_worker(run, world
 
 @agents
 def test_each_worker_that_went_on_in_a_session_leads_to_it(run, world, scripted, shop, agent):
-    """The earlier ones too, by their own ids; what is said to one of them reaches who goes on now."""
+    """Ids of earlier workers work, too. A message to one of them reaches the worker that is in the session now."""
     session = past(world, agent, shop, "add retry", "done")
     ids = []
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""One segment of a status line."""
+"""The segment of a status line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from smart_fork.cli.statusline import segment
+from smart_fork.cli.quick_answers import status_segment
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.world import World
@@ -26,7 +26,7 @@ def start(registry: Registry, cwd, *, source: str = "", session: str | None = No
 
 
 def status_of(session_id: str, directory) -> dict:
-    """What Claude Code says, as far as it is read."""
+    """Return the JSON that Claude Code gives to a status line, with the keys that are read."""
     return {"session_id": session_id, "cwd": str(directory), "workspace": {"project_dir": str(directory)}}
 
 
@@ -38,7 +38,7 @@ def test_it_says_whose_fork_this_is_and_what_the_workers_do(world: World, shop):
         start(registry, shop, status="waiting")
         start(registry, shop, status="working")
 
-    said = segment(status_of("11111111-0000-4000-8000-000000000001", shop))
+    said = status_segment(status_of("11111111-0000-4000-8000-000000000001", shop))
 
     assert "fork of add retry with backoff to the u… · 2 workers, 1 asks" == said
 
@@ -50,7 +50,7 @@ def test_a_fork_whose_worker_has_ended_is_still_one(world: World, shop):
         worker = start(registry, shop, source=parent, session="11111111-0000-4000-8000-000000000001")
         registry.set_state(worker, "ended")
 
-    assert "fork of add retry with backoff to the u…" == segment(
+    assert "fork of add retry with backoff to the u…" == status_segment(
         status_of("11111111-0000-4000-8000-000000000001", shop)
     )
 
@@ -59,15 +59,15 @@ def test_workers_of_other_projects_and_those_that_are_over_do_not_count(world: W
     with Registry() as registry:
         start(registry, tmp_path)
         registry.set_state(start(registry, shop), "ended")
-        assert "" == segment(status_of("x", shop))
+        assert "" == status_segment(status_of("x", shop))
         start(registry, tmp_path, caller_session_id="caller-0000")
 
-    assert "1 worker" == segment(status_of("caller-0000", shop))
+    assert "1 worker" == status_segment(status_of("caller-0000", shop))
 
 
 @pytest.mark.parametrize("given", [None, [], "x", {}, {"session_id": 7, "workspace": []}, {"cwd": "/does/not/exist"}])
 def test_whatever_it_is_given_it_says_nothing_rather_than_fail(home, given):
-    assert "" == segment(given)
+    assert "" == status_segment(given)
 
 
 def test_the_command_gives_json_as_well(run, monkeypatch):  # noqa: F811

@@ -1,4 +1,4 @@
-"""``index``, ``doctor`` and ``demo``."""
+"""The commands ``index``, ``doctor`` and ``demo``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The line that a new session begins with."""
+"""The welcome line of a new session."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from smart_fork.cli.welcome import line
+from smart_fork.cli.quick_answers import welcome_line
 from tests.smart_fork.world import World
 
 RETRY = "add retry with backoff to the uploader"
@@ -20,21 +20,21 @@ def test_a_new_session_is_told_how_many_came_before(world: World, shop, monkeypa
     world.find(RETRY, shop)
     monkeypatch.chdir(shop)
 
-    assert line().startswith("smart-fork: 2 past sessions of this repository ")
-    assert 1 == line().count("\n")
+    assert welcome_line().startswith("smart-fork: 2 past sessions of this repository ")
+    assert 1 == welcome_line().count("\n")
 
 
 def test_sessions_of_other_projects_and_of_programs_do_not_count(world: World, shop, tmp_path, monkeypatch):
     world.claude(shop, RETRY, "done", entrypoint="sdk-cli", promptSource="sdk", origin={"kind": "sdk"})
     world.find(RETRY, shop)
     monkeypatch.chdir(shop)
-    assert "" == line()
+    assert "" == welcome_line()
 
     world.claude(shop, RETRY, "done")
     world.find(RETRY, shop)
-    assert "smart-fork: 1 past session of" in line()
+    assert "smart-fork: 1 past session of" in welcome_line()
     monkeypatch.chdir(tmp_path)
-    assert "" == line()
+    assert "" == welcome_line()
 
 
 def test_no_word_of_a_log_gets_before_the_model(world: World, shop, monkeypatch):
@@ -42,8 +42,8 @@ def test_no_word_of_a_log_gets_before_the_model(world: World, shop, monkeypatch)
     world.find(RETRY, shop)
     monkeypatch.chdir(shop)
 
-    assert "IGNORE" not in line()
-    assert "1 past session" in line()
+    assert "IGNORE" not in welcome_line()
+    assert "1 past session" in welcome_line()
 
 
 def test_a_worker_is_told_nothing(world: World, shop, monkeypatch):
@@ -52,7 +52,7 @@ def test_a_worker_is_told_nothing(world: World, shop, monkeypatch):
     monkeypatch.chdir(shop)
     monkeypatch.setenv("SMART_FORK_WORKER_ID", "claude-1")
 
-    assert "" == line()
+    assert "" == welcome_line()
 
 
 @pytest.mark.parametrize("content", [None, b"", b"this is no database" * 100])

@@ -1,4 +1,4 @@
-"""What people read at a terminal of 80 columns; what programs read is whole."""
+"""Output for people fits a terminal of 80 columns; output for programs is complete."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 @pytest.fixture
 def narrow(run, monkeypatch):
-    """Run a command at a terminal of 80 columns; its lines without colours."""
+    """Return a function that runs a command at a terminal of 80 columns and returns its lines without colors."""
 
     def command(*words: str) -> list[str]:
         monkeypatch.setenv("FORCE_COLOR", "1")

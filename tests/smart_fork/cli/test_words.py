@@ -1,4 +1,4 @@
-"""What of a log may stand on a command line."""
+"""Titles and ids from logs that may stand on a command line."""
 
 from __future__ import annotations
 

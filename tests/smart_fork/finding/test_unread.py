@@ -77,7 +77,7 @@ def test_who_asks_why_or_for_a_fix_learns_what_is_unread(world, partly, run, mon
 
 
 def test_people_see_no_chance_and_what_to_do(world, partly, capsys):
-    from smart_fork.cli.found import print_found
+    from smart_fork.cli.result_list import print_found
 
     print_found(ask(world, partly))
     said = capsys.readouterr()
@@ -93,7 +93,7 @@ def test_people_see_no_chance_and_what_to_do(world, partly, capsys):
     [("early_notice", "smart-fork index run, then ask again"), ("language_notice", "reads the best so far")],
 )
 def test_a_low_score_that_says_nothing_is_no_reason_for_a_new_session(capsys, notice, step):
-    from smart_fork.cli.found import print_found
+    from smart_fork.cli.result_list import print_found
 
     for told, says_so in (({}, True), ({notice: "This is why."}, False)):
         print_found(an_answer(a_hit(0.04), project_path="/shop", **told))
@@ -136,7 +136,7 @@ def test_while_another_process_reads_what_is_unread_is_counted_too(world, partly
 
 
 def test_an_answer_that_may_fit_says_how_sure_it_is_and_of_which_result(capsys):
-    from smart_fork.cli.found import print_found
+    from smart_fork.cli.result_list import print_found
 
     print_found(an_answer(a_hit(0.34), project_path="/shop"))
     said = capsys.readouterr().err

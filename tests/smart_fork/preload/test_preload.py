@@ -1,4 +1,4 @@
-"""Commands that a waiting process runs: as if they ran by themselves, only sooner."""
+"""Commands in a preloaded process: they behave as in their own process, but start sooner."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ import psutil
 import pytest
 
 from smart_fork.cli.preload import client
+from smart_fork.cli.preload.client import start_preloader
 from smart_fork.cli.preload.server import may_ask
-from smart_fork.cli.preload.start import begin
 from smart_fork.cli.program import VARIABLE
 from tests.cases import first
 from tests.conftest import move_into
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has 
 
 
 class Preloader:
-    """A preloader of a home of its own."""
+    """A preloader in a home of its own."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -56,7 +56,7 @@ class Preloader:
 
 
 def leave_a_killed_one() -> None:
-    """Leave what a preloader leaves that is killed: its socket, where nobody listens. This one has loaded nothing."""
+    """Leave the socket of a killed preloader, where no process listens. The killed one had loaded nothing."""
     listens = "import smart_fork.cli.preload.server as one; one._load = lambda: None; one.main()"
     with subprocess.Popen((sys.executable, "-P", "-c", listens)) as killed:
         until(lambda: psutil.Process(killed.pid).children())
@@ -79,7 +79,7 @@ def started(tmp_path_factory) -> Iterator[Preloader]:
 
 @pytest.fixture
 def preloader(started, monkeypatch) -> Preloader:
-    """The preloader, and this test in its home."""
+    """Start a preloader, and put this test into its home."""
     move_into(started.home, monkeypatch)
     monkeypatch.delenv(VARIABLE)
     until(lambda: len(started.waiting()) == 2)
@@ -91,7 +91,7 @@ def ran(*words: str, **how: object) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_waiting_process_has_compiled_what_the_first_command_uses():
-    """Patterns that only a long key asks for, and the classes of a fork: that took a fork a fifth of its time."""
+    """Rare patterns of keys and the classes of a fork are compiled, too: compiling them took a fifth of a fork's time."""
     program = """
 import re
 from indexer import lazy
@@ -114,7 +114,7 @@ T = TypeVar("T")
 
 
 def handed_over(preloader: Preloader, act: Callable[[], T]) -> tuple[bool, T]:
-    """Whether `act` was done by a process that waited, and what it gave back."""
+    """Return whether a waiting process ran `act`, and the result of `act`."""
     before = preloader.waiting()
     got = act()
     until(lambda: len(preloader.waiting()) == 2)
@@ -122,7 +122,7 @@ def handed_over(preloader: Preloader, act: Callable[[], T]) -> tuple[bool, T]:
 
 
 def agent(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A program in Claude Code's place that says how it was started."""
+    """Install a program as Claude Code that reports how it was started."""
     program, told = folder / "claude", folder / "told.json"
     program.write_text(
         f"{first_lines()}import json, os, sys\n"
@@ -195,9 +195,9 @@ def test_an_agent_that_cannot_be_started_is_an_error_and_leaves_no_worker(preloa
 
 
 def end_by(caller: subprocess.Popen[bytes], number: int) -> None:
-    """Send a signal until it ends the caller, as a person does: Python may take one while it begins to read.
+    """Send a signal until it ends the caller, as a person does: Python may swallow one while it begins to read.
 
-    Its input stays open until then: the command would end with that by itself.
+    The caller's input stays open until then, because its end would end the command, too.
     """
     while caller.poll() is None:
         caller.send_signal(number)
@@ -264,14 +264,14 @@ def test_another_language_or_path_in_a_terminal_does_not_make_its_commands_slow(
 
 
 def test_a_terminal_of_another_encoding_has_a_preloader_of_its_own(monkeypatch):
-    """The streams' encoding is decided when a process starts."""
+    """Python decides the encoding of its streams when it starts."""
     same = client.code()
     monkeypatch.setattr("sys.getfilesystemencoding", lambda: "iso8859-1")
     assert client.code() != same
 
 
 def test_a_process_that_gave_up_rights_may_not_ask(preloader, tmp_path):
-    """As in a sandbox: PR_SET_NO_NEW_PRIVS, which nothing takes back."""
+    """A sandbox does that with PR_SET_NO_NEW_PRIVS, which cannot be undone."""
     limited = (
         "import ctypes, runpy, sys; ctypes.CDLL(None).prctl(38, 1, 0, 0, 0); "
         "sys.argv = ['smart-fork', 'list']; runpy.run_module('smart_fork', run_name='__main__')"
@@ -390,7 +390,7 @@ def test_the_next_command_begins_another_where_one_was_killed(home, monkeypatch)
     leave_a_killed_one()
     others = set(psutil.Process().children())
 
-    begin()
+    start_preloader()
 
     (another,) = until(lambda: set(psutil.Process().children()) - others)
     until(lambda: "smart_fork.cli.preload.server" in arguments(another))
@@ -399,7 +399,7 @@ def test_the_next_command_begins_another_where_one_was_killed(home, monkeypatch)
 
 
 def serving(preloader: Preloader, folder: Path) -> list[psutil.Process]:
-    """The processes of the preloader that serve an agent in `folder`."""
+    """Return the processes of the preloader that serve an agent in `folder`."""
 
     def is_there(one: psutil.Process) -> bool:
         with suppress(psutil.NoSuchProcess):  # it has just ended
@@ -410,7 +410,7 @@ def serving(preloader: Preloader, folder: Path) -> list[psutil.Process]:
 
 
 def test_a_server_goes_on_in_a_process_that_waited(preloader, tmp_path):
-    """It answers what was read before, and ends with its input."""
+    """The server answers input that was read before, and ends with its input."""
     with McpProcess((*PROGRAM, "mcp"), cwd=tmp_path, env=os.environ) as server:
         assert [] == serving(preloader, tmp_path), "the beginning needs none"
         assert [] == server.call("list_sessions")["sessions"]
@@ -433,7 +433,7 @@ def test_a_signal_ends_a_server_and_the_process_that_waited(preloader, tmp_path,
 
 @first("ignored", [True, False])
 def test_a_signal_that_the_caller_ignores_does_not_end_its_command(preloader, tmp_path, ignored):
-    """As after ``nohup``. It makes no difference what whoever has started the preloader ignores."""
+    """A command after ``nohup`` is an example. It does not matter which signals the preloader itself ignores."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
     try:
         caller = subprocess.Popen((*PROGRAM, "spawn", "-"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path)

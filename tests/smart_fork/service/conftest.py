@@ -1,4 +1,4 @@
-"""A service on loopback, in a thread, with the small world's sessions."""
+"""A service on loopback in a thread, with the sessions of the small test world."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from starlette.routing import Route
 
 from indexer.safe_files import private_dir, state_home
 from smart_fork.cli.service import client
-from smart_fork.cli.service.address import Address, publish, remove_socket
 from smart_fork.cli.service.app import Entrance, application
 from smart_fork.cli.service.guard import Doors
-from smart_fork.cli.service.listener import listen_locally
+from smart_fork.cli.service.instance import Address, publish, remove_socket
+from smart_fork.cli.service.lifetime import listen_locally
 from smart_fork.finding.index_refresh import Engine
 from smart_fork.page import routes
 from smart_fork.page.endpoints import ServiceActivity
@@ -34,7 +34,9 @@ from tests.smart_fork.tool_server import create_server
 
 
 class PromptServer(uvicorn.Server):
-    """Ends as soon as it is told to. Uvicorn's own looks ten times a second, and waits as long for connections that closed."""
+    """A server that ends immediately. Uvicorn's own looks ten times a second, and waits as long for closed
+    connections.
+    """
 
     _loop: asyncio.AbstractEventLoop | None = None
 
@@ -44,7 +46,7 @@ class PromptServer(uvicorn.Server):
             await self._told.wait()
 
     def end(self) -> None:
-        """Let it end, from another thread."""
+        """Make the server end, from another thread."""
         self.should_exit = True
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._told.set)
@@ -62,7 +64,7 @@ class PromptServer(uvicorn.Server):
 
 @dataclass
 class Served:
-    """A service that runs, and is asked with its token unless something else is said."""
+    """A running service. Requests carry its token, unless a test says otherwise."""
 
     port: int
     entrance: Entrance
@@ -78,18 +80,18 @@ class Served:
         return self.entrance.token()
 
     def announce(self) -> Address:
-        """Say where it is, so that our programs find it: with a process that is not this one, as it always is."""
+        """Write the service's address, so that our programs find it. Its process is never the asking one."""
         started = "2026-01-01T00:00:00+00:00"
         address = Address("127.0.0.1", self.port, os.getppid(), own_version(), started, self.socket)
         publish(address)
         return address
 
     def cookie(self) -> str:
-        """As that of a browser that was let in."""
+        """Return the cookie of a browser that has signed in."""
         return f"{self.entrance.visits.name}={self.entrance.visits.begin()}"
 
     def form(self, address: str) -> str:
-        """The name of a form that was shown, to be sent to that address."""
+        """Return the name of a form that a page has shown, for a request to that address."""
         return self.entrance.forms.new(address)
 
     def get(self, path: str, **query: object) -> tuple[int, str]:
@@ -109,7 +111,7 @@ class Served:
 
 @pytest.fixture
 def served(world, monkeypatch):
-    """The service of that world. It and its clients wait for each other however busy the machine is."""
+    """Run the service of the test world. It and its clients wait for each other, however busy the machine is."""
     monkeypatch.setattr(calls, "ROOTS_SECONDS", 120.0)
     monkeypatch.setattr(client, "STATUS_SECONDS", 120.0)
     listening = socket.create_server(("127.0.0.1", 0))

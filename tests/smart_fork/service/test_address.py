@@ -1,11 +1,11 @@
-"""Where the service is, and whether it is ours."""
+"""The written address of the service, and its port."""
 
 from __future__ import annotations
 
 import pytest
 
 from indexer.safe_files import state_home
-from smart_fork.cli.service.address import Address, announced, keep_port, publish, wanted_port, withdraw
+from smart_fork.cli.service.instance import Address, announced, keep_port, publish, wanted_port, withdraw
 
 HERE = Address("127.0.0.1", 8766, 1, "1.0", "2026-01-01T00:00:00+00:00")
 
@@ -41,7 +41,7 @@ def test_an_address_of_the_newer_internet_is_written_in_brackets():
 
 
 def test_the_port_is_what_the_environment_says_else_what_is_installed_else_what_was_kept(home):
-    """F-210: one rule, for a service that is started and for one that is installed."""
+    """F-210: the same rule holds for a started and for an installed service."""
     assert 8766 == wanted_port({})
     keep_port(9000)
     assert 9000 == wanted_port({})

@@ -1,4 +1,4 @@
-"""Tests of the hint after a failed command: what ended the same error before, if that is likely to help."""
+"""After a failed command, the model is told what ended the same error before, if a past session probably knows."""
 
 from __future__ import annotations
 

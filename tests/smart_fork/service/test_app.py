@@ -1,4 +1,4 @@
-"""What the service answers."""
+"""The answers of the service."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from smart_fork.cli.service import app
-from smart_fork.cli.service.address import Address, publish
 from smart_fork.cli.service.client import find_service
+from smart_fork.cli.service.instance import Address, publish
 from smart_fork.page import routes
 from smart_fork.page.sign_in import SignIn
 from smart_fork.system.release import own_version
@@ -45,7 +45,7 @@ def test_it_is_well_as_long_as_a_real_question_is_answered(served):
 
 
 def test_others_may_ask_under_the_name_by_which_they_reach_it(world, tmp_path):
-    """The guard knows its names; whoever listens for other machines has more than loopback's."""
+    """The guard knows the service's names: a service for other machines has more than those of loopback."""
     body = {"jsonrpc": "2.0", "id": 1, "method": "initialize"}
     body["params"] = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
     page = routes.Page(
@@ -60,7 +60,7 @@ def test_others_may_ask_under_the_name_by_which_they_reach_it(world, tmp_path):
 
 
 def test_a_hook_that_is_posted_is_noted_of_the_worker_whose_session_it_is(served, home):
-    """R-020, R-022, R-026: of a session that is nobody's it says nothing."""
+    """R-020, R-022, R-026: a hook of a session without a worker changes nothing."""
     session = "60309e1e-0000-4000-8000-000000000001"
     with Registry() as registry:
         worker = registry.add("claude", source_session_id="", session_id=session, place="tmux", cwd=home)

@@ -18,13 +18,13 @@ from tests.drilled import drilled
 
 
 def forked(argv: list[str], *, env: dict[str, str] | None = None, **how: Any) -> subprocess.CompletedProcess:
-    """Run a program, as a fork where it is one of ours: all but the service itself."""
+    """Run a program; smart-fork's own programs run as forks of this process, except for the service."""
     return warm.run(argv, env=None if env is None else warm.like(env), **how)
 
 
 @pytest.fixture
 def forks(monkeypatch):
-    """Programs of ours start as forks."""
+    """Make smart-fork's own programs start as forks of this process."""
     for module in (home, intruder):
         monkeypatch.setattr(module, "subprocess", SimpleNamespace(**vars(subprocess) | {"run": forked}))
 
@@ -32,7 +32,7 @@ def forks(monkeypatch):
 @pytest.mark.thorough  # of each door, and of each kind of hostile call, there are tests of its own
 @pytest.mark.usefixtures("forks")
 def test_hostile_calls_of_everything_break_tell_open_and_start_nothing(tmp_path):
-    """X-002, F-008, F-104: real service, real files, real programs in place of the agents."""
+    """X-002, F-008, F-104: the service and the files are real, and real programs stand in for the agents."""
     report = attack(tmp_path, calls=drilled(2_000, 200), seed=8).as_json()
 
     assert {} == report["violations"]
@@ -50,7 +50,7 @@ def test_hostile_calls_of_everything_break_tell_open_and_start_nothing(tmp_path)
 
 
 def test_what_must_not_happen_would_be_seen(tmp_path):
-    """The judges themselves."""
+    """Here the checks of the attacks themselves are tested."""
     there = Home(tmp_path, tmp_path / "shop", token="s" * 64, canaries=["canary1"], bait=[tmp_path / "bait.txt"])
     for wrong in (
         Answer(500, "Internal Server Error"),

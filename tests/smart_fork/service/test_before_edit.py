@@ -1,4 +1,4 @@
-"""Tests of the hint before an edit: which exchange of a past session wrote the lines."""
+"""Before an edit, the model is told which exchange of a past session wrote the lines, if that is known."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def edit(cwd: Path, tool: str = "Edit", session_id: str = NEW, **given: object) 
 
 @pytest.fixture
 def written(world, shop) -> str:
-    """Write a session that wrote `upload.py`, commit the file, and index the session."""
+    """Write a session that wrote `upload.py`, which is committed and indexed."""
     session = wrote(world, shop)
     commit(shop, "upload.py", BODY)
     world.find("anything", shop)
@@ -141,7 +141,7 @@ def not_there(shop: Path) -> dict:
 
 
 def only_another_line_is_its_own(shop: Path) -> dict:
-    """Return an edit of a line that was written by hand, inside a text with lines of the session."""
+    """Return an edit of a line that a person wrote, between lines that the session wrote."""
     (shop / "upload.py").write_text(BODY.replace("send(path", "send_slowly(path"))
     old = OLD.replace("send(path", "send_slowly(path")
     return edit(shop, file_path=f"{shop}/upload.py", old_string=old, new_string=OLD.replace("send(path", "put(path"))

@@ -1,21 +1,21 @@
-"""A loop of crashes ends, and what it leaves behind stays small."""
+"""A loop of crashes ends, and its log stays small."""
 
 from __future__ import annotations
 
 import pytest
 
 from indexer.safe_files import state_home
-from smart_fork.cli.service.crashes import KEPT_BYTES, LIMIT, WINDOW, begin, end, shorten
+from smart_fork.cli.service.instance import KEPT_BYTES, LIMIT, WINDOW, forget_starts, note_start, shorten_log
 from tests.smart_fork.forks import FakeClock
 
 
 def start(clock: FakeClock, seconds: float) -> bool:
     clock.sleep(seconds)
-    return begin(state_home(), clock.now)
+    return note_start(state_home(), clock.now)
 
 
 def test_a_loop_of_crashes_ends():
-    """F-201: launchd would go on for ever."""
+    """F-201: launchd would restart the service forever."""
     clock = FakeClock()
 
     assert [True] * LIMIT + [False, False] == [start(clock, 60) for _ in range(LIMIT + 2)]
@@ -34,7 +34,7 @@ def test_a_service_that_ends_as_it_was_told_to_is_no_crash():
 
     for _ in range(3 * LIMIT):
         assert start(clock, 1)
-        end(state_home())
+        forget_starts(state_home())
 
 
 def test_one_that_crashes_now_and_then_goes_on():
@@ -53,22 +53,22 @@ def test_a_clock_that_was_set_back_does_not_stop_it():
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[null]", b"7", b"\xff", b'["x"]'])
 def test_damaged_notes_do_not_stop_it(content, home):
-    begin(home)
+    note_start(home)
     (home / "service-starts.json").write_bytes(content)
 
-    assert begin(home)
+    assert note_start(home)
 
 
 def test_ending_twice_is_no_error():
-    end(state_home())
-    end(state_home())
+    forget_starts(state_home())
+    forget_starts(state_home())
 
 
 def test_the_log_of_crashes_keeps_its_end_and_stays_the_same_file(tmp_path):
     log = tmp_path / "crash.log"
     log.write_text("".join(f"line {i}\n" for i in range(200_000)))
     with log.open("a") as held:  # as launchd and systemd hold it
-        shorten(log)
+        shorten_log(log)
         held.write("after\n")
 
     lines = log.read_text().splitlines()
@@ -79,9 +79,9 @@ def test_the_log_of_crashes_keeps_its_end_and_stays_the_same_file(tmp_path):
 
 def test_a_small_log_of_crashes_is_left_alone(tmp_path):
     log = tmp_path / "crash.log"
-    shorten(log)
+    shorten_log(log)
     log.write_text("x" * 10 * KEPT_BYTES)
 
-    shorten(log)
+    shorten_log(log)
 
     assert log.stat().st_size == 10 * KEPT_BYTES

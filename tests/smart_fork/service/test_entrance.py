@@ -1,4 +1,4 @@
-"""Tests of the sign-in of browsers: codes, cookies, their lifetime, and the requests that they allow."""
+"""The sign-in of a browser: how long it lasts, and what it opens."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def entries(tmp_path, clock):
 
 
 def entered(served, code: str, **headers: str) -> http.client.HTTPResponse:
-    """Send a code as a browser does, and return the answer."""
+    """Send a code as a browser does."""
     return served.answer("POST", "/open", urlencode({"code": code}).encode(), **{"Cookie": ""} | headers)
 
 
@@ -202,7 +202,7 @@ def test_damaged_notes_let_nobody_in(tmp_path, clock, kept):
 
 
 def test_a_cookie_of_the_future_is_none(tmp_path, clock):
-    """The clock was wrong, or the file of cookies was."""
+    """The clock was wrong, or the file is damaged."""
     let_in = visits(tmp_path, clock)
     value = let_in.begin()
     clock.now -= SLACK_SECONDS
@@ -258,7 +258,7 @@ def test_the_file_is_what_a_browser_sends(served):
 
 
 def test_a_code_is_not_taken_from_an_address(served):
-    """The browser would keep the code in its history."""
+    """An address would stay in the browser's history."""
     code = way_in(served)["code"]
     answer = served.answer("GET", f"/open?code={code}", Cookie="")
 
@@ -268,7 +268,7 @@ def test_a_code_is_not_taken_from_an_address(served):
 
 
 def test_a_browser_that_is_in_lets_no_others_in(served):
-    """A signed-in browser could otherwise renew its own access forever."""
+    """Otherwise its cookie would never expire."""
     assert 403 == served.answer("POST", "/code", Cookie=served.cookie()).status
     assert 401 == served.answer("POST", "/code", Cookie="").status
 
@@ -282,7 +282,7 @@ def test_a_way_in_that_cannot_be_made_is_said(served, tmp_path):
 
 
 def test_a_cookie_opens_every_page_and_nothing_else(served, world, shop):
-    """The tested addresses are the application's own routes, so that a new route is tested as well."""
+    """The addresses come from the application, so that a new one is tested, too."""
     cookie = served.cookie()
     programs, pages = served.doors.programs, served.pages
     assert {

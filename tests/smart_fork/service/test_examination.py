@@ -1,4 +1,4 @@
-"""``doctor --deep``: each thing that is wrong is named, with its next step, and nothing is written."""
+"""``doctor --deep``: it names each fault with the next step, and writes nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from indexer.refresh import complete
 from indexer.safe_files import index_db, state_home
 from smart_fork.agents.log_readers import READERS
 from smart_fork.cli.doctor import examine
-from smart_fork.cli.service.address import Address, publish
+from smart_fork.cli.service.instance import Address, publish
 from smart_fork.doctor import Check, Checked
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.query import Candidates
@@ -38,7 +38,7 @@ TOPICS = [
 
 @pytest.fixture
 def settled(world: World, shop) -> World:
-    """A world that is indexed and closed: all of it is in the one file of the index."""
+    """Return a world with a closed index, so that everything is in the index's one file."""
     for number, topic in enumerate(TOPICS):
         (world.codex if number % 2 else world.claude)(shop, topic, f"Done, as asked: {topic}, tested and committed")
     with opened() as store:
@@ -63,7 +63,7 @@ def told(world: World, name: str) -> str:
 
 
 def change(sql: str, path: Path | None = None) -> None:
-    """Written past everything that would keep the index right."""
+    """Change the index directly, past all code that would keep it right."""
     with closing(apsw.Connection(str(path or index_db()))) as db:
         db.execute(sql)
 
@@ -202,7 +202,7 @@ def test_what_sqlite_vec_knows_of_them_that_is_wrong(settled, harm, said):
 
 
 def test_vectors_of_other_texts(settled):
-    """They have the right form: only to embed a passage again shows it."""
+    """Such vectors have the right form: only embedding a passage again shows the fault."""
     size = settled.model.dimensions
     with closing(apsw.Connection(str(index_db()))) as db:
         stored = db.execute("SELECT vectors FROM vectors_vector_chunks00 WHERE rowid = 1").get
@@ -222,7 +222,7 @@ def test_a_model_that_cannot_answer_or_is_another(settled):
 
 @pytest.mark.parametrize(("lost", "fails"), [(2, False), (3, True)])
 def test_sessions_that_are_not_found_by_their_own_words(settled, monkeypatch, lost, fails):
-    """One may lose to others that say the same; that most do is a fault."""
+    """One session may lose to others with the same text; it is a fault if most do."""
     asked = []
 
     def losing(store, query, embed):

@@ -1,4 +1,4 @@
-"""The launchd agent and the systemd unit, as they are written, and the settings that are kept."""
+"""The property list, the systemd unit, and the kept settings."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from hypothesis import settings as tried
 from hypothesis import strategies as st
 
 from indexer.safe_files import state_home
-from smart_fork.cli.service.units.launchd import LABEL, launchd_plist, other_label
-from smart_fork.cli.service.units.systemd import systemd_unit
-from smart_fork.cli.service.units.unit_settings import Settings, keep, kept
+from smart_fork.cli.service.supervisors import LABEL, launchd_plist, other_label, systemd_unit
+from smart_fork.cli.service.unit_settings import UnitSettings, keep, kept
 from smart_fork.errors import Usage
 from tests.drilled import drilled
 from tests.smart_fork.service.units import HOSTILE, read_as_systemd, settings
@@ -28,14 +27,14 @@ TEXT = st.text(st.sampled_from("%\\\"'$ &<") | st.characters(exclude_categories=
     lambda text: not any(0xFDD0 <= ord(c) <= 0xFDEF or ord(c) & 0xFFFE == 0xFFFE for c in text)
 )
 ANY = st.builds(
-    lambda program, state, path, text, port: Settings(
+    lambda program, state, path, text, port: UnitSettings(
         f"/{program}", port, {"SMART_FORK_HOME": f"/{state}", "PATH": path, "LANG": text}
     ),
     TEXT, TEXT, TEXT, TEXT, st.integers(1, 65535),
 )  # fmt: skip
 
 
-def assert_says(unit: str, wanted: Settings) -> None:
+def assert_says(unit: str, wanted: UnitSettings) -> None:
     said = read_as_systemd(unit)
     skipped = 0 if said["ExecStart"][0] == wanted.program else 4
 
@@ -110,7 +109,7 @@ def test_the_agent_starts_at_login_is_throttled_and_stops_when_it_ended_well():
 
 
 def test_the_unit_gives_up_after_a_few_failures():
-    """F-207: five restarts fit into the interval, or a loop of crashes would never end."""
+    """F-207: five restarts must fit into the interval, or a loop of crashes would never end."""
     said = read_as_systemd(systemd_unit(settings(HOME)))
 
     assert ["on-failure"] == said["Restart"]

@@ -1,4 +1,4 @@
-"""What is another project's is not there for a client: no tool tells it from what never was."""
+"""Sessions and workers of other projects do not exist for a client: no tool's answer reveals them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NEEDED: dict[str, dict[str, Any]] = {
 
 
 def talk(served, root: Path, calls) -> list[str]:
-    """The answers to the calls of one client, which are made of the list of the tools; as JSON."""
+    """Return the answers to one client's calls as JSON. The calls are made from the list of tools."""
 
     async def conversation() -> list[str]:
         async def list_roots(_: object) -> types.ListRootsResult:
@@ -57,7 +57,7 @@ def talk(served, root: Path, calls) -> list[str]:
 
 
 def asked_with(tools: list[types.Tool], reference: str, own: str, root: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every tool with the reference in each of its parameters that can be a text, one at a time."""
+    """Yield calls of every tool with the reference in each text parameter, one at a time."""
     for tool in tools:
         schema = tool.input_schema
         needed = dict(NEEDED.get(tool.name, {}))
@@ -81,7 +81,7 @@ def asked_with(tools: list[types.Tool], reference: str, own: str, root: Path) ->
 
 @pytest.fixture
 def foreign(served, world, shop):
-    """Another project with a session, a worker and a forgotten session; and a session of our own, all indexed."""
+    """Write another project with a session, a worker and a forgotten session, and a session of our own. Index all."""
     theirs = world.repository("other")
     session = world.claude(theirs, RETRY, DONE, session_id=f"a{uuid.uuid4()}"[:36])  # its beginning is not a number
     own = world.claude(shop, "Paint the door", "The door is red.")
@@ -108,7 +108,7 @@ REFERENCES = {
 
 @pytest.mark.parametrize("kind", mostly(REFERENCES, "session"))  # the others are other names of the same
 def test_every_tool_answers_as_if_what_is_another_projects_had_never_been(kind, served, world, shop, foreign):
-    """The calls are made from the list of the tools: a new tool or parameter is asked as well."""
+    """The calls are made from the list of tools, so that a new tool or parameter is tested, too."""
     there, never = REFERENCES[kind](foreign)
 
     def calls(tools):

@@ -1,4 +1,4 @@
-"""What the service refuses."""
+"""The requests that the service refuses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def echo(request: Request) -> PlainTextResponse:
 
 
 class LetIn:
-    """One browser was."""
+    """A sign-in with one browser that has signed in."""
 
     name = COOKIE
 
@@ -45,7 +45,7 @@ class LetIn:
 
 @pytest.fixture
 def port():
-    """A guarded service that gives back what it is sent."""
+    """Run a guarded service that returns what it is sent."""
     listening = socket.create_server(("127.0.0.1", 0))
     number = listening.getsockname()[1]
     routes = [
@@ -137,7 +137,7 @@ def test_nothing_else_opens_it(port, headers):
     ],
 )
 def test_other_pages_and_names_are_refused_with_the_token_and_on_public_paths_too(port, status, headers):
-    """DNS rebinding: the name of the page is the attacker's, the address is ours."""
+    """DNS rebinding: the page's name belongs to the attacker, and its address is the service's."""
     for path in ("/private", "/public", "/always", "/mcp/x"):
         assert status == ask(port, path, **headers)[0]
 
@@ -148,7 +148,7 @@ def test_our_own_page_may_ask(port):
 
 @pytest.mark.parametrize("origin", ["null", "file://"])
 def test_a_file_of_ours_may_send_the_code_and_nothing_else(port, origin):
-    """Any page can make itself look like a file, in a frame without an origin; but it has no code to send."""
+    """Any page can look like a file, in a frame without an origin. But such a page has no code to send."""
     of_a_file = {"Authorization": "", "Origin": origin, "Sec_Fetch_Site": "cross-site", "Sec_Fetch_Dest": "document"}
     assert (200, b"code") == ask(port, "/enter", b"code", **of_a_file)
     assert 403 == ask(port, "/enter", **of_a_file)[0]
@@ -220,7 +220,7 @@ def test_a_refusal_is_logged_without_the_token(port, caplog):
 
 
 def raw(port: int, *pieces: bytes) -> bytes:
-    """What comes back for bytes as they are, until the service closes the connection."""
+    """Send raw bytes, and return everything until the service closes the connection."""
     with socket.create_connection(("127.0.0.1", port), timeout=120) as connection:
         for piece in pieces:
             connection.sendall(piece)
@@ -318,7 +318,7 @@ def test_a_connection_does_not_become_another_protocol(port):
 
 
 def test_whoever_asks_nothing_is_sent_away(port, monkeypatch):
-    """A slow head, or none, and one after an answer."""
+    """The request's head is slow or missing, also after an answer."""
     monkeypatch.setattr(Connection, "HEAD_SECONDS", 0.1)
 
     assert b"" == raw(port)
@@ -339,7 +339,9 @@ def test_connections_that_wait_give_way_to_those_that_ask(port, monkeypatch):
 
 
 def test_connections_of_strangers_give_way_whatever_they_are_busy_with(port, monkeypatch):
-    """Each has begun a request that never ends. Whoever has the token goes on with his, and others of his are let in."""
+    """Each stranger has begun a request that never ends. Clients with the token keep their connections and get new
+    ones.
+    """
     monkeypatch.setattr(Connection, "MAX_STRANGERS", 3)
     begun = head(port, "Content-Length: 10", line="POST /private HTTP/1.1").replace(b"Connection: close\r\n", b"")
     with socket.create_connection(("127.0.0.1", port), timeout=120) as known:
@@ -377,7 +379,7 @@ def test_strangers_cannot_use_up_what_those_with_the_token_may_ask(monkeypatch, 
 
 
 def test_secrets_are_compared_in_constant_time(port, monkeypatch):
-    """How long it takes must not tell how much of it was right."""
+    """The time of a comparison must not reveal how much of a secret was right."""
     compared = []
     real = guard.hmac.compare_digest
     monkeypatch.setattr(guard.hmac, "compare_digest", lambda *both: compared.append(both) or real(*both))

@@ -1,4 +1,4 @@
-"""Installing and removing the service, with launchctl and systemctl that only write down what they are asked."""
+"""Installing and removing the service, with a launchctl and a systemctl that only note their calls."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ from pathlib import Path
 import pytest
 
 from indexer.safe_files import state_home
-from smart_fork.cli.service import crashes
-from smart_fork.cli.service.address import wanted_port
-from smart_fork.cli.service.units import installation
-from smart_fork.cli.service.units.installation import install, installed, look, settings_for, supervisor
-from smart_fork.cli.service.units.launchd import LABEL, Launchd
-from smart_fork.cli.service.units.systemd import UNIT, Systemd
+from smart_fork.cli.service import installation
+from smart_fork.cli.service.installation import install, installed, look, settings_for, supervisor
+from smart_fork.cli.service.instance import note_start, wanted_port
+from smart_fork.cli.service.supervisors import LABEL, UNIT, Launchd, Systemd
 from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError
 from tests.smart_fork.service.units import HOSTILE, FakeLaunchd, FakeSystemd, settings
 
@@ -45,7 +43,7 @@ def launchd(fake: FakeLaunchd) -> Launchd:
 
 class TestLaunchd:
     def test_it_is_enabled_before_it_is_loaded(self, home, mac):
-        """F-200, F-204: bootstrap refuses what was disabled."""
+        """F-200, F-204: bootstrap refuses a disabled job."""
         fake = FakeLaunchd()
         fake.disabled.add(LABEL)
         keeper = launchd(fake)
@@ -59,7 +57,7 @@ class TestLaunchd:
         assert 0o700 == stat.S_IMODE((home / "plain/logs").stat().st_mode)
 
     def test_one_that_runs_is_booted_out_first_and_waited_for(self, home, mac):
-        """F-202: bootout answers before the job is gone, and bootstrap would fail."""
+        """F-202: bootout answers before the job is gone, and bootstrap would fail then."""
         fake = FakeLaunchd(LABEL, slow=5)
         keeper = launchd(fake)
 
@@ -184,7 +182,7 @@ class TestSystemd:
         assert ["enable-linger" in note for note in notes] == [True]
 
     def test_without_a_user_manager_nothing_is_written(self, home, linux):
-        """F-206, in a container."""
+        """F-206: for example in a container."""
         fake = FakeSystemd({"show": (1, "", "Failed to connect to bus: No medium found")})
 
         with pytest.raises(ProgramFailed, match="No medium found") as caught:
@@ -203,7 +201,7 @@ class TestSystemd:
         assert [] == install(keeper, settings(home))
 
     def test_the_manager_is_found_where_nobody_says_where(self, home, linux, monkeypatch):
-        """In a cron job, or after `su`."""
+        """XDG_RUNTIME_DIR is missing in a cron job, or after `su`."""
         fake = FakeSystemd()
         runtime = f"/run/user/{os.getuid()}"
         monkeypatch.setattr(Path, "is_dir", lambda path, there=Path.is_dir: str(path) == runtime or there(path))
@@ -328,19 +326,19 @@ class TestBoth:
 
     def test_one_that_gave_up_starts_again_when_it_is_installed(self, keeper, home):
         wanted = settings(home)
-        while crashes.begin(wanted.state):
+        while note_start(wanted.state):
             pass
 
         install(keeper, wanted)
 
-        assert crashes.begin(wanted.state)
+        assert note_start(wanted.state)
 
     def test_one_that_was_started_by_hand_is_stopped(self, keeper, home, monkeypatch):
-        """The new one would find that it runs, and end; when it ends, none would run."""
+        """Otherwise the new service would find the old one running, and end."""
         wanted = settings(home)
         monkeypatch.setenv("SMART_FORK_HOME", str(wanted.state))
         wanted.state.mkdir(parents=True)
-        code = "import signal; from smart_fork.cli.service import lock; print(lock.hold(), flush=True); signal.pause()"
+        code = "import signal; from smart_fork.cli.service import instance; print(instance.hold(), flush=True); signal.pause()"
         with subprocess.Popen([sys.executable, "-c", code], stdout=-1) as by_hand:
             assert b"True\n" == by_hand.stdout.readline()
 
@@ -393,7 +391,7 @@ def test_a_system_with_neither_is_told_so(monkeypatch):
 
 
 class TestTwoHomes:
-    """Each has a unit, a label and a port of its own, and does nothing to the other's."""
+    """Two homes: each has its own unit, label and port, and does not touch the other's."""
 
     @pytest.fixture
     def at(self, home, monkeypatch):
@@ -441,7 +439,7 @@ class TestTwoHomes:
         assert units[0] not in str(fakes[1].ran)
 
     def test_where_home_is_another_than_the_one_of_the_login_the_unit_says_so(self, home, linux, monkeypatch):
-        monkeypatch.setattr("smart_fork.cli.service.units.unit_settings.login_home", lambda: home / "login")
+        monkeypatch.setattr("smart_fork.cli.service.unit_settings.login_home", lambda: home / "login")
         keeper = Systemd(FakeSystemd())
 
         assert UNIT != keeper.path.name
@@ -449,7 +447,7 @@ class TestTwoHomes:
 
 
 def program_in(home: Path) -> dict[str, str]:
-    """An environment in which smart-fork is installed, and that names the home of just now."""
+    """Return an environment with an installed smart-fork and the current home."""
     program = home / "bin/smart-fork"
     program.parent.mkdir(exist_ok=True)
     program.write_text("#!/bin/sh\n")

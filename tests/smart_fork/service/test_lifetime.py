@@ -1,4 +1,4 @@
-"""What the service needs of the system."""
+"""The limits that the service needs from the system."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from smart_fork.system.http_limits import Connection
 
 
 def test_where_few_files_may_be_open_connections_leave_some_for_the_index():
-    """Launchd starts programs with 256, and everybody on this machine may connect."""
+    """Launchd starts programs with a limit of 256 files, and every user of the machine may connect."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
     try:

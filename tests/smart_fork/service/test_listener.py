@@ -1,4 +1,4 @@
-"""Where the service listens over TCP."""
+"""The TCP addresses where the service listens."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from contextlib import closing
 
 import pytest
 
-from smart_fork.cli.service import listener as listening
+from smart_fork.cli.service import lifetime as listening
 from smart_fork.cli.service.client import find_service
-from smart_fork.cli.service.lifetime import serve
-from smart_fork.cli.service.listener import addresses, listen
+from smart_fork.cli.service.lifetime import addresses, listen, serve
 from smart_fork.errors import ProgramFailed, Usage
 
 NAMES = ("0.0.0.0", "::", "0", "", "::0", "0:0:0:0:0:0:0:0", "::ffff:0.0.0.0", "0x0", "000.0.0.0")  # noqa: S104
@@ -52,7 +51,7 @@ def test_an_address_that_is_not_this_machines_is_not_called_a_port_that_is_taken
 
 @pytest.mark.parametrize("host", NAMES)
 def test_an_address_that_nobody_can_ask_for_is_refused(home, host):
-    """A request under any other name than ours is refused, so that nobody could reach it there."""
+    """The guard refuses a request under any other name than the service's, so no client could use that address."""
     with pytest.raises(Usage, match="not an address that clients can use"):
         serve(host, allow_remote=True)
 
@@ -104,7 +103,7 @@ def test_a_machine_without_the_newer_internet_has_the_name_all_the_same(home, mo
 
 
 def test_a_flood_of_strangers_keeps_nobody_with_the_token_from_being_answered(monkeypatch, request):
-    """They have used up all that they may ask."""
+    """The strangers have used up all requests that they may send."""
     for name in ("STRANGERS_BURST", "STRANGERS_RATE", "WRONG_BURST", "WRONG_RATE"):
         monkeypatch.setattr(f"smart_fork.cli.service.guard.{name}", 0.0)
     served = request.getfixturevalue("served")

@@ -1,4 +1,4 @@
-"""What is no message of JSON-RPC, on every way to the server: it is answered, and so is the next."""
+"""Input that is no JSON-RPC message, on every way to the server: it is answered, and so is the next message."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def announced(served, programs):
 
 
 class Talk:
-    """With a server as a process. What is said to it are bytes."""
+    """A conversation in bytes with a server that runs as a process."""
 
     def __init__(self, server: McpProcess) -> None:
         self.server = server
@@ -46,7 +46,7 @@ class Talk:
         self.server.process.stdin.flush()
 
     def hear(self, number: object) -> dict:
-        """The answer to that; all answers are counted."""
+        """Return the answer to the last message. All answers are counted."""
         for line in self.server.process.stdout:
             said = json.loads(line)
             if said.keys() & {"result", "error"}:

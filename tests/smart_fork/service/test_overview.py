@@ -1,4 +1,4 @@
-"""One screen of everything."""
+"""``status``: one screen about all parts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_it_says_what_there_is_where_nothing_runs(run, world, shop):  # noqa: F8
 
 @pytest.fixture
 def ours(served):
-    """The service, where it is looked for; with a process that is not this one, as it always is."""
+    """Write the service's address. Its process is never the asking one."""
     served.announce()
     return served
 
@@ -50,7 +50,9 @@ def test_it_shows_the_service_and_the_workers(run, ours, world, shop):  # noqa: 
 
 def test_a_service_that_does_not_answer_is_said_to_run(run, home):  # noqa: F811
     state_home().mkdir()
-    code = "import signal; from smart_fork.cli.service import lock; print(lock.hold(), flush=True); signal.pause()"
+    code = (
+        "import signal; from smart_fork.cli.service import instance; print(instance.hold(), flush=True); signal.pause()"
+    )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as hangs:
         hangs.stdout.readline()
 

@@ -1,4 +1,4 @@
-"""What the service is made of."""
+"""Parts of the service."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.smart_fork.forks import eventually
 
 
 def test_snapshots_that_have_had_their_time_go_when_the_service_starts(world, shop, monkeypatch):
-    """There may never be another cut, which takes them away as well."""
+    """Another cut would delete them, too, but there may never be another one."""
     monkeypatch.setattr(app, "configured_embedder", lambda **_: world.model)
     now = datetime.now(UTC)
     log = world.log_of(world.claude(shop, "question", "answer"))
@@ -32,7 +32,7 @@ def test_snapshots_that_have_had_their_time_go_when_the_service_starts(world, sh
 
 @pytest.fixture
 def service(world, monkeypatch):
-    """A service, ended with the test."""
+    """Return a service that ends with the test."""
     monkeypatch.setattr(app, "configured_embedder", lambda **_: world.model)
     service = app.ServiceParts()
     before = set(threading.enumerate())

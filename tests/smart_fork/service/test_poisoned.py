@@ -1,7 +1,7 @@
-"""Nothing in a session, a file's name, a commit or a repository gets out of the fence in which a model is told of it.
+"""No text of a session, file name, commit or repository escapes the quotation in which a model gets it.
 
-Generated sessions each ask for something hostile, work on a file with a hostile name and are committed with a hostile
-message, in a repository that has programs in it and a configuration which would run them.
+Generated sessions ask for something hostile, edit a file with a hostile name, and are committed with a hostile
+message. Their repository has programs and a configuration that would run the programs.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ OLD = "    return first * {0} + second_of_{0}(second)\n"
 
 
 class Poisoned(NamedTuple):
-    """A session, the file that it wrote, and what was asked in it."""
+    """A hostile session: its file and its prompt."""
 
     session: str
     name: str
@@ -76,7 +76,9 @@ def poison(draw: random.Random) -> str:
 
 
 def name_of(draw: random.Random, number: int) -> str:
-    """A file's name, which has no slash, is not too long and is UTF-8. Those with secrets are not found again."""
+    """Return a possible file name in UTF-8, without a slash and not too long. Names with secrets would not be found
+    again.
+    """
     said = " ".join(draw.choice(some) for some in ((SECRETS, SIGNS) if number % 9 == 8 else (ORDERS, FENCES + SIGNS)))
     name = said.replace("/", "\u2215").encode()[:90].decode(errors="ignore")
     return f"{draw.choice(('', '-', '--', ':', '.'))}{name}{number}.py"
@@ -84,7 +86,7 @@ def name_of(draw: random.Random, number: int) -> str:
 
 @pytest.fixture
 def poisoned(world: World, shop: Path) -> list[Poisoned]:
-    """The sessions, which are indexed; their files are committed."""
+    """Index the hostile sessions, and commit their files."""
     draw, found = random.Random(1), []  # noqa: S311
     for number in range(NUMBER):
         name, told = name_of(draw, number), f"parcel {number} wants the colour {number:03}: {poison(draw)}"
@@ -114,7 +116,7 @@ def poisoned(world: World, shop: Path) -> list[Poisoned]:
 
 
 def plant(shop: Path, ran: Path) -> None:
-    """Programs that write a file where they are run, wherever a repository can name one."""
+    """Put programs that write a file when they run into all places where a repository can name a program."""
     program = f"#!/bin/sh\n: > '{ran}'\n"
     for name in (
         "git",
@@ -142,7 +144,7 @@ def plant(shop: Path, ran: Path) -> None:
 
 
 def leaked(line: str) -> list[str]:
-    """What is wrong with a line that is put before a model."""
+    """Return what is wrong with a line for a model."""
     bare = re.sub(r'"[^"<>]*"', '""', line)
     wrong = [] if AROUND.fullmatch(bare) or MET.fullmatch(bare) else ["something is outside of its quotation"]
     wrong += [] if line.isprintable() else ["it has signs that nobody sees"]

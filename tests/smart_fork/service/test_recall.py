@@ -1,4 +1,4 @@
-"""Tests of the hint at the first prompt of a session, given by a hook that asks the service."""
+"""The first prompt of a session is answered with one line about a past session, by a hook that asks the service."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import pytest
 from indexer.safe_files import state_home
 from indexer.settings import WORKER_ID
 from smart_fork.agents import AGENTS
-from smart_fork.cli.service.address import Address, publish
+from smart_fork.cli.service.instance import Address, publish
 from smart_fork.finding import session_notes
 from smart_fork.hooks import recall, recall_switch
 from smart_fork.system import peers
@@ -35,7 +35,7 @@ agents = pytest.mark.parametrize("agent", ["claude", "codex"])
 
 
 def run(body: dict | bytes, agent: str = "claude", **env: str) -> str:
-    """Return the hook's output for an event, without a time limit. The hook never fails and never complains."""
+    """Run the hook with an event and unlimited time. Return its output; it must not fail or print errors."""
     given = body if isinstance(body, bytes) else json.dumps(body).encode()
     environment = {name: os.environ[name] for name in ("HOME", "PATH")} | {"PYTHONPATH": str(ROOT)}
     environment |= {"SMART_FORK_RECALL_MS": "60000"} | env
@@ -46,7 +46,7 @@ def run(body: dict | bytes, agent: str = "claude", **env: str) -> str:
 
 
 def asked(body: dict, agent: str = "claude") -> str:
-    """Return the hook's text, without starting a process."""
+    """Return the hook's output without starting a process."""
     try:
         return recall.line_for(agent, body, str(state_home()), time.monotonic() + 60)
     except Exception:  # noqa: BLE001 - whatever it is
@@ -59,7 +59,7 @@ def prompt(cwd: object, text: str = PROMPT, session_id: str = NEW, **more: objec
 
 
 def line_in(printed: str) -> str:
-    """Return the only output: the context that both agents read."""
+    """Return the only line of the hook's output, in the form that both agents take as context."""
     said = json.loads(printed)
     assert {"hookSpecificOutput"} == set(said)
     assert {"hookEventName": "UserPromptSubmit"}.items() <= said["hookSpecificOutput"].items()
@@ -78,14 +78,14 @@ def knows(world, shop) -> str:
 
 @pytest.fixture
 def on(home) -> None:
-    """Switch hints on for both agents."""
+    """Switch recall on for both agents."""
     for agent in ("claude", "codex"):
         recall_switch.turn_on(agent)
 
 
 @pytest.fixture
 def announced(served, on):
-    """Run the service where hooks look for it."""
+    """Write the service's address, so that hooks find it."""
     served.announce()
     return served
 
@@ -109,7 +109,7 @@ def test_it_is_said_once_in_a_session(announced, knows, shop):
 
 
 def test_only_the_first_prompt_of_a_session_is_asked_about(announced, knows, shop):
-    """Nothing fits the first prompt; the next one would have been answered."""
+    """No session fits the first prompt. The next prompt would have an answer."""
     assert "" == asked(prompt(shop, "what is the weather like"))
     assert "" == asked(prompt(shop))
     assert (1, 0, 0) == recall_switch.asked()
@@ -124,7 +124,7 @@ def test_only_the_first_prompt_of_a_session_is_asked_about(announced, knows, sho
     ],
 )
 def test_a_session_that_has_begun_otherwise_is_told_nothing(announced, knows, shop, written):
-    """It was resumed, is a fork, or was started by an agent."""
+    """The session was resumed, is a fork, or was started by an agent."""
     log = shop / "log.jsonl"
     log.write_text(json.dumps(written, separators=(",", ":")) + "\n")
 
@@ -204,7 +204,7 @@ def test_who_looks_for_no_service_is_told_nothing(announced, knows, shop):
 
 
 class Strange(http.server.BaseHTTPRequestHandler):
-    """A program at the socket that is not the service, and the questions it was asked."""
+    """A program at the socket that is not the service. It notes the requests."""
 
     protocol_version = "HTTP/1.1"
 
@@ -292,7 +292,7 @@ def test_what_is_quoted_of_a_session_cannot_leave_its_quotation(announced, world
 
 
 def test_it_imports_little(on, shop):
-    """A session must not wait for modules that the question does not need."""
+    """Every needless import would make the person wait."""
     body = json.dumps(prompt(shop)).encode()
     environment = {name: os.environ[name] for name in ("HOME", "PATH")} | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-X", "importtime", "-P", "-m", "smart_fork.hooks", "claude"]

@@ -1,4 +1,4 @@
-"""A client of the service asks about its own projects, and about those that are always allowed."""
+"""A client of the service asks about its own projects, and about projects that are always allowed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def call(  # noqa: PLR0917
     served, tool: str, root: Path | None, client: str = "claude-code", meta: dict | None = None, mode: str = "legacy",
     can: dict[str, Any] | None = None, **arguments: Any,
 ):  # fmt: skip
-    """One call of a client that works in `root`."""
+    """Make one call of a client that works in `root`."""
 
     async def talk() -> types.CallToolResult:
         async def list_roots(_: object) -> types.ListRootsResult:
@@ -45,7 +45,7 @@ def call(  # noqa: PLR0917
 
 
 def calls_of(served, tool: str, roots: Sequence[str], **arguments: Any) -> list[types.CallToolResult]:
-    """The same call again and again, of one client that says each time that it works elsewhere."""
+    """Make the same call repeatedly as one client that names another directory each time."""
 
     async def talk() -> list[types.CallToolResult]:
         named = iter(roots)
@@ -63,13 +63,13 @@ def calls_of(served, tool: str, roots: Sequence[str], **arguments: Any) -> list[
 
 @pytest.fixture
 def other(world):
-    """Another project, with a session that knows the same."""
+    """Write another project with a session that knows the same."""
     return world.repository("other")
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 def test_a_client_finds_what_its_own_project_knows(served, world, shop, other, mode):
-    """Also one that may only be asked for its project by the answer to its call."""
+    """The same holds for a client that names its project only when the answer to its call asks for it."""
     knows = world.claude(shop, RETRY, DONE)
     world.claude(other, RETRY, DONE)
 
@@ -92,7 +92,7 @@ def test_a_client_that_chooses_a_session_says_its_project_with_the_choice(served
 
 
 def test_a_client_waits_for_its_worker_in_a_task(served, shop, scripted, monkeypatch):
-    """Its call has been answered by then: that is no sign that it is gone."""
+    """The call is answered by then, which does not mean that the client is gone."""
     monkeypatch.setattr("smart_fork.server.tasks.DIRECT_SECONDS", 0.0)
     order = {"prompt": "go", "project_path": str(shop), "run_in": "process", "worktree": False}
     (worker,) = call(served, "spawn_workers", shop, workers=[order]).structured_content["workers"]

@@ -1,4 +1,4 @@
-"""A client's session of MCP: what becomes of it when the service does not know it, and when the client is gone."""
+"""MCP sessions of clients: unknown ones, and those of clients that are gone."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def post(served, message: dict, session: str = "") -> HTTPResponse:
 
 
 def begun(served) -> str:
-    """The session of a client that says nothing more."""
+    """Return the MCP session of a client that sends nothing more."""
     answer = post(served, BEGINNING)
     assert 200 == answer.status
     return answer.headers["mcp-session-id"]
 
 
 def test_a_session_of_an_earlier_process_is_not_found_so_that_its_client_opens_another(served):
-    """404 is what the agents need: see `tests/e2e/test_reconnecting.py`."""
+    """The agents need status 404 for that: see `tests/e2e/test_reconnecting.py`."""
     answer = post(served, LISTING, "0" * 32)
 
     said = json.loads(answer.read())
@@ -59,7 +59,7 @@ def test_what_is_refused_without_a_session_or_a_known_version_has_the_id_of_its_
 
 
 def test_sessions_are_limited_and_those_that_are_open_go_on(one_at_a_time, served):
-    """Each holds its last answer in memory until it ends."""
+    """Each MCP session holds its last answer in memory until it ends."""
     session = begun(served)
 
     assert 503 == post(served, BEGINNING).status

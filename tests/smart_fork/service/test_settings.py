@@ -1,4 +1,4 @@
-"""What the service is installed with."""
+"""The settings with which the service is installed."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.cli.service.address import keep_port
-from smart_fork.cli.service.units import unit_settings as places
-from smart_fork.cli.service.units.unit_settings import (
+from smart_fork.cli.service import unit_settings as places
+from smart_fork.cli.service.instance import keep_port
+from smart_fork.cli.service.unit_settings import (
     BASE,
-    Settings,
+    UnitSettings,
     checked_interval,
     new_settings,
     own_program,
@@ -31,7 +31,7 @@ def program(folder: Path, name: str) -> Path:
 
 @pytest.fixture
 def bare(home: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """The environment of somebody who has nothing but our program, in ~/bin."""
+    """Return the environment of a person with smart-fork in ~/bin and nothing else."""
     monkeypatch.setattr(places.Program, "USUAL_FOLDERS", ("~/.local/bin",))
     monkeypatch.setattr(sys, "executable", str(home / "venv/bin/python"))
     program(home / "venv/bin", "smart-fork")
@@ -39,9 +39,9 @@ def bare(home: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return {"HOME": str(home), "PATH": str(home / "bin")}
 
 
-def installed_before(**environment: str) -> Settings:
+def installed_before(**environment: str) -> UnitSettings:
     given = {"SMART_FORK_INDEXING": "true", "SMART_FORK_INDEX_CRON": "6h", "PATH": "/bin"}
-    return Settings("/old/smart-fork", 5111, given | environment)
+    return UnitSettings("/old/smart-fork", 5111, given | environment)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_what_is_no_interval_is_refused_before_anything_is_written(text):
 
 
 def test_a_folder_that_was_written_by_hand_is_where_the_service_will_look(bare, home, monkeypatch):
-    """The service takes ~ for the home; launchd and systemd leave it as it is."""
+    """The service expands ~; launchd and systemd do not."""
     monkeypatch.chdir(home)
     made = new_settings(installed_before(SMART_FORK_HOME="~/elsewhere"), bare)
 
@@ -87,7 +87,7 @@ def test_a_first_installation_has_the_defaults(bare, home):
 
 
 def test_what_was_set_before_is_kept(bare):
-    """F-201: a reinstall after an upgrade changes the program, not the choices."""
+    """F-201: a reinstallation after an upgrade changes the program, not the choices."""
     before = installed_before(SMART_FORK_HOME="/state", HTTPS_PROXY="http://proxy", SMART_FORK_INDEXING="false")
 
     made = new_settings(before, bare)
@@ -110,7 +110,7 @@ def test_what_is_asked_for_or_set_now_wins_over_what_was_before(bare, home):
 
 
 def test_the_port_is_that_of_the_option_else_of_the_environment_else_the_one_before(bare, home):
-    """F-210: as `serve` finds it."""
+    """F-210: `serve` finds the same port."""
     state = home / "state"
     keep_port(9000, state)
     env = bare | {"SMART_FORK_HOME": str(state)}
@@ -132,7 +132,7 @@ def test_folders_do_not_depend_on_where_the_service_runs(bare, name, monkeypatch
 
 @pytest.mark.parametrize("name", ["SMART_FORK_KEEP_TRANSCRIPTS", "SMART_FORK_KEEP_MEGABYTES", "SMART_FORK_MAX_WORKERS"])
 def test_what_a_person_has_set_for_commands_holds_for_the_service_too(bare, name):
-    """It reads most logs first: without this no copy would be kept of them."""
+    """The service reads most logs first: without the setting it would keep no copies of them."""
     assert "7" == new_settings(None, bare | {name: "7"}).environment[name]
 
 
@@ -174,7 +174,7 @@ def test_an_upgrade_with_a_bare_path_loses_no_folder(bare, home):
 
 
 def test_our_own_environment_is_not_on_the_services_path(bare, home):
-    """What an agent runs as python there would be ours."""
+    """An agent that runs `python` would get smart-fork's own."""
     program(home / "venv/bin", "python3")
     program(home / "bin", "git")
 
@@ -207,7 +207,7 @@ def test_without_a_program_there_is_nothing_to_install(bare):
 
 
 def test_an_environment_that_will_be_gone_is_refused(bare, home):
-    """What `uvx smart-fork` runs is deleted some day, and the service would crash from then on."""
+    """The environment of `uvx smart-fork` is deleted some day, and the service would crash from then on."""
     program(home / ".cache/uv/archive-v0/x/bin", "smart-fork")
 
     with pytest.raises(SmartForkError, match="temporary environment"):

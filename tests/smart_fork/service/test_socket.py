@@ -1,4 +1,4 @@
-"""The service's socket: our own programs ask there, and only the same user's; with real processes."""
+"""The service's Unix socket for smart-fork's own programs of the same user, with real processes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from indexer.safe_files import state_home
-from smart_fork.cli.service import client, lifetime, listener, records
-from smart_fork.cli.service.address import Address, publish
+from smart_fork.cli.service import client, json_log, lifetime
 from smart_fork.cli.service.client import Service, ServiceGoneError, find_service
+from smart_fork.cli.service.instance import Address, publish
 from smart_fork.errors import ProgramFailed
 from smart_fork.system import peers
 from tests import warm
@@ -31,7 +31,7 @@ COMMAND = [sys.executable, "-m", "smart_fork", "serve"]
 
 @pytest.fixture
 def served_at(monkeypatch) -> Iterator[Callable[..., tuple[subprocess.Popen, Service]]]:
-    """Starts the real service of the home of now, once it answers."""
+    """Return a function that starts the real service of the current home, and waits until it answers."""
     begun = []
     monkeypatch.setattr(client, "STATUS_SECONDS", 60.0)
 
@@ -53,7 +53,7 @@ def served_at(monkeypatch) -> Iterator[Callable[..., tuple[subprocess.Popen, Ser
 
 
 def asked(path: str, *lines: str) -> bytes:
-    """What comes back for a request over a socket, until the service closes the connection."""
+    """Send a request over a socket. Return everything until the service closes the connection."""
     with socket.socket(socket.AF_UNIX) as line:
         line.settimeout(120)
         line.connect(path)
@@ -76,7 +76,7 @@ def test_a_process_of_the_same_user_needs_no_token(served):
 
 
 def test_a_page_in_a_browser_that_reaches_the_socket_gets_nothing(served):
-    """As when somebody passes a port on to it."""
+    """Such requests arrive if a person forwards a port to the socket."""
     for host in (f"127.0.0.1:{served.port}", "localhost:8000", "evil.example"):
         assert 421 == status(served.socket, "GET / HTTP/1.1", f"Host: {host}")
     assert 403 == status(served.socket, "GET / HTTP/1.1", OURS, "Origin: http://evil.example")
@@ -206,9 +206,9 @@ def test_a_second_service_of_a_home_does_not_begin(served_at, run):  # noqa: F81
 
 def test_where_no_socket_can_be_made_the_service_listens_over_tcp_alone(home, monkeypatch, caplog):
     monkeypatch.setenv("SMART_FORK_HOME", str(home / ("long" * 30)))
-    monkeypatch.setattr(listener, "mkdtemp", lambda **_: (_ for _ in ()).throw(PermissionError("read-only")))
+    monkeypatch.setattr(lifetime, "mkdtemp", lambda **_: (_ for _ in ()).throw(PermissionError("read-only")))
 
-    with closing(listener.listen("127.0.0.1", None)) as listening:
+    with closing(lifetime.listen("127.0.0.1", None)) as listening:
         assert "" == listening.local
         socket.create_connection(("127.0.0.1", listening.port), timeout=60).close()
 
@@ -228,7 +228,7 @@ def test_looking_for_a_service_leaves_no_trace(home, run):  # noqa: F811
 
 @contextmanager
 def full_pipe() -> Iterator[int]:
-    """A pipe that nobody reads, and that takes nothing more."""
+    """Return a full pipe without a reader."""
     read, write = os.pipe()
     os.set_blocking(write, False)
     try:
@@ -245,7 +245,7 @@ def full_pipe() -> Iterator[int]:
 
 @pytest.mark.thorough
 def test_what_nobody_reads_keeps_nobody_waiting(served_at):
-    """Standard error is a pipe that takes nothing more."""
+    """Standard error is a full pipe."""
     with full_pipe() as pipe:
         _, service = served_at(stderr=pipe)
         for _ in range(20):
@@ -253,7 +253,7 @@ def test_what_nobody_reads_keeps_nobody_waiting(served_at):
 
 
 def test_a_log_that_cannot_be_written_says_nothing_of_it(home, capsys):
-    handler = records._Private(records.log_file())
+    handler = json_log._Private(json_log.log_file())
     handler.stream.close()
 
     handler.handle(logging.makeLogRecord({"msg": "x"}))

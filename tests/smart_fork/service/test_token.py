@@ -1,4 +1,4 @@
-"""The token: kept and changed."""
+"""The token: its file, and its rotation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_the_token_is_made_once_and_is_private(home):
 
 @pytest.mark.parametrize("kind", ["readable", "writable", "link", "folder", "pipe", "empty", "short", "other"])
 def test_a_token_that_is_not_only_ours_is_not_used(home, kind):
-    """An empty one would let in everybody."""
+    """An empty token would admit everybody."""
     path = state_home() / "service-token"
     good = token()
     path.unlink()

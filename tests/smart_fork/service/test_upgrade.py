@@ -31,7 +31,7 @@ OLD, NEW = Release("1.2", (1,)), Release("1.3", (2,))
 
 
 class Watched:
-    """An upgrade whose surroundings a test sets: what is installed, whether it may end, the time."""
+    """An upgrade in surroundings that a test sets: the installed version, whether it may end, and the time."""
 
     def __init__(self) -> None:
         self.found: Release | None = OLD
@@ -99,7 +99,7 @@ class TestTraffic:
         return [0.0]
 
     def during(self, time: list[float], method: str, path: str, waited: float) -> list[bool]:
-        """Whether it may end while that is answered, and when it has been quiet for long enough."""
+        """Return whether the service may end during a request, and after some quiet time."""
         seen = []
 
         async def app(scope, receive, send):
@@ -135,7 +135,7 @@ class TestTraffic:
 
 
 class Folder:
-    """A folder of packages, with ours in it as installers write it."""
+    """A folder of packages that contains smart-fork as installers write it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -220,7 +220,7 @@ os._exit(0)  # as the command does: a thread may still be in the model
 
 @pytest.fixture
 def service(home, packages, tmp_path, monkeypatch) -> Iterator[subprocess.Popen]:
-    """A real one, of version 1."""
+    """Run a real service of version 1."""
     packages.install("1")
     with closing(socket.create_server(("127.0.0.1", 0))) as free:
         env = {"PYTHONPATH": f"{packages.path}{os.pathsep}{ROOT}", "SMART_FORK_PORT": str(free.getsockname()[1])}
@@ -271,7 +271,7 @@ def test_the_service_becomes_the_newer_version_once_and_in_the_middle_of_nothing
 
 @pytest.mark.thorough  # of starts that fail others tell; here it is one after an upgrade
 def test_a_newer_version_that_does_not_start_is_a_crash(service, packages):
-    """The supervisor sees the failure of the very process that it watches."""
+    """The supervisor watches this process, and sees its failure."""
     of_version("1")
     (child,) = psutil.Process(service.pid).children()
     packages.install("3")
@@ -303,7 +303,7 @@ print([name for name in sys.modules if name not in loaded], "smart_fork.cli.main
 
 @pytest.mark.thorough
 def test_nothing_of_another_version_is_imported_into_the_one_that_runs():
-    """Modules are imported where they are first used, which may be after the upgrade."""
+    """Modules are imported at their first use, which may be after the upgrade."""
     said = subprocess.run([sys.executable, "-c", LOAD_ALL], cwd=ROOT, capture_output=True, text=True, check=False)
 
     assert ("[] False\n", "") == (said.stdout, said.stderr)

@@ -1,4 +1,4 @@
-"""What the tests of the installed service share: hostile texts, a reference of systemd's syntax, and fakes of both systems."""
+"""Helpers for tests of the installed service: hostile texts, a parser of systemd's syntax, and fakes of both systems."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from smart_fork.cli.service.units.unit_settings import Settings
+from smart_fork.cli.service.unit_settings import UnitSettings
 from smart_fork.system.processes import Completed
 
 HOSTILE = [
@@ -15,15 +15,15 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-def settings(home: Path, name: str = "plain", **more: object) -> Settings:
-    """Settings whose every text contains `name`."""
+def settings(home: Path, name: str = "plain", **more: object) -> UnitSettings:
+    """Return settings with `name` in each of their texts."""
     environment = {"SMART_FORK_HOME": f"{home}/{name}", "PATH": f"/bin:/{name}", "LANG": name}
     values = {"program": f"{home}/{name}/smart-fork", "port": 8766, "environment": environment}
-    return Settings(**values | more)
+    return UnitSettings(**values | more)
 
 
 def read_as_systemd(text: str) -> dict[str, list[str]]:
-    """A unit as systemd.syntax(7) and systemd.service(5) say: for each setting its words, or its path."""
+    """Parse a unit by systemd.syntax(7) and systemd.service(5): return the words or the path of each setting."""
     found: dict[str, list[str]] = {"Environment": []}
     for line in text.split("\n"):
         if "=" not in line or line.startswith("#"):
@@ -43,7 +43,7 @@ def read_as_systemd(text: str) -> dict[str, list[str]]:
 
 
 def words_of(value: str) -> list[str]:
-    """Quotes and backslashes, character by character."""
+    """Split a line into words: quotes and backslashes, character by character."""
     words: list[str] = []
     word, quote, escaped, open_word = "", "", False, False
     for c in value:
@@ -67,7 +67,7 @@ def words_of(value: str) -> list[str]:
 
 
 def specified(word: str) -> str:
-    """`%%` is a per cent sign, everything else after one would be replaced."""
+    """Expand `%%` to a per cent sign. Fail for any other specifier, which systemd would replace."""
     assert not re.search(r"%(?!%)", word.replace("%%", "")), word
     return word.replace("%%", "%")
 
@@ -78,7 +78,7 @@ def expand(found: re.Match[str]) -> str:
 
 
 class FakeLaunchd:
-    """launchctl and what it has loaded: jobs are labels with their state."""
+    """A fake launchctl with loaded jobs: labels with their states."""
 
     def __init__(self, *loaded: str, slow: int = 0, fails: dict[str, str] | None = None) -> None:
         self.loaded = set(loaded)
@@ -118,19 +118,19 @@ class FakeLaunchd:
             self.loaded.discard(label)
 
     def sleep(self, seconds: float) -> None:
-        """A job that takes its time is gone some looks later."""
+        """Advance the time: a slow job is gone after some looks."""
         self.slow -= 1
         if not self.slow:
             self.loaded.clear()
 
     @property
     def changes(self) -> list[tuple[str, ...]]:
-        """What was run, without the looks."""
+        """Return the calls that change something."""
         return [one for one in self.ran if one[0] != "print"]
 
 
 class FakeSystemd:
-    """systemctl and loginctl, answering from a table: the verb, or the whole of what was asked, to (code, output, error)."""
+    """A fake systemctl and loginctl. A table maps a verb or a whole call to (code, output, error)."""
 
     def __init__(self, answers: dict[str, tuple[int, str, str]] | None = None) -> None:
         self.answers = {
@@ -152,5 +152,5 @@ class FakeSystemd:
 
     @property
     def changes(self) -> list[tuple[str, ...]]:
-        """What was run, without the looks."""
+        """Return the calls that change something."""
         return [one for one in self.ran if one[0] != "show"]

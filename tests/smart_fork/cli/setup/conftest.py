@@ -1,4 +1,4 @@
-"""A machine with all agents, whose servers are not really started."""
+"""A machine with all agents. Their servers are not really started."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.cli import setup as setup_command
-from smart_fork.cli.setup import background, plan
+from smart_fork.cli.setup import plan
 from smart_fork.cli.setup.ledger import Step
+from smart_fork.cli.setup.parts import ServicePart
 from smart_fork.cli.setup.plan import Trial
 from tests.cases import mostly_first
 from tests.smart_fork.cli.setup.homes import HOMES, full
@@ -19,10 +20,14 @@ __all__ = ["command_model", "run"]  # fixtures, defined beside what they are mad
 
 @pytest.fixture
 def setup(run, world, monkeypatch):
-    """Run `smart-fork setup` with these words; the trial of a server is a made-up one, and nothing starts programs here."""
+    """Return a function that runs `smart-fork setup` with some words. The trial of a server is faked, and no program
+    starts.
+    """
     monkeypatch.setattr(plan, "try_server", lambda way, *, ask: Trial(way.agent, ok=True, tools=7, tools_seconds=0.1))
     monkeypatch.setattr(
-        background, "planned", lambda *_: Step("service", "service", "systemd", "left", why="systemd does not answer")
+        ServicePart,
+        "planned",
+        lambda *_: Step("service", "service", "systemd", "left", why="systemd does not answer"),
     )
     monkeypatch.setattr(setup_command, "_PACKAGES", ())  # to look through all our modules takes longer than the rest
     monkeypatch.setenv("COLUMNS", "80")
@@ -35,7 +40,7 @@ def setup(run, world, monkeypatch):
 
 @pytest.fixture(params=mostly_first(sorted(HOMES, key=lambda one: one is not full)), ids=lambda one: one.__name__)
 def settled(request, world):
-    """A home of each kind, with the programs of all agents."""
+    """Return the name of a kind of home, filled with settings and with the programs of all agents."""
     for agent in AGENTS:
         if agent.registration:
             add_program(world.home / "bin", agent.command.name, "")

@@ -1,4 +1,4 @@
-"""Homes that are full of other people's settings, and what they are to the byte."""
+"""Homes full of other people's settings, and their content byte by byte."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _claude(home: Path) -> Path:
 
 
 def _others() -> list[JsonRegistration]:
-    """The agents whose settings have no more to say than a list of servers."""
+    """Return the agents with settings that consist of a list of servers only."""
     ways = [way for way in AGENTS.registrations() if way.agent not in ("claude", "codex")]
     return [way for way in ways if isinstance(way, JsonRegistration)]
 
@@ -42,18 +42,18 @@ def _settings(home: Path) -> list[Path]:
 
 
 def empty(home: Path) -> None:
-    """Agents that were never started."""
+    """Write a home with agents that were never started."""
 
 
 def started(home: Path) -> None:
-    """Agents that were started once, and nothing else."""
+    """Write a home with agents that were started once, and nothing else."""
     _claude(home).mkdir()
     (home / ".codex").mkdir()
     (home / ".claude.json").write_text('{\n  "numStartups": 1\n}')
 
 
 def full(home: Path) -> None:
-    """Servers, hooks, plugins and skills of others, oddly written."""
+    """Write a home with servers, hooks, plugins and skills of others, oddly formatted."""
     (_claude(home) / "skills" / "mine").mkdir(parents=True)
     (_claude(home) / "skills" / "mine" / "SKILL.md").write_text("---\nname: mine\n---\n")
     (home / ".codex").mkdir()
@@ -68,14 +68,14 @@ def full(home: Path) -> None:
 
 
 def windows(home: Path) -> None:
-    """The same with the line ends of another system."""
+    """Write the `full` home with the line ends of Windows."""
     full(home)
     for path in _settings(home):
         path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n") + b"\r\n")
 
 
 def linked(home: Path) -> None:
-    """Settings that are links into a folder of dotfiles."""
+    """Write a home with settings that are links into a folder of dotfiles."""
     full(home)
     dotfiles = home / "dotfiles"
     dotfiles.mkdir()
@@ -86,7 +86,7 @@ def linked(home: Path) -> None:
 
 
 def by_hand(home: Path) -> None:
-    """smart-fork is registered already, as people do it."""
+    """Write a home where a person has registered smart-fork by hand."""
     full(home)
     (home / ".claude.json").write_text(
         '{"mcpServers": {"smart-fork": {"type":"stdio", "command":"smart-fork","args":["mcp"], "env":{"A":"b"}}}}\n'
@@ -99,7 +99,7 @@ HOMES = (empty, started, full, windows, linked, by_hand)
 
 
 def everything(home: Path) -> dict[str, tuple[int, bytes | str]]:
-    """Each file, folder and link of a home, but for what is ours: its mode, and its content."""
+    """Return mode and content of each file, folder and link of a home, except for smart-fork's own files."""
     found: dict[str, tuple[int, bytes | str]] = {}
     for folder, folders, files in os.walk(home):
         folders[:] = [name for name in folders if name not in (".smart-fork", "bin", "shop")]

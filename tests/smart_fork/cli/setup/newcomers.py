@@ -1,4 +1,4 @@
-"""Two agents that nothing but their own words makes known: all in one file of settings, and a list and a file of ours."""
+"""Two made-up agents that only their own descriptions make known: one with a settings file, one with separate files."""
 
 from __future__ import annotations
 

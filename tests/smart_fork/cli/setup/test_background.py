@@ -1,4 +1,4 @@
-"""The service, as a step of setting up."""
+"""The service as a part of the setup."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from smart_fork.cli.service.units import installation
-from smart_fork.cli.setup import background
+from smart_fork.cli.service import installation
 from smart_fork.cli.setup.ledger import Ledger
+from smart_fork.cli.setup.parts import ServicePart
 from smart_fork.cli.setup.plan import lasting_program, remove
 from smart_fork.system.processes import Processes
 from tests.smart_fork.cli.setup.homes import everything
@@ -24,12 +24,12 @@ def program(home, monkeypatch) -> str:
 
 def test_it_is_installed_and_undone_with_the_folders_that_were_made_for_it(home, program):
     before, systemd, ledger = everything(home), FakeSystemd(), Ledger()
-    step = background.planned(program, systemd)
+    step = ServicePart.planned(program, systemd)
 
     step.act(ledger)
 
     assert "new" == step.state
-    assert "there" == background.planned(program, systemd).state
+    assert "there" == ServicePart.planned(program, systemd).state
     assert [] == [one.error for one in remove(ledger, list(ledger), systemd) if one.error]
     assert ("disable", "--now") == next(words[:2] for words in systemd.changes if words[0] == "disable")
     assert before == everything(home)
@@ -41,7 +41,7 @@ def test_one_that_was_there_before_stays(home, program):
     keeper.path.parent.mkdir(parents=True)
     installation.install(keeper, installation.settings_for(keeper))
 
-    step = background.planned("/elsewhere/smart-fork", systemd)
+    step = ServicePart.planned("/elsewhere/smart-fork", systemd)
     step.act(ledger)
 
     assert "changed" == step.state
@@ -49,7 +49,7 @@ def test_one_that_was_there_before_stays(home, program):
 
 
 def test_where_the_system_does_not_answer_it_is_left_out(program):
-    step = background.planned(program, FakeSystemd({"show": (1, "", "Failed to connect to bus")}))
+    step = ServicePart.planned(program, FakeSystemd({"show": (1, "", "Failed to connect to bus")}))
 
     assert "left" == step.state
     assert "systemd does not answer here" in step.why
@@ -58,4 +58,4 @@ def test_where_the_system_does_not_answer_it_is_left_out(program):
 def test_on_another_system_it_is_left_out(monkeypatch):
     monkeypatch.setattr(sys, "platform", "freebsd")
 
-    assert "left" == background.planned("/x/smart-fork", Processes()).state
+    assert "left" == ServicePart.planned("/x/smart-fork", Processes()).state

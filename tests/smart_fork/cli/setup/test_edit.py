@@ -1,4 +1,4 @@
-"""One change of a text, kept small and undone to the byte."""
+"""An edit of a text in the ledger: it is kept small, and undone to the byte."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_what_was_there_before_comes_back(before, after):
 
 @given(before=texts, middle=texts)
 def test_only_what_has_changed_is_kept(before, middle):
-    """Settings hold secrets; the ledger is to hold none of them."""
+    """Settings hold secrets, and the ledger must hold none of them."""
     edit = Edit.of(before + "|" + before, before + "|" + middle + before)
 
     assert ("", len(middle)) == (edit.was, len(edit.now))

@@ -1,4 +1,4 @@
-"""The first index may be left: the rest is done in the background."""
+"""The first index of the setup may be left: the rest is done in the background."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from smart_fork.system.processes import Processes
 
 @pytest.fixture
 def started(monkeypatch):
-    """What was started in the background, instead of starting it."""
+    """Return the commands that would start in the background. None of them starts."""
     commands: list[list[str]] = []
     monkeypatch.setattr(Processes, "start", lambda self, argv, **_: commands.append(list(argv)))
     return commands
@@ -26,7 +26,7 @@ def plan(*steps):
 
 @pytest.fixture
 def left(monkeypatch):
-    """Somebody presses Ctrl-C."""
+    """Return a progress that raises Ctrl-C in the middle of indexing."""
 
     def leave(*_, **__):
         raise KeyboardInterrupt
@@ -42,7 +42,7 @@ def test_a_small_one_is_whole(world, shop, command_model, started):
 
 
 def test_of_a_large_one_the_words_are_searchable_when_it_ends(world, shop, command_model, started, monkeypatch):
-    """Whoever waits for the last passage of a thousand sessions has not yet asked a question."""
+    """A person must not wait for the last passage of a thousand sessions before the first search."""
     monkeypatch.setattr("smart_fork.cli.setup._FEW", 0)
     for number in range(3):
         world.claude(shop, f"add retry number {number}", "done")

@@ -1,4 +1,4 @@
-"""Logs that their agent deletes: it is said before it happens, and copies are kept where somebody wants them."""
+"""Logs that their agent deletes: setup warns before, and keeps copies if the person wants them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DAY = 86_400
 
 @pytest.fixture
 def logs(world, shop) -> list[str]:
-    """Sessions of Claude Code that were written to 40, 26 and 2 days ago."""
+    """Write sessions of Claude Code that ended 40, 26 and 2 days ago."""
     found = []
     for days in (40, 26, 2):
         found.append(world.claude(shop, "mend it", "done"))
@@ -35,7 +35,7 @@ def logs(world, shop) -> list[str]:
 
 @pytest.fixture
 def asked(monkeypatch):
-    """A terminal, where a person answers with these; what was asked."""
+    """Return a function that answers at a terminal with the given words, and the questions that were asked."""
     questions: list[str] = []
 
     def answers(*said: str) -> list[str]:

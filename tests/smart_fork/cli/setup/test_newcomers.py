@@ -1,4 +1,4 @@
-"""An agent of which nothing else knows is set up, tried, looked at and undone like any other."""
+"""A made-up agent that nothing else knows is set up, tried, listed and undone like any other."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SETTINGS = {
 
 @pytest.fixture(params=NEWCOMERS, ids=lambda agent: agent.name)
 def newcomer(request, world, monkeypatch):
-    """One that is here, beside the others."""
+    """Return a made-up agent that is installed beside the real ones."""
     agent = request.param
     monkeypatch.setitem(AGENTS._by_name, agent.name, agent)
     add_program(world.home / "bin", agent.command.name, "")
@@ -35,7 +35,7 @@ def newcomer(request, world, monkeypatch):
 
 @pytest.fixture(params=mostly_first(SETTINGS))
 def settled(request, newcomer, world):
-    """Its own settings, of each kind."""
+    """Return the made-up agent with its own settings, of each kind of home."""
     way, text = newcomer.registration, SETTINGS[request.param]
     if text is not None:
         way.path().parent.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Parts of a set-up: a file that cannot be read or written costs its own part."""
+"""Parts of the setup: a file that cannot be read or written fails only its own part."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_file_that_cannot_be_written_costs_its_own_part_and_no_other(setup, wo
 
 @pytest.mark.parametrize("way", [CLAUDE, CODEX], ids=["claude", "codex"])
 def test_a_byte_order_mark_stays_and_an_empty_file_is_one_without_settings(setup, world, way):
-    """As the agents themselves read them."""
+    """The agents read such files in this way, too."""
     full(world.home)
     hooks = agent_settings.settings_file(way.agent)
     for path in {way.path(), hooks}:

@@ -1,4 +1,4 @@
-"""`smart-fork setup` in homes full of other people's settings, and out of them again."""
+"""`smart-fork setup` in homes full of other people's settings, and its undoing."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ def test_a_skill_of_our_name_that_is_not_ours_is_left(setup, world):
 
 
 def test_out_of_settings_that_have_changed_since_only_ours_is_taken(setup, world):
-    """Claude Code writes its settings again whenever it starts; people edit theirs."""
+    """Claude Code rewrites its settings at each start, and people edit theirs."""
     full(world.home)
     claude, codex = world.home / ".claude.json", world.home / ".codex/config.toml"
     setup("--yes")
@@ -460,7 +460,7 @@ for line in sys.stdin:
 @pytest.mark.thorough
 @pytest.mark.parametrize("finish", [("--yes", "--remove"), ("--remove",)], ids=" ".join)
 def test_a_kill_at_any_step_is_made_whole(setup, world, finish):
-    """By undoing, or by setting up again and undoing."""
+    """Undoing alone repairs it, and so does another setup that is then undone."""
     full(world.home)
     before = everything(world.home)
     command = [sys.executable, "-c", _KILLED]

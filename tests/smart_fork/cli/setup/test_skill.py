@@ -1,4 +1,4 @@
-"""The text that teaches an agent when to ask."""
+"""The skill: the text that teaches an agent when to use smart-fork."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SKILL = files("smart_fork.cli.setup").joinpath("skill/SKILL.md").read_text(encod
 
 
 def test_it_is_a_skill_that_both_agents_read():
-    """A name that is a folder's, and a description short enough to be listed in every first request."""
+    """Its name is its folder's name. Its description is short: each first request to a model lists it."""
     front = SKILL.split("---\n")[1]
     fields = dict(line.split(": ", 1) for line in front.splitlines())
 

@@ -1,4 +1,4 @@
-"""The registered server is started as its agent starts it, and asked for the newest session."""
+"""The trial of a registered server: it is started as its agent starts it, and asked for the newest session."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_newest_session_is_asked_for_by_its_title(world, shop, tmp_path):
 
 
 def test_a_session_of_the_root_directory_is_found_where_it_ran(world, tmp_path):
-    """A server that was started there names no project by itself."""
+    """A server that starts in the root directory has no project of its own."""
     world.claude(Path("/"), "add retry", "done")
     register(CLAUDE, tmp_path, SERVER)
 

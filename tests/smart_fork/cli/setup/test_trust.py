@@ -1,4 +1,4 @@
-"""Codex notes which hooks a person trusts: the entries of ours go with the hooks."""
+"""Codex notes which hooks a person trusts. Notes about smart-fork's hooks are removed with these hooks."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ CODEX = AGENTS.registration_of("codex")
 
 
 def trust(path: Path, *places: str) -> str:
-    """What Codex writes of hooks that a person trusts."""
+    """Return Codex's notes about hooks that a person trusts."""
     hashed = 'trusted_hash = "sha256:ca49a5b2"'
     return "\n[hooks.state]\n" + "".join(f'\n[hooks.state."{path}:{place}"]\n{hashed}\n' for place in places)
 
 
 def test_undoing_it_takes_out_that_a_person_trusts_our_hooks_in_codex(setup, world):
-    """It notes them by their places in its file of hooks."""
+    """Codex notes a trusted hook by its position in the file of hooks."""
     config, hooks = CODEX.path(), agent_settings.settings_file("codex")
     hooks.parent.mkdir(parents=True)
     config.write_text('model = "gpt-5" # mine\n')

@@ -1,4 +1,4 @@
-"""What `smart-fork setup` does only if it is wanted: new sessions are told of past ones, reading tools run unasked."""
+"""Optional parts of the setup: recall, and reading tools that run without asking."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ STYLES = [
 @hypothesis_settings(deadline=None, max_examples=drilled(150, 20))
 @given(value=_settings, style=st.sampled_from(STYLES))
 def test_rules_are_put_in_and_taken_out_to_the_byte(value, style):
-    """Whatever others have in it."""
+    """The content of others in the settings does not matter."""
     before = style(value)
 
     made, added = put(before, RULES)

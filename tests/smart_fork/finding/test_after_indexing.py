@@ -8,8 +8,8 @@ from unittest.mock import Mock
 import pytest
 
 from indexer.locks import IndexBusyError
-from smart_fork.cli.service import renewal
-from smart_fork.cli.service.renewal import Renewal, renew_quietly, renewed
+from smart_fork.cli.service import after_indexing
+from smart_fork.cli.service.after_indexing import Renewal, renew_quietly, renewed
 from smart_fork.errors import ProgramFailed
 from smart_fork.finding.index_access import opened
 
@@ -20,7 +20,7 @@ class Program:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.runs, self.together, self.most = 0, 0, 0
         self.begun, self.may_end = threading.Semaphore(0), threading.Semaphore(0)
-        monkeypatch.setattr(renewal, "renew_quietly", self.run)
+        monkeypatch.setattr(after_indexing, "renew_quietly", self.run)
 
     def run(self) -> None:
         self.runs += 1
@@ -67,7 +67,7 @@ def test_after_it_has_finished_it_runs_again_when_it_is_due(program):
 def test_who_waits_is_told_that_a_program_reads_the_exports_and_nobody_else(monkeypatch):
     program, told = Mock(), []
     program.name = "qmd"
-    monkeypatch.setattr(renewal, "configured_engine", lambda: program)
+    monkeypatch.setattr(after_indexing, "configured_engine", lambda: program)
 
     with opened() as store:
         for progress in (lambda *stage: told.append(stage), None):
@@ -90,7 +90,7 @@ def test_a_failure_is_logged_with_what_to_do_and_ends_nothing(monkeypatch, caplo
     def fail(*_: object, **__: object) -> None:
         raise problem
 
-    monkeypatch.setattr(renewal, "_renew", fail)
+    monkeypatch.setattr(after_indexing, "_renew", fail)
     with caplog.at_level("INFO"):
         renew_quietly()
 

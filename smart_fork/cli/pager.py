@@ -1,4 +1,4 @@
-"""A conversation at a terminal: rendered, wrapped at words, and paged as ``git log`` pages."""
+"""Prints a conversation on a terminal: rendered Markdown, wrapped at words, in the pager as ``git log`` does."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _HIDING = ("reference", "image", "html_block", "html_inline")
 
 
 class _Rendered(Markdown):
-    """Markdown of others: nothing in it is left out, steers the terminal, or links to what is not shown."""
+    """Markdown from a log, made safe: it hides no text, sends no control characters, and makes no links."""
 
     def __init__(self, text: str) -> None:
         super().__init__("", code_theme="ansi_dark", hyperlinks=False)
@@ -38,7 +38,9 @@ class _Rendered(Markdown):
 
 
 def _shown(token: Token) -> Token:
-    """Return a token without what steers a terminal: an entity may stand for it. A line stays a line."""
+    """Return a Markdown token without control characters, which an entity may stand for. A line break stays a line
+    break.
+    """
     token.content = printable(token.content)
     token.attrs = {name: printable(str(value)) for name, value in token.attrs.items()}
     token.type = "hardbreak" if token.type == "softbreak" else token.type
@@ -48,10 +50,10 @@ def _shown(token: Token) -> Token:
 
 
 def show(parts: Iterable[tuple[str, str]], *, pages: bool) -> None:
-    """Print a conversation's parts, texts and who said them, at this terminal; with `pages` in the person's pager.
+    """Print the parts of a conversation, pairs of text and role, on this terminal; with `pages` in the person's pager.
 
     Raises:
-        Unprinted: the terminal does not take it.
+        Unprinted: the terminal cannot be written.
     """
     texts, argv = _rendered(parts), _pager() if pages else []
     if not argv:
@@ -65,7 +67,7 @@ def show(parts: Iterable[tuple[str, str]], *, pages: bool) -> None:
 
 
 def _rendered(parts: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """One part after the other: of a long conversation the first page is there at once."""
+    """Yield one rendered part after the other: the first page of a long conversation appears immediately."""
     console = out.console
     for text, role in parts:
         # What a person typed is no Markdown: a log that was pasted keeps its lines.
@@ -77,7 +79,7 @@ def _rendered(parts: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def _pager() -> list[str]:
-    """Return the person's pager as an argument list; an empty one where there is none, or an agent asks."""
+    """Return the command of the person's pager as a list; empty if there is no pager, or an agent runs this."""
     if calling.get() is not None or os.environ.get("TERM") == "dumb":
         return []
     words = os.environ.get("PAGER", "less").split()

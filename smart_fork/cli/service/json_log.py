@@ -1,4 +1,4 @@
-"""The service's log: one JSON object a line, private, rotated, without secrets."""
+"""The service's log: one JSON object a line, without secrets, in a private file that is rotated."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "task
 
 
 class JsonLines(logging.Formatter):
-    """``{"time", "level", "logger", "message", …}``, secrets masked."""
+    """A formatter of log records: ``{"time", "level", "logger", "message", …}`` with masked secrets."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
+        """Return the record as one line of JSON."""
         line: dict[str, Any] = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
@@ -44,12 +44,14 @@ class JsonLines(logging.Formatter):
 
 
 def _said(text: Masked) -> str:
-    """Return valid Unicode: names of files need not be."""
+    """Return `text` as valid Unicode: names of files may hold lone surrogates."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 class _Private(RotatingFileHandler):
-    """A private log file. Records that a full disk refuses are written later, the oldest `WAITING_BYTES`."""
+    """The handler of a private log file. If the disk is full, it keeps the oldest `WAITING_BYTES` and writes them
+    later.
+    """
 
     def _open(self) -> TextIOWrapper:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -57,12 +59,10 @@ class _Private(RotatingFileHandler):
         return TextIOWrapper(file, encoding="utf-8", errors="replace")
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - what logging calls it
-        """Say nothing: standard error may be a pipe that nobody reads, and a process never waits for its log."""
+        """Ignore the error: standard error may be a pipe without a reader, and a process must not wait for its log."""
 
     def shouldRollover(self, record: logging.LogRecord) -> bool:  # noqa: N802 - what logging calls it
-        """Return True if the file is full and no earlier record waits for the disk. A waiting one is joined by this
-        one.
-        """
+        """Return True if the file is full, and no earlier record waits for free space on the disk."""
         try:
             return bool(super().shouldRollover(record))
         except OSError:
@@ -70,12 +70,12 @@ class _Private(RotatingFileHandler):
 
 
 def log_file() -> Path:
-    """Return the path of the log."""
+    """Return the path of the service's log."""
     return private_dir(state_home() / "logs") / "service.log"
 
 
 def log_to_file() -> None:
-    """Write all records there, from now on."""
+    """Send all log records of this process to the service's log."""
     handler = _Private(log_file(), maxBytes=MAX_BYTES, backupCount=KEPT_FILES, encoding="utf-8")
     handler.setFormatter(JsonLines())
     root = logging.getLogger()
@@ -88,7 +88,7 @@ def log_to_file() -> None:
 
 
 def last_lines(number: int) -> list[dict[str, Any]]:
-    """The newest records, oldest first, of the file that was rotated last too; what is no JSON is left out."""
+    """Return the newest `number` records, oldest first, also from the last rotated file. Invalid lines are skipped."""
     now = log_file()
     lines: list[bytes] = []
     for path in (now, now.with_name(f"{now.name}.1")):
@@ -107,7 +107,7 @@ def _last_of(path: Path, number: int) -> list[bytes]:
 
 
 def follow(wait: Callable[[], None] = lambda: time.sleep(LOOK_SECONDS)) -> Iterator[dict[str, Any]]:
-    """New records as they come, whichever file they are in; never ends. `wait` is called where there is nothing."""
+    """Yield new records forever, across rotations of the file. Call `wait` while there is no new record."""
     file, rest = _opened(), b""
     if file is not None:
         file.seek(0, os.SEEK_END)

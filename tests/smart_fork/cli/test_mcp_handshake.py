@@ -1,4 +1,4 @@
-"""What is answered before anything is imported."""
+"""The beginning of an MCP conversation, which is answered before the server is imported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from mcp import Client
 from mcp_types import Tool
 
-from smart_fork.cli.first_answers import ALL, CATALOGUE, FEW, greet, listed, wanted
+from smart_fork.cli.mcp_handshake import ALL, CATALOGUE, FEW, greet, listed, wanted
 from smart_fork.server import FEW as NAMES
 from smart_fork.server import create_server
 from smart_fork.system.rpc import RpcMessage
@@ -34,12 +34,12 @@ THIN = {
     "itertools", "json", "json.decoder", "json.encoder", "json.scanner", "keyword", "operator", "re", "re._casefix",
     "re._compiler", "re._constants", "re._parser", "reprlib", "types",
     "smart_fork", "smart_fork.__main__", "smart_fork.cli", "smart_fork.cli.program",
-    "smart_fork.cli.first_answers",
+    "smart_fork.cli.mcp_handshake",
 }  # fmt: skip
 
 
 def said(*messages: dict | bytes, tools: str = FEW) -> tuple[list[dict], bytes | None, bytes | None]:
-    """What is answered; the client's introduction, and the line that is left for somebody else."""
+    """Return the answers, the client's introduction, and the line that is left for the whole server."""
     lines = [one if isinstance(one, bytes) else json.dumps(one).encode() for one in messages]
     out = io.BytesIO()
     hello, rest = greet(lines, out, WRITTEN, tools)
@@ -47,7 +47,7 @@ def said(*messages: dict | bytes, tools: str = FEW) -> tuple[list[dict], bytes |
 
 
 def test_the_catalogue_is_what_the_server_answers():
-    """`make catalogue` rewrites it."""
+    """`make catalogue` rewrites the file."""
     spec = importlib.util.spec_from_file_location("catalogue", ROOT / "scripts/catalogue.py")
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
@@ -71,7 +71,7 @@ def test_what_the_front_says_first_is_what_the_whole_server_says(shop, monkeypat
 
 
 def asked(number: int, method: str, **meta: object) -> dict:
-    """What a client asks that does without a handshake."""
+    """Return a request of a client that uses no handshake."""
     of_the_client = {
         "protocolVersion": "2026-07-28",
         "clientInfo": {"name": "x", "version": "1"},
@@ -82,7 +82,7 @@ def asked(number: int, method: str, **meta: object) -> dict:
 
 
 def discover(number: int, **meta: object) -> dict:
-    """What such a client asks first."""
+    """Return the first request of a client that uses no handshake."""
     return asked(number, "server/discover", **meta)
 
 
@@ -104,7 +104,7 @@ def test_who_needs_no_handshake_is_told_what_the_whole_server_says(shop, monkeyp
 
 
 def test_a_client_that_keeps_answers_asks_once():
-    """The protocol's own client, as it is installed."""
+    """The client is the installed MCP library's own."""
     lists = 0
 
     async def ask() -> None:
@@ -260,7 +260,7 @@ def test_how_many_tools_are_listed_is_said_by_an_option_or_a_variable(options, v
 
 @pytest.mark.parametrize("command", [["-m", "smart_fork"], [str(Path(sys.executable).with_name("smart-fork"))]])
 def test_tools_are_listed_with_next_to_nothing_imported(home, command, monkeypatch):
-    """No clock: what takes time is to import, and this is all that is imported."""
+    """The test measures no time: imports take nearly all of the time, so it lists all imported modules."""
     lines = b"".join(json.dumps(one).encode() + b"\n" for one in (INITIALIZE, request(1, "tools/list")))
 
     def imported(*argv: str) -> set[str]:

@@ -1,7 +1,7 @@
-"""The beginning of a conversation: what every client asks first is answered from a file, with next to nothing imported.
+"""The beginning of an MCP conversation, answered from a file with almost nothing imported.
 
-An agent's first request to its model goes out without the tools of a server that has not listed them by then, and most
-agents never call one: so the server itself, which takes a second to import, is started by the first call.
+An agent's first request to its model lacks the tools of a server that has not listed them by then. Most agents never
+call a tool. So the first call starts the server itself, which takes a second to import.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _SPEAK = {"method", "result", "error"}
 def serve(options: Sequence[str]) -> list[str] | None:
     """Serve on stdin and stdout until the client asks for more than the catalogue has, or closes stdin.
 
-    Returns the arguments for the whole server, with what it has to read before stdin; `None` where `options` are for
-    others to read.
+    Return the arguments for the whole server, with the input that it has to read before stdin. Return `None` if
+    `options` are not known here.
     """
     tools = wanted(options)
     if tools is None:
@@ -51,12 +51,17 @@ def serve(options: Sequence[str]) -> list[str] | None:
 
 
 def begun(hello: bytes, rest: bytes) -> str:
-    """The beginning of a conversation as an argument: the line that was answered, if any, and what was only read."""
+    """Encode the beginning of a conversation as an argument for the whole server.
+
+    `hello` is the answered line in which the client introduced itself, `rest` the input that nobody has answered.
+    """
     return f"{b2a_base64(hello, newline=False).decode()}.{b2a_base64(rest, newline=False).decode()}"
 
 
 class _Input:
-    """The lines of stdin. What was read behind the last of them is `rest`: a buffered file would not show it."""
+    """The lines of stdin. `rest` is the input that was read after the last yielded line: a buffered file would hide
+    it.
+    """
 
     def __init__(self) -> None:
         self.rest = b""
@@ -83,10 +88,10 @@ def wanted(options: Sequence[str]) -> str | None:
 def greet(
     lines: Iterable[bytes], out: BinaryIO, catalogue: dict[str, Any], tools: str
 ) -> tuple[bytes | None, bytes | None]:
-    """Answer what can be answered from the `catalogue`.
+    """Answer the requests in `lines` that the `catalogue` has answers for.
 
-    Returns the line in which the client has introduced itself, and the first one that asks for more than is known here;
-    without the latter, the client has no more to say.
+    Return the line in which the client introduced itself, and the first line that the catalogue cannot answer. The
+    second one is `None` if the client closed its input.
     """
     known: dict[str, dict[str, Any]] = {
         "ping": {},
@@ -142,7 +147,7 @@ def _say(line: bytes, out: BinaryIO) -> None:
 
 
 def listed(catalogue: dict[str, Any], tools: str) -> list[dict[str, Any]]:
-    """Return the answer to ``tools/list``, with `FEW` tools or `ALL`."""
+    """Return the tools in the catalogue: all of them, or the few for `FEW`."""
     return [one for one in catalogue["tools"] if tools == ALL or one["name"] in catalogue["few"]]
 
 
@@ -152,7 +157,9 @@ def _welcome(catalogue: dict[str, Any], version: str) -> dict[str, Any]:
 
 
 def _is_plain(method: str, params: dict[str, Any]) -> bool:
-    """Return True if these are the usual parameters. The server refuses those that the protocol refuses."""
+    """Return True if a request has the usual parameters. All others are left to the whole server, which may refuse
+    them.
+    """
     if method != "initialize":
         return not params.keys() - {"_meta"}
     who = params.get("clientInfo")
@@ -166,7 +173,7 @@ def _is_plain(method: str, params: dict[str, Any]) -> bool:
 
 
 def _can_be_told(params: dict[str, Any], discovered: dict[str, Any]) -> bool:
-    """Return True if a client announces a protocol without a handshake."""
+    """Return True if a client uses a version of the protocol without a handshake, and introduces itself properly."""
     meta = params.get("_meta")
     if params.keys() != {"_meta"} or not isinstance(meta, dict):
         return False
@@ -176,7 +183,7 @@ def _can_be_told(params: dict[str, Any], discovered: dict[str, Any]) -> bool:
 
 
 def _is_clean(line: bytes, params: dict[str, Any]) -> bool:
-    """Return True if every parser reads it, including those that reject half characters, NaN or deep nesting."""
+    """Return True if every JSON parser reads `line`, even one that rejects lone surrogates, NaN or deep nesting."""
     try:
         json.dumps(params, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):
@@ -185,7 +192,7 @@ def _is_clean(line: bytes, params: dict[str, Any]) -> bool:
 
 
 def _message(line: bytes) -> dict[str, Any] | None:
-    """The message in `line`; `None` where it holds none."""
+    """Return the JSON-RPC message in `line`; `None` if it holds none."""
     try:
         message = json.loads(line)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Finishes an index run: sessions get their commits, and a configured search program reads the exports."""
+"""The work after an index run: commits are noted for sessions, and a configured search program reads the exports."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def renewed(store: Store, patience: float, progress: Progress | None = None, *, vectors: bool = True) -> Iterator[None]:
-    """Run it behind an index run, also one that had no model: a search program has its own.
+    """Do the work after an index run when the context ends, even if the run had no embedding model.
 
     Raises:
         IndexBusyError: another process has been indexing for `patience` seconds.
-        SmartForkError: the search program is not there, or failed.
+        SmartForkError: the search program is missing, or failed.
     """
     try:
         yield
@@ -53,7 +53,7 @@ def _renew(store: Store, patience: float, progress: Progress | None = None, *, v
 
 
 class Renewal:
-    """The same in a process that stays, in a thread of its own: one at a time, and once more where it is due again."""
+    """The work after the service's index runs, in a thread: one at a time, and again if another run ended meanwhile."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -61,7 +61,7 @@ class Renewal:
         self._thread: threading.Thread | None = None
 
     def soon(self) -> None:
-        """An index run has ended. Returns immediately."""
+        """Start the work after an index run in the background. Return immediately."""
         with self._lock:
             self._due = True
             if self._thread is None:
@@ -69,7 +69,7 @@ class Renewal:
                 self._thread.start()
 
     def finish(self) -> None:
-        """Wait until nothing is due."""
+        """Wait until the background work is done."""
         if (thread := self._thread) is not None:
             thread.join()
 
@@ -86,7 +86,7 @@ class Renewal:
 
 
 def renew_quietly() -> None:
-    """The same, for whoever cannot do anything about a failure: it is logged, with what to do."""
+    """Do the work after an index run. Log a failure with its next step instead of raising it."""
     try:
         with opened() as store:
             _renew(store, patience=0.0)

@@ -1,4 +1,4 @@
-"""The name, program, port and variables of a home's own service. The next installation keeps them."""
+"""Settings of the installed service: name, program, port and environment variables. A new installation keeps them."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from indexer.schedule import parsed
 from indexer.settings import VARIABLES, Setting
 from smart_fork.agents import AGENTS
 from smart_fork.agents.programs import Program
-from smart_fork.cli.service.address import PORT, wanted_port
+from smart_fork.cli.service.instance import PORT, wanted_port
 from smart_fork.errors import ProgramMissing, SmartForkError, Usage
 
 
 def login_home() -> Path:
-    """Return the home of the login, whatever HOME says: launchd and systemd know no other."""
+    """Return the login's home directory, not HOME: launchd and systemd know no other."""
     return Path(pwd.getpwuid(os.getuid()).pw_dir)
 
 
 def is_usual(state: Path) -> bool:
-    """Return whether this is the default state folder."""
+    """Return True if `state` is the default state folder."""
     return os.path.realpath(state) == os.path.realpath(login_home() / ".smart-fork")
 
 
 def mark() -> str:
-    """Return the suffix of the unit's name: empty for the default state folder."""
+    """Return the suffix of the service's name in the service manager: empty for the default state folder."""
     if is_usual(state_home()):
         return ""
     state = os.path.realpath(state_home())
@@ -44,8 +44,8 @@ def mark() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """The state, as launchd or systemd sees it. `ended` says how the service failed last; empty if that is unknown."""
+class UnitState:
+    """The state of the service in launchd or systemd. `ended` is the last failure; empty if unknown."""
 
     loaded: bool = False
     running: bool = False
@@ -70,11 +70,11 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """Settings of a unit. `program` is absolute.
+class UnitSettings:
+    """The settings of the service in launchd or systemd. `program` is an absolute path.
 
     Raises:
-        Usage: something in it cannot be written into a unit: a line break, another control character, no Unicode.
+        Usage: a text in it cannot be written: a line break, another control character, or invalid Unicode.
     """
 
     program: str
@@ -90,25 +90,25 @@ class Settings:
 
     @property
     def argv(self) -> list[str]:
-        """The command."""
+        """The command that runs the service, as an argument list."""
         return [self.program, "serve", "--port", str(self.port)]
 
     @property
     def state(self) -> Path:
-        """The state folder, also the working directory: it is in no project."""
+        """The state folder. It is also the working directory, because it belongs to no project."""
         return state_of(self.environment)
 
     @property
     def crash_log(self) -> Path:
-        """Standard output and error of the service: its last words. Its own log rotates beside it."""
+        """The file for standard output and error of the service. The service's own log is in the same folder."""
         return self.state / "logs" / "service-crash.log"
 
 
 def checked_interval(text: str) -> str:
-    """Return `text` as a unit has it, if the scheduler understands it.
+    """Return the indexing interval `text` in the scheduler's spelling.
 
     Raises:
-        Usage: it does not, or the time never comes.
+        Usage: the scheduler does not understand it, or its time never comes.
     """
     wanted = " ".join(text.lower().split())
     try:
@@ -119,35 +119,34 @@ def checked_interval(text: str) -> str:
     return wanted
 
 
-def keep(settings: Settings) -> None:
-    """Write the settings of this home's service."""
+def keep(settings: UnitSettings) -> None:
+    """Write the settings of this home's service to its state folder."""
     replace_file(private_dir(state_home()) / _KEPT, [orjson.dumps(asdict(settings), option=orjson.OPT_INDENT_2)])
 
 
-def kept() -> Settings:
-    """Return the written settings, perhaps edited by hand.
+def kept() -> UnitSettings:
+    """Return the written settings of this home's service, which a person may have edited.
 
     Raises:
-        ValueError: it is damaged.
-        OSError: it cannot be read.
-        Usage: as `Settings`.
+        ValueError: the file is damaged.
+        OSError: the file cannot be read.
+        Usage: a text in it cannot be written into a unit.
     """
     given = orjson.loads((state_home() / _KEPT).read_bytes())
     try:
         environment = {str(name): str(text) for name, text in given["environment"].items()}
-        return Settings(str(given["program"]), int(given["port"]), environment)
+        return UnitSettings(str(given["program"]), int(given["port"]), environment)
     except (LookupError, TypeError, AttributeError) as error:
         raise ValueError(str(error)) from error
 
 
 def new_settings(
-    before: Settings | None, env: Mapping[str, str], *, port: int | None = None, every: str | None = None,
+    before: UnitSettings | None, env: Mapping[str, str], *, port: int | None = None, every: str | None = None,
     otherwise: int = PORT,
-) -> Settings:  # fmt: skip
+) -> UnitSettings:  # fmt: skip
     """Return the settings to install: from the arguments, else from `env`, else from `before`, else the defaults.
 
-    `otherwise` is the port where no other was chosen.
-    A variable that is set and empty in `env` is forgotten.
+    `otherwise` is the port if no other one was chosen. A variable that is empty in `env` is removed.
 
     Raises:
         Usage: a value is not acceptable.
@@ -168,11 +167,13 @@ def new_settings(
         environment[Setting.HOME] = str(state_of(environment))  # HOME is another where the system starts it
     environment["PATH"] = search_path(env, environment.get("PATH", ""))
     chosen = port or wanted_port(env, before.port if before else None, state_of(environment), otherwise)
-    return Settings(program, chosen, {str(name): text for name, text in environment.items()})  # JSON takes plain keys
+    return UnitSettings(
+        program, chosen, {str(name): text for name, text in environment.items()}
+    )  # JSON takes plain keys
 
 
 def state_of(environment: Mapping[str, str]) -> Path:
-    """Return the state folder of a service with these variables."""
+    """Return the state folder of a service with the variables `environment`."""
     return Path(_absolute(environment.get(Setting.HOME) or Setting.HOME.default))
 
 
@@ -181,7 +182,7 @@ def _absolute(folder: str) -> str:
 
 
 def _unwritable(character: str) -> bool:
-    """Return True if launchd or systemd would not read `character` back: controls, half surrogates, non-characters."""
+    """Return True if launchd or systemd would not read `character` back: controls, lone surrogates, non-characters."""
     code = ord(character)
     return unicodedata.category(character) in {"Cc", "Cs"} or 0xFDD0 <= code <= 0xFDEF or code & 0xFFFE == 0xFFFE
 
@@ -197,11 +198,11 @@ _OF_ONE_SHELL = "fnm_multishells"
 
 
 def own_program(env: Mapping[str, str], python: str = sys.executable) -> str:
-    """The absolute path of the `smart-fork` command that belongs to the Python that runs, else of that on PATH.
+    """Return the path of the ``smart-fork`` command in the folder of `python`, else of the one on PATH.
 
     Raises:
-        ProgramMissing: there is none.
-        SmartForkError: it lies where it will not stay.
+        ProgramMissing: there is no such command.
+        SmartForkError: the command is in a temporary environment.
     """
     folders = [str(Path(python).parent), *_folders(env)]
     found = shutil.which("smart-fork", path=os.pathsep.join(folders))
@@ -214,10 +215,10 @@ def own_program(env: Mapping[str, str], python: str = sys.executable) -> str:
 
 
 def search_path(env: Mapping[str, str], before: str = "", python: str = sys.executable) -> str:
-    """PATH for the service: the folders of `PROGRAMS` as they are found now, then those of `before` that still exist.
+    """Return the PATH of the service: the folders where `PROGRAMS` are found now, then existing folders of `before`.
 
-    An installer that is run with a bare PATH itself, so, takes nothing away. Our own environment is left out: what
-    agents run would find our Python there.
+    So an installation with a bare PATH removes no folder. The folder of smart-fork's own Python is left out: programs
+    of agents would find that Python.
     """
     own = str(Path(python).parent) if sys.prefix != sys.base_prefix else ""
     folders = [one for one in _folders(env) if str(Path(one)) != own]
@@ -230,7 +231,7 @@ def search_path(env: Mapping[str, str], before: str = "", python: str = sys.exec
 
 
 def _folders(env: Mapping[str, str]) -> list[str]:
-    """List the folders to search for programs, without relative entries, which depend on the current directory."""
+    """Return the absolute folders to search for programs: those of PATH, and the usual ones."""
     home = env.get("HOME") or str(Path.home())
     folders = [*env.get("PATH", os.defpath).split(os.pathsep), *Program.usual_folders(home)]
     return [one for one in folders if Path(one).is_absolute()]

@@ -8,15 +8,15 @@ import stat
 
 import pytest
 
-from smart_fork.cli.service import records
-from smart_fork.cli.service.records import JsonLines, follow, last_lines, log_file, log_to_file
+from smart_fork.cli.service import json_log
+from smart_fork.cli.service.json_log import JsonLines, follow, last_lines, log_file, log_to_file
 
 TOKEN = "ghp_" + "a1B2" * 9
 
 
 @pytest.fixture
 def logged(home):
-    """The log of the service."""
+    """Return the records in the service's log."""
     log_to_file()
     yield logging.getLogger("smart_fork.test")
     for handler in logging.getLogger().handlers:
@@ -47,7 +47,7 @@ def test_no_secret_stands_in_it(logged):
 
 
 def test_a_file_that_is_full_gives_way_to_a_new_one_and_who_follows_sees_both(logged, monkeypatch):
-    monkeypatch.setattr(records, "MAX_BYTES", 600)
+    monkeypatch.setattr(json_log, "MAX_BYTES", 600)
     logging.getLogger().handlers[0].maxBytes = 600
     logged.info("before anybody looked")
     numbers = iter(range(13))
@@ -56,7 +56,7 @@ def test_a_file_that_is_full_gives_way_to_a_new_one_and_who_follows_sees_both(lo
     seen = [next(following)["message"] for _ in range(12)]
 
     assert [f"number {number}" for number in range(12)] == seen
-    assert 1 < len(list(log_file().parent.glob("service.log*"))) <= 1 + records.KEPT_FILES
+    assert 1 < len(list(log_file().parent.glob("service.log*"))) <= 1 + json_log.KEPT_FILES
 
 
 def test_the_last_lines_are_those_before_the_file_gave_way_too(logged):

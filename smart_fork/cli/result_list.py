@@ -1,22 +1,49 @@
-"""The answers of ``find`` as people read them: one line a result, then what to type next."""
+"""Lists of sessions for people: the results of a search with the next command to type, and a list to choose from.
+
+Titles are hostile. fzf gets them as lines of a pipe, and only agent and id of a line, which are checked, reach a
+command.
+"""
 
 from __future__ import annotations
 
 import logging
 import math
+import os
+import shlex
+import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from indexer.settings import Setting
 from smart_fork.agents import AGENTS
-from smart_fork.cli.output import Plain, cut_to, one_line, out, plain, say, say_passed_over, wrapped
-from smart_fork.cli.short_ids import short
+from smart_fork.agents.references import Reference
+from smart_fork.cli.options import EverywhereOption
+from smart_fork.cli.output import (
+    Plain,
+    complain,
+    cut_to,
+    library_shown,
+    one_line,
+    out,
+    plain,
+    say,
+    say_passed_over,
+    wrapped,
+    write,
+)
+from smart_fork.cli.short_ids import is_id, short
+from smart_fork.errors import SmartForkError
+from smart_fork.finding.query import unnamed
+from smart_fork.finding.ranking import FIT_THRESHOLD, LIKELY_SCORE, percent
 from smart_fork.snippets import in_words, minute, printable, quoted, tokens_about
 
 if TYPE_CHECKING:
-    from smart_fork.finding.answer import Answer, Found, GonePrompt
+    from smart_fork.finding.answer import Answer, Found, GonePrompt, RecentSession
     from smart_fork.finding.session_view import Hit
+
 
 #: What stands below a result's line, with so many columns beside it.
 INDENT, _MARGIN = "    ", 7
@@ -31,7 +58,7 @@ _LEFT = (3, 5)
 
 
 def print_found(answer: Answer, min_score: float | None = None) -> None:
-    """An answer of `find` for a person."""
+    """Print an answer of `find` for a person: results, notices, and the next commands."""
     from smart_fork.finding.answer import Unsearched
 
     if isinstance(answer, Unsearched):
@@ -42,7 +69,7 @@ def print_found(answer: Answer, min_score: float | None = None) -> None:
         return
     print_hits(answer.results, known=_is_known(answer))
     _print_fallback(answer)
-    print_gone(answer.gone_prompts)
+    print_deleted_prompts(answer.gone_prompts)
     for sentence in filter(None, _state(answer, min_score)):
         say(sentence)
     say_passed_over(answer.passed_over)
@@ -51,15 +78,14 @@ def print_found(answer: Answer, min_score: float | None = None) -> None:
 
 
 def _is_known(answer: Found) -> bool:
-    """Return True if a low score is meaningful: no logs or vectors are missing, and the language is the sessions'."""
+    """Return True if a low score means a bad match: no logs or vectors are missing, and the prompt has the sessions'
+    language.
+    """
     return not (answer.unread_notice or answer.early_notice or answer.language_notice)
 
 
 def _next(answer: Found) -> Iterator[str]:
-    """Yield the next commands: fork the best, or read it first; if none fits, the alternatives."""
-    from smart_fork.finding.query import unnamed
-    from smart_fork.finding.ranking import FIT_THRESHOLD, percent
-
+    """Yield the next commands to type: fork or read the best result, or the alternatives if none fits."""
     least = FIT_THRESHOLD if answer.engine == "builtin" and answer.code is None else 0.0
     fitting = [hit for hit in answer.results if hit.score >= least]
     best = next((hit for hit in fitting if not hit.warning), None)
@@ -83,15 +109,15 @@ def _next(answer: Found) -> Iterator[str]:
 
 
 def _noted(command: str, note: str) -> str:
-    """Return a command with a note behind it, as a shell takes it, if it fits into the terminal."""
+    """Return a shell command with a note behind ``#``; without the note if the line would not fit the terminal."""
     noted = f"{command}  # {note}"
     return noted if not out.width or len(noted) <= out.width else command.rstrip()
 
 
 def print_hits(hits: Sequence[Hit], *, known: bool = True) -> None:
-    """Print results for a person: a line each, a quotation of the first ones, then why some cannot be forked.
+    """Print results for a person: a line each, quotations of the first ones, and why some cannot be forked.
 
-    Their chances are printed where they are `known`: then unlikely ones are only counted, but the first.
+    With `known`, scores are printed, and very unlikely results are only counted, except for the first one.
     """
     if not hits:
         return
@@ -116,9 +142,8 @@ def print_hits(hits: Sequence[Hit], *, known: bool = True) -> None:
 
 
 def _columns(hit: Hit, *, known: bool) -> tuple[str, ...]:
-    """A result's rank, chance and headline, and what is left out from the end where the terminal is narrow."""
+    """Return the columns of a result's line: rank, score, headline, then facts that a narrow terminal leaves out."""
     from smart_fork.finding.fork_worth import age_of
-    from smart_fork.finding.ranking import percent
 
     return (
         str(hit.rank),
@@ -132,9 +157,7 @@ def _columns(hit: Hit, *, known: bool) -> tuple[str, ...]:
 
 
 def _lines(table: Sequence[tuple[str, ...]], hits: Sequence[Hit], *, known: bool) -> Iterator[Plain]:
-    """The line of each result: as wide as the terminal, elsewhere with the whole headline."""
-    from smart_fork.finding.ranking import FIT_THRESHOLD
-
+    """Yield the line of each result: cut to the terminal's width, elsewhere with the whole headline."""
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     facts = [number for number in range(3, len(widths)) if widths[number]]
     led = [one for one in (0, 1) if widths[one]]
@@ -153,7 +176,7 @@ def _lines(table: Sequence[tuple[str, ...]], hits: Sequence[Hit], *, known: bool
 
 
 def _beside(headline: str, files: Sequence[str], room: int) -> str:
-    """As many of the files as fit behind a headline, and the space up to the next column."""
+    """Return the names of files that fit behind a headline, padded to `room` cells."""
     names = [PurePath(name).name for name in files]
     if not out.width:
         return f"  {', '.join(names)}" if names else ""
@@ -166,7 +189,7 @@ def _beside(headline: str, files: Sequence[str], room: int) -> str:
 
 
 def _below(hit: Hit, headline: str, *, quoting: bool) -> Iterator[Plain]:
-    """Yield the lines below a result: further facts, a quotation, and the explanation if requested."""
+    """Yield the lines below a result: notes, written lines, and with `quoting` a quotation."""
     from smart_fork.finding.results import place_mark
 
     marks = [
@@ -188,7 +211,9 @@ def _below(hit: Hit, headline: str, *, quoting: bool) -> Iterator[Plain]:
 
 
 def _explained(hit: Hit) -> Iterator[str]:
-    """Yield the explanation of a score and the facts that a result's line omits; nothing unless requested."""
+    """Yield the lines that explain a result's score and state further facts; none unless --explain or --verbose is
+    given.
+    """
     from smart_fork.finding.fork_worth import age_of, cache_in_words
 
     why, family, at_match = hit.explain, hit.lineage.family_size, hit.price.tokens_at_match
@@ -222,8 +247,8 @@ def _given(points: Mapping[str, float]) -> str:
     return " + ".join(f"{value:.1f} {part.replace('_', ' ')}" for part, value in points.items() if value) or "nothing"
 
 
-def print_gone(prompts: Sequence[GonePrompt]) -> None:
-    """Print the prompts of deleted sessions, apart from sessions that can be forked."""
+def print_deleted_prompts(prompts: Sequence[GonePrompt]) -> None:
+    """Print the prompts of deleted sessions, which cannot be forked."""
     if prompts:
         say("Prompts of deleted sessions, which cannot be shown or forked:")
     for one in prompts:
@@ -236,14 +261,11 @@ def _print_fallback(answer: Answer) -> None:
     if sessions:
         say("The most recent sessions here:")
     for one in sessions:
-        out.row(plain(f"    {one.session_id}  {one.agent_type}  {one.headline or one.title}"))
+        out.row(f"    {one.session_id}  {one.agent_type}  {one.headline or one.title}")
 
 
 def _state(answer: Found, min_score: float | None = None) -> Iterator[str]:
-    """Yield a sentence for each reason why an answer may not be the best. Empty ones do not count."""
-    from smart_fork.finding.query import unnamed
-    from smart_fork.finding.ranking import FIT_THRESHOLD, LIKELY_SCORE
-
+    """Yield a sentence for each reason why an answer may not be the best. Some sentences are empty."""
     state, early = answer.index, answer.code or answer.unread_notice or answer.early_notice
     if (code := answer.code) and code.unknown:
         all_of_them = "this" if code.unknown == code.lines else f"{code.unknown} of {code.lines} lines"
@@ -270,7 +292,7 @@ def _state(answer: Found, min_score: float | None = None) -> Iterator[str]:
 
 
 def _indexing(answer: Found) -> str:
-    """Describe the index's progress and what to do, with one total share and one time."""
+    """Return a sentence with the progress of indexing and what to do."""
     state = answer.index
     read = state.sessions / (state.sessions + (state.unread_logs or 0) or 1)
     done = f"{math.floor(100 * read * state.covered.all_passages)} %"
@@ -279,3 +301,191 @@ def _indexing(answer: Found) -> str:
     if not state.seconds_left:
         return f"Still indexing: {done}. Ask again in a few minutes."
     return f"Still indexing: {done}, about {in_words(state.seconds_left)} left. Ask again then."
+
+
+Action = Literal["fork", "open", "copy"]
+OFFERED, ANSWERS = 100, 30
+#: So long typing must rest before it is searched: fzf ends the search before, and with it this pause.
+PAUSE = 0.15
+#: Messages that the preview shows before and behind the one that answers.
+CONTEXT = 3
+#: Lines of the terminal that the list leaves for what is above and below it.
+_AROUND = 5
+_KEYS: dict[str, Action] = {"": "fork", "ctrl-o": "open", "ctrl-y": "copy"}
+_HEADER = "Type what to do next. Enter: fork  Ctrl-O: show  Ctrl-Y: copy  Esc: quit"
+_LETTERS: dict[str, Action] = {"o": "open", "y": "copy"}
+
+
+class PickerRow(NamedTuple):
+    """A session to choose from, with facts and a headline. `at` is the number of the message that matches."""
+
+    session: Reference
+    facts: tuple[str, ...]
+    headline: str
+    at: int | None = None
+
+
+def pick() -> int | list[str]:
+    """Let the person choose a session and an action. Return the exit code, or the command to run next."""
+    everywhere = not (rows := rows_for(""))
+    if everywhere and (rows := rows_for("", everywhere=True)):
+        say("No sessions of this project; these are of all projects.")
+    if not rows:
+        from smart_fork.agents import AGENTS
+
+        whose = AGENTS.titles(AGENTS.readable(), "or")
+        say(f"No session of {whose} yet. `smart-fork demo` shows how it works; --help lists all commands.")
+        return 3
+    if program := shutil.which("fzf"):
+        chosen = with_fzf(program, rows, everywhere=everywhere)
+    else:
+        chosen = with_numbers(rows, input, partial(rows_for, everywhere=everywhere))
+    return _do(*chosen) if chosen else 0
+
+
+def choices(*, everywhere: EverywhereOption = False) -> None:
+    """Print lines for fzf: the sessions that answer the words on standard input, or the newest ones."""
+    write(_fzf_lines(rows_for(sys.stdin.read(), everywhere=everywhere)))
+
+
+def rows_for(words: str, *, everywhere: bool = False) -> list[PickerRow]:
+    """Return the sessions that answer `words`, best first; without words, the newest ones.
+
+    Raises:
+        SmartForkError: the sessions cannot be searched.
+    """
+    if not words.strip():
+        from smart_fork.finding.recent import list_recent
+
+        return _of_recent(list_recent("all", None, OFFERED, everywhere=everywhere).sessions)
+    from smart_fork.finding.answer import Found
+    from smart_fork.finding.request import FindRequest
+
+    asked = FindRequest(words, agent_type="all", limit=ANSWERS, include_snippets=False)
+    with library_shown(everywhere=everywhere) as known:
+        answer = known.find(asked)
+    return _of_hits(answer.results) if isinstance(answer, Found) else _of_recent(answer.fallback_sessions or ())
+
+
+def _of_recent(sessions: Sequence[RecentSession]) -> list[PickerRow]:
+    rows = [_row(one, (_age(one.last_modified), one.agent_type), one.forked_from) for one in sessions]
+    return list(filter(None, rows))
+
+
+def _of_hits(hits: Sequence[Hit]) -> list[PickerRow]:
+    rows = list[PickerRow | None]()
+    for hit in hits:
+        outcome = OUTCOMES.get(hit.outcome, hit.outcome)
+        facts = (percent(hit.score), _age(hit.last_activity), hit.agent_type, outcome)
+        rows.append(_row(hit, facts, hit.lineage.parent, hit.match.turn_index))
+    return list(filter(None, rows))
+
+
+def _row(
+    one: RecentSession | Hit, facts: tuple[str, ...], parent: str | None, at: int | None = None
+) -> PickerRow | None:
+    noted = (*one.noted.marks, *one.noted.sentences) if one.noted else ()
+    marks = filter(None, (one.git_branch, f"fork of {short(parent)}" if parent else "", *noted))
+    line = one_line(printable(f"{one.headline or one.title} ({', '.join(marks)})".removesuffix(" ()")))
+    return PickerRow(Reference(one.agent_type, one.session_id), facts, line, at) if is_id(one.session_id) else None
+
+
+def _age(moment: str) -> str:
+    from smart_fork.finding.fork_worth import age_of
+
+    return in_words(passed) if (passed := age_of(moment)) is not None else ""
+
+
+def shown(rows: Sequence[PickerRow]) -> Iterator[str]:
+    """Yield the text of each row: its facts in columns, then its headline."""
+    columns = [column for column in zip(*(row.facts for row in rows), strict=False) if any(column)]
+    for number, row in enumerate(rows):
+        facts = (f"{one[number]:{'<' if one[number][:1].isalpha() else '>'}{max(map(len, one))}}" for one in columns)
+        yield "  ".join((*facts, row.headline))
+
+
+def _fzf_lines(rows: Sequence[PickerRow]) -> str:
+    """Return the lines for fzf. Each begins with a session and an option of `show`, which fzf hides."""
+    parts = [(row, f"--context={CONTEXT}" if row.at is None else f"--at={row.at}") for row in rows]
+    return "".join(f"{row.session}\t{at}\t{line}\n" for (row, at), line in zip(parts, shown(rows), strict=True))
+
+
+def with_fzf(program: str, rows: Sequence[PickerRow], *, everywhere: bool = False) -> tuple[Action, Reference] | None:
+    """Let the person choose in fzf, which searches again after each change of the words. Return `None` without a
+    choice.
+    """
+    from smart_fork.cli.preload.client import start_preloader
+    from smart_fork.system.processes import Processes
+
+    if sys.platform == "linux" and not Setting.PRELOAD.is_off():
+        start_preloader()  # it is there when the first words are typed
+    ours = shlex.join(Processes.python("smart_fork"))
+    search = f"printf %s {{q}} | {ours} choices{' --all-projects' if everywhere else ''}"
+    argv = [program, "--disabled", "--no-multi", "--layout=reverse", "--prompt=fork> ", f"--header={_HEADER}"]
+    argv += ["--delimiter=\t", "--with-nth=3..", f"--expect={','.join(filter(None, _KEYS))}"]
+    argv += [f"--bind=change:first+reload:sleep {PAUSE}; {search}"]
+    argv += [f"--preview={ours} show {{2}} -- {{1}}", "--preview-window=down,60%,wrap"]
+    told = Processes.at_this_terminal(argv, _fzf_lines(rows).encode("utf-8", "replace")).splitlines()
+    if len(told) < 2:
+        return None
+    session = Reference.parsed(told[1].partition("\t")[0])
+    return (_KEYS.get(told[0], "fork"), session) if session.agent and is_id(session.name) else None
+
+
+def with_numbers(
+    rows: Sequence[PickerRow], ask: Callable[[str], str], search: Callable[[str], Sequence[PickerRow]]
+) -> tuple[Action, Reference] | None:
+    """Let the person choose from a numbered list; other words start a search. Return `None` without a choice."""
+    seen = rows
+    while True:
+        seen = seen[: max(5, shutil.get_terminal_size().lines - _AROUND)]
+        for number, line in enumerate(shown(seen), start=1):
+            out.row(f"{number:>3}. {line}")
+        try:
+            said = ask("3: fork  o3: show  y3: copy  words: search  Enter: quit > ").strip()
+        except EOFError:
+            return None
+        if not said:
+            return None
+        action, number_said = _LETTERS.get(said[0].lower(), "fork"), said.lstrip("oOyY")
+        if number_said.isascii() and number_said.isdigit():
+            if 1 <= int(number_said) <= len(seen):
+                return action, seen[int(number_said) - 1].session
+            say(f"There is no {number_said}.")
+            continue
+        try:
+            seen = search(said)
+        except SmartForkError as error:
+            complain(error)
+            continue
+        if not seen:
+            say("Nothing found.")
+            seen = rows
+
+
+def _do(action: Action, session: Reference) -> int | list[str]:
+    if action == "copy":
+        return _copy(session.name)
+    if action == "open":
+        return ["show", str(session)]
+    # In this terminal, but for tmux, where a window of its own is at hand.
+    return ["fork", session.name, *([] if os.environ.get("TMUX") else ["--in", "here"])]
+
+
+def _copy(session_id: str) -> int:
+    """Copy the command that forks the session to the clipboard: with macOS's program, else with a terminal escape
+    sequence.
+
+    The sequence also works over ssh.
+    """
+    command = f"smart-fork fork {session_id}"
+    if program := shutil.which("pbcopy"):
+        from smart_fork.system.processes import Processes
+
+        Processes().run([program], timeout=5, input=command.encode())
+    else:
+        from base64 import b64encode
+
+        sys.stdout.write(f"\x1b]52;c;{b64encode(command.encode()).decode()}\a")
+    out.print(command)
+    return 0

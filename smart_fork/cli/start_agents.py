@@ -1,4 +1,4 @@
-"""``new``, ``resume``, ``continue`` and ``spawn``."""
+"""The commands ``new``, ``resume``, ``continue`` and ``spawn``, which start agents."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import shlex
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,20 +15,19 @@ import typer
 
 from indexer.errors import joined
 from smart_fork.agents import AGENTS
+from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options, Subject, takes
 from smart_fork.cli.options import FIRST, NOTHING_SAID, AnyStartedOption, CwdOption, GivenOption, StartedOption
-from smart_fork.cli.output import out, plain, printed_as_json, say, say_notes
-from smart_fork.cli.progress import starting
+from smart_fork.cli.output import out, printed_as_json, say, say_notes, starting
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
+from smart_fork.forking.results import NotSpawned
 from smart_fork.forking.worker import WorkerSpec, describe
 from smart_fork.system.processes import Processes
 from smart_fork.workers.places import choose_place
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from smart_fork.forking.preconditions import AlreadyRuns
-    from smart_fork.forking.results import NotSpawned, SpawnedWorker, StartedWorker
+    from smart_fork.forking.results import StartedWorker
     from smart_fork.workers.answers import WorkerMessaged
 
 _NO_SUBJECT = Subject()
@@ -48,7 +48,7 @@ def new(
     project: ProjectOption = None,
     options: Options = NOTHING_SAID,
 ) -> None:
-    """Start an agent in a session of its own."""
+    """Start an agent in a new session."""
     spec = WorkerSpec("new", agent, options=options, cwd=project or Path.cwd(), caller_session_id=_caller())
     _start(spec)
 
@@ -61,7 +61,7 @@ def resume(
     options: Options = NOTHING_SAID,
     force: ForceOption = False,
 ) -> None:
-    """Go on in a session, in its own directory. Where a worker is in it already, go there."""
+    """Resume a session in its own directory. If a worker is in it already, go to that worker."""
     from smart_fork.forking.preconditions import AlreadyRuns
     from smart_fork.forking.spawn import session_to_resume
 
@@ -80,7 +80,7 @@ def continue_newest(
     options: Options = NOTHING_SAID,
     force: ForceOption = False,
 ) -> None:
-    """Go on in the newest session of the directory. Where a worker is in it already, go there."""
+    """Resume the newest session of the directory. If a worker is in it already, go to that worker."""
     from smart_fork.forking.preconditions import AlreadyRuns, directory
     from smart_fork.forking.spawn import check_free, newest_session
 
@@ -111,7 +111,7 @@ def spawn(
     subject: Subject = _NO_SUBJECT,
     options: Options = NOTHING_SAID,
 ) -> None:
-    """Start 1 to 4 workers, each with a prompt; all are checked before the first is started."""
+    """Start one to four workers, each with a prompt. All are checked before the first one starts."""
     from smart_fork.forking.spawn import spawn as start_all
 
     given = subject.as_json(options)
@@ -123,15 +123,17 @@ def spawn(
         answer = start_all(asked, caller_session_id=_caller())
     if not printed_as_json(answer):
         for result in answer.workers:
-            _print_result(result)
+            if isinstance(result, NotSpawned):
+                say(f"error: worker {result.index}: {result.message}")
+                say(f"  {result.hint}")
+            else:
+                _print_worker(result)
     if answer.failed:
         raise typer.Exit(1)
 
 
-def go_on(log: str, agent: str, told: Mapping[str, Any]) -> None:
-    """Go on in the session of a log that was written just now. `told` is what --json says beside the worker."""
-    from smart_fork.agents.log_readers import READERS
-
+def resume_log(log: str, agent: str, told: Mapping[str, Any]) -> None:
+    """Resume the session of a log that was just written. `told` are keys of the JSON answer beside the worker."""
     session = READERS[agent].read(Path(log)).session
     if session is None:
         raise NotFound(f"No conversation in {log}")
@@ -141,7 +143,7 @@ def go_on(log: str, agent: str, told: Mapping[str, Any]) -> None:
 
 
 def _read(source: str) -> list[Any]:
-    """The workers in a file, as a list or as ``{"workers": […]}``."""
+    """Return the workers in a JSON file, or on stdin for ``-``: a list, or an object with the key ``workers``."""
     try:
         text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
         found = json.loads(text, object_pairs_hook=_once)
@@ -159,7 +161,7 @@ def _read(source: str) -> list[Any]:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse a key that is there twice: the first value would be dropped silently."""
+    """Return the pairs of a JSON object as a dict. Refuse repeated keys: the first value would be lost silently."""
     if repeated := [key for key, count in Counter(key for key, _ in pairs).items() if count > 1]:
         raise ValueError(f"{repeated[0]} is there twice")
     return dict(pairs)
@@ -185,7 +187,7 @@ def _start(spec: WorkerSpec) -> None:
 
 
 def _attach(there: AlreadyRuns, prompt: str | None) -> None:
-    """Say the prompt there, and go to where the session is open; where nobody sits at a terminal, say how."""
+    """Send the prompt to the worker that is in the session, and go there. Without a terminal, print how to go there."""
     worker = there.worker
     told = _deliver(there, prompt) if prompt and prompt.strip() else None
     warnings = told.warnings if told else ()
@@ -199,14 +201,14 @@ def _attach(there: AlreadyRuns, prompt: str | None) -> None:
     inside = "TMUX" in os.environ  # tmux refuses to be opened in itself
     if worker.place == "tmux" and worker.attach and not inside and sys.stdin.isatty() and sys.stdout.isatty():
         Processes().replace(shlex.split(worker.attach), cwd=Path.cwd(), env=os.environ)
-    out.print(plain(worker.attach or worker.id))
+    out.print(worker.attach or worker.id)
 
 
 def _deliver(there: AlreadyRuns, prompt: str) -> WorkerMessaged:
-    """Say it to the worker that is in the session already.
+    """Send a prompt to the worker that is already in the session.
 
     Raises:
-        SmartForkError: it cannot be told now, and was not.
+        ForkRefused: it cannot be sent now, and was not sent.
     """
     from smart_fork.workers.messages import message_worker
 
@@ -216,24 +218,14 @@ def _deliver(there: AlreadyRuns, prompt: str) -> WorkerMessaged:
         raise ForkRefused(joined(there.message, f"The prompt was not sent: {error.message}"), error.hint) from error
 
 
-def _print_result(result: SpawnedWorker | NotSpawned) -> None:
-    from smart_fork.forking.results import NotSpawned
-
-    if isinstance(result, NotSpawned):
-        say(f"error: worker {result.index}: {result.message}")
-        say(f"  {result.hint}")
-    else:
-        _print_worker(result)
-
-
 def _print_worker(worker: StartedWorker) -> None:
     say_notes(worker.warnings)
     session = worker.session_id or "(id not known yet)"
-    out.print(plain(f"Started {worker.worker_id}, session {session}"))
-    out.print(plain(f"  {worker.agent_type} in {worker.terminal_id or 'a process'}, directory {worker.cwd}"))
+    out.print(f"Started {worker.worker_id}, session {session}")
+    out.print(f"  {worker.agent_type} in {worker.terminal_id or 'a process'}, directory {worker.cwd}")
     if worker.branch:
-        out.print(plain(f"  on branch {worker.branch}"))
+        out.print(f"  on branch {worker.branch}")
     if worker.attach:
-        out.print(plain(f"  watch it: {worker.attach}"))
+        out.print(f"  watch it: {worker.attach}")
     if worker.log:
-        out.print(plain(f"  its output: {worker.log}"))
+        out.print(f"  its output: {worker.log}")

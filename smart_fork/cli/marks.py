@@ -1,4 +1,4 @@
-"""``verdict``, ``tag``, ``pin`` and ``archive``."""
+"""The commands ``verdict``, ``tag``, ``pin`` and ``archive``: what people note about sessions."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from indexer.values import json_of
-from smart_fork.cli.output import out, plain, printed_as_json, say
+from smart_fork.cli.output import out, printed_as_json, say
 from smart_fork.errors import Usage
 from smart_fork.finding import session_notes
+from smart_fork.system.processes import Processes
 from smart_fork.workers.comparison import NotedSession
 
 SessionsArgument = Annotated[list[str], typer.Argument(metavar="ID…", help="Session ids, 8 characters or more.")]
@@ -29,8 +30,6 @@ def verdict(
 
     Words starting with a dash go after "--":  smart-fork verdict ID dropped -- "-O3 broke it"
     """
-    from smart_fork.system.processes import Processes
-
     if remove and outcome:
         raise Usage("--remove takes no outcome", "Drop one of them.")
     if remove:
@@ -55,7 +54,7 @@ def tag(
         counted = session_notes.tags()
         if not printed_as_json({"tags": counted}):
             for name, sessions in counted.items():
-                out.print(plain(f"{name}  {sessions}"))
+                out.print(f"{name}  {sessions}")
             if not counted:
                 say("No session has a tag.")
         return
@@ -80,13 +79,13 @@ def _print_marks(told: Sequence[NotedSession]) -> None:
         return
     for one in told:
         marks = one.noted.marks if one.noted else []
-        out.print(plain(f"{one.agent_type} {one.session_id}: {', '.join(marks) or 'no tags'}"))
+        out.print(f"{one.agent_type} {one.session_id}: {', '.join(marks) or 'no tags'}")
 
 
 def _print(told: NotedSession) -> None:
     if printed_as_json(told):
         return
     for sentence in told.noted.sentences if told.noted else ():
-        out.print(plain(sentence))
+        out.print(sentence)
     if not told.noted or not told.noted.verdict:
         say(f"What came of {told.session_id} is not noted.")

@@ -1,4 +1,4 @@
-"""`show` at a terminal: rendered, wrapped, paged; and harmless whatever a session says."""
+"""`show` at a terminal: rendered, wrapped, paged, and harmless with hostile sessions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ print("kept")
 
 @pytest.fixture
 def at_a_terminal(run, monkeypatch):
-    """Run a command at a terminal; gives what it says, with its colors."""
+    """Return a function that runs a command at a terminal and returns its output with colors."""
 
     def command(*words: str, columns: int = 60) -> str:
         monkeypatch.setenv("FORCE_COLOR", "1")
@@ -88,7 +88,7 @@ def test_numbers_that_jump_are_explained_and_others_not(run, world: World, shop)
 
 @pytest.fixture
 def pager(tmp_path, monkeypatch):
-    """A pager that keeps what it is given; `told` is where."""
+    """Return a pager that writes its input to the file `told`."""
     told = tmp_path / "told"
     path = tmp_path / "pager"
     path.write_text(

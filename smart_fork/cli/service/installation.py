@@ -1,4 +1,4 @@
-"""Installs the service and shows its state."""
+"""Installs the service with the system's service manager, and returns its state."""
 
 from __future__ import annotations
 
@@ -16,14 +16,10 @@ from typing import Literal
 from indexer.safe_files import private_dir
 from indexer.settings import Setting
 from indexer.values import Value, record
-from smart_fork.cli.service import crashes
-from smart_fork.cli.service.address import PORT, keep_port
 from smart_fork.cli.service.client import find_service
-from smart_fork.cli.service.listener import LOOPBACKS
-from smart_fork.cli.service.lock import stop
-from smart_fork.cli.service.units.launchd import Launchd
-from smart_fork.cli.service.units.systemd import Systemd
-from smart_fork.cli.service.units.unit_settings import Settings, State, keep, kept, new_settings
+from smart_fork.cli.service.instance import LOOPBACKS, PORT, forget_starts, keep_port, stop
+from smart_fork.cli.service.supervisors import Launchd, Systemd
+from smart_fork.cli.service.unit_settings import UnitSettings, UnitState, keep, kept, new_settings
 from smart_fork.errors import SmartForkError, Usage
 from smart_fork.system.processes import Processes
 
@@ -38,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 def native_kind() -> Kind | None:
-    """Return the service manager of this system; None if it has neither."""
+    """Return the service manager of this system; `None` if it has neither launchd nor systemd."""
     return "launchd" if sys.platform == "darwin" else "systemd" if sys.platform.startswith("linux") else None
 
 
@@ -46,7 +42,7 @@ def supervisor(kind: Kind | None = None, processes: Processes | None = None) -> 
     """Return the system's own service manager, or the one of `kind`, to print its file.
 
     Raises:
-        SmartForkError: this system has neither.
+        SmartForkError: this system has neither launchd nor systemd.
     """
     kind, processes = kind or native_kind(), processes or Processes()
     if kind is None:
@@ -55,8 +51,8 @@ def supervisor(kind: Kind | None = None, processes: Processes | None = None) -> 
     return Launchd(processes) if kind == "launchd" else Systemd(processes)
 
 
-def installed(keeper: Supervisor) -> Settings | None:
-    """Return the settings of this home's installed service; None without one or if they are damaged."""
+def installed(keeper: Supervisor) -> UnitSettings | None:
+    """Return the settings of this home's installed service; `None` without one, or if the settings are damaged."""
     if not keeper.path.exists():
         return None
     try:
@@ -68,14 +64,14 @@ def installed(keeper: Supervisor) -> Settings | None:
 
 def settings_for(
     keeper: Supervisor, *, port: int | None = None, every: str | None = None, env: Mapping[str, str] | None = None
-) -> Settings:
-    """Return the settings of a new installation. Raises as `new_settings`."""
+) -> UnitSettings:
+    """Return the settings of a new installation. Errors are those of `new_settings`."""
     said = os.environ if env is None else env
     return new_settings(installed(keeper), said, port=port, every=every, otherwise=_free_port(keeper))
 
 
 def _free_port(keeper: Supervisor) -> int:
-    """Return the default port, or any free one if another home or program has it."""
+    """Return the default port; any free port if another home or program has the default one."""
     units = [path for path in keeper.path.parent.glob("*smart-fork*") if path != keeper.path and path.is_file()]
     taken = {int(port) for path in units for port in _PORT.findall(path.read_bytes())}
     for wanted in (PORT, *(0 for _ in range(_TRIES))):
@@ -87,11 +83,11 @@ def _free_port(keeper: Supervisor) -> int:
     return PORT
 
 
-def install(keeper: Supervisor, settings: Settings) -> list[str]:
-    """Write the unit and start the service. Return notes for the user.
+def install(keeper: Supervisor, settings: UnitSettings) -> list[str]:
+    """Write the service manager's file and start the service. Return notes for the person.
 
     Raises:
-        SmartForkError: it cannot be installed here, or does not start.
+        SmartForkError: the service cannot be installed here, or does not start.
     """
     if keeper.name != native_kind():
         step = (
@@ -105,7 +101,7 @@ def install(keeper: Supervisor, settings: Settings) -> list[str]:
     keeper.reach()
     private_dir(settings.crash_log.parent)
     keep_port(settings.port, settings.state)
-    crashes.end(settings.state)  # one that gave up is to start again
+    forget_starts(settings.state)  # one that gave up is to start again
     stop()  # where one runs that was started by hand, the new one would end immediately
     notes = keeper.install(content)
     keep(settings)
@@ -113,8 +109,8 @@ def install(keeper: Supervisor, settings: Settings) -> list[str]:
 
 
 @record
-class ServiceState(Value):
-    """The state of the service: what is installed, and whether it runs."""
+class ServiceInstallation(Value):
+    """The answer of ``service status``: what is installed, and whether it runs."""
 
     kind: str
     unit: str
@@ -131,12 +127,12 @@ class ServiceState(Value):
     restart: Mapping[str, str] | None
 
 
-def look(keeper: Supervisor) -> ServiceState:
-    """Return the state of the service now."""
+def look(keeper: Supervisor) -> ServiceInstallation:
+    """Return the current state of the service."""
     there, settings = keeper.path.exists(), installed(keeper)
-    state = keeper.state() if there else State()
+    state = keeper.state() if there else UnitState()
     service = find_service() if state.running else None
-    return ServiceState(
+    return ServiceInstallation(
         kind=keeper.name, unit=str(keeper.path), installed=there, **asdict(state),
         program=settings.program if settings else None, port=settings.port if settings else None,
         program_found=settings is not None and Path(settings.program).exists(),

@@ -1,0 +1,370 @@
+"""Frequent answers to shells and agents, given before the command line is loaded.
+
+There are three: completion, the status line, and the welcome line. Shells call completion as typer's scripts do;
+options are left to typer, which takes five times as long. Titles are hostile and zsh evaluates what it gets, so only
+words without special characters reach it. The status line is asked for several times a minute.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import apsw
+
+from indexer.project import project_of
+from indexer.safe_files import index_db
+from smart_fork.cli.command_table import COMMANDS
+from smart_fork.cli.short_ids import harmless, is_id, short
+from smart_fork.workers.registry_file import registry_file
+
+#: What the shell scripts of `--install-completion` set; nobody else does.
+VARIABLE = "_SMART_FORK_COMPLETE"
+_OF_SESSIONS = ("show", "export", "fork", "branch", "lineage", "forget", "resume", "verdict", "tag", "pin", "archive")
+_OF_WORKERS = ("read", "message", "wait", "close", "compare")
+#: Options whose value is a session, and options that have none.
+_SESSION_OPTIONS = ("--fork-from", "--resume")
+_FLAGS = (
+    "--json", "--html", "--markdown", "--force", "--worktree", "-w", "--dry-run", "--yes", "-y", "--any", "--start",
+)  # fmt: skip
+_OFFERED, _TITLE = 40, 60
+
+
+class Completion(NamedTuple):
+    """A word that completes the line, and its meaning."""
+
+    value: str
+    meaning: str
+
+
+def completions(env: Mapping[str, str]) -> tuple[str, int] | None:
+    """Return the completions as text for the shell, and an exit code.
+
+    Return `None` if the shell completes neither a command, an id nor a tag.
+    """
+    shell = env.get(VARIABLE, "").removeprefix("complete_")
+    asked = words_before(shell, env)
+    if asked is None:
+        return None
+    words, beginning = asked
+    kind = _kind(words, beginning)
+    if kind is None:
+        return None
+    found = _CANDIDATES[kind](beginning)
+    return _said(shell, [one for one in found if one.value not in words], env, meant=kind != "command")
+
+
+def words_before(shell: str, env: Mapping[str, str]) -> tuple[list[str], str] | None:
+    """Return the words before the word to complete, and its beginning; `None` if the line cannot be split."""
+    try:
+        if shell == "bash":
+            words, at = shlex.split(env["COMP_WORDS"]), int(env["COMP_CWORD"])
+            return words[1:at], words[at] if at < len(words) else ""
+        if shell in ("zsh", "fish"):
+            line = env["_TYPER_COMPLETE_ARGS"]
+            words = shlex.split(line)[1:]
+            return (words, "") if line[-1:].isspace() or not words else (words[:-1], words[-1])
+    except (KeyError, ValueError):  # an open quote
+        pass
+    return None
+
+
+def _kind(words: list[str], beginning: str) -> str | None:
+    if beginning.startswith("-"):
+        return None
+    if not words:
+        return "command"
+    begun = any(not word.startswith("-") for word in words[1:])
+    if words[-1] == "--tag" or (words[0] == "tag" and begun):
+        return "tag"
+    if words[0] == "verdict" and begun:  # an outcome comes second
+        return None
+    if words[0] == "spawn":
+        return "session" if words[-1] in _SESSION_OPTIONS else None
+    if (words[-1].startswith("-") and words[-1] not in _FLAGS) or "--" in words:
+        return None
+    if words[0] == "export" and begun:  # a file comes second
+        return None
+    return "session" if words[0] in _OF_SESSIONS else "worker" if words[0] in _OF_WORKERS else None
+
+
+def _commands(beginning: str) -> list[Completion]:
+    return [
+        Completion(name, harmless(command.purpose, _TITLE))
+        for name, command in COMMANDS.items()
+        if name.startswith(beginning) and not command.hidden
+    ]
+
+
+def _sessions(beginning: str) -> list[Completion]:
+    index, here = index_db(), project_of(os.getcwd()).key  # noqa: PTH109 - one import less
+    typed = beginning.lower()
+    found = newest(index, here, _OFFERED, typed)
+    if typed and not found:
+        found = newest(index, None, _OFFERED, typed)
+    known = [(one, short(one.session_id)) for one in found if is_id(one.session_id)]
+    return [
+        Completion(brief if brief.startswith(typed) else one.session_id, harmless(f"{one.agent} {one.title}", _TITLE))
+        for one, brief in known
+    ]
+
+
+def _workers(beginning: str) -> list[Completion]:
+    return [
+        Completion(one.worker_id, harmless(f"{one.status or 'running'} {one.name}", _TITLE))
+        for one in running_workers()
+        if one.worker_id.startswith(beginning) and is_id(one.worker_id)
+    ]
+
+
+def _tags(beginning: str) -> list[Completion]:
+    from indexer import state
+
+    begun = "mark >= ?1 AND mark < ?1 || ?2 AND mark NOT LIKE ':%'"
+    query = f"SELECT mark, count(*) FROM marks WHERE {begun} GROUP BY mark"  # noqa: S608 - our own words
+    found = rows(state.path(), query, (beginning.lower(), "\U0010ffff"))
+    return [Completion(name, f"sessions {number}") for name, number in found]
+
+
+_CANDIDATES = {"tag": _tags, "command": _commands, "session": _sessions, "worker": _workers}
+
+
+def _said(shell: str, found: Iterable[Completion], env: Mapping[str, str], *, meant: bool) -> tuple[str, int]:
+    """Return the text of the completions `found` as `shell` reads it, and an exit code.
+
+    With `meant`, bash also gets the meanings of several values.
+    """
+    several = list({one.value: one for one in found}.values())
+    if shell == "zsh":
+        pairs = "\n".join(f'"{one.value}":"{one.meaning}"' for one in several)
+        return (f"_arguments '*: :(({pairs}))'" if several else "_files"), 0
+    if shell == "fish":
+        if env.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
+            return "", int(not several)
+        return "\n".join(f"{one.value}\t{one.meaning}" for one in several), 0
+    # bash has no meanings: where it lists several they follow as a comment, and stay one if a menu takes it all.
+    alone = len(several) == 1 or not meant
+    return "\n".join(one.value if alone else f"{one.value}  # {one.meaning}" for one in several), 0
+
+
+MAX_BYTES = 1 << 20
+_FORK_TITLE = 32
+
+
+def print_segment() -> NoReturn:
+    """Print the status line's segment, if there is one, and end this process."""
+    import json  # for this alone
+
+    def segment() -> str:
+        said = status_segment(json.loads(sys.stdin.buffer.read(MAX_BYTES)))
+        return f"{said}\n" if said else ""
+
+    _print_and_exit(segment)
+
+
+def print_welcome() -> NoReturn:
+    """Print the welcome line, if there is one, and end this process."""
+    _print_and_exit(welcome_line)
+
+
+def _print_and_exit(answer: Callable[[], str]) -> NoReturn:
+    """Print `answer()` and end this process with 0, also after an error: an agent's start must not fail for it."""
+    try:
+        sys.stdout.buffer.write(answer().encode())
+        sys.stdout.buffer.flush()
+    except BaseException:  # noqa: BLE001, S110 - see above
+        pass
+    os._exit(0)
+
+
+def status_segment(status: Any) -> str:
+    """Return the segment of a status line, such as ``fork of … · 2 workers, 1 asks``; empty if there is nothing to
+    show.
+
+    `status` is the JSON that Claude Code gives of its session.
+    """
+    session_id = _text(status, "session_id")
+    directory = _text(status, "workspace", "project_dir") or _text(status, "cwd")
+    parts = [_working(running_workers(), session_id, directory)]
+    if parent := source_of(session_id):
+        parts.insert(0, f"fork of {harmless(title_of(index_db(), parent) or parent[:13], _FORK_TITLE)}")
+    return " · ".join(filter(None, parts))
+
+
+def _working(running: list[KnownWorker], session_id: str, directory: str) -> str:
+    """Return the number of workers that this session started, or that work in its project; empty if there are none."""
+    here = project_of(directory).key if directory else ""
+    mine = [
+        one
+        for one in running
+        if one.session_id != session_id
+        and ((session_id and one.caller_session_id == session_id) or (here and project_of(one.cwd).key == here))
+    ]
+    if not mine:
+        return ""
+    asking = sum(one.status == "waiting" for one in mine)
+    asks = f", {asking} ask{'s' if asking == 1 else ''}" if asking else ""
+    return f"{len(mine)} worker{'s' if len(mine) > 1 else ''}{asks}"
+
+
+def _text(value: Any, *names: str) -> str:
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, str) else ""
+
+
+class KnownWorker(NamedTuple):
+    """A running worker's row in the registry. `status` is the last report of its hooks."""
+
+    worker_id: str
+    name: str
+    status: str
+    session_id: str
+    source_session_id: str
+    caller_session_id: str
+    cwd: str
+    pid: int | None
+
+
+def running_workers() -> list[KnownWorker]:
+    """Return the running workers, newest first, without those with a process that has ended.
+
+    The registry is read without importing the modules that write it.
+    """
+    query = (
+        "SELECT id, name, status, coalesce(session_id, ''), source_session_id, coalesce(caller_session_id, ''), cwd,"
+        " pid FROM workers WHERE state IN ('starting', 'running') ORDER BY started_at DESC"
+    )
+    found = [KnownWorker(*row) for row in rows(registry_file(), query, ())]
+    return [one for one in found if one.pid is None or _lives(one.pid)]
+
+
+def source_of(session_id: str) -> str:
+    """Return the session that a worker's session was forked from, even if the worker has ended; empty for any other
+    session.
+    """
+    query = "SELECT source_session_id FROM workers WHERE session_id = ? AND kind IN ('fork', 'branch')"
+    found = rows(registry_file(), query, (session_id,))
+    return str(found[0][0]) if found else ""
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        pass  # somebody else's, or no number of a process
+    return True
+
+
+def welcome_line() -> str:
+    """Return the welcome line for a new session in the current directory; empty for a worker, or without past
+    sessions.
+
+    The line has no titles: a log's text must not reach the model unasked.
+    """
+    if os.environ.get("SMART_FORK_WORKER_ID"):
+        return ""
+    known = session_count(index_db(), project_of(os.getcwd()).key)  # noqa: PTH109
+    if not known:
+        return ""
+    sessions = "1 past session" if known == 1 else f"{known:,} past sessions"
+    return (
+        f"smart-fork: {sessions} of this repository can be searched and forked. Before work that resembles something"
+        " done earlier, ask its tools for a session that knows how.\n"
+    )
+
+
+# As commands of the whole command line, which `program` needs only for their options.
+
+
+def statusline() -> None:
+    """Print one segment of a status line, for the JSON on stdin: the session's parent, and its workers."""
+    import json
+
+    from smart_fork.cli.output import print_json, wants_json
+
+    if not wants_json():
+        print_segment()
+    try:
+        status = json.loads(sys.stdin.buffer.read(MAX_BYTES))
+    except ValueError:
+        status = {}
+    print_json({"segment": status_segment(status)})
+
+
+def welcome() -> None:
+    """Print one line about the number of past sessions, or nothing. The plugin's hook runs this."""
+    from smart_fork.cli.output import print_json, wants_json
+
+    if not wants_json():
+        print_welcome()
+    print_json({"line": welcome_line()})
+
+
+#: How long a query waits for an index that is being written.
+PATIENCE_MILLISECONDS = 50
+
+
+class Glimpsed(NamedTuple):
+    """A session in the index; `until` is the ISO time of its last activity. The title is hostile text of a log."""
+
+    agent: str
+    session_id: str
+    title: str
+    until: str
+
+
+def newest(path: Path, project: str | None, limit: int, beginning: str = "") -> list[Glimpsed]:
+    """Return the newest sessions of people in the project with this key (`None`: in all), with ids of that beginning.
+
+    Return none if the index cannot be read immediately.
+    """
+    begins = "AND session_id >= ? AND session_id < ? ORDER BY until DESC LIMIT ?"
+    values = (project, project, beginning, beginning + "\U0010ffff", limit)
+    return [
+        Glimpsed(*row) for row in rows(path, f"SELECT sessions.agent, session_id, title, until {_OF} {begins}", values)
+    ]
+
+
+def titled(path: Path, project: str, title: str) -> list[Glimpsed]:
+    """Return at most two sessions of people in the project with this key that have `title`, in any case."""
+    query = f"SELECT sessions.agent, session_id, title, until {_OF} AND title = ? COLLATE NOCASE LIMIT 2"
+    return [Glimpsed(*row) for row in rows(path, query, (project, project, title))]
+
+
+def title_of(path: Path, session_id: str) -> str:
+    """Return a session's title; empty if the index does not know the session."""
+    found = rows(path, "SELECT title FROM sessions WHERE session_id = ? LIMIT 1", (session_id,))
+    return str(found[0][0]) if found else ""
+
+
+def session_count(path: Path, project: str) -> int:
+    """Return the number of sessions of people in a project; 0 if the index cannot be read immediately."""
+    return next((int(number) for (number,) in rows(path, f"SELECT count(*) {_OF}", (project, project))), 0)
+
+
+_OF = (
+    "FROM sessions JOIN parts ON parts.id = sessions.part JOIN projects ON projects.id = parts.project"
+    " WHERE (? IS NULL OR projects.key = ?) AND NOT parts.automated AND home IS NULL"
+)
+
+
+def rows(path: Path, query: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
+    """Run a query on the database at `path`. Return no rows if it is missing or cannot be read immediately."""
+    try:
+        db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    except apsw.Error:
+        return []
+    try:
+        db.set_busy_timeout(PATIENCE_MILLISECONDS)
+        return list(db.execute(query, values))
+    except apsw.Error:
+        return []
+    finally:
+        db.close()

@@ -1,0 +1,223 @@
+"""Parts of the setup that change no file of others: copies of logs that agents delete, recall, and the service."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Collection, Iterator
+from functools import partial
+from pathlib import Path
+
+from indexer import kept_logs
+from indexer.safe_files import private_dir, remove, replace_file
+from indexer.settings import Setting
+from indexer.transcripts.model import AgentName
+from smart_fork.agents import AGENTS
+from smart_fork.agents.log_readers import READERS
+from smart_fork.agents.log_retention import Deletion
+from smart_fork.agents.registration import Registration
+from smart_fork.cli.preload.client import folder
+from smart_fork.cli.service import installation
+from smart_fork.cli.service.client import find_service
+from smart_fork.cli.service.instance import stop
+from smart_fork.cli.setup import agent_settings
+from smart_fork.cli.setup.ledger import Ledger, LedgerLine, Step, write_errors
+from smart_fork.doctor import Check
+from smart_fork.errors import SmartForkError
+from smart_fork.hooks import recall_switch
+from smart_fork.system.processes import Processes
+
+_STAYS = "Existing copies stay; `smart-fork forget ID` removes one."
+_REFUSED = "SMART_FORK_KEEP_TRANSCRIPTS disables copies"
+_OFF = "`smart-fork setup --no-recall` switches it off."
+
+
+class LogCopies:
+    """The part of the setup that keeps copies of logs that their agent deletes."""
+
+    NAME = "copies of logs"
+
+    @classmethod
+    def planned(cls, deletion: Deletion, *, wanted: bool) -> Step:
+        """Return the step that keeps copies of one agent's logs: with the state "left" unless they are `wanted`."""
+        path = kept_logs.switch_of(deletion.agent)
+        step = partial(Step, "keep", cls.NAME, str(path.parent.parent), agent=deletion.agent)
+        said = f"{deletion.in_words()}."
+        if deletion.kept:
+            return step("there")
+        if kept_logs.copies_refused():
+            return step("left", why=f"{said} {_REFUSED}")
+        if not wanted:
+            return step("left", why=f"{said} --keep-logs keeps compressed copies, {deletion.room()}")
+        why = f"{said} Copies take {deletion.room()}; only you can read them; secrets are not masked"
+        return step("new", why=why, act=partial(cls._written, deletion))
+
+    @staticmethod
+    def offered(agents: Collection[AgentName]) -> bool:
+        """Return True if a person can still choose copies for one of `agents`."""
+        refused = kept_logs.copies_refused()
+        return any(not (one.kept or refused) for one in Deletion.expected(time.time(), agents))
+
+    @staticmethod
+    def _written(deletion: Deletion, ledger: Ledger) -> list[str]:
+        path = kept_logs.switch_of(deletion.agent)
+        ledger.begin(LedgerLine(what="keep", agent=deletion.agent, path=path))
+        with write_errors(path, "written"):
+            private_dir(path.parent)
+            replace_file(path, [b""])
+        return []
+
+    @staticmethod
+    def undo(line: LedgerLine) -> list[str]:
+        """Stop copying the logs of the agent of `line`. Return a note: existing copies stay.
+
+        Raises:
+            SmartForkError: the file of the switch cannot be removed.
+        """
+        with write_errors(line.path, "removed"):
+            remove(line.path)
+        return [_STAYS]
+
+    @staticmethod
+    def difference(line: LedgerLine) -> str:
+        """Return a complaint if the logs of the agent of `line` are no longer copied; empty while they are."""
+        return "" if kept_logs.copies_wanted(READERS[line.agent]) else "logs are no longer copied"
+
+
+class Recall:
+    """The part of the setup that enables recall: hints from past sessions at prompts, edits and errors."""
+
+    NAME = "recall at first prompts, edits, failed commands and compactions"
+
+    @classmethod
+    def planned(cls, way: Registration) -> Step:
+        """Return the step that enables recall for an agent. The agent's own hooks print the hints."""
+        agent = way.agent
+        step = partial(Step, "recall", cls.NAME, str(recall_switch.file_of(agent)), agent=agent)
+        hooks = AGENTS[agent].hooks
+        if hooks is None or not (hooks.recalls or hooks.edits):
+            return step(state="left", why=f"{way.title} has no hook for prompts or edits")
+        if recall_switch.is_on(agent):
+            return step(state="there")
+        return step(state="new", act=partial(cls._written, agent))
+
+    @staticmethod
+    def _written(agent: AgentName, ledger: Ledger) -> list[str]:
+        path = recall_switch.file_of(agent)
+        ledger.write(LedgerLine(what="recall", agent=agent, path=path))
+        with write_errors(path, "written"):
+            recall_switch.turn_on(agent)
+        return [*agent_settings.follow_recall(agent), f"Recall works while the service runs. {_OFF}"]
+
+    @staticmethod
+    def undo(line: LedgerLine) -> list[str]:
+        """Switch recall off for the agent of `line`. Return notes for the person.
+
+        Raises:
+            SmartForkError: the file of the switch cannot be removed.
+        """
+        agent = AGENTS.registration_of(line.agent).agent
+        with write_errors(line.path, "removed"):
+            recall_switch.turn_off(agent)
+        return list(agent_settings.follow_recall(agent))
+
+    @staticmethod
+    def difference(line: LedgerLine) -> str:
+        """Return a complaint if the recall that setup enabled is off; empty if it is on."""
+        return "" if line.path.is_file() else "recall is off"
+
+    @staticmethod
+    def checks(ledger: Ledger) -> Iterator[Check]:
+        """Yield one check of recall if setup enabled recall: it works only while a service runs."""
+        agents = [
+            AGENTS.registration_of(line.agent) for line in ledger if line.what == "recall" and line.path.is_file()
+        ]
+        if not agents:
+            return
+        asked = recall_switch.asked()
+        detail = (
+            f"on for {AGENTS.titles(way.agent for way in agents)}; "
+            f"suggested a session in {asked.told} of {asked.sessions} new sessions"
+        )
+        if find_service() is None:
+            step = f"Start the service: `smart-fork service install`, or `smart-fork serve`. {_OFF}"
+            yield Check("recall", ok=False, detail=f"{detail}; no service runs", next_step=step, optional=True)
+        else:
+            yield Check("recall", ok=True, detail=detail)
+
+
+#: Words of a process that completes the index in the background.
+_INDEXING = frozenset({"index", "run", "--if-idle"})
+#: Variables that say which home a process is of.
+_HOMES = (Setting.HOME, "HOME")
+#: Without a service a question brings the index up to date first.
+_OTHERWISE = "searches update the index"
+
+
+class ServicePart:
+    """The part of the setup that installs the service, which keeps the index fresh."""
+
+    NAME = "service"
+
+    @classmethod
+    def planned(cls, program: str, processes: Processes) -> Step:
+        """Return the step that installs the service; its state is "left" if this system cannot run the service."""
+        kind = installation.native_kind()
+        step = partial(Step, "service", cls.NAME)
+        if kind is None:
+            return step("this system", "left", why=f"neither launchd nor systemd is here; {_OTHERWISE}")
+        keeper = installation.supervisor(kind, processes)
+        there = installation.installed(keeper)
+        if there is not None and there.program == program:
+            return step(str(keeper.path), "there")
+        try:
+            if os.geteuid() == 0 and os.environ.get("SUDO_USER"):
+                return step(kind, "left", why="it runs for a user, not for root")
+            keeper.reach()
+        except SmartForkError:
+            return step(kind, "left", why=f"{kind} does not answer here; {_OTHERWISE}")
+        return step(str(keeper.path), "changed" if keeper.path.exists() else "new", act=partial(cls._written, keeper))
+
+    @staticmethod
+    def _written(keeper: installation.Supervisor, ledger: Ledger) -> list[str]:
+        if not keeper.path.exists() and ledger.of("service", "", keeper.path) is None:
+            ledger.begin(LedgerLine(what="service", path=keeper.path))
+        return installation.install(keeper, installation.settings_for(keeper))
+
+    @staticmethod
+    def undo(line: LedgerLine, processes: Processes | None = None) -> list[str]:
+        """Stop and uninstall the service.
+
+        Raises:
+            SmartForkError: the service manager does not uninstall it.
+        """
+        keeper = installation.supervisor(processes=processes)
+        if keeper.path == line.path:
+            keeper.uninstall()
+        return []
+
+    @staticmethod
+    def difference(line: LedgerLine) -> str:
+        """Return a complaint if the service was uninstalled since; else an empty text."""
+        return "" if line.path.exists() else "the service was removed"
+
+
+def end_running(processes: Processes) -> list[str]:
+    """End the processes of this home that no agent has started. Return their names.
+
+    A preloader ends when its socket is deleted.
+
+    Raises:
+        SmartForkError: the service does not end.
+    """
+    ended = ["the service"] if stop() else []
+    here = [os.environ.get(one) for one in _HOMES]
+    for pid in [pid for pid, one in processes.running().items() if _INDEXING.issubset(one.words)]:
+        if here == list(map((processes.environment(pid) or {}).get, _HOMES)):
+            processes.end(pid, force=False)
+            ended.append("indexing")
+    if Path(preloaders := folder()).exists():
+        shutil.rmtree(preloaders, ignore_errors=True)
+        ended.append("the preloader")
+    return ended
