@@ -1,4 +1,5 @@
-"""An agent's steps as a person reads them: one line for each step, and the changes of an edit. Pure.
+"""An agent's steps (tool calls and thoughts) as the page shows them: a line for each step, and the diffs of edits.
+Pure.
 
 All text is masked. Only the agent's `Codec` knows the format of the records.
 """
@@ -47,7 +48,9 @@ _PATH = ("file_path", "notebook_path", "path", "filePath")
 
 
 def inside(text: str, directory: str) -> str:
-    """Return `text` with paths relative to `directory`, and with ``~`` for the home directory."""
+    """Shorten the paths in `text`: make those below `directory` relative to it, and replace the home directory by
+    ``~``.
+    """
     for start, instead in ((directory, ""), (str(Path.home()), "~/")):
         if start.strip("/"):
             text = text.replace(f"{start.rstrip('/')}/", instead)
@@ -56,7 +59,9 @@ def inside(text: str, directory: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DiffLine:
-    """One line of a diff. A gap replaces lines that are not shown; its text says where the file continues."""
+    """One line of a diff. A line of kind "gap" replaces lines that are not shown; its text says where the file
+    continues.
+    """
 
     kind: LineKind
     text: str
@@ -64,7 +69,10 @@ class DiffLine:
 
 @dataclass(frozen=True, slots=True)
 class FileDiff:
-    """A file's changes. `note` says why no lines are shown, `hidden` counts the omitted ones."""
+    """The changes of one file. `how` says what happened to it, such as "edited" or "added".
+
+    `note` is the reason if no lines are shown, for example a binary file. `hidden` counts the lines beyond the limit.
+    """
 
     path: str
     how: str
@@ -76,7 +84,10 @@ class FileDiff:
 
 
 def diffs_of(given: Mapping[str, Any] | str, patch: str = "") -> tuple[FileDiff, ...]:
-    """Return the changes that an editing call requested or, by its result `patch`, made."""
+    """Return the changes of files by an editing tool call. `given` are the call's arguments.
+
+    `patch` is the diff in the call's result. Without it, the changes that the arguments request are returned.
+    """
     for text in _patches(given):
         if _BEGIN in text:
             return tuple(_of_patch(text))
@@ -98,7 +109,9 @@ def diffs_in(patch: str) -> tuple[FileDiff, ...]:
 
 
 def _of_git(part: str) -> FileDiff:
-    """Return the changes of one file of a git patch. Other text is returned as it is written."""
+    """Return the changes of one file, parsed from its `part` of a git patch. Other text becomes the lines of a
+    nameless file.
+    """
     head, _, rest = part.partition("\n@@ ")
     if not head.startswith("diff --git "):
         return _file_diff("", "edited", [_line(line) for line in part.splitlines()], MAX_PATCH_LINES)
@@ -110,13 +123,15 @@ def _of_git(part: str) -> FileDiff:
 
 
 def _named_twice(said: str) -> str:
-    """Return the name in ``a/name b/name``; both names if they differ."""
+    """Return the file's name from the text ``a/name b/name`` in a patch's header. If the names differ, return the text
+    as it is.
+    """
     before, after = said[: len(said) // 2], said[len(said) // 2 + 1 :]
     return after.removeprefix("b/") if before.removeprefix("a/") == after.removeprefix("b/") else said
 
 
 def compared(path: str, before: str, after: str, *, how: str = "edited") -> FileDiff:
-    """Return the differences of two texts as the changes of a file."""
+    """Compare a file's texts `before` and `after` an edit, and return the changes. `how` says what the edit was."""
     return _compared(path, [(before, after)], how)
 
 
@@ -134,7 +149,7 @@ def _patches(given: Mapping[str, Any] | str) -> Iterator[str]:
 
 
 def _pairs(given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield each replaced text with its replacement."""
+    """Yield each replaced text with its replacement, from the arguments of an editing tool call."""
     for one in (given, *list_in(given.get("edits"))):
         for old, new in _PAIRS if isinstance(one, Mapping) else ():
             if isinstance(one.get(old), str) or isinstance(one.get(new), str):
@@ -154,7 +169,7 @@ def _compared(path: str, pairs: Sequence[tuple[str, str]], how: str = "edited") 
 
 
 def _differing(before: Sequence[str], after: Sequence[str]) -> Iterator[DiffLine]:
-    """Yield the lines that differ, with some equal lines around them."""
+    """Compare two texts line by line. Yield the removed and added lines, with some equal lines around them."""
     if len(before) + len(after) > _MAX_COMPARED:
         yield from (DiffLine("removed", line) for line in before)
         yield from (DiffLine("added", line) for line in after)
@@ -212,7 +227,10 @@ def _line(line: str) -> DiffLine:
 
 
 def _file_diff(path: str, how: str, lines: Sequence[DiffLine], most: int = MAX_LINES) -> FileDiff:
-    """Build a file's changes from the lines of a diff. Old and new text are masked separately."""
+    """Build a file's changes from the lines of a diff, and show at most `most` of them.
+
+    Secrets are masked in the old and the new text separately.
+    """
     added, removed = _count(lines, "added"), _count(lines, "removed")
     if note := _unreadable(line.text for line in lines):
         return FileDiff(_name(path), how, added=added, removed=removed, note=note)
@@ -237,7 +255,7 @@ def _count(lines: Iterable[DiffLine], kind: LineKind) -> int:
 
 
 def _unreadable(texts: Iterable[str]) -> str:
-    """Return the reason why texts are not shown; empty if they are shown."""
+    """Return the reason why an edit's texts are not shown: they are binary or too large. Empty if they can be shown."""
     size = 0
     for text in texts:
         if "\0" in text:
@@ -269,7 +287,7 @@ _AGENTS = ("Task", "Agent", "task", "agent", "spawn_agent")
 
 @dataclass(frozen=True, slots=True)
 class PlanPart:
-    """A part of a plan with its state, or one of the answers to choose from."""
+    """An item of an agent's plan with its state, or a question to the user, or an answer that the user can choose."""
 
     text: str
     state: str = ""
@@ -279,10 +297,11 @@ class PlanPart:
 class PageStep:
     """One step of the agent, in turn `number`: a tool call or a thought.
 
-    `call` is its place among the calls of the turn; -1 for a thought. `line` describes it, and `whole` is a command of
-    several lines. `note` says what failed, `last` is the end of the output or an answer, and `diffs` are the changes
-    of an edit. `parts` are those of a plan or a question. `lines` counts the lines of the output; 0 if `last` has them
-    all. `agent` names the sub-agent that it started, if its conversation can be read.
+    `call` is the index of the tool call in its turn; -1 for a thought. `line` describes the step, and `whole` is a
+    command that does not fit in one line. `note` says what failed, `last` has the last lines of the output or the text
+    of an answer, and `diffs` are the changes of an edit. `parts` are the items of a plan or a question. `lines` counts
+    the lines of the output; 0 if `last` shows them all. `agent` names the sub-agent that the step started, if its
+    conversation can be read.
     """
 
     number: int
@@ -301,28 +320,33 @@ class PageStep:
 
     @property
     def added(self) -> int:
-        """Return the number of lines that an edit added."""
+        """Return the number of lines that this step added to files."""
         return sum(diff.added for diff in self.diffs)
 
     @property
     def removed(self) -> int:
-        """Return the number of lines that an edit removed."""
+        """Return the number of lines that this step removed from files."""
         return sum(diff.removed for diff in self.diffs)
 
 
 class Steps:
-    """The steps of a session with raw records. Each step is built on request."""
+    """The steps (tool calls and thoughts) of a session that was read with its raw records. Each step is built on
+    request.
+    """
 
     def __init__(
         self, session: Session, work: Codec | None, begun: Mapping[str, str] | None = None, *, thoughts: bool = False
     ) -> None:
-        """Prepare the steps. `begun` maps tool calls to the readable sub-agents that they started."""
+        """Prepare the steps of `session`. `work` reads the agent's records; with `thoughts`, thoughts are steps, too.
+
+        `begun` maps the ids of tool calls to the sub-agents that they started and whose conversation can be read.
+        """
         self._session, self._work, self._begun, self._thoughts = session, work, begun or {}, thoughts
         self._results = {one.tool_use_id: one for turn in session.turns for one in turn.tool_results}
         self._answered = {one.tool_use_id: i for i, turn in enumerate(session.turns) for one in turn.tool_results}
 
     def of(self, number: int) -> Iterator[PageStep]:
-        """Yield the steps of turn `number`. A thought comes first."""
+        """Yield the steps of turn `number`: first a thought, if any, then the tool calls."""
         turn = self._session.turns[number]
         if self._thoughts and (thought := self._thought(number)):
             yield thought
@@ -332,7 +356,7 @@ class Steps:
                 yield step
 
     def output(self, step: PageStep) -> Masked:
-        """Return a step's complete output, without the header that a shell writes above it."""
+        """Return the whole output of a step's tool call, without the header that a shell writes above it."""
         back = self._back(self._session.turns[step.number].tool_calls[step.call].id)
         _, body = status_and_body(back.output) if back else (None, "")
         return printable(beginning(mask(body.strip("\n")), OUTPUT_CHARACTERS))
@@ -349,7 +373,7 @@ class Steps:
 
     @cached_property
     def _between(self) -> Mapping[int, str]:
-        """Return the thoughts that have records of their own, by the number of the following turn."""
+        """Return the thoughts that have records of their own between turns, by the number of the turn that follows."""
         return self._work.thoughts_between(self._session) if self._work else {}
 
     def _step(self, number: int, place: int, told: UsedTool | None) -> PageStep | None:
@@ -379,7 +403,9 @@ class Steps:
         return {one.id: one for one in self._work.used(record)} if self._work and record else {}
 
     def _back(self, call: str) -> GivenBack | None:
-        """Return the output of a call from the record with its result; `None` if there is no such record."""
+        """Return the output of the tool call with the id `call`, read from the record of its result; `None` if there
+        is no record.
+        """
         place = self._answered.get(call)
         record = _record(self._session.turns[place].raw) if place is not None and self._work else None
         if record is None or self._work is None:
@@ -418,14 +444,14 @@ def _parts(given: Mapping[str, Any]) -> Iterator[PlanPart]:
 
 
 def _command(given: Mapping[str, Any] | str) -> str:
-    """Return a command that has several lines or is too long for one line; else ""."""
+    """Return the command in a tool call's arguments, if it has several lines or is too long for one line; else ""."""
     line = given if isinstance(given, str) else command_of(given)
     whole = printable(beginning(mask(line), _COMMAND_CHARACTERS)).strip()
     return whole if "\n" in whole or len(whole) > _COLUMNS else ""
 
 
 def _last(body: str) -> tuple[str, ...]:
-    """Return the last lines of an output. The first line is never a partial line."""
+    """Return the last lines of a command's output. No line is cut off at its start."""
     end = body.rstrip()
     if len(end) > _END_CHARACTERS:
         end = end[-_END_CHARACTERS:].partition("\n")[2]
@@ -434,7 +460,7 @@ def _last(body: str) -> tuple[str, ...]:
 
 
 def _lines(body: str, shown: Sequence[str]) -> int:
-    """Count the lines of the output; 0 if all are shown."""
+    """Count the lines of the output `body`; 0 if the lines in `shown` are all of it."""
     whole = body.strip()
     if len(whole) <= _END_CHARACTERS and "".join(whole.split()) == "".join("".join(shown).split()):
         return 0

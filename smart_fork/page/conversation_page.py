@@ -1,8 +1,9 @@
-"""A conversation on the page: its exchanges and steps, an outline, its forks, and its changes since the page was
-shown.
+"""A session's conversation on the page: its exchanges and steps, an outline, its forks, and what changed since the
+page was opened.
 
-Links and forms of a page carry a mark of the state that it showed. If the session was cut or resumed from an earlier
-message meanwhile, a message number from the old page is never taken for a message of the new state.
+Links and forms of a page carry a mark (a digest of the session's state that the page showed). If the session was cut
+or resumed from an earlier message meanwhile, a message number from the old page is never taken for a message of the
+new state.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ _MARK = re.compile(r"([0-9]{1,9})-([0-9a-f]{16})-([0-9a-f]{16})")
 
 
 class Mark(NamedTuple):
-    """The state of a session: its number of turns, a digest of all turns but the last, and a digest of all.
+    """A session's state as a page showed it: its number of turns, a digest of all turns but the last, and a digest of
+    all.
 
     The last turn has no part in the first digest because it may still grow.
     """
@@ -56,9 +58,9 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Since(PageValues):
-    """The change of a session since a mark (a digest of the state that a page showed).
+    """The change of a session since a page showed it. `became` is "same", "more", "another" or "gone".
 
-    If the session has `more`, `messages` counts the new messages, from turn number `first` on.
+    If it is "more", `messages` counts the new messages, and `first` is the number of the first new turn.
     """
 
     became: Became
@@ -67,7 +69,7 @@ class Since(PageValues):
 
 
 def mark_of(session: Session, turns: int | None = None) -> Mark:
-    """Return the mark (a digest of the state) of a session, or of its first `turns`."""
+    """Compute the mark (a digest of the state that a page shows) of a session, or of its first `turns` turns."""
     shown, digest = session.turns[:turns], blake2b(digest_size=8)
     before = digest.hexdigest()
     for turn in shown:
@@ -89,8 +91,9 @@ def mark_in(text: str) -> Mark:
 
 
 def since(mark: Mark, session: Session) -> Since:
-    """Compare a session with the state of a mark, which a page showed earlier. The last turn of that state may have
-    grown.
+    """Return the change of a session since an earlier page showed it in the state `mark`.
+
+    If only the last turn of that state has grown, that counts as new messages, not as another session.
     """
     now = mark_of(session, mark.turns)
     if now == mark and len(session.turns) == mark.turns:
@@ -116,7 +119,9 @@ def refuse_changed_session(mark: str, session: Session) -> None:
 
 
 def changes_at(place: Mapping[str, str], mark: Mark) -> Since:
-    """Return the change since `mark` of the session that an address names. An unchanged log is not read again.
+    """Return the change since `mark` of the session that the address parts `place` name.
+
+    The log is read only if it has changed since the last call.
 
     Raises:
         OSError: the log cannot be read now.
@@ -134,7 +139,7 @@ def _looked(log: LogFile, mark: Mark) -> Since:
 
 
 def _said(turn: Turn) -> bytes:
-    """Return all content of a turn that a page can show without the turn's record."""
+    """Return a turn's content as bytes for a digest: its id, role, text, actions and notes of results."""
     did = [*(call.action for call in turn.tool_calls), *(result.note for result in turn.tool_results)]
     return "\0".join((turn.id, turn.role, str(len(turn.text)), turn.text, *did)).encode("utf-8", "surrogatepass")
 
@@ -151,7 +156,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ShownMessage:
-    """One message, and the steps after it. `asked` is True if a link leads to the message or to one of its steps."""
+    """One message of a conversation, and the agent's steps up to the next message.
+
+    `asked` is True if the page's address leads to this message or to one of its steps.
+    """
 
     number: int
     role: str
@@ -162,18 +170,22 @@ class ShownMessage:
 
     @property
     def failures(self) -> int:
-        """Return the number of failed steps."""
+        """Return the number of failed steps after this message."""
         return sum(step.failed for step in self.steps)
 
     @property
     def thoughts(self) -> int:
-        """Return the number of steps that are thoughts."""
+        """Return the number of steps after this message that are thoughts."""
         return sum(step.kind == "thought" for step in self.steps)
 
 
 @dataclass(frozen=True, slots=True)
 class OutlineEntry:
-    """An exchange in the outline. `here` is True if this page shows it; `point` is the message after which to fork."""
+    """A line for one exchange in the outline of a conversation. `number` is its first message.
+
+    `here` is True if the current page shows the exchange. `point` is the message after which the session can be
+    forked.
+    """
 
     place: int
     number: int
@@ -189,7 +201,7 @@ class OutlineEntry:
 
 @dataclass(frozen=True, slots=True)
 class ShownExchange:
-    """A prompt with everything up to the next prompt."""
+    """A prompt with all messages and steps up to the next prompt, and its line in the outline."""
 
     entry: OutlineEntry
     messages: tuple[ShownMessage, ...]
@@ -213,8 +225,9 @@ class ShownExchanges:
 
 @dataclass(frozen=True, slots=True)
 class ConversationPage:
-    """One page of a conversation. `page` counts from 1; `previous` and `next_at` are message numbers on the pages
-    beside it.
+    """One page of a long conversation. `page` counts from 1; `count` is the number of messages.
+
+    `previous` and `next_at` are message numbers that lead to the pages before and after it.
     """
 
     exchanges: ShownExchanges
@@ -227,7 +240,7 @@ class ConversationPage:
 
     @property
     def matching(self) -> tuple[OutlineEntry, ...]:
-        """Return the exchanges that contain the words of the question."""
+        """Return the outline's entries of exchanges that contain at least half of the question's words."""
         return tuple(entry for entry in self.outline if entry.matches)
 
 
@@ -240,10 +253,10 @@ def reading(
     begun: Mapping[str, str] | None = None,
     whole: bool = False,
 ) -> ConversationPage:
-    """Return the page with message or step number `at`, the first page without `at`, or the `whole` conversation.
+    """Build a page of a conversation: the page with message or step number `at`, or the first page.
 
-    `begun` maps tool calls to the readable sub-agents that they started. The whole conversation is for a file to send
-    to others, so it has no thoughts.
+    With `whole`, all is on one page, for a file to send to others; it has no thoughts. `words` are the question's
+    words to look for. `work` reads the agent's records. `begun` maps tool calls to the sub-agents that they started.
 
     Raises:
         NotFound: the conversation has no such number.
@@ -266,7 +279,7 @@ def reading(
 
 
 def _starts(exchanges: Sequence[Exchange]) -> list[int]:
-    """Return the indices of the exchanges that begin a page. There is at least one page."""
+    """Split exchanges into pages of limited size. Return the index of the first exchange of each page."""
     starts, used = [0], 0
     for place, exchange in enumerate(exchanges):
         size = sum(min(len(turn.text), MESSAGE_CHARACTERS) for turn in exchange.turns)
@@ -278,8 +291,10 @@ def _starts(exchanges: Sequence[Exchange]) -> list[int]:
 
 
 class _Reading:
-    """A session prepared for a page. `at` is the message that a link leads to, `words` are the words of the question,
-    and `known` are the secrets to mask.
+    """A session with all that is computed once to build its page: exchanges, steps, fork points and token counts.
+
+    `at` is the message that a link leads to, `words` are the words of the question, and `known` are the secrets to
+    mask.
     """
 
     def __init__(
@@ -294,7 +309,7 @@ class _Reading:
         }
 
     def entry(self, place: int, *, here: bool) -> OutlineEntry:
-        """Return the outline entry of an exchange."""
+        """Return the outline's entry for the exchange with index `place`. `here` tells if the current page shows it."""
         exchange = self.exchanges[place]
         start, end = exchange.start, exchange.start + len(exchange.turns)
         calls = [call for turn in exchange.turns for call in turn.tool_calls if not call.ours]
@@ -310,7 +325,7 @@ class _Reading:
         )  # fmt: skip
 
     def messages(self, place: int) -> Iterator[ShownMessage]:
-        """Yield the messages of an exchange, each with the steps until the next message."""
+        """Yield the messages of the exchange with index `place`, each with the steps up to the next message."""
         exchange = self.exchanges[place]
         end = exchange.start + len(exchange.turns)
         begins = [n for n, turn in enumerate(exchange.turns, exchange.start) if turn.spoken]
@@ -336,13 +351,15 @@ class _Reading:
 
 
 def asked_in_short(question: str) -> Masked:
-    """Return a prompt shortened to one line, as the name of its exchange."""
+    """Shorten a prompt to one line. The page uses it as the name of the prompt's exchange."""
     return shorten(title(question), QUESTION_CHARACTERS)
 
 
 def forks_by_exchange(page: ConversationPage, forks: Iterable[tuple[int, Relative]]) -> dict[int, list[Relative]]:
-    """Return forks by the number of the exchange in which they left. Each fork comes with the message after which it
-    left.
+    """Group a session's forks by the exchange after which they continue on their own; the keys are its message
+    numbers.
+
+    `forks` are pairs of the last shared message and the fork.
     """
     numbers = [entry.number for entry in page.outline]
     found: dict[int, list[Relative]] = {}
@@ -353,13 +370,13 @@ def forks_by_exchange(page: ConversationPage, forks: Iterable[tuple[int, Relativ
 
 
 class LazyForks:
-    """The forks of a session, found at the first request for them: the page is sent before they are known."""
+    """A session's forks, searched only when a template asks for them, because the page's beginning is sent before."""
 
     def __init__(self, session: Session, page: ConversationPage) -> None:
         self._session, self._page = session, page
 
     def at(self, number: int) -> Sequence[Relative]:
-        """Return the forks that left in the exchange with this number."""
+        """Return the forks made in the exchange whose first message is `number`."""
         return self._known.get(number, ())
 
     @cached_property
@@ -382,7 +399,9 @@ OTHER_CHARACTERS = 240
 
 @dataclass(frozen=True, slots=True)
 class ExchangeSide:
-    """One side of an exchange; `found` is True for the passage that the search found."""
+    """One side of an exchange: a prompt or an answer, and its speaker. `found` is True for the passage that a search
+    found.
+    """
 
     by: str
     text: Masked
@@ -390,7 +409,10 @@ class ExchangeSide:
 
 
 def spoken(hits: Iterable[Hit]) -> Mapping[str, tuple[ExchangeSide, ...]]:
-    """Return the exchange that answers, for each hit of this machine that has one, by session id."""
+    """Return, by session id, the exchange in which the search found each hit: its prompt and its answer.
+
+    Hits without a passage, and hits from teammates' machines, are missing.
+    """
     wanted = [hit for hit in hits if hit.snippet and hit.origin is None and hit.match.exchange is not None]
     try:
         with opened() as store:
@@ -402,8 +424,8 @@ def spoken(hits: Iterable[Hit]) -> Mapping[str, tuple[ExchangeSide, ...]]:
 def _spoken_exchange(hit: Hit, store: Store) -> Iterator[ExchangeSide]:
     """Yield the prompt and the answer of the exchange that a hit is in.
 
-    The passage of the hit is one side. The other side is the first part of a prompt or the last part of an answer,
-    shortened. Instead of an answer without text, its actions are yielded.
+    One side is the hit's passage. The other is the start of the prompt or the end of the answer, shortened. If the
+    answer has no text, the agent's actions take its place.
     """
     found = ExchangeSide(hit.said_by or "", mask(hit.snippet or ""), found=True)
     roles = {"user": ("assistant", "action"), "assistant": ("user",)}.get(found.by, ())
@@ -424,7 +446,10 @@ def _spoken_exchange(hit: Hit, store: Store) -> Iterator[ExchangeSide]:
 
 
 def _spoken_parts(place: Placement, text: str, store: Store) -> Iterator[tuple[str, str]]:
-    """Yield the speakers and texts of a passage. In a passage that was cut, the first speaker has the whole text."""
+    """Split an indexed passage by speaker: yield each speaker's role and text.
+
+    A passage that is only a part of a message is yielded as one text.
+    """
     starts: list[tuple[int, str]] = [(0, place.role), *(store.voices(place) or ()), (len(text), "")]
     for (start, by), (end, _) in pairwise(starts):
         yield by, text[start:end].removeprefix(LABELS["user"] if by == "user" else "").strip()

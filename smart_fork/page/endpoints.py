@@ -1,4 +1,6 @@
-"""The common parts of all page addresses: the browser's project, the page's frame, and forms that work only once."""
+"""The common parts of all addresses of the page: the project that a browser chose, the page's frame, and forms that
+work only once.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,10 @@ _MAX_PATH = 4096
 
 @dataclass(frozen=True, slots=True)
 class ProjectChoice:
-    """The project of a request, empty for all projects. `remembered` is the project in the browser's cookie."""
+    """The project (a directory path) that a request is about; empty for all projects.
+
+    `remembered` is the project in the browser's cookie.
+    """
 
     project: str
     remembered: str
@@ -42,7 +47,7 @@ class ProjectChoice:
 
 @dataclass(frozen=True, slots=True)
 class ProjectCookie:
-    """The projects that browsers remember in the cookie called `name`."""
+    """The cookie, called `name`, in which a browser keeps the project that its user chose."""
 
     name: str
 
@@ -55,7 +60,10 @@ class ProjectCookie:
         return ProjectChoice("" if asked.strip() == EVERYWHERE else asked.strip(), remembered)
 
     def remember(self, answer: Response, request: Request, found: ProjectChoice) -> None:
-        """Store the project of the request's address in the browser's cookie, if it differs from the cookie's."""
+        """Store the project of the request's address in the browser's cookie, if the cookie has another one.
+
+        `answer` is the response that sets the cookie.
+        """
         if request.query_params.get("project") is None or found.project == found.remembered:
             return
         if not found.project:
@@ -64,7 +72,7 @@ class ProjectCookie:
             self.keep(answer, found.project)
 
     def keep(self, answer: Response, project: str) -> None:
-        """Store `project` in the browser's cookie."""
+        """Set the browser's cookie to `project` in the response `answer`."""
         answer.set_cookie(self.name, quote(project), max_age=KEPT_SECONDS, httponly=True, samesite="strict", path="/")
 
 
@@ -75,7 +83,7 @@ def project_in(body: bytes) -> str:
 
 
 def folder(project: str) -> Path:
-    """Return the directory that an address or a form names as a project.
+    """Return `project`, from an address or a form, as the path of an existing directory.
 
     Raises:
         Usage: the directory does not exist.
@@ -99,7 +107,10 @@ ModelState = Literal["ready", "loading", "absent"]
 
 @dataclass(frozen=True, slots=True)
 class ServiceActivity:
-    """The model and indexing of the service that shows the page. `indexing` is `None` if another process indexes."""
+    """The state of the service that shows the page: whether its embedding model is loaded, and what its indexer does.
+
+    `indexing` is `None` if another process indexes.
+    """
 
     model: ModelState = "ready"
     indexing: Freshness | None = None
@@ -107,8 +118,10 @@ class ServiceActivity:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The frame of a page: the badge in its navigation, and the status line at its end. `problem` says why there is no
-    index.
+    """The values around every page: the badge of waiting workers in its navigation, and the status line of the index
+    at its end.
+
+    `asks` and `running` count workers, `sessions` counts indexed sessions. `problem` says why there is no index.
     """
 
     asks: int
@@ -120,7 +133,7 @@ class Frame:
 
     @property
     def fresh(self) -> str:
-        """Return the last time at which the index was known to match the logs."""
+        """Return the last time, in ISO 8601, at which the index was known to match the logs."""
         indexing = self.service.indexing
         if indexing is not None and indexing.state == "idle" and not indexing.pending_logs and not indexing.failing:
             runs = (indexing.last_run, indexing.last_change)
@@ -137,7 +150,7 @@ class Frame:
 
 
 def framed(board: WorkerBoard, state: Callable[[], ServiceActivity]) -> Frame:
-    """Return the frame of a page as of now."""
+    """Build the frame (navigation badge and status line) of a page, with current values."""
     workers = board.view()
     sessions, updated_at, problem = 0, "", ""
     try:
@@ -157,7 +170,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """The builder of answers to requests, from the sent `forms`, the `board` of workers and the service's `state`."""
+    """The builder of responses to browsers. It uses the page's `forms`, the `board` of workers and the service's
+    `state`.
+    """
 
     forms: PageForms[Any]
     board: WorkerBoard
@@ -171,9 +186,9 @@ class Endpoints:
         status: int = 200,
         by: Callable[..., Response] = rendered,
     ) -> Response:
-        """Answer with the page of the values that `work` returns, or with an error page.
+        """Render `template` with the values that `work` returns. If `work` fails, answer with an error page.
 
-        `by` turns the template, these values, the frame and `more` into the answer.
+        `by` turns the template, the values, the page's frame and the values in `more` into the response.
         """
         try:
             values, frame = await in_thread(lambda: (work(), self._frame()))
@@ -182,7 +197,7 @@ class Endpoints:
         return by(template, values, frame, *more, status=status)
 
     async def problem(self, error: SmartForkError | OSError) -> Response:
-        """Answer with a page that shows the error and the next step."""
+        """Answer with a page that shows what failed, and what the user can do."""
         if isinstance(error, OSError):
             log.warning("a page cannot be shown", exc_info=error)
             error = SmartForkError(what_failed(error), next_step(error))
@@ -190,7 +205,9 @@ class Endpoints:
         return rendered("problem.html", {"problem": error}, frame, status=error.http_status)
 
     def page(self, template: str, work: Callable[[Asked, Asked], Shown], **how: Any) -> Endpoint:
-        """Return an endpoint that shows the values of `work(path, query)` as a page. `how` goes to `shown`."""
+        """Return an endpoint that renders `template` with the values of `work(path, query)`. `how` are options of
+        `shown`.
+        """
 
         async def answer(request: Request) -> Response:
             return await self.shown(template, partial(work, request.path_params, request.query_params), **how)
@@ -198,10 +215,11 @@ class Endpoints:
         return answer
 
     def does(self, work: Callable[[Mapping[str, str]], object], shown: str, *, unlike: bool = False) -> Endpoint:
-        """Return an endpoint that does the `work` of a form once, then redirects to the address `shown`.
+        """Return an endpoint for a form: it calls `work` with the form's fields once, then redirects to the address
+        `shown`.
 
-        The address contains ``{form}`` for the form's name. With `unlike`, a form gets the earlier result if another
-        window sent equal fields a moment ago. The field `again` asks for a second run.
+        In `shown`, ``{form}`` stands for the form's name. With `unlike`, a form gets an earlier result if another
+        window sent equal fields a moment ago. The field `again` in the form asks for a second run.
         """
 
         async def answer(request: Request) -> Response:
@@ -220,17 +238,20 @@ class Endpoints:
         return answer
 
     def kept(self, form: str | None, kind: type[T]) -> T | None:
-        """Return the result of a form; `None` without a form, or if its result is no longer kept."""
+        """Return the result of the work that the form named `form` started.
+
+        Return `None` without a name, or if the result is no longer kept.
+        """
         try:
             return self.answer(form, kind) if form else None
         except NotFound:
             return None
 
     def answer(self, form: str, kind: type[T]) -> T:
-        """Return the result of a form that was sent.
+        """Return the result of the work that the form named `form` started. It must be a `kind`.
 
         Raises:
-            NotFound: it was not sent, too long ago, or asked for something else.
+            NotFound: the form was never sent, was sent too long ago, or did another kind of work.
         """
         answer = self.forms.answer(form)
         if not isinstance(answer, kind):
@@ -238,12 +259,17 @@ class Endpoints:
         return answer
 
     def _frame(self) -> Shown:
-        """Return the values of every page: its frame, and a function that names a new form for an address."""
+        """Return the values that every template needs: the page's frame, and a function that names a new form for an
+        address.
+        """
         return {"frame": framed(self.board, self.state), "new_form": self.forms.new}
 
 
 def read(kind: type[T], form: Mapping[str, str], only: Collection[str]) -> T:
-    """Build a request of type `kind` from the fields `only` of a form. A ticked box has the value "yes"."""
+    """Fill the dataclass `kind` from the fields of a sent form. Only the fields named in `only` are used.
+
+    A ticked box has the value "yes".
+    """
     values: dict[str, Any] = {}
     for one in fields(kind):  # type: ignore[arg-type]  # a request is a dataclass
         said, text = FieldInput.of(one), form.get(one.name, "").strip()
@@ -258,10 +284,10 @@ def read(kind: type[T], form: Mapping[str, str], only: Collection[str]) -> T:
 
 
 async def given(request: Request) -> dict[str, str]:
-    """Return a form's fields."""
+    """Return the fields that a request's form sent."""
     return dict(parse_qsl((await request.body()).decode("utf-8", "replace")))
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Run `work` in a thread, because it waits for disks and programs."""
+    """Run `work` in a thread and await its result, so that the event loop does not wait for disks and programs."""
     return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)

@@ -1,4 +1,4 @@
-"""Files of a session, or of compared workers, to read or send without the service. The files load and run nothing.
+"""Files of a session or of compared workers, to read or send without the service. They load and run nothing.
 
 An HTML file uses the page's templates and is masked like the page. A session can also be written as Markdown.
 """
@@ -38,7 +38,7 @@ _MAX_CHARACTERS = 40_000
 
 
 def quoted_lines(text: str) -> Iterator[str]:
-    """Yield `text` as lines of a Markdown quotation, with HTML escaped outside code."""
+    """Yield `text` as lines of a Markdown quotation. HTML outside code blocks is escaped."""
     lines = [f"> {line}".rstrip() for line in text.splitlines()]
     in_code = _code_lines(lines)
     yield from (
@@ -65,7 +65,9 @@ def _as_text(line: str) -> str:
 
 
 def _code_lines(lines: Sequence[str]) -> frozenset[int] | None:
-    """Return the numbers of the lines in code blocks; `None` if no line contains HTML."""
+    """Return the indices of the lines that are in code blocks; `None` if no line contains HTML, so that none needs
+    escaping.
+    """
     if not any(_TAG.search(line) for line in lines):
         return None
     if sum(map(len, lines)) > _MAX_CHARACTERS:
@@ -88,7 +90,9 @@ _SIGNS = {"added": "+", "removed": "-", "same": " ", "gap": "@"}
 
 @record
 class SessionFile(Value):
-    """The answer of ``export``: facts about the written file, or the session's `text` if no file was named."""
+    """The answer of ``smart-fork export``: the path and facts of the written file, or the session's `text` if no file
+    was named.
+    """
 
     session_id: str
     agent_type: AgentName
@@ -102,7 +106,9 @@ class SessionFile(Value):
 
 @bounded(0.4)  # it is read for less time than it is written
 def exported(reference: str, form: FileFormat, file: Path | None = None, *, force: bool = False) -> SessionFile:
-    """Write a session to `file`, or return its text in the answer without a file.
+    """Export the session that `reference` names: write it to `file`, or return its text if no file is given.
+
+    With `force`, an existing file is replaced.
 
     Raises:
         Usage: the reference is ambiguous or invalid, or the file exists already.
@@ -132,18 +138,19 @@ def exported(reference: str, form: FileFormat, file: Path | None = None, *, forc
 
 
 def side_by_side(workers: Sequence[Compared]) -> Shown:
-    """Return the template values for compared workers: the workers, and their different prompts."""
+    """Return the values of the template that compares workers: the workers, and their prompts without repetitions."""
     return {"compared": workers, "prompts": list(dict.fromkeys(one.prompt for one in workers if one.prompt))}
 
 
 def comparison(workers: Sequence[Compared]) -> str:
-    """Return compared workers as one HTML file with a column for each worker."""
+    """Render compared workers as one HTML file, with a column for each worker."""
     return written("comparison.html", side_by_side(workers), {"style": own_style()})
 
 
 def write_comparison(workers: Sequence[Compared], path: Path) -> None:
-    """Write compared workers to a private HTML file. An existing file is replaced, and a symbolic link is not
-    followed.
+    """Write a comparison of workers to an HTML file that only its owner can read.
+
+    An existing file is replaced. A symbolic link is not followed.
 
     Raises:
         SmartForkError: the file cannot be written.
@@ -218,7 +225,7 @@ def _diff(diff: FileDiff) -> Iterator[str]:
 
 
 def _fenced(language: str, lines: Sequence[str]) -> Iterator[str]:
-    """Yield a fenced code block. The fence is longer than any run of backticks in `lines`."""
+    """Yield `lines` as a fenced Markdown code block. The fence is longer than any run of backticks in them."""
     longest = max((len(run) for line in lines for run in line.split() if set(run) == {"`"}), default=0)
     fence = "`" * max(3, longest + 1)
     yield f"  {fence}{language}"

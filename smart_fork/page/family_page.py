@@ -1,4 +1,4 @@
-"""The family of a session on the page: a time line, the own work of each member, and the differences of two members."""
+"""The page of a family (a session and its forks): a time line, each member's own work, and two members compared."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ MAX_QUESTIONS, MAX_PARTED_FILES = 20, 30
 
 @dataclass(frozen=True, slots=True)
 class OwnPart:
-    """A session's own part: its prompts, edited files and outcome, without the part shared with another session."""
+    """The part of a session that another session does not share: its prompts, edited files, outcome and tokens.
+
+    `more` counts further prompts that are not listed.
+    """
 
     session_id: str
     agent_type: str
@@ -51,10 +54,9 @@ class OwnPart:
 
 @dataclass(frozen=True, slots=True)
 class SessionDifferences:
-    """The differences of two sessions. Their first `shared` exchanges are equal, and `answer` compares the last
-    answers.
+    """Two sessions compared. Their first `shared` exchanges are equal; `answer` compares their last answers.
 
-    `files` are the files that either session has edited since, each with the changes of the first and of the second.
+    `files` are the files that a session edited after that: path, changes by the first, changes by the second.
     """
 
     shared: int
@@ -67,17 +69,20 @@ class SessionDifferences:
 
 @dataclass(frozen=True, slots=True)
 class OwnBeginning:
-    """The start of a session's own part: its exchange begins at turn `asked`, and its own turns at turn `done`."""
+    """The turn numbers where a session's part starts that another session does not share.
+
+    `asked` is where its first own exchange begins. `done` is the first own turn, which can be later in that exchange.
+    """
 
     asked: int
     done: int
 
 
 def own_beginning(session: Session, other: Session) -> OwnBeginning:
-    """Find the first message in `session` that `other` does not have.
+    """Find where `session` begins to differ from `other`.
 
-    `other` may have exchanges that were left out of `session`. A prompt that `other` has only later counts as shared
-    if its answer is there, too.
+    `other` may have exchanges that `session` lacks. A prompt that `other` has only later counts as shared if its
+    answer follows there, too.
     """
     there, place = [[said for _, said in _spoken(exchange)] for exchange in other.exchanges()], 0
     for exchange in session.exchanges():
@@ -95,7 +100,9 @@ def own_beginning(session: Session, other: Session) -> OwnBeginning:
 
 
 def differences(first: Session, second: Session, works: tuple[Codec | None, Codec | None]) -> SessionDifferences:
-    """Return the differences of two sessions; `works` are the codecs of their agents."""
+    """Compare two sessions: the exchanges that they share, and what each did alone. `works` are the codecs of their
+    agents.
+    """
     begun = (own_beginning(first, second), own_beginning(second, first))
     own = [range(one.done, len(session.turns)) for one, session in zip(begun, (first, second), strict=True)]
     edits = [_edits(session, turns, work) for session, turns, work in zip((first, second), own, works, strict=True)]
@@ -114,13 +121,13 @@ def differences(first: Session, second: Session, works: tuple[Codec | None, Code
 
 
 def _spoken(exchange: Exchange) -> list[tuple[int, tuple[str, str]]]:
-    """Return the texts of an exchange with their speakers, each with the number of its turn."""
+    """Return the messages of an exchange: for each, its turn number, speaker and text."""
     turns = enumerate(exchange.turns, exchange.start)
     return [(number, (turn.role, turn.text)) for number, turn in turns if turn.text and turn.role in SPEAK]
 
 
 def _is_within(said: Iterable[tuple[str, str]], there: Iterable[tuple[str, str]]) -> bool:
-    """Return True if `there` contains all texts of `said` in their order."""
+    """Return True if `there` contains all messages of `said` in the same order."""
     rest = iter(there)
     return all(one in rest for one in said)
 
@@ -131,7 +138,9 @@ def _answer(session: Session, turns: range) -> str:
 
 
 def _edits(session: Session, turns: range, work: Codec | None) -> dict[str, list[FileDiff]]:
-    """Return the changes that a session's `turns` made, by file. Paths are relative to the session's directory."""
+    """Return the changes of files that a session's `turns` made, by path. Paths are relative to the session's
+    directory.
+    """
     steps, found = Steps(session, work), dict[str, list[FileDiff]]()
     for number in turns:
         for step in steps.of(number):
@@ -151,9 +160,10 @@ def _part(session: Session, turns: range, files: Iterable[str]) -> OwnPart:
 
 
 def family_page(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
-    """Return the template values of a session's family, with the differences of its members `a` and `b` of the query.
+    """Return the template values for the page of a session's family (the session and its forks).
 
-    The values include the time line, the own work of each member, and the `best` member to fork.
+    They are the time line, each member's own work, and the `best` member to fork. If the query names two members `a`
+    and `b`, these are compared.
 
     Raises:
         SmartForkError: the session does not exist, or it cannot be read.
@@ -178,7 +188,9 @@ def family_page(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
 
 
 def _parted(family: Family, first: str, second: str) -> tuple[SessionDifferences | None, str]:
-    """Return the differences of two members of a family, or the reason why they cannot be compared."""
+    """Compare the members of a family with the ids `first` and `second`, or return the reason why they cannot be
+    compared.
+    """
     members = {one.session_id: str(Reference(one.agent_type, one.session_id)) for one in family.sessions}
     if first == second or not {first, second} <= members.keys():
         return None, "Choose two different sessions of this family."
@@ -197,11 +209,10 @@ TICKS = 4
 
 @dataclass(slots=True)
 class TimelineRow:
-    """One session on the time line, from `start` to `end`. `above` is the place of the line that comes from its
-    parent.
+    """One session's row on a family's time line. All positions are percent of the width.
 
-    `passing` are the places of lines between other sessions that cross this row. `below` are the places of lines to
-    the session's own forks.
+    The session lasts from `start` to `end`. `above` is where the line from its parent arrives. `passing` are lines
+    between other sessions that cross this row. `below` are the lines to the session's own forks.
     """
 
     start: float
@@ -212,7 +223,9 @@ class TimelineRow:
 
     @property
     def until(self) -> float | None:
-        """Return the place up to which the session's line must be extended to reach a fork made after its end."""
+        """Return the position to which the session's bar is extended for a fork made after its end; `None` if there is
+        none.
+        """
         last = max(self.below, default=0.0)
         return last if last > self.end else None
 
@@ -237,7 +250,7 @@ def timeline(sessions: Sequence[Relative]) -> tuple[list[TimelineRow], list[str]
 
 
 def _join(rows: Sequence[TimelineRow], sessions: Sequence[Relative]) -> None:
-    """Add the lines from each parent down to its forks, and to the rows in between."""
+    """Set the lines from each parent's row down to its forks: `below`, `above`, and `passing` for the rows between."""
     place = {one.session_id: number for number, one in enumerate(sessions)}
     for number, one in enumerate(sessions):
         parent = place.get(one.parent or "")
@@ -266,7 +279,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class OwnWork:
-    """A session's own work: its first own prompt, its edited files, and its outcome."""
+    """What a session did without its parent: its first own prompt, its edited files, and its outcome."""
 
     question: str
     files: tuple[str, ...]
@@ -274,17 +287,17 @@ class OwnWork:
 
     @property
     def named(self) -> tuple[str, ...]:
-        """Return the files to show."""
+        """Return the first `MAX_FILES` edited files, which the page names."""
         return self.files[:MAX_FILES]
 
     @property
     def more(self) -> int:
-        """Return the number of files that are not shown."""
+        """Return the number of edited files beyond those that the page names."""
         return max(0, len(self.files) - MAX_FILES)
 
 
 def own_works(family: Sequence[Relative]) -> Mapping[str, OwnWork]:
-    """Return the work that each session has done since it was forked. Unreadable sessions are missing."""
+    """Return, by session id, what each member of a family did after it was forked. Unreadable sessions are missing."""
     read = dict(_read(family))
     found = {}
     for one in family:
@@ -295,7 +308,7 @@ def own_works(family: Sequence[Relative]) -> Mapping[str, OwnWork]:
 
 
 def own_work(session: Session, parent: Session | None) -> OwnWork:
-    """Return a session's work beyond its parent's, or all its work without a parent. Pure."""
+    """Return what a session did beyond its parent; without a parent, all that it did. Pure."""
     begun = own_beginning(session, parent) if parent is not None else OwnBeginning(0, 0)
     turns = session.turns[begun.done :]
     failed = {one.tool_use_id for turn in turns for one in turn.tool_results if one.is_error}
@@ -311,8 +324,9 @@ def own_work(session: Session, parent: Session | None) -> OwnWork:
 
 
 def names_of(family: Sequence[Relative], own: Mapping[str, OwnWork]) -> Mapping[str, str]:
-    """Return a name for each session of a family. A fork with its parent's title is named by its first own prompt.
-    Pure.
+    """Return a name for each session of a family, by id: its title, or its id if it has no title.
+
+    A fork with its parent's title is named by its first own prompt. Pure.
     """
     titles = {one.session_id: one.title for one in family}
     names = {}
@@ -326,8 +340,7 @@ def names_of(family: Sequence[Relative], own: Mapping[str, OwnWork]) -> Mapping[
 def best_of(family: Iterable[Relative]) -> str:
     """Return the id of the session to fork: the one that search would rank first if all answered equally well.
 
-    Only sessions with committed work or passed tests count. Return "" if no session counts, or if the family has only
-    one.
+    Only sessions with committed work or passed tests count. Return "" if there is none, or if only one has a log.
     """
     known = [one for one in family if not one.log_gone]
     if len(known) < 2:

@@ -1,10 +1,10 @@
-"""The rendering of templates and text as HTML, with headers that let a page load nothing from elsewhere.
+"""The rendering of templates, Markdown and code as HTML. Its headers forbid a page to load anything from other sites.
 
 Style sheets, scripts and templates are read when the program starts, since an upgrade replaces the files. Their
 addresses contain a digest of their content, so that a browser asks for each only once.
 
-Markdown of a message is rendered without its own HTML, and code in colors. Templates escape all text that is not
-`Markup`. Links lead only to the web or to mail, images become words, and no message can set a class, an id or a style.
+HTML in a message's Markdown is not rendered but shown as text. Templates escape all text that is not `Markup`. Links
+lead only to the web or to mail, images become words, and no message can set a class, an id or a style.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _FOR_EVER, _ASK_AGAIN = "public, max-age=31536000, immutable", "no-cache"
 
 
 class StaticFile(NamedTuple):
-    """A style sheet or script, with a digest of its content as version."""
+    """A style sheet or script of the page. Its `version` is a digest of its content."""
 
     content: bytes
     media_type: str
@@ -79,18 +79,23 @@ PUBLIC = tuple(f"/static/{name}" for name in FILES)
 
 
 def address(name: str) -> str:
-    """Return the URL of the current version of a static file."""
+    """Return the URL of the style sheet or script `name`. It changes if the content changes."""
     return f"/static/{name}?v={FILES[name].version}"
 
 
 def own_style() -> Mapping[str, str]:
-    """Return the style sheets for a file that loads nothing: their text, and its digest for the file's policy."""
+    """Return the style sheets to embed in a file that loads nothing: their `text`, and a `digest` that allows it in
+    the file's content security policy.
+    """
     text = "\n" + "".join(FILES[name].content.decode() for name in ("page.css", "session.css"))
     return {"text": text, "digest": base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}
 
 
 def answer(name: str, version: str) -> Response:
-    """Return the response with a static file. The browser may keep it forever if it asked for the current version."""
+    """Return the response to a request for the style sheet or script `name`.
+
+    The browser may keep it forever if it asked for the current `version`.
+    """
     file = FILES.get(name)
     if file is None:
         return PlainTextResponse("no such file\n", 404)
@@ -108,7 +113,7 @@ NAME_CHARACTERS = 100
 
 
 def period(moment: str | None, now: datetime | None = None) -> str:
-    """Return the part of a list for `moment`: "Today", "Yesterday", "Last 7 days", "Last 30 days" or "Earlier"."""
+    """Return the heading under which a list shows a session of time `moment`, such as "Today" or "Last 7 days"."""
     then = time_of(moment)
     days = ((now or datetime.now(UTC)).astimezone().date() - then.date()).days if then else _EARLIER
     return next((name for most, name in _PERIODS if days <= most), "Earlier")
@@ -127,25 +132,26 @@ def day(moment: str | None) -> str:
 
 
 def clock(moment: str | None) -> str:
-    """Format `moment` inside a conversation: "3 Dec, 14:05"."""
+    """Format `moment` for a message of a conversation: "3 Dec, 14:05"."""
     then = time_of(moment)
     return f"{then.day} {then:%b, %H:%M}" if then else ""
 
 
 def chance(score: float) -> str:
-    """Return the word for a score from 0 to 1."""
+    """Return how likely a search result with this score (0 to 1) is an answer: "very likely" to "unlikely"."""
     return next(word for least, word in _CHANCES if score >= least)
 
 
 def place(path: str | None, home: str | None = None) -> str:
-    """Return a directory with ``~`` for the home directory."""
+    """Shorten the path of a directory: ``~`` stands for the home directory. Return "" for `None`."""
     text, start = " ".join(printable(path or "").splitlines()), home or str(Path.home())
     return f"~{text[len(start) :]}" if text == start or text.startswith(f"{start}/") else text
 
 
 def with_tilde(command: str, home: str | None = None) -> str:
-    """Shorten the home to ``~`` in a command that begins with `cd` to a directory below it, unless the directory is
-    quoted.
+    """Shorten the home directory to ``~`` in a command that begins with `cd` to a directory below it.
+
+    A command with a quoted directory stays as it is, because a shell expands no quoted ``~``.
     """
     start = f"cd {home or Path.home()}/"
     return f"cd ~/{command[len(start) :]}" if command.startswith(start) else command
@@ -158,7 +164,9 @@ def link(path: str, **query: Any) -> str:
 
 
 class NamedWorker(Protocol):
-    """A worker with a name. The name is the worker's id if the worker was given no other name."""
+    """A worker (an agent that smart-fork started) as the page names it. `name` is the worker's id if it got no other
+    name.
+    """
 
     @property
     def worker_id(self) -> str | None:
@@ -170,7 +178,7 @@ class NamedWorker(Protocol):
 
 
 def is_named(one: NamedWorker) -> bool:
-    """Return True if the worker was given a name. A fork without a given name is named by the first words of its
+    """Return True if the user gave the worker its name. Other names are the worker's id or the first words of its
     prompt.
     """
     return one.name not in ("", one.worker_id, name_of(getattr(one, "prompt", "")))
@@ -183,7 +191,7 @@ def worker_title(one: NamedWorker) -> str:
 
 
 class Addressed(Protocol):
-    """A value that identifies a session."""
+    """A value that identifies a session: its agent and its id."""
 
     @property
     def agent_type(self) -> str:
@@ -195,9 +203,7 @@ class Addressed(Protocol):
 
 
 def session_link(one: Addressed, at: int | None = None, kind: str = "session", **query: Any) -> str:
-    """Return the address of a session's page, or of another `kind` of page, such as its family. `at` is a message
-    number.
-    """
+    """Return the address of a session's page at message `at`. `kind` selects another page of it, such as "family"."""
     path = "/".join(quote(part, safe="") for part in (one.agent_type, one.session_id))
     return link(f"/{kind}/{path}", at=at, **query) + (f"#message-{at}" if at is not None else "")
 
@@ -230,7 +236,7 @@ _SIGNS, _MAX_SIGNS = re.compile(r"[\[\]<>*_`~!|]"), 8_000
 
 
 def prose(text: str, words: Sequence[str] = ()) -> Markup:
-    """Render Markdown as HTML, with the `words` of a question marked."""
+    """Render Markdown as HTML, and highlight the `words` of a search question in it."""
     return _prose(text, tuple(words))
 
 
@@ -262,7 +268,7 @@ def _has_short_lines(text: str) -> bool:
 
 
 def _coloured(tokens: Iterable[tuple[Any, str]]) -> Iterator[str]:
-    """Yield code as HTML. Neighboring tokens of one color share an element."""
+    """Render a lexer's tokens of code as HTML. Neighboring tokens of one color share an element."""
     for name, group in groupby(tokens, key=lambda token: _colour_of(token[0])):
         words = escape("".join(word for _, word in group), quote=False)
         yield f'<span class="{name}">{words}</span>' if name else words
@@ -274,8 +280,9 @@ def _colour_of(kind: Any) -> str:
 
 
 def _marked(text: str, words: Sequence[str]) -> Markup:
-    """Escape `text` and mark the words of a question. Words of `_STEM` or more letters also match as a word's
-    beginning.
+    """Escape `text` and highlight the words of a search question in it.
+
+    A word of at least `_STEM` letters also matches the beginning of a longer word.
     """
     wanted = {word.lower() for word in words}
     stems = tuple(word for word in wanted if len(word) >= _STEM)
@@ -288,13 +295,13 @@ def _marked(text: str, words: Sequence[str]) -> Markup:
 
 
 class _Renderer(RendererHTML):
-    """The renderer of Markdown tokens that need HTML other than the library's."""
+    """A Markdown renderer that changes some of the library's HTML, for example headings, images and links."""
 
     def text(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
         return str(_marked(tokens[idx].content, env.get("words", ())))
 
     def softbreak(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
-        """Render a line break as a line break, because logs are written line by line."""
+        """Render a single line break in Markdown as ``<br>``, because agents' logs are written line by line."""
         return "<br>\n"
 
     hardbreak = softbreak
@@ -369,7 +376,7 @@ PIECE_CHARACTERS, _NOW = 16_384, "\0"
 
 
 class PageValues:
-    """The base of dataclasses with the values of a template. The fields are the names in the template."""
+    """The base of dataclasses that are given to a template. Each field is a name that the template can use."""
 
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
@@ -380,22 +387,25 @@ Shown = PageValues | Mapping[str, Any]
 
 
 def rendered(template: str, *shown: Shown, status: int = 200) -> Response:
-    """Return a template as a response. Its names are the fields or keys of `shown`."""
+    """Render a template as an HTML response. The template can use the fields or keys of `shown` as names."""
     return HTMLResponse(written(template, *shown), status, HEADERS)
 
 
 def written(template: str, *shown: Shown) -> str:
-    """Return a template as text. Its names are the fields or keys of `shown`."""
+    """Render a template as text. The template can use the fields or keys of `shown` as names."""
     return _environment.get_template(template).render(_known(shown))
 
 
 def streamed(template: str, *shown: Shown, status: int = 200) -> Response:
-    """Return a template as a response that is sent while it is rendered, so that its beginning is shown early."""
+    """Render a template as a response that is sent piece by piece, so that a browser shows its beginning early."""
     return StreamingResponse(_pieces(template, _known(shown)), status, HEADERS, "text/html")
 
 
 def _pieces(template: str, known: dict[str, Any]) -> Iterator[str]:
-    """Yield a rendered template in pieces of at least `PIECE_CHARACTERS`, or earlier where the template says so."""
+    """Yield a rendered template in pieces of at least `PIECE_CHARACTERS`.
+
+    A template can write ``send_now`` to send a smaller piece immediately.
+    """
     pieces, size = list[str](), 0
     for piece in _environment.get_template(template).generate(known):
         if piece != _NOW:
@@ -416,27 +426,30 @@ def _known(shown: Iterable[Shown]) -> dict[str, Any]:
 
 
 def problem(error: SmartForkError, status: int | None = None) -> Response:
-    """Return the page that shows an error and the next step."""
+    """Return a page that shows an error and what the user can do."""
     return rendered("problem.html", {"problem": error}, status=status or error.http_status)
 
 
 def sign_in_page(status: int = 401) -> Response:
-    """Return the page for a browser that has not signed in, with a field for a code."""
+    """Return the page where a user types the code of ``smart-fork open``, for a browser that has not signed in."""
     return rendered("enter.html", status=status)
 
 
 def code_file(address: str, code: str) -> bytes:
-    """Return an HTML file that sends `code` to the page at `address` when a browser opens the file."""
+    """Return an HTML file: when a browser opens it, the file sends the sign-in `code` to the page at `address`."""
     return _environment.get_template("way_in.html").render(address=address, code=code).encode()
 
 
 def as_given(text: str) -> Markup:
-    """Escape a value that a form sends back unchanged. Invisible characters are written as character references."""
+    """Escape the value of a hidden form field, so that the browser sends it back unchanged.
+
+    Invisible characters are written as character references.
+    """
     return Markup(INVISIBLE.sub(lambda one: f"&#{ord(one[0])};", str(escaped(text))))  # noqa: S704 - escaped
 
 
 def _seen(value: object) -> object:
-    """Return a value of a template; a text without control, direction and invisible characters."""
+    """Prepare a value for a template: remove control, direction and invisible characters from plain text."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

@@ -1,4 +1,4 @@
-"""The page's routes, and the pages of forks, workers and the index. All pages work without scripts."""
+"""All routes of the web page, and the pages of forks, workers and the index. All pages work without scripts."""
 
 from __future__ import annotations
 
@@ -70,9 +70,10 @@ ASKED = ("session", "project", *_SAID, "form", "seen")
 
 
 def forked(form: Mapping[str, str], *, library: Opening, dry_run: bool = False) -> Forked:
-    """Start the fork that a form asks for, or only plan it with `dry_run`. `library` selects the content of a budget.
+    """Start the fork that a form asks for. With `dry_run`, only plan it.
 
-    A shared session is first written to this machine, for the form's project.
+    If the form sets a budget, `library` selects the exchanges that fit. A shared session is first written to this
+    machine, for the form's project.
 
     Raises:
         SmartForkError: nothing was started.
@@ -89,10 +90,10 @@ def forked(form: Mapping[str, str], *, library: Opening, dry_run: bool = False) 
 
 
 def previewed(form: Mapping[str, str], library: Opening) -> Shown:
-    """Return the template values for a preview of a form's fork: its price, and its content within the budget.
+    """Return the template values for a preview of the fork that a form asks for: its tokens, and what it keeps.
 
     `parts` describes the tokens of the whole session, `chosen` is the chosen option, and `moved` are the exchanges
-    that the user has moved.
+    that the user keeps or drops by hand.
 
     Raises:
         SmartForkError: the fork could not be started.
@@ -109,7 +110,7 @@ def previewed(form: Mapping[str, str], library: Opening) -> Shown:
 
 
 def _in_way(form: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the form with the values of the pressed button: a fork point or a budget."""
+    """Return the form with its pressed button turned into fields: the button sets a fork point (`at`) or a budget."""
     way = form.get("way", "")
     name, _, value = way.removeprefix("--").partition(" ")
     if name == "budget":
@@ -118,14 +119,14 @@ def _in_way(form: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _option(given: Mapping[str, str]) -> str:
-    """Return the command-line option of the chosen way to fork; empty for the whole session."""
+    """Return the command-line option for the form's choice: ``--at`` or ``--budget``. Empty for the whole session."""
     if budget := given.get("budget", ""):
         return f"--budget {parse_amount(budget)}"
     return f"--at {given['at']}" if given.get("at") else ""
 
 
 def _keeps(option: str) -> str:
-    """Describe the content that a fork with `option` keeps."""
+    """Describe in words the part of a session that a fork with the command-line option `option` keeps."""
     name, _, value = option.removeprefix("--").partition(" ")
     if name == "budget":
         return "Only what answers the prompt" if value == MATCH else f"What answers, within {int(value):,} tokens"
@@ -135,7 +136,7 @@ def _keeps(option: str) -> str:
 
 
 def _moves(form: Mapping[str, str]) -> dict[str, str]:
-    """Return the numbers of the exchanges that the user has moved, as the `keep` and `drop` fields of a budget."""
+    """Return the numbers of the exchanges that the user keeps or drops by hand, as form fields `keep` and `drop`."""
     moved = [(name.removeprefix("exchange-"), value) for name, value in form.items() if name.startswith("exchange-")]
     known = [(number, value) for number, value in moved if number.isascii() and number.isdigit() and len(number) < 7]
     return {where: ",".join(number for number, value in known if value == where) for where in ("keep", "drop")}
@@ -147,7 +148,7 @@ _REPEATED = 200
 
 @dataclass(frozen=True, slots=True)
 class WorkerActionResult:
-    """The result of a worker card's form: `how` its message was delivered, and the `text`."""
+    """The result of an action on a worker from its card: `how` it was done, and the `text` that was sent."""
 
     worker_id: str
     name: str
@@ -157,7 +158,7 @@ class WorkerActionResult:
 
 
 def act_on_worker(form: Mapping[str, str]) -> WorkerActionResult:
-    """Answer a worker, send it a message, or end it, as its card's form asks.
+    """Do what a form on a worker's card asks: answer the worker's question, send it a message, or end it.
 
     Raises:
         SmartForkError: the action failed.
@@ -191,7 +192,7 @@ MAX_COMPARED = 10
 
 
 class WorkerViews:
-    """The routes about workers, with a limit on the browsers that listen for changes."""
+    """The routes that show workers and act on them. The number of browsers that listen for changes is limited."""
 
     def __init__(self, endpoints: Endpoints) -> None:
         self._endpoints: Final = endpoints
@@ -229,8 +230,9 @@ class WorkerViews:
         return StreamingResponse(self._events(), media_type="text/event-stream", headers=headers)
 
     async def _events(self) -> AsyncIterator[bytes]:
-        """Yield an event for each change of the board. A client beyond the limit gets one event, and must ask again
-        later.
+        """Yield server-sent events for one browser: one for each change of the worker board.
+
+        If too many browsers listen, yield one event that tells the browser to reconnect later.
         """
         if self._listeners >= MAX_LISTENERS:
             yield b"retry: %d\n" % AGAIN_MILLISECONDS + _event(await in_thread(self._endpoints.board.view))
@@ -254,7 +256,9 @@ def _event(view: BoardView) -> bytes:
 
 
 def compared(wanted: list[str]) -> Shown:
-    """Return the template values for compared workers; without names, for the workers of the last fan-out.
+    """Return the template values that compare workers with these ids or names.
+
+    Without names, the workers of the last fan-out (one prompt given to several workers) are compared.
 
     Raises:
         SmartForkError: a worker does not exist.
@@ -268,7 +272,7 @@ MAX_LISTED = 20
 
 @dataclass(frozen=True, slots=True)
 class ProjectHoldings:
-    """A project's sessions in the index: their number for each agent, the largest first."""
+    """The indexed sessions of one project: their number for each agent, the agent with the most first."""
 
     root: str
     last_activity: str
@@ -276,9 +280,10 @@ class ProjectHoldings:
 
 
 def holdings(checked: Checked | None = None) -> Shown:
-    """Return the template values of the index page. `trouble` is the error if the index cannot be used.
+    """Return the template values of the index page: the index's status, its projects, cuts and forgotten sessions.
 
-    `kept` are the agents of which copies of the logs are kept. `checked` is the result of a requested check, if any.
+    `trouble` is the error if the index cannot be used. `kept` are the agents with logs that the index keeps copies of.
+    `checked` is the result of a requested check, if any.
     """
     kept = tuple(agent.name for agent in READERS if kept_logs.copies_wanted(agent))
     beside = {"cuts": _cuts(), "gone": _gone(), "kept": kept, "checked": checked}
@@ -292,7 +297,7 @@ def holdings(checked: Checked | None = None) -> Shown:
 
 
 def by_project(held: Sequence[Holding]) -> tuple[ProjectHoldings, ...]:
-    """Group the index's content by project. The project that was used last comes first."""
+    """Group the counts of indexed sessions by project. The project that was used last comes first."""
     grouped = groupby(sorted(held, key=lambda one: one.root), key=lambda one: one.root)
     found = []
     for root, same in grouped:
@@ -305,12 +310,14 @@ def by_project(held: Sequence[Holding]) -> tuple[ProjectHoldings, ...]:
 
 
 def checked(_: Mapping[str, str]) -> Checked:
-    """Run the checks of ``doctor``, without its checks of the agents' settings."""
+    """Run the checks of ``smart-fork doctor``, except those of the agents' settings."""
     return Checked.of(run_checks())
 
 
 def _cuts() -> tuple[tuple[str, LastCut], ...]:
-    """Return the latest cuts that can be undone, each with its session's id."""
+    """Return the latest cuts (turns removed from a session's log) that can be undone: session id and cut, newest
+    first.
+    """
     sessions = dict.fromkeys(one.session_id for one in reversed(snapshots.noted_changes()) if one.session_id)
     found = ((session, last_cut(session)) for session in sessions)
     standing: dict[str, tuple[str, LastCut]] = {}
@@ -321,7 +328,7 @@ def _cuts() -> tuple[tuple[str, LastCut], ...]:
 
 
 def _gone() -> tuple[tuple[str, str, str], ...]:
-    """Return the agent, the id and the time of each forgotten session, the latest first."""
+    """Return the sessions that the user had forgotten (removed for good), newest first: agent, id and time of each."""
     try:
         listed = forgotten()
     except OSError:
@@ -339,7 +346,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The web page of the service: `library` answers questions, and `sign_in` lets browsers in."""
+    """The web page of the service: `library` searches sessions, and `sign_in` signs browsers in.
+
+    `state` returns the activity of the service, and `board` reads the workers.
+    """
 
     library: Opening
     sign_in: SignIn
@@ -348,12 +358,12 @@ class Page:
 
     @property
     def project_cookie(self) -> ProjectCookie:
-        """Return the projects that browsers remember."""
+        """Return the cookie in which browsers keep the project that their user chose."""
         return ProjectCookie(f"{self.sign_in.visits.name}-project")
 
     @property
     def endpoints(self) -> Endpoints:
-        """Return the builder of the page's answers."""
+        """Return the builder of the page's responses."""
         return Endpoints(self.sign_in.forms, self.board, self.state)
 
     def routes(self) -> list[Route]:
@@ -375,13 +385,16 @@ class Page:
         ]
 
     def for_programs(self) -> list[Route]:
-        """Return the route where ``smart-fork open`` gets a code. Browsers may not use it: a signed-in browser admits
-        no other.
+        """Return the route where ``smart-fork open`` gets a sign-in code.
+
+        It is not for browsers, so that a signed-in browser cannot sign in another one.
         """
         return [Route("/code", self._code, methods=["POST"])]
 
     async def lost(self, request: Request, _: Exception) -> Response:
-        """Answer an unknown address: with a page for a browser, else with plain text."""
+        """Answer a request for an unknown address with status 404: a page for a browser, plain text for other
+        programs.
+        """
         if "text/html" not in request.headers.get("Accept", ""):
             return PlainTextResponse("Not Found", 404)
         return await self.endpoints.problem(NotFound("There is no page at this address", "Search, or choose a view."))
@@ -394,9 +407,9 @@ class Page:
         return holdings(self.endpoints.kept(asked.get("checked"), Checked))
 
     def _forked(self, place: Asked, _: Asked) -> Shown:
-        """Return the template values for a started fork and its worker.
+        """Return the template values of the page after a fork: the fork and its worker.
 
-        If this form got the result of an earlier form of another window with equal fields, `twin` is the earlier form.
+        `twin` is the earlier form if another window sent equal fields a moment before; its fork is shown.
         """
         fork, twin = self.endpoints.answer(place["form"], Forked), self.sign_in.forms.twin(place["form"])
         return {"fork": fork, "worker": fork.worker_id, "board": self.board.view(fresh=True), "twin": twin}

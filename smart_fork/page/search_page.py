@@ -1,4 +1,4 @@
-"""The search page, its first screen, and the lists of sessions and families, with their routes."""
+"""The search page with its first screen, and the lists of sessions and families, with their routes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _MAX_BRANCHES = 8
 
 @dataclass(frozen=True, slots=True)
 class FacetChoice:
-    """One value of a filter. `by` are all filters of the address that selects the value."""
+    """One value of a search filter. `by` are the filters in the address of the link that selects this value."""
 
     title: str
     chosen: bool
@@ -58,7 +58,10 @@ class FacetChoice:
 
 @dataclass(frozen=True, slots=True)
 class Facet:
-    """One filter with its values. `without` are the other filters if this filter is in use, else `None`."""
+    """One filter of the search page, such as "Branch", with the values to choose from.
+
+    `without` are the other filters in use, for a link that removes this one; `None` if this filter is not in use.
+    """
 
     title: str
     choices: tuple[FacetChoice, ...]
@@ -66,7 +69,7 @@ class Facet:
 
 
 def age_of(hit: Hit, now: datetime | None = None) -> str:
-    """Return the name of the narrowest age group that contains a hit."""
+    """Return the narrowest age group of a hit: "7", "30" or "365" (days since its last use), or "older"."""
     then = time_of(hit.last_activity)
     if then is None:
         return "older"
@@ -88,7 +91,7 @@ _NAMES: Mapping[str, tuple[str, Callable[[Hit, str], bool]]] = {
 
 
 def chosen(asked: Mapping[str, str]) -> dict[str, str]:
-    """Return the filters in an address. Unknown ones are ignored."""
+    """Return the filters (branch, age, outcome) in an address's query. Other parameters are ignored."""
     found = {name: asked.get(name, "") for name in _NAMES}
     if found["age"] not in _AGES:
         found["age"] = ""
@@ -96,13 +99,14 @@ def chosen(asked: Mapping[str, str]) -> dict[str, str]:
 
 
 def narrowed(hits: Sequence[Hit], by: Mapping[str, str]) -> tuple[Hit, ...]:
-    """Return the hits that pass all filters in `by`."""
+    """Return the hits that pass all filters in `by`, a mapping of filter names to values."""
     return tuple(hit for hit in hits if all(_NAMES[name][1](hit, value) for name, value in by.items()))
 
 
 def facets(hits: Sequence[Hit], by: Mapping[str, str]) -> tuple[Facet, ...]:
-    """Return the filters by which the hits differ, and the filters already in use. Values that all hits share are left
-    out.
+    """Return the filters to show beside the hits. `by` are the filters in use.
+
+    A filter that is not in use appears only if the hits differ in its value.
     """
     branches = list(dict.fromkeys(hit.git_branch for hit in hits if hit.git_branch))[:_MAX_BRANCHES]
     outcomes = dict.fromkeys(hit.outcome for hit in hits if hit.outcome != "unknown")
@@ -130,7 +134,7 @@ _NAMED, _TITLE_POINTS, _SESSION_POINTS, _FILES_POINTS = 6, 1.0, 1.0, 1.0
 
 
 def reasons(hit: Hit) -> Iterator[str]:
-    """Yield the reasons for a hit in words: matching words, similar meaning, and edited files."""
+    """Yield in words why a search found this hit: matching words, similar meaning, and edited files."""
     points = hit.explain.points if hit.explain is not None else {}
     words = hit.match.words
     if words:
@@ -161,12 +165,12 @@ WORTH = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchPage(PageValues):
-    """A question with its answer. `also` are other phrasings; `recent` are the latest sessions if there is no
-    question.
+    """The values of the search page: the question `q`, its `answer`, and the filters.
 
-    `code` are the fields that ask who wrote code: a line or file, a commit, the uncommitted changes. `by` are the
-    filters in use, and `offered` the filters to choose from. `exchanges` and `reasons` are keyed by session. `fits` is
-    False if every hit is unlikely. `new` is the command that starts a new session instead.
+    `also` are other phrasings. `recent` are the latest sessions if there is no question. `code` are the fields that
+    ask who wrote code: a line or file, a commit, the uncommitted changes. `by` are the filters in use, and `offered`
+    the filters to choose from. `exchanges` and `reasons` are keyed by session. `fits` is False if every hit is
+    unlikely. `new` is the command that starts a new session instead.
     """
 
     q: str
@@ -191,14 +195,14 @@ class SearchPage(PageValues):
 
     @property
     def status(self) -> int:
-        """Return the HTTP status."""
+        """Return the HTTP status of the page: 400 if the question was invalid."""
         return 200 if self.problem is None else 400
 
 
 def searched(asked: Mapping[str, str], also: Sequence[str], library: Opening) -> SearchPage:
-    """Answer a question, or list the latest sessions without a question. `problem` describes an invalid question.
+    """Answer the question in the query `asked`. Without a question, list the latest sessions.
 
-    `also` are other phrasings of the question.
+    `also` are other phrasings of the question. An error is returned as the page's `problem`.
     """
     intent, project, agent = (asked.get(name, "").strip() for name in ("q", "project", "agent"))
     code = {name: value for name in ("line", "commit", "changes") if (value := asked.get(name, "").strip())}
@@ -215,12 +219,18 @@ def searched(asked: Mapping[str, str], also: Sequence[str], library: Opening) ->
 
 
 def lines_in(fields: Iterable[str]) -> list[str]:
-    """Return the lines of a field. A form sends all lines in one field; an address repeats the field for each line."""
+    """Return the lines of a form field with several lines, without empty ones.
+
+    A form sends all lines in one field; an address repeats the field for each line.
+    """
     return [line.strip() for text in fields for line in text.splitlines() if line.strip()]
 
 
 def _answered(search: SearchPage, by: Mapping[str, str], library: Opening) -> SearchPage:
-    """Answer a question. If filters are in use, more results are requested before filtering."""
+    """Answer the page's question with the hits that pass the filters in `by`.
+
+    If filters are in use, more results are requested first.
+    """
     if by:
         search = replace(search, limit=MORE, by=by)
     answer = _search(search, library)
@@ -235,7 +245,7 @@ def _answered(search: SearchPage, by: Mapping[str, str], library: Opening) -> Se
 
 
 def _new(search: SearchPage) -> str:
-    """Return the command that starts a new session with the question as its prompt."""
+    """Return the shell command that starts a new session with the page's question as its prompt."""
     where = ("--project", search.project) if search.project else ()
     return shlex.join(("smart-fork", "new", *where, *(("--",) if search.q.startswith("-") else ()), search.q))
 
@@ -255,7 +265,7 @@ def _search(search: SearchPage, library: Opening) -> Answer:
 
 
 def projects() -> list[str]:
-    """Return the projects with known sessions; none if the index cannot be used."""
+    """Return the directories of the projects with indexed sessions; none if the index cannot be used."""
     with known_index() as store:
         return store.projects() if store else []
     return []
@@ -263,7 +273,7 @@ def projects() -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class SessionLine:
-    """A session in a list. Values that only the index knows are 0 or "unknown" until the session is indexed."""
+    """A session as one line of a list. `tokens` is 0 and `outcome` is "unknown" until the session is indexed."""
 
     agent_type: AgentName
     session_id: str
@@ -278,13 +288,17 @@ class SessionLine:
 
 
 def home(search: SearchPage) -> Shown:
-    """Return the template values of the first screen: the latest sessions, and the number of sessions for each week."""
+    """Return the template values of the screen without a question: the latest sessions, and a chart of sessions by
+    week.
+
+    If there are no sessions, `steps` has a beginner's progress.
+    """
     days = by_day(session_lines(search.recent))
     return {"days": days, "steps": None if days else _steps(), "activity": _activity(search) if days else {}}
 
 
 def _activity(search: SearchPage) -> Activity:
-    """Return the activity of a project and an agent; without them, of all."""
+    """Return the counts of sessions by agent and week, limited to the page's project and agent if it has them."""
     within = project_of(Path(search.project)) if search.project else None
     try:
         with opened() as store:
@@ -295,9 +309,7 @@ def _activity(search: SearchPage) -> Activity:
 
 
 def activity(held: Iterable[Holding], today: date) -> Activity:
-    """Count each agent's sessions by week and outcome for the chart of the first screen, the busiest agent first.
-    Pure.
-    """
+    """Count the sessions in `held` by agent, week and outcome for a chart, the busiest agent first. Pure."""
     ages = {(today - timedelta(days)).isoformat(): days // 7 for days in range(7 * WEEKS)}
     found: defaultdict[AgentName, list[Counter[str]]] = defaultdict(lambda: [Counter() for _ in range(WEEKS)])
     for one in held:
@@ -307,14 +319,14 @@ def activity(held: Iterable[Holding], today: date) -> Activity:
 
 
 def session_lines(recent: Iterable[RecentSession]) -> tuple[SessionLine, ...]:
-    """Return list lines for `recent` sessions, completed from the index."""
+    """Return a list line for each of the `recent` sessions, with tokens and outcome from the index."""
     found = list(recent)
     rows = _rows((one.agent_type, one.session_id) for one in found)
     return tuple(_indexed_line(one, rows.get(one.session_id)) for one in found)
 
 
 def by_day(sessions: Sequence[SessionLine]) -> tuple[tuple[str, tuple[SessionLine, ...]], ...]:
-    """Group sessions, ordered by last use, into periods such as "Today". Pinned sessions come first."""
+    """Group sessions, ordered by last use, under headings such as "Today". Pinned sessions come first."""
     pinned = [one for one in sessions if one.noted and one.noted.pinned]
     periods = groupby((one for one in sessions if one not in pinned), key=lambda one: period(one.last_activity))
     first = (("Pinned", tuple(pinned)),) if pinned else ()
@@ -335,7 +347,9 @@ def _rows(wanted: Iterable[tuple[AgentName, str]]) -> Mapping[str, SessionRow]:
 
 
 def _steps() -> Shown:
-    """Return a beginner's progress: the agents with logs, the number of logs, and the number of logs read."""
+    """Return a beginner's progress: the agents found, the number of their logs, and the number of logs already
+    indexed.
+    """
     logs = {agent.name: sum(1 for _ in agent.discover()) for agent in READERS}
     present = tuple(AGENTS.title_of(agent.name) for agent in READERS if logs[agent.name] or agent.home().is_dir())
     here = {"agents": present, "logs": sum(logs.values()), "sessions": 0, "read": 0}
@@ -354,11 +368,11 @@ MAX_MEMBERS = 5
 
 
 def listed(project: str, agent: str, *, automated: bool = False, tag: str = "", archived: bool = False) -> Shown:
-    """Return the template values for a list of the latest sessions, and of the sessions that the project's team
+    """Return the template values for the list of the latest sessions, and of the sessions that the project's team
     shares.
 
-    `hidden` counts automated sessions that are not listed; `automated` lists them. `gone` are prompts of deleted
-    sessions.
+    `hidden` counts the sessions begun by programs that are not listed; `automated` lists them, too. `gone` are prompts
+    of deleted sessions.
 
     Raises:
         Usage: the project or the agent does not exist.
@@ -385,7 +399,7 @@ def listed(project: str, agent: str, *, automated: bool = False, tag: str = "", 
 
 
 def families(_place: Mapping[str, str], _asked: Mapping[str, str]) -> Shown:
-    """Return the template values for the families in the index. The family that was used last comes first.
+    """Return the template values for the list of families (sessions with forks), the last used first.
 
     Raises:
         IndexUnavailable: the index cannot be used.
@@ -397,8 +411,9 @@ def families(_place: Mapping[str, str], _asked: Mapping[str, str]) -> Shown:
 
 
 def _family_line(rows: list[SessionRow]) -> Shown | None:
-    """Return a family as a list line: its latest member, its size, and some other members; `None` for a single
-    session.
+    """Return a family (a session and its forks) as a list line: its latest member, its size, and some other members.
+
+    Return `None` for a session without forks.
     """
     if len(rows) < 2:
         return None
@@ -413,7 +428,7 @@ def _of(row: SessionRow) -> SessionLine:
 
 @dataclass(frozen=True, slots=True)
 class SearchViews:
-    """The routes of the search. `library` answers questions, and `project_cookie` knows each browser's project."""
+    """The routes of the search and the lists. `library` searches sessions; a cookie keeps each browser's project."""
 
     endpoints: Endpoints
     library: Opening
@@ -458,7 +473,7 @@ class SearchViews:
         return await self.endpoints.shown("sessions.html", work, {"scope": scope})
 
     def _found(self, request: Request, scope: ProjectChoice) -> tuple[SearchPage, tuple[Shown, Shown]]:
-        """Return the answer to a request's question, with the values of the first screen if there is no question."""
+        """Search with the question of a request. Without a question, return the values of the first screen."""
         also = lines_in(request.query_params.getlist("also"))
         found = searched({**request.query_params, "project": scope.project}, also, self.library)
         if found.q or found.code or found.problem:

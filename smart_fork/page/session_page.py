@@ -1,5 +1,5 @@
-"""The pages of one session: its conversation, sub-agents, tool output, commits and notes, and forgetting and cutting
-it.
+"""The pages of one session: its conversation, sub-agents, tool output, commits and notes, and the forms that forget
+the session or cut it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class AddressedSession:
-    """A session as links name it."""
+    """A session as an address names it: by agent and id."""
 
     agent_type: str
     session_id: str
@@ -77,12 +77,12 @@ class AddressedSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionPage(PageValues):
-    """The values of a session's page. A session without a log and copies has only its `export`.
+    """The values of a session's page. If a session has neither a log nor a copy, only its `export` is shown.
 
-    `fork` is the message of an open fork form. A shared session has another `kind`, an `owner`, and a project that it
-    is read `within`. `way` is the address above its sub-agents, `outputs` the address above the output of its steps.
-    `mark` identifies the shown state, and `since` is the change since an earlier state. `resumed` is the part that the
-    agent loads, if it does not load everything.
+    `fork` is the message at which a fork form is open. A teammate's session has another `kind`, an `owner`, and a
+    project that it is read `within`. `way` is the address above its sub-agents, `outputs` the address above the output
+    of its steps. `mark` identifies the shown state, and `since` is the change since an earlier state. `resumed` is the
+    part that the agent loads, if it does not load everything.
     """
 
     one: AddressedSession
@@ -113,7 +113,7 @@ class SessionPage(PageValues):
 
 
 def located(place: Mapping[str, str]) -> Located:
-    """Return the session that an address names.
+    """Find the session that the address parts `agent` and `session_id` in `place` name.
 
     Raises:
         SmartForkError: the session does not exist, or it is another agent's.
@@ -125,7 +125,8 @@ def located(place: Mapping[str, str]) -> Located:
 
 @bounded()
 def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionPage:
-    """Return the page of a session, read from its log, from a kept copy, or else from its export.
+    """Return the values of a session's page. The session is read from its log, from a kept copy, or else from its
+    export.
 
     Raises:
         SmartForkError: the session or the requested message does not exist.
@@ -162,7 +163,7 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
 def read_of(
     session: Session, asked: Mapping[str, str], begun: Mapping[str, str] | None = None
 ) -> tuple[ConversationPage, dict[str, Any]]:
-    """Return the requested part of a session, and the fields of a `SessionPage` that follow from it."""
+    """Return the page of a conversation that the query `asked` requests, and further fields for its `SessionPage`."""
     asks = plain(asked.get("q", ""))
     words = words_of(asks) if asks else ()
     before = since(mark_in(asked["since"]), session) if asked.get("since") else None
@@ -176,9 +177,10 @@ def read_of(
 
 
 def changes_since(place: Mapping[str, str], asked: Mapping[str, str], project: str | None = None) -> tuple[Since, str]:
-    """Return the change of a session since a mark, and the address that shows it.
+    """Return what changed in a session since the state that a page showed, and the address that shows the new
+    messages.
 
-    With a `project`, the session is one that the project's team shares.
+    The query's `mark` identifies that state. With a `project`, the session is one that the project's team shares.
 
     Raises:
         SmartForkError: the mark is invalid, or the shared session cannot be read now.
@@ -205,7 +207,9 @@ def number(text: str | None) -> int | None:
 
 
 def shared(place: Mapping[str, str], asked: Mapping[str, str], project: str) -> SessionPage:
-    """Return the page of a shared session, read from its server. Nothing is written to this machine.
+    """Return the values of the page of a session that a teammate shares, read from the team's server.
+
+    Nothing is written to this machine.
 
     Raises:
         SmartForkError: the session or message does not exist, may not be read, or the server does not answer.
@@ -248,7 +252,7 @@ def subagent_page(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
 
 
 def subagent(place: Mapping[str, str]) -> tuple[Session, Session]:
-    """Return a session, and the conversation of its sub-agent that an address names.
+    """Return the session and the sub-agent's conversation that an address names.
 
     Raises:
         SmartForkError: the session or the sub-agent does not exist, or its log cannot be read.
@@ -269,7 +273,8 @@ def subagent(place: Mapping[str, str]) -> tuple[Session, Session]:
 
 
 def output(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
-    """Return the template values for the whole output of a step. The address names it by its turn and its call.
+    """Return the template values for the whole output of one tool call. The address names its turn and its place in
+    it.
 
     Raises:
         SmartForkError: the session, its log or the step does not exist, or the session has changed since the address
@@ -302,7 +307,7 @@ def output(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
 
 
 def commits(place: Mapping[str, str], _asked: Mapping[str, str]) -> Shown:
-    """Return the template values for a session's commits. `made` is `None` if no commit is known.
+    """Return the template values for the git commits made in a session. `made` is `None` if no commit is known.
 
     Raises:
         SmartForkError: the session does not exist, or its log is gone.
@@ -317,7 +322,8 @@ def commits(place: Mapping[str, str], _asked: Mapping[str, str]) -> Shown:
 
 @bounded()
 def about_to_forget(_: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
-    """Return the template values for the question whether to forget a session.
+    """Return the template values of the page that asks whether to forget a session (remove it from the index for
+    good).
 
     Raises:
         SmartForkError: the session does not exist.
@@ -331,7 +337,7 @@ def about_to_forget(_: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
 
 
 def removed(form: Mapping[str, str]) -> erasure.Removal:
-    """Forget a session permanently, or undo that.
+    """Forget a session (remove it from the index for good), or undo that, as a form asks.
 
     Raises:
         SmartForkError: nothing was changed.
@@ -341,10 +347,10 @@ def removed(form: Mapping[str, str]) -> erasure.Removal:
 
 
 def about_to_cut(_: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
-    """Return the template values for a planned cut. Nothing is changed. With `secrets`, secrets are masked instead.
+    """Plan a cut (removing turns from a session's log), and return the template values to show it. Nothing is changed.
 
-    The form repeats `shown`, a fingerprint of the plan. `said` has the beginning or the actions of each turn, by
-    number.
+    With `secrets` in the query, secrets are masked instead. The form sends back `shown`, a fingerprint of the plan.
+    `said` maps turn numbers to the start of each turn's text, or to its actions.
 
     Raises:
         SmartForkError: the cut would be refused.
@@ -367,7 +373,7 @@ def _said(would: Excised) -> dict[int, Masked]:
 def excised(form: Mapping[str, str]) -> Excised:
     """Cut turns out of a session, or mask its secrets, in all files that hold them.
 
-    The cut must match the plan that the form showed: after another cut the turn numbers may mean other turns.
+    The cut must match the plan that the form showed: after another cut, the turn numbers may mean other turns.
 
     Raises:
         SmartForkError: nothing was cut.
@@ -385,7 +391,7 @@ def excised(form: Mapping[str, str]) -> Excised:
 
 
 def _digest(removed: Iterable[str], masked: Mapping[str, int]) -> str:
-    """Return a fingerprint of a planned cut."""
+    """Return a fingerprint of a planned cut: of the ids of turns to remove, and of the counts of masked secrets."""
     return blake2b(repr((*removed, *masked.items())).encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
@@ -420,7 +426,7 @@ _MARKS = {"pin": session_notes.PINNED, "archive": session_notes.ARCHIVED}
 
 
 def noted(form: Mapping[str, str]) -> NotedSession:
-    """Set or remove a verdict, tag, pin or archive mark of a session, as a form asks.
+    """Set or remove a session's verdict, tag, pin or archive mark, as a form asks.
 
     Raises:
         SmartForkError: nothing was noted.
@@ -437,7 +443,7 @@ def noted(form: Mapping[str, str]) -> NotedSession:
 
 
 def session_routes(endpoints: Endpoints, project_cookie: ProjectCookie) -> list[Route]:
-    """Return the routes of this machine's sessions, and of sessions that the team shares."""
+    """Return the routes that show and change sessions of this machine, and those that show sessions of the team."""
     own, theirs = "/session/{agent}/{session_id}", "/shared/{agent}/{session_id}"
     printed = endpoints.page("output.html", output)
 
@@ -446,7 +452,7 @@ def session_routes(endpoints: Endpoints, project_cookie: ProjectCookie) -> list[
         return await endpoints.shown("session.html", work, by=streamed)
 
     async def since_then(request: Request, *, theirs: bool = False) -> Response:
-        """Answer a window that polls for changes of a session; usually with an empty response."""
+        """Answer a browser that asks repeatedly if a session has changed. The response is empty if nothing has."""
         project = project_cookie.of(request).project if theirs else None
         try:
             now, way = await in_thread(partial(changes_since, request.path_params, request.query_params, project))

@@ -1,6 +1,6 @@
 """Sign-in of browsers with codes and cookies, and the protection of forms from being forged or sent twice.
 
-A private file, which only its owner can read, sends a code that works once. The code is in no command line, which
+A private HTML file, which only its owner can read, sends a code that works once. The code is in no command line, which
 every user of the machine can read, and in no address, which the browser's history would keep.
 """
 
@@ -43,8 +43,10 @@ log = logging.getLogger(__name__)
 
 
 class SignInCookies:
-    """The valid cookies called `name`, kept in `file` across restarts. `token` returns the current token of the
-    service.
+    """The cookies of signed-in browsers, stored as digests in `file` to survive restarts. Each cookie is called
+    `name`.
+
+    `token` returns the current token of the service. Another token makes all cookies invalid.
     """
 
     def __init__(self, name: str, file: Path, token: Callable[[], str], now: Callable[[], float] = time.time) -> None:
@@ -56,7 +58,7 @@ class SignInCookies:
         self._noted = 0.0
 
     def begin(self) -> str:
-        """Sign a browser in, and return the value of its cookie."""
+        """Sign a browser in: return the value of a new cookie for it."""
         value = secrets.token_urlsafe(32)
         now = self._now()
         self._seen = {key: times for key, times in self._seen.items() if self._lasts(*times)}
@@ -67,7 +69,7 @@ class SignInCookies:
         return value
 
     def good(self, values: Sequence[str]) -> bool:
-        """Return True if one of `values` is a valid cookie, and renew that cookie."""
+        """Return True if one of the cookie `values` is valid, and extend its lifetime."""
         return any(self._use(value) for value in values)
 
     def end(self) -> None:
@@ -93,7 +95,9 @@ class SignInCookies:
         return -SLACK_SECONDS <= now - begun < MAX_AGE_SECONDS and -SLACK_SECONDS <= now - used < IDLE_SECONDS
 
     def _key(self, value: str) -> str:
-        """Return the stored digest of a cookie. The time of a lookup then reveals nothing about valid cookies."""
+        """Return the digest under which a cookie is stored. The time of a lookup then reveals nothing about valid
+        cookies.
+        """
         return hashlib.blake2b(value.encode("utf-8", "replace"), key=self._token().encode()[:64]).hexdigest()
 
     def _note(self) -> None:
@@ -117,9 +121,9 @@ MAX_CODES = 16
 
 @dataclass(frozen=True, slots=True)
 class SignInCode:
-    """A way to sign in: `file` sends the `code` when a browser opens it, `until` the code expires.
+    """A code with which one browser can sign in once. When a browser opens `file`, the file sends the `code`.
 
-    `project` is the directory in which the user asked for it.
+    `until` is when the code expires. `project` is the directory in which the user asked for it.
     """
 
     code: str
@@ -129,7 +133,7 @@ class SignInCode:
 
 
 class SignInCodes:
-    """The unused ways to sign in to the page at `address`. Their files are in `folder`, which holds nothing else."""
+    """The unused sign-in codes of the page at `address`, with their files in `folder`, which holds nothing else."""
 
     def __init__(self, folder: Path, address: str, now: Callable[[], float] = time.monotonic) -> None:
         self._folder = folder
@@ -139,7 +143,7 @@ class SignInCodes:
         self._lock = threading.Lock()
 
     def new(self, project: str = "") -> SignInCode:
-        """Create a way to sign in. The browser that uses it then remembers `project`.
+        """Create a sign-in code and its file. The browser that uses it then remembers `project`.
 
         Raises:
             OSError: the file cannot be written, or other users could read it.
@@ -157,7 +161,7 @@ class SignInCodes:
         return entry
 
     def use(self, code: str) -> SignInCode | None:
-        """Return the entry of a valid `code`, and make the code invalid."""
+        """Return the entry of a valid sign-in `code`, or `None`. The code works only once, and its file is deleted."""
         with self._lock:
             entry = self._open.pop(code, None)
         if entry is None:
@@ -166,14 +170,14 @@ class SignInCodes:
         return entry if self._now() < entry.until else None
 
     def sweep(self) -> None:
-        """Delete expired entries."""
+        """Delete expired codes and their files."""
         with self._lock:
             late = [code for code, entry in self._open.items() if entry.until <= self._now()]
         for code in late:
             self.use(code)
 
     def end(self) -> None:
-        """Delete all entries, and the files of a service that was killed."""
+        """Delete all codes and their files, including files that a killed service has left."""
         with self._lock:
             self._open.clear()
         for file in () if self._folder.is_symlink() else self._folder.glob("*open-*.html*"):
@@ -200,7 +204,7 @@ ALIKE_SECONDS = 120.0
 
 @dataclass(frozen=True, slots=True)
 class SentForm(Generic[T]):
-    """A form that was sent: its fields `asked`, the time, and the pending or finished result `done`."""
+    """A form that a browser sent: its fields `asked`, when, and the pending or finished result `done`."""
 
     asked: Mapping[str, str]
     at: float
@@ -208,14 +212,14 @@ class SentForm(Generic[T]):
 
     @property
     def moment(self) -> str:
-        """Return the time in ISO 8601."""
+        """Return the time at which the form was sent, in ISO 8601."""
         return datetime.fromtimestamp(self.at, UTC).isoformat()
 
 
 class PageForms(Generic[T]):
     """The forms of the page. Each has a name that is signed with `secret`, so that no other site can invent one.
 
-    Names of sent forms are noted in `folder`, so that no form does its work twice, even after a restart.
+    The names of sent forms are stored in `folder`, so that no form does its work twice, even after a restart.
     """
 
     def __init__(self, secret: Callable[[], str], folder: Path, now: Callable[[], float] = time.time) -> None:
@@ -227,15 +231,16 @@ class PageForms(Generic[T]):
         self._sweep()
 
     def new(self, address: str) -> str:
-        """Return the name of a new form that is sent to `address`."""
+        """Return a signed name for a new form. It is valid only for the `address` to which the form is sent."""
         nonce = f"{int(self._now()):x}-{secrets.token_hex(12)}"
         return f"{nonce}.{self._signature(address, nonce)}"
 
     def send(self, address: str, form: str, work: Callable[[], T], *, alike: Mapping[str, str] | None = None) -> T:
-        """Do the `work` of a form and return its result; for a form sent before, its earlier result. A failed form may
-        be sent again.
+        """Run `work` for the form named `form` and return its result. If the form was sent before, return its earlier
+        result.
 
-        With `alike`, a form with equal fields that was sent a moment ago gives its result to this form.
+        A form whose work failed may be sent again. `alike` are the form's fields: if an equal form was sent a moment
+        ago, its result is returned instead.
 
         Raises:
             Usage: the form's name is invalid, for another address, or expired.
@@ -254,7 +259,7 @@ class PageForms(Generic[T]):
         return sent.done.result()
 
     def answer(self, form: str) -> T:
-        """Return the result of a form that was sent.
+        """Return the result of the work that the form named `form` started.
 
         Raises:
             NotFound: the form was not sent, or its result is no longer kept.
@@ -266,7 +271,7 @@ class PageForms(Generic[T]):
         return sent.done.result()
 
     def twin(self, form: str) -> SentForm[T] | None:
-        """Return the earlier form that did the work for this form; `None` if this form did its own work."""
+        """Return the earlier form whose result was given to this form; `None` if this form did its own work."""
         with self._lock:
             sent = self._sent.get(form)
             first = next((name for name, one in self._sent.items() if one is sent), form)
@@ -299,7 +304,7 @@ class PageForms(Generic[T]):
         return nonce
 
     def _note(self, nonce: str) -> None:
-        """Note that a form is sent before its work begins. Interrupted work is not repeated."""
+        """Store that a form was sent, before its work begins. Work that a restart interrupts is not repeated."""
         try:
             write_new(private_dir(self._folder) / nonce, ())
         except FileExistsError:
@@ -311,7 +316,7 @@ class PageForms(Generic[T]):
             log.warning("that a form was sent cannot be noted: %s", error)
 
     def _sweep(self) -> None:
-        """Delete the notes of expired forms."""
+        """Delete the stored names of expired forms."""
         for note in self._folder.glob("*-*") if not self._folder.is_symlink() else ():
             try:
                 if self._now() - int(note.name.partition("-")[0], 16) >= FORM_SECONDS:
@@ -325,9 +330,9 @@ class PageForms(Generic[T]):
 
 
 class SignIn:
-    """The cookies, codes and forms of the page at `host`, a name with a port. All derive from the current `token`.
+    """The cookies, codes and forms of the page at `host`, a name with a port. Their files are in `folder`.
 
-    Their files are in `folder`.
+    Cookies and form names are signed with the current `token`, so that another token makes them invalid.
     """
 
     def __init__(self, folder: Path, host: str, token: Callable[[], str]) -> None:

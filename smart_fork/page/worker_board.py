@@ -1,4 +1,6 @@
-"""The worker board: a card for each worker, in columns for waiting, working, idle and ended workers."""
+"""The worker board: a card for each worker (an agent that smart-fork started), in columns such as "Needs you" and
+"Working".
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,8 @@ from smart_fork.workers.roster import Observation, WorkerReader
 
 @dataclass(frozen=True, slots=True)
 class Inherited:
-    """The conversation that a fork has from its parent: about how many tokens, how many exchanges, and the agent's
-    working time.
+    """The size of the conversation that a fork has from its parent: estimated tokens, exchanges, and the agent's
+    working time in seconds.
     """
 
     tokens: int
@@ -39,7 +41,7 @@ class Inherited:
 
 
 def inherited(worker: WorkerRecord, watch: WorkerReader) -> Inherited | None:
-    """Return a fork's inherited beginning from its own log; `None` if it has nothing of another session.
+    """Measure the part of a fork's log that it has from its parent; `None` if there is no such part.
 
     Instructions and tools are not counted: a new session loads them too.
     """
@@ -53,7 +55,7 @@ def inherited(worker: WorkerRecord, watch: WorkerReader) -> Inherited | None:
 
 
 def _worked(turns: Sequence[Turn]) -> float:
-    """Return the seconds from a prompt to the agent's last message about it. Pauses before the next prompt do not
+    """Return the seconds from a prompt to the agent's last message after it. Pauses before the next prompt do not
     count.
     """
     times = [time_of(turn.timestamp) for turn in turns if turn.prompt or turn.role == "assistant"]
@@ -74,7 +76,7 @@ _OPTION = re.compile(r"^\W*(\d)[.)]\s+(\S.*?)\s*$")
 
 @dataclass(frozen=True, slots=True)
 class ChangeCount:
-    """The size of a worker's changes in its worktree."""
+    """The numbers of files changed, and of lines added and removed, in a worker's worktree."""
 
     files: int
     added: int
@@ -82,8 +84,9 @@ class ChangeCount:
 
 
 class WorkSummary(NamedTuple):
-    """A worker's last words, outcome, changes and inherited beginning. A different `stamp` means that they may have
-    changed.
+    """What a worker has done: its last words, outcome, changes in its worktree, and the part from its parent.
+
+    If `stamp` is no longer the worker's current one, the other values may be outdated.
     """
 
     stamp: object
@@ -98,7 +101,7 @@ class BoardCard:
     """One worker on the board. `hears` is the way to send it a message: `message`, `queue`, `resume`, or "" for none.
 
     `question` is the worker's question without its `options`. Each option is the number that chooses it, and its text.
-    `together` are the workers of a fan-out: they got one prompt at one time, and include this worker.
+    `together` are the ids of all workers that got the same prompt at one time, this worker included.
     """
 
     worker: WorkerState
@@ -111,7 +114,7 @@ class BoardCard:
 
     @property
     def asked(self) -> str:
-        """Return the fingerprint of the worker's question."""
+        """Return a fingerprint of the worker's question. An answer is sent only if the question still has it."""
         return asked(self.worker.waiting_for)
 
     @property
@@ -136,7 +139,7 @@ class BoardView:
 
     @property
     def asks(self) -> int:
-        """Return the number of workers with a question."""
+        """Return the number of workers that wait for an answer to a question."""
         return sum(card.column == "asks" for card in self.cards)
 
     @property
@@ -151,8 +154,9 @@ class BoardView:
 
 
 class WorkerBoard:
-    """The reader of all workers for all open windows, for one window at a time. Facts about an unchanged worker are
-    kept.
+    """The reader of the worker board for all open browser windows. Only one window's request reads workers at a time.
+
+    Summaries of unchanged workers are reused.
     """
 
     def __init__(self, around: Machine | None = None) -> None:
@@ -163,8 +167,8 @@ class WorkerBoard:
         self._works: dict[str, WorkSummary] = {}
 
     def view(self, *, fresh: bool = False) -> BoardView:
-        """Return the board, which may be up to `FRESH_SECONDS` old. With `fresh`, such as after an action, read it
-        again.
+        """Return the cards of all workers. They may be `FRESH_SECONDS` old, unless `fresh` asks to read the workers
+        now.
         """
         seen = self._seen
         if not self._looking.acquire(blocking=fresh or seen is None):
@@ -228,9 +232,7 @@ class WorkerBoard:
 
 
 def asked(question: str | None) -> str:
-    """Return the fingerprint of a worker's question. The option selected on the screen does not change the
-    fingerprint.
-    """
+    """Return a fingerprint of a worker's question. It does not depend on the option that is selected on the screen."""
     plain = re.sub(r"^\W+", "", question or "", flags=re.MULTILINE)
     return blake2b(plain.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
@@ -242,7 +244,7 @@ def _column(seen: Observation) -> str:
 
 
 def _hears(worker: WorkerRecord, seen: Observation) -> str:
-    """Return the way in which `message_worker` can reach the worker now; empty if it cannot."""
+    """Return how `message_worker` can reach the worker now: "message", "queue" or "resume"; empty if it cannot."""
     try:
         headless = place_of(worker).headless
     except SmartForkError:
@@ -263,7 +265,7 @@ def _options(seen: Observation) -> tuple[tuple[str, str], ...]:
 
 
 def _question(seen: Observation) -> str:
-    """Return the text above the options of a worker's question; the whole text if the options cannot be separated."""
+    """Return the text above the options in a worker's question; the whole text if the options cannot be separated."""
     lines = (seen.waiting_for or "").splitlines()
     options = _options(seen)
     above = list(takewhile(lambda line: not _OPTION.match(line), lines))
@@ -271,8 +273,8 @@ def _question(seen: Observation) -> str:
 
 
 def _together(workers: Sequence[WorkerRecord]) -> dict[str, tuple[str, ...]]:
-    """Return, for each worker of a fan-out, all workers of the fan-out. Workers with a prompt of their own are left
-    out.
+    """Return, by worker id, the ids of all workers that got the same prompt at the same time. Single workers are
+    missing.
     """
     same = (group for groups in grouped_by_start(workers) for group in groups if len(group) > 1)
     return {worker.id: tuple(one.id for one in reversed(group)) for group in same for worker in group}
