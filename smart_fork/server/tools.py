@@ -105,8 +105,8 @@ def _selected(selection: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _cut(answer: dict[str, Any]) -> None:
-    """Shorten the results' snippets in place, so that the answer has at most `ANSWER` bytes for each `RESULTS`
-    results.
+    """Shorten the results' snippets in place, so that the answer has at most `ANSWER` bytes. With more than `RESULTS`
+    results, the limit grows in proportion.
     """
     hits = [hit for hit in answer["results"] if hit.get("snippet")]
     if hits:

@@ -1,8 +1,9 @@
 """The agent Gemini CLI, seen in version 0.61.0 (fixtures: ``tests/fixtures/gemini``).
 
-Gemini CLI deletes sessions that were resumed. smart-fork therefore
+Gemini CLI deletes the logs of sessions that were resumed, unless a log's name has the whole session id. smart-fork
+therefore
 
-* gives a person's log a second name, under which it remains, before Gemini CLI resumes it (`log`);
+* gives a person's log a second name, with the whole id, before Gemini CLI resumes it (`log`);
 * names the copy for a fork in that form too (`copy`);
 * keeps copies of Gemini CLI's logs with the index, unless that is switched off (`log`).
 """

@@ -88,7 +88,7 @@ class GeminiCopy(Copy):
 
     def header(self) -> Iterator[bytes]:
         """Yield the copy's first record, with its session id and ``forkedFrom``, the session it was copied from.
-        Gemini CLI ignores but keeps that field.
+        Gemini CLI keeps fields that it does not know.
         """
         moment = self._new.moment
         cwd = str(self._new.cwd.resolve()) if self._new.cwd else self._source.cwd

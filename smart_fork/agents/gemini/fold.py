@@ -251,7 +251,7 @@ class GeminiFold(fold.LineFold):
         return turn_of(identity, None, "user" if text else "system", moment, text, raw=raw, prompt=bool(text))
 
     def _given_back(self) -> set[str]:
-        """Return the ids of calls since the last prompt whose results are known."""
+        """Return the ids of those calls since the last prompt that already have a result."""
         since = takewhile(lambda turn: not turn.prompt, reversed(self._turns.values()))
         return {result.tool_use_id for turn in since for result in turn.tool_results}
 

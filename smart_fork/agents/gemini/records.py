@@ -4,8 +4,8 @@ A message's content has parts, each a text, a thought, a call or a result. What 
 follows from its records:
 
 * A message with a known id replaces the earlier message.
-* ``$set.messages`` is the new list of all remembered messages. Missing messages were compressed, if the list has a new
-  message that no person typed, or else broken off.
+* ``$set.messages`` is the new list of all remembered messages. If it has a new message that no person typed, that is a
+  compression's summary, and missing messages were compressed. Otherwise missing messages were broken off.
 * ``$rewindTo`` removes the named message and all after it; all messages, if none has that id.
 """
 

@@ -5,7 +5,7 @@ Seen with 0.61:
 * Servers are ``mcpServers`` in ``settings.json``, as ``gemini mcp add -s user`` writes them. Without a terminal Gemini
   CLI offers only the tools of trusted servers. It starts each server in the project, with its variables except for
   those that look like secrets.
-* The login is a key in the environment, also in an ``.env`` file, or what its window stored.
+* The login is a key in the environment, also in an ``.env`` file, or what Gemini CLI's login dialog stored.
   ``security.auth.selectedType`` names the method. Without a login Gemini CLI ends immediately. No command tells whether
   it is logged in.
 * The hooks are Claude Code's, with other names of events.

@@ -131,9 +131,7 @@ def _short_part(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def output_of(state: Record) -> tuple[str, bool]:
-    """Return a tool call's output, and whether the call failed. The output of a shell command begins with its exit
-    status.
-    """
+    """Return a tool call's output (a shell's begins with its exit status), and whether the call failed."""
     output = text_in(state.get("output") if state.get("status") == "completed" else state.get("error"))
     status = dict_in(state.get("metadata")).get("exit")
     if type(status) is int:
@@ -142,9 +140,7 @@ def output_of(state: Record) -> tuple[str, bool]:
 
 
 def text_of(parts: Sequence[Record]) -> str:
-    """Return the text in a message's parts. Text that OpenCode itself inserted, such as the content of files, is left
-    out.
-    """
+    """Return the text in a message's parts, without text that OpenCode inserted, such as files' content."""
     said = (
         part.get("text")
         for part in parts
@@ -167,9 +163,7 @@ LEFT_OUT = "smart-fork"
 
 
 def read(path: Path, *, keep_raw: bool) -> ReadResult:
-    """Read all messages of the session at `path`, a place in the database or an exported file (see
-    `AgentAdapter.read`).
-    """
+    """Read the session at `path`, in the database or an exported file (see `AgentAdapter.read`)."""
     source = _source(path)
     broken = tuple(BrokenLine(path, one.number, one.reason) for one in source.broken)
     if source.document is None:
@@ -184,7 +178,7 @@ def read(path: Path, *, keep_raw: bool) -> ReadResult:
 
 
 def glance(path: Path) -> Session | None:
-    """Read only a session's first messages, which are enough to list it (see `AgentAdapter.glance`)."""
+    """Read only a session's first messages, enough to list it (see `AgentAdapter.glance`)."""
     found = _source(path, _GLANCE_MESSAGES).document
     return OpenCodeFold(path, found, keep_raw=False).session()[0] if found else None
 
@@ -212,7 +206,7 @@ def written(path: Path, most: int = -1, *, whole: bool = False) -> Record:
 
 
 def of_document(path: Path, found: Record) -> Session | None:
-    """Return the session in the document `found`, which may be a sub-agent's. Each turn keeps its raw record."""
+    """Return the session in the document `found`, also a sub-agent's. Each turn keeps its raw record."""
     info = {name: value for name, value in found["info"].items() if name != "parentID"}
     return OpenCodeFold(path, {**found, "info": info}, keep_raw=True).session()[0]
 
@@ -228,9 +222,7 @@ def _source(path: Path, most: int = -1, *, whole: bool = False) -> Source:
 
 
 def conversation(found: Record) -> Iterator[tuple[Record, list[Record]]]:
-    """Yield the messages that the model is sent, each as its ``info`` and its parts. Messages that a person has undone
-    (OpenCode's revert) are left out.
-    """
+    """Yield each message that the model is sent: its ``info`` and parts. Reverted messages are left out."""
     back = dict_in(found["info"].get("revert"))
     first, part = back.get("messageID"), back.get("partID")
     for one in found["messages"]:
@@ -255,7 +247,7 @@ def sums_up(info: Record) -> bool:
 
 
 def _size_of(said: _TimedMessage) -> RecordSize:
-    """Return how many characters of a message the model is sent. A request to compact has size 0."""
+    """Return how much of a message the model is sent. A request to compact has size 0."""
     if any(part.get("type") == "compaction" for part in said.parts):
         return RecordSize()
     record = {"parts": said.parts}
@@ -274,9 +266,7 @@ class OpenCodeFold(Fold):
     codec, session_logs = CODEC, AGENTS.session_logs
 
     def __init__(self, path: Path, found: Record, *, keep_raw: bool, unmeasured: Collection[str] | None = None) -> None:
-        """Read the document `found`. If `unmeasured` is not `None`, measure the sizes of all messages except those
-        with these ids.
-        """
+        """Read the document `found`. With `unmeasured`, measure all messages except those with these ids."""
         super().__init__(path, None, keep_raw=keep_raw)
         self.sizes, self._unmeasured = None if unmeasured is None else {}, unmeasured or ()
         self._info = info = found["info"]
@@ -313,9 +303,7 @@ class OpenCodeFold(Fold):
         return "" if _NAMELESS.fullmatch(called) else called
 
     def origin(self) -> Origin:
-        """Return "automated" for a session of ``opencode run``, and "person" otherwise. Such a session's rules forbid
-        questions to a person.
-        """
+        """Return "automated" for a session of ``opencode run``, whose rules forbid questions; else "person"."""
         rules = self._info.get("permission")
         asks_nobody = {"permission": "question", "pattern": "*", "action": "deny"}
         return "automated" if isinstance(rules, list) and asks_nobody in rules else "person"
@@ -384,7 +372,7 @@ def left_out(parts: Sequence[Record]) -> Record:
 
 
 def said_in(info: Record, parts: Sequence[Record]) -> str:
-    """Return a hash of a message's author, time and text. Copies of the message in forks have the same hash."""
+    """Return a hash of a message's author, time and text, which its copies in forks share."""
     words = f"{info.get('role')} {dict_in(info.get('time')).get('created')} {text_of(parts)}"
     return hashlib.blake2b(words.encode("utf-8", "replace"), digest_size=12).hexdigest()
 
@@ -402,7 +390,7 @@ _NAMES = b'"sessionId"'
 
 
 class OpenCodeSubAgents(SubAgents):
-    """The reader of OpenCode's sub-agents. Each sub-agent is a session of its own in the database."""
+    """The reader of OpenCode's sub-agents. Each is a session of its own in the database."""
 
     def begun(self, session: Session) -> Mapping[str, str]:
         raw = [turn.raw for turn in session.turns if turn.tool_calls and _NAMES in turn.raw]
@@ -429,7 +417,7 @@ def _sub_agent(session: Session, name: str, most: int = -1) -> Record | None:
 
 
 def begun_in(parts: Iterable[Record]) -> Iterator[tuple[str, str]]:
-    """Yield each tool call that began a sub-agent: the call's id, and the sub-agent's name, which is its session id."""
+    """Yield each tool call that began a sub-agent: the call's id, and the sub-agent's session id."""
     for part in parts:
         name = dict_in(dict_in(part.get("state")).get("metadata")).get("sessionId")
         if part.get("type") == "tool" and isinstance(name, str):
@@ -437,7 +425,7 @@ def begun_in(parts: Iterable[Record]) -> Iterator[tuple[str, str]]:
 
 
 class OpenCodeHeads(Heads):
-    """The reader of how OpenCode's sessions begin. Shared first messages tell which session a fork came from."""
+    """The reader of how OpenCode's sessions begin: shared first messages tell a fork's parent."""
 
     def begins(self, kin: FamilyLog) -> bool:
         found = written(kin.path, 1)
@@ -470,9 +458,7 @@ _GOES_ON = ("tool-calls", "unknown")
 
 
 def _records(path: Path) -> Iterator[Mapping[str, Any]]:
-    """Yield a session's messages with their parts. The timestamp is the message's end, or its beginning if the end is
-    not yet recorded.
-    """
+    """Yield messages with their parts. The timestamp is a message's end, or its beginning while it is written."""
     for info, parts in conversation(written(path)):
         when = dict_in(info.get("time"))
         yield {"timestamp": utc(when.get("completed")) or utc(when.get("created")), "info": info, "parts": parts}

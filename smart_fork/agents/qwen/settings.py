@@ -4,9 +4,9 @@ Seen with 0.24:
 
 * Servers are ``mcpServers`` in ``settings.json``, as ``qwen mcp add -s user`` writes them. Qwen Code waits for its
   servers before the first request. It starts each server in the project, with all of its own variables.
-* The login is a key in the environment or in the settings, or what its window stored. ``security.auth.selectedType``
-  names the method. Without a key for the method Qwen Code ends immediately ("Missing API key for …"). No command tells
-  whether it is logged in.
+* The login is a key in the environment or in the settings, or what Qwen Code's login dialog stored.
+  ``security.auth.selectedType`` names the method. Without a key for the method Qwen Code ends immediately ("Missing API
+  key for …"). No command tells whether it is logged in.
 * The hooks have Claude Code's events, values and answers.
 """
 
