@@ -119,7 +119,7 @@ def path_of(uri: str) -> str | None:
     return unquote(parts.path) if ours else None
 
 
-#: The time limit for a client to name its roots, and the name of that question.
+#: The seconds that a client has to name its roots, and the name of the question for them.
 ROOTS_SECONDS, ROOTS = 10.0, "roots"
 #: The limit for roots, since each is looked up on the disk.
 MAX_ROOTS = 64
@@ -234,7 +234,7 @@ def project_for(path: str | None, caller: ToolCaller) -> str:
     return str(Path(caller.project, path or "."))
 
 
-#: The function that gets the answer of a cancelled call.
+#: The function that is called with the answer of a call that the client cancelled before the answer was there.
 unawaited_answer: ContextVar[Callable[[object], None]] = ContextVar("unawaited_answer", default=lambda _answer: None)
 
 

@@ -189,7 +189,7 @@ INDEX_SECONDS = 600.0
 READ_CHARACTERS, MAX_RECENT, MAX_BROKEN = 24_000, 100, 10
 
 
-#: Only the first tool lists the agents, since each further agent makes the text longer.
+#: The description of parameters that `find_sessions` describes in full, which keeps the list of tools short.
 AS_THERE = "As for find_sessions."
 ProjectPath = Annotated[str | None, Field(description="Another project's.")]
 #: The description of `also`, in the tools' parameters and in answers to calls without it.

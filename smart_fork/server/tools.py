@@ -40,7 +40,7 @@ from smart_fork.server.calls import (
 from smart_fork.snippets import shown
 from smart_fork.system import call_context
 
-#: The bytes of an answer with five results. The snippets share what the other fields leave.
+#: The bytes of an answer with `RESULTS` results. The snippets share what the other fields leave.
 ANSWER, RESULTS = 4_000, 5
 SNIPPET_LEAST, TITLE = 80, 80
 #: The fields of a result by which a model decides. `explain` adds the other fields.
@@ -141,7 +141,7 @@ def _without_nulls(value: Any) -> Any:
 
 #: Pairs of parameters that contradict each other in any tool.
 _CONTRADICTORY = (("project_path", "all_projects"),)
-#: The parameter that may be blank or missing beside other questions, which the request checks.
+#: The parameter that may be blank or missing if another parameter says what to find. The request class checks that.
 _MAY_BE_BLANK = "intent"
 #: The number of unknown parameters that an error names.
 MAX_NAMED = 5

@@ -200,7 +200,7 @@ _OF_USAGE = frozenset({"model", "inputTokens", "outputTokens", "cacheReadTokens"
 _OF_RESULT = frozenset({"content", "detailedContent", "contents"})
 _OF_ERROR = frozenset({"message", "code"})
 _OF_SHELL = frozenset({"exitCode"})
-#: The shared fields in parts of an event.
+#: The fields that may be shared of an event's ``usage``, ``result``, ``error`` and ``shellExecution``.
 _PARTS = {"usage": _OF_USAGE, "result": _OF_RESULT, "error": _OF_ERROR, "shellExecution": _OF_SHELL}
 #: The namespace for the ids of events that smart-fork writes.
 _MADE = UUID("3c8f1d52-0a4e-5b67-8d29-636f70696c6f")

@@ -18,7 +18,7 @@ from smart_fork.agents.log_adapters import TreeAdapter, newest_first
 
 #: The name of a log, in a folder named after the session.
 EVENTS = "events.jsonl"
-#: The file beside it with the session's directory and title.
+#: The file beside a log with the session's directory and title.
 WORKSPACE = "workspace.yaml"
 _NAME, _NAMED = re.compile(r"^name: (.*)$", re.MULTILINE), re.compile(r"^user_named: true$", re.MULTILINE)
 

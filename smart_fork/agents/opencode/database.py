@@ -23,9 +23,9 @@ from smart_fork.agents.log_adapters import SessionStamp
 
 #: The ids of sessions. An id is the last part of a log's place.
 KEY = re.compile(r"[A-Za-z0-9_-]{1,128}")
-#: The long texts of a larger part of a message are shortened.
+#: The size above which a message or a part of it is read with its long texts shortened.
 MAX_BYTES = 16 << 20
-#: The estimated size of a message.
+#: The estimated size of a message in bytes.
 _MESSAGE_BYTES = 4096
 _NEEDED = {
     "session": ("id", "directory", "title", "time_created", "time_updated", "parent_id"),
@@ -45,7 +45,7 @@ _STAMPS = """
     FROM session WHERE parent_id IS NULL
 """
 
-#: Larger values are read in pieces, by their rows.
+#: The column ``data``, or NULL if it is larger than `MAX_BYTES`: then it is read in pieces, by its row id.
 _DATA = f"CASE WHEN octet_length(data) <= {MAX_BYTES} THEN CAST(data AS BLOB) END, rowid"
 _PIECE = 1 << 20
 _MESSAGES = f"""

@@ -453,7 +453,7 @@ class OpenCodeHeads(Heads):
         return end
 
 
-#: After these reasons the answer continues, with the results of its calls or without any.
+#: The reasons for the end of a message after which the answer continues in another message.
 _GOES_ON = ("tool-calls", "unknown")
 
 

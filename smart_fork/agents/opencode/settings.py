@@ -58,7 +58,7 @@ class OpenCodeLogin(Login):
 
     command = "opencode auth login"
     stored = "auth.json"
-    #: The variables of the providers that most people have; OpenCode knows about a hundred.
+    #: The variables with the keys of the most common providers; OpenCode knows about a hundred providers.
     keys = (
         "OPENCODE_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY",
         "OPENROUTER_API_KEY", "GROQ_API_KEY", "MISTRAL_API_KEY", "XAI_API_KEY", "DEEPSEEK_API_KEY",
@@ -72,7 +72,7 @@ class OpenCodeCalls(CallerIdentity):
     as an argument.
     """
 
-    #: No tool of smart-fork has a parameter of this name.
+    #: The argument with the calling session's id. No tool of smart-fork has a parameter of this name.
     argument = "calling_session"
 
     def session_id(self, call: ClientCall) -> str | None:
@@ -83,7 +83,7 @@ class OpenCodeCalls(CallerIdentity):
 class OpenCodeHooks(Hooks):
     """The installation of smart-fork's plugin, which passes OpenCode's events to smart-fork."""
 
-    #: The model does not get what the command prints.
+    #: False, because OpenCode does not pass on to its model what a hook's command prints.
     recalls = False
 
     def path(self) -> Path:

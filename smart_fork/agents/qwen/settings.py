@@ -77,6 +77,6 @@ class QwenHooks(Hooks):
     """The installation of smart-fork's hooks in Qwen Code's settings."""
 
     begun = ('"role":"model"', '"forkedFrom":')
-    #: npm's script, the process that it starts with more memory, and the one that does the work.
+    #: npm's script, the process that it starts with more memory, and the process that does the work.
     processes = 3
     events = ("SessionStart", "UserPromptSubmit", "Notification", "Stop", "SessionEnd")
