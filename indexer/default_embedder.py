@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 _TELEMETRY = "ORT_DISABLE_TELEMETRY"
 DIMENSIONS, MAX_TOKENS = 384, 256
 #: Texts that have no more tokens together are embedded at once: reading the weights takes as long as so much work.
-TOGETHER = 128
+GROUP_TOKENS = 128
 GRAPH = Path(__file__).with_name("minilm.onnx")
 #: Where onnxruntime looks for the weights that a graph names.
 _WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"
@@ -112,7 +112,7 @@ class LightEmbedder:
             if self.closed:
                 raise ModelUnavailableError("the process is ending")
             ids = self._vocabulary.ids(text)
-            if group and sum(map(len, group)) + len(ids) > TOGETHER:
+            if group and sum(map(len, group)) + len(ids) > GROUP_TOKENS:
                 yield group
                 group = []
             group.append(ids)

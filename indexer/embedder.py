@@ -365,43 +365,43 @@ def best_device() -> str:
 
 # A model that could not be loaded, remembered: to try again takes long, and nothing has changed meanwhile.
 
-_NAME = "missing model"
+_ABSENCE_FACT = "missing model"
 #: So long it is not tried again, unless the settings change or somebody asks for it (`doctor`, `index run`).
-HOLDS_SECONDS = 3600.0
+ABSENCE_SECONDS = 3600.0
 #: What decides where a model comes from, beside its name.
-_SETTINGS = ("HF_HOME", "HF_HUB_CACHE", "HF_ENDPOINT", "HF_HUB_OFFLINE", "HTTPS_PROXY", "SENTENCE_TRANSFORMERS_HOME")
+_VARIABLES = ("HF_HOME", "HF_HUB_CACHE", "HF_ENDPOINT", "HF_HUB_OFFLINE", "HTTPS_PROXY", "SENTENCE_TRANSFORMERS_HOME")
 
 
 def known_absence(model: str) -> str:
     """Return why `model` could not be loaded within the last hour, with the same settings; empty if unknown."""
     try:
-        note = state.fact(_NAME)
+        note = state.fact(_ABSENCE_FACT)
     except OSError:
         return ""
-    holds = note and note["settings"] == _settings(model) and 0 <= time.time() - note["at"] < HOLDS_SECONDS
+    holds = note and note["settings"] == _settings(model) and 0 <= time.time() - note["at"] < ABSENCE_SECONDS
     return str(note["why"]) if holds else ""
 
 
 def note_absence(model: str, why: str) -> None:
     """Remember that `model` could not be loaded. If nothing can be stored, each process tries again."""
     with suppress(OSError):
-        state.keep(_NAME, {"settings": _settings(model), "why": why, "at": time.time()})
+        state.keep(_ABSENCE_FACT, {"settings": _settings(model), "why": why, "at": time.time()})
 
 
 def forget_absence() -> None:
     """Forget that a model could not be loaded, so that the next process tries again."""
     with suppress(OSError):
-        state.keep(_NAME, None)
+        state.keep(_ABSENCE_FACT, None)
 
 
 def _settings(model: str) -> list[str]:
-    return [model, *(os.environ.get(name, "") for name in _SETTINGS)]
+    return [model, *(os.environ.get(name, "") for name in _VARIABLES)]
 
 
 # Whoever waits is told that a model is being loaded, whatever it was that needed one.
 
 #: The stage, as `indexer.log_changes.Progress` is told of it.
-STAGE = "loading"
+LOADING_STAGE = "loading"
 _told: ContextVar[Callable[[str, int, int], None] | None] = ContextVar("told", default=None)
 
 
@@ -420,10 +420,10 @@ def loading() -> Iterator[None]:
     """Mark this block as the loading of a model, which may take seconds, for `telling`."""
     progress = _told.get()
     if progress is not None:
-        progress(STAGE, 0, 1)
+        progress(LOADING_STAGE, 0, 1)
     yield
     if progress is not None:
-        progress(STAGE, 1, 1)
+        progress(LOADING_STAGE, 1, 1)
 
 
 #: An intent and passages; for each of these how probably it answers, 0…1. Raises whatever keeps it from that.

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from indexer.masking import mask
-from indexer.safe_files import NAMED, state_home
+from indexer.safe_files import STAGING_NAME_CHARACTERS, state_home
 
 
 class SmartForkError(Exception):
@@ -164,7 +164,7 @@ def _meant(path: Path) -> Path:
     found = _HALF.fullmatch(path.name)
     if found is None:
         return path
-    return path.with_name(found[1]) if len(found[1]) < NAMED else path.parent
+    return path.with_name(found[1]) if len(found[1]) < STAGING_NAME_CHARACTERS else path.parent
 
 
 def _full_of(home: Path) -> Path:

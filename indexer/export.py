@@ -35,7 +35,7 @@ _SUMMARY = "Summary of what came before: "
 #: What stands at a refused call behind which the person says why, in place of the program's long sentence.
 _REFUSED = mask("refused")
 #: Of a longer text, its beginning and end are searched, and between them so much of the lines that say something new.
-LONG_CHARACTERS, _EDGE, _BETWEEN = 24_000, 4_000, 12_000
+LONG_CHARACTERS, _EDGE_CHARACTERS, _MIDDLE_CHARACTERS = 24_000, 4_000, 12_000
 _PART = late(r"[^\n]{0,799}(?:\n|[^\n])")
 
 
@@ -97,9 +97,9 @@ def lines_searched(text: str) -> Iterator[tuple[str, bool]]:
     A line is searched if it differs from all earlier ones in more than numbers, times, ids and paths. Long lines are
     split.
     """
-    left, at, seen = _BETWEEN, 0, set[str]()
+    left, at, seen = _MIDDLE_CHARACTERS, 0, set[str]()
     for found in _PART.finditer(text):
-        line, kept = found[0], at < _EDGE or at >= len(text) - _EDGE
+        line, kept = found[0], at < _EDGE_CHARACTERS or at >= len(text) - _EDGE_CHARACTERS
         if not kept and left > 0 and (said := line_shape(line)) not in seen:
             left -= len(line)
             kept = True
@@ -131,7 +131,7 @@ _HEADINGS = {"user": "## User", "assistant": "## Assistant", "action": "## Assis
 #: How the line of an action begins: whoever reads the conversation alone may pass it over.
 ACTION = "- ⚙ "
 #: What was said that would pass for a heading or an action of ours: it has a backslash before it.
-_ALIKE = late(r"[ \t]*(?:##[ \t]+(?:User|Assistant)[ \t#]*$|- ⚙)")
+_LIKE_A_MARK = late(r"[ \t]*(?:##[ \t]+(?:User|Assistant)[ \t#]*$|- ⚙)")
 #: What any reader may take for the end of a line.
 _LINE_ENDS = late(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 _LABEL = late(r"(?:[-*]\s+)?[*_`]*([A-Za-z][A-Za-z _]*?)[*_`]*:[*_`]*(?=\s|$)")
@@ -259,7 +259,7 @@ def _escaped(said: str) -> str:
     # Few texts have one of these anywhere. Only they are looked through line by line, without what readers drop.
     if "#" not in said and "⚙" not in said:
         return said
-    return "\n".join(f"\\{line}" if _ALIKE.match(INVISIBLE.sub("", line)) else line for line in said.split("\n"))
+    return "\n".join(f"\\{line}" if _LIKE_A_MARK.match(INVISIBLE.sub("", line)) else line for line in said.split("\n"))
 
 
 def _encoded(text: str) -> bytes:

@@ -90,7 +90,7 @@ LOCK_SECONDS = 1.0
 #: Between two looks at how far another process is.
 LOOK_SECONDS = 1.0
 #: Held by who waits for another process that is indexing.
-_WANTED = "wanted.lock"
+_WAITING_LOCK = "wanted.lock"
 
 
 class IndexBusyError(IndexerError):
@@ -128,7 +128,7 @@ def _wanting(patience: float) -> Iterator[None]:
     if patience <= LOCK_SECONDS:
         yield
         return
-    with held_file(private_dir(state_home()) / _WANTED, 0):  # where it is not had, another one waits, too
+    with held_file(private_dir(state_home()) / _WAITING_LOCK, 0):  # where it is not had, another one waits, too
         yield
 
 
@@ -140,7 +140,7 @@ def give_way(*_: object) -> None:
     Raises:
         IndexBusyError: another process waits.
     """
-    path = state_home() / _WANTED
+    path = state_home() / _WAITING_LOCK
     if not path.exists():
         return
     with held_file(path, 0) as free:

@@ -27,8 +27,8 @@ from indexer.transcripts.texts import FAILED, says_something
 #: Of more files the last edited are remembered, and of more directories the first.
 MAX_FILES = 1000
 #: So many calls after an error it is looked for what ended it, and so many of them are remembered.
-MOST_STEPS, MOST_CAUSES = 60, 3
-_RUN = "run "
+MAX_STEPS, MAX_CAUSES = 60, 3
+_RUN_PREFIX = "run "
 
 
 class Outcome(StrEnum):
@@ -243,7 +243,7 @@ def errors_of(session: Session) -> tuple[MetError, ...]:
 
 
 def _ended(line: bytes, number: int, steps: Sequence[_Step]) -> MetError:
-    met, following = steps[number], steps[number + 1 : number + 1 + MOST_STEPS]
+    met, following = steps[number], steps[number + 1 : number + 1 + MAX_STEPS]
     for place, step in enumerate(following):
         if step.commands and met.commands.are_again(step.commands) and step.settled:
             did = [one.call.action for one in following[:place] if not one.failed and one.changes]
@@ -251,7 +251,7 @@ def _ended(line: bytes, number: int, steps: Sequence[_Step]) -> MetError:
             otherwise = len(more) == len(step.commands) and met.commands.are_alike(step.commands)
             if otherwise or (more.change() and not step.failed):
                 did.append(step.call.action)
-            by = list(dict.fromkeys(did))[-MOST_CAUSES:]
+            by = list(dict.fromkeys(did))[-MAX_CAUSES:]
             return MetError(line, step.exchange, step.turn, Fate.ENDED, by=b"".join(text_hashes(by, key_in_use())))
     return MetError(line, met.exchange, met.turn, Fate.MET)
 
@@ -259,7 +259,7 @@ def _ended(line: bytes, number: int, steps: Sequence[_Step]) -> MetError:
 @lru_cache(maxsize=1024)
 def _commands(action: str) -> WorkCommands:
     """Return the commands that a call's action runs."""
-    return WorkCommands.of(action.removeprefix(_RUN)) if action.startswith(_RUN) else WorkCommands()
+    return WorkCommands.of(action.removeprefix(_RUN_PREFIX)) if action.startswith(_RUN_PREFIX) else WorkCommands()
 
 
 def edited_paths(session: Session) -> tuple[str, ...]:
@@ -326,12 +326,12 @@ def _absolute(path: str, cwd: str, resolved_cwd: str) -> str:
 
 
 #: How the line of an action begins that only looks at something.
-_LOOKS = ("read ", "search ", "Glob ", "LS ", "WebFetch ", "WebSearch ", "Skill ")
+_LOOKING_PREFIXES = ("read ", "search ", "Glob ", "LS ", "WebFetch ", "WebSearch ", "Skill ")
 #: How the note on a command begins that has ended.
-_ENDED = "exit "
+_STATUS_PREFIX = "exit "
 _QUESTION_MARKS = ("?", "\uff1f", "\u061f")
 #: An answer that is longer says something besides its question, or that it is not known.
-_SHORT = 120
+_SHORT_CHARACTERS = 120
 #: How it is said, in languages that people speak with agents.
 _NOT_KNOWN = late(
     r"\b(?:do(?:n['\u2019]t| not) know|can(?:['\u2019]t|not) (?:tell|say)|no idea|(?:not |un)sure|"
@@ -374,7 +374,7 @@ def _changing(turn: Turn) -> list[str]:
 
 def _was_run(result: ToolResult) -> bool:
     """Return True if a call was carried out, even if its command failed."""
-    return not result.is_error or result.note.startswith(_ENDED)
+    return not result.is_error or result.note.startswith(_STATUS_PREFIX)
 
 
 def _asked(exchange: Exchange) -> list[str]:
@@ -393,17 +393,17 @@ def _is_answered(exchange: Exchange) -> bool:
 
 def _only_asks_back(exchange: Exchange, said: str) -> bool:
     """Return True if the agent looked at nothing and answered with one short question."""
-    asks = said.rstrip().endswith(_QUESTION_MARKS) and len(said) <= _SHORT and "\n" not in said.strip()
+    asks = said.rstrip().endswith(_QUESTION_MARKS) and len(said) <= _SHORT_CHARACTERS and "\n" not in said.strip()
     return asks and not any(calls_of(turn) for turn in exchange.turns)
 
 
 def _does_not_know(said: str) -> bool:
     """Return True if an answer only says that the agent does not know."""
-    return len(said) <= _SHORT and bool(_NOT_KNOWN.search(said)) and not _FACT.search(said)
+    return len(said) <= _SHORT_CHARACTERS and bool(_NOT_KNOWN.search(said)) and not _FACT.search(said)
 
 
 def _only_looks(action: str) -> bool:
-    if action.startswith(_LOOKS):
+    if action.startswith(_LOOKING_PREFIXES):
         return True
     runs, _, line = action.partition("run ")
     return not runs and only_looks(line)

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 #: Of logs. Fewer are read in the time that it takes to start a process.
-WORTH_BYTES = 48 << 20
+MIN_BYTES = 48 << 20
 #: Beside the process that asks; each takes as much memory as it does.
-MOST_READERS = 2
+MAX_READERS = 2
 #: Logs that wait at a reader, so that it has always one to read.
-_AHEAD = 2
+_MAX_WAITING_LOGS = 2
 
 log = logging.getLogger(__name__)
 
@@ -74,9 +74,9 @@ def read_ahead(
 
 def _worth(files: Sequence[LogFile]) -> int:
     """Return how many reader processes to start for `files`."""
-    if len(files) < 2 or sum(file.size for file in files) < WORTH_BYTES:
+    if len(files) < 2 or sum(file.size for file in files) < MIN_BYTES:
         return 0
-    return min(processors() - 1, MOST_READERS)
+    return min(processors() - 1, MAX_READERS)
 
 
 def _ready(readers: Sequence[_Reader], seconds: float | None) -> list[_Reader]:
@@ -127,7 +127,7 @@ class _Reader:
 
     def takes(self) -> bool:
         """Return True if the reader has room for one more log."""
-        return len(self.asked) < _AHEAD
+        return len(self.asked) < _MAX_WAITING_LOGS
 
     def ask(self, file: LogFile, checkpoint: Checkpoint | None) -> None:
         """Ask the reader to read `file`."""

@@ -35,7 +35,7 @@ from indexer.parallel_reading import read_ahead
 from indexer.project import Project, begun_at, guest_of, is_within, project_of
 from indexer.repositories import recorded, repository_of
 from indexer.store.base import FORGOTTEN, Document, Reading, Scope, Store, Words
-from indexer.transcripts.base import TAKEN_BACK, UNREAD, Agents, Checkpoint, LogFile, ReadResult
+from indexer.transcripts.base import REWOUND, UNREAD, Agents, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.commands import calls_us
 from indexer.transcripts.handed_over_actions import DONE, calls_of, parse_handover
 from indexer.transcripts.line_hashes import noting
@@ -43,10 +43,10 @@ from indexer.transcripts.model import AgentName, BrokenLine, Exchange, Session, 
 from indexer.transcripts.symbols import Symbols
 from indexer.transcripts.texts import headline_of, title_of
 
-_US = re.compile(r"smart[-_ ]fork", re.IGNORECASE)
+_OUR_NAME = re.compile(r"smart[-_ ]fork", re.IGNORECASE)
 _SENTENCES = re.compile(r"(?<=[.!?])(?=\s)|(?<=\n)")
 #: Of more repositories that a session worked in, the first are enough.
-_MOST_HOSTS = 16
+_MAX_HOSTS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,8 @@ def _parts(piece: Piece, quoting: Collection[str], agents: Agents) -> list[tuple
         return [(line, not agents.opens_a_session(line.strip())) for line in piece.text.splitlines(keepends=True)]
     if piece.role == "user":
         return [
-            (part, piece.message_id not in quoting and not _US.search(part)) for part in _SENTENCES.split(piece.text)
+            (part, piece.message_id not in quoting and not _OUR_NAME.search(part))
+            for part in _SENTENCES.split(piece.text)
         ]
     return [(piece.text, piece.message_id not in quoting)]
 
@@ -172,7 +173,7 @@ LOG_BYTES = 8 << 20
 #: Chunks embedded between two commits: a crash loses at most this much work.
 EMBED_ROWS = 128
 #: Chunks embedded between two words about it: a second or two of a processor.
-TOLD_ROWS = 32
+PROGRESS_ROWS = 32
 #: Chunks that are put in order at once: to do so for all that wait takes as long as embedding a few of them.
 ORDERED_ROWS = 2048
 
@@ -265,10 +266,10 @@ def embed_waiting(
     for rows in _batches(store, first.parts if first else (), wanted):
         texts = sorted({text for _, text in rows}, key=lambda text: (len(text), text))
         vectors: dict[str, bytes] = {}
-        for start in range(0, len(texts), TOLD_ROWS):
+        for start in range(0, len(texts), PROGRESS_ROWS):
             if progress:
                 progress("embedding", done + start, max(total, done + start))
-            some = texts[start : start + TOLD_ROWS]
+            some = texts[start : start + PROGRESS_ROWS]
             with reporting_loading(progress):
                 made = embedder.embed(some)
             vectors |= {text: vector.tobytes() for text, vector in zip(some, made, strict=True)}
@@ -329,7 +330,7 @@ def _read_log(
         mask_once.know(turn.text, Masked(turn.text))
     if session is None:
         _pass_over(store, reading, report)
-        if result.skipped == TAKEN_BACK and store.forget_session(file.agent, session_id := reader.id_of(file.path)):
+        if result.skipped == REWOUND and store.forget_session(file.agent, session_id := reader.id_of(file.path)):
             export_path(file.agent, session_id).unlink(missing_ok=True)
     elif (file.agent, session.session_id) in gone:
         _pass_over(store, Reading(file, log_changes.VERSION, UNREAD, skipped=FORGOTTEN), report)
@@ -394,7 +395,7 @@ def _guests(document: Document, known: SearchableTexts) -> Iterator[Document]:
     for place, exchanges in () if session.received else worked_in(session).items():
         if (host := repository_of(place)) and host.key != document.project.key:
             hosts.setdefault(host, set()).update(exchanges)
-    for host, there in [*hosts.items()][:_MOST_HOSTS]:
+    for host, there in [*hosts.items()][:_MAX_HOSTS]:
         pieces = tuple(piece for piece in known.pieces if piece.exchange in there)
         talk = replace(known, pieces=pieces, title=title_of("", _prompts(pieces)), also_called=NOTHING)
         files = tuple(one for one in document.edits.files if is_within(one, host.root))

@@ -19,12 +19,12 @@ from indexer.lazy import dataclass
 #: A pointer is one path, and the longest of them is this long.
 _PATH_BYTES = 4096 + len("gitdir: \r\n")
 _POINTER = "gitdir: "
-_KEPT = ("HEAD", "objects", "refs")
+_GIT_FILES = ("HEAD", "objects", "refs")
 #: Far more than anybody's list of ignored files has.
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 _GIT_SECONDS = 5.0
 #: Of a person's variables for git, those that say where the settings are. The others could name another repository.
-_LET_THROUGH = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH")
+_GIT_VARIABLES = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH")
 
 
 class Unproven(IndexerError):
@@ -82,7 +82,7 @@ def top_of(directory: Path) -> Path | None:
 def bare_at(directory: Path) -> Path | None:
     """Return the nearest bare repository at or above the resolved `directory`."""
     for folder in (directory, *directory.parents):
-        if all(os.path.exists(folder / name) for name in _KEPT):  # noqa: PTH110 - where we may not look there is none
+        if all(os.path.exists(folder / name) for name in _GIT_FILES):  # noqa: PTH110 - where we may not look there is none
             return folder
     return None
 
@@ -180,7 +180,7 @@ def git_settings(own: Path) -> dict[str, str]:
     """Return the repository's own git settings; none if git cannot read the file."""
     found: dict[str, str] = {}
     for file in (own / "config", own / "config.worktree"):
-        readable = file.is_file() and file.stat().st_size <= _MOST_BYTES
+        readable = file.is_file() and file.stat().st_size <= _MAX_BYTES
         listed = _git("config", "--file", str(file), "--list", "-z") if readable else None
         for entry in os.fsdecode(listed or b"").split("\0"):
             name, line_end, value = entry.partition("\n")
@@ -192,7 +192,7 @@ def _git(*words: str) -> bytes | None:
     """Return git's output; `None` if git fails, is not installed, or takes too long."""
     import subprocess  # takes a while, and most checkouts are one's own
 
-    clean = {name: said for name, said in os.environ.items() if not name.startswith("GIT_") or name in _LET_THROUGH}
+    clean = {name: said for name, said in os.environ.items() if not name.startswith("GIT_") or name in _GIT_VARIABLES}
     argv = ["git", *words]
     try:
         done = subprocess.run(
@@ -203,7 +203,7 @@ def _git(*words: str) -> bytes | None:
     return done.stdout if done.returncode == 0 else None
 
 
-def text_of_regular(file: Path, most: int = _MOST_BYTES) -> str:
+def text_of_regular(file: Path, most: int = _MAX_BYTES) -> str:
     """Return the text of a regular file of at most `most` bytes, decoded like a file name.
 
     This does not block on a pipe.
@@ -222,9 +222,9 @@ def text_of_regular(file: Path, most: int = _MOST_BYTES) -> str:
 
 
 #: How the key of a project begins that is known by a commit; directories begin with a slash.
-_HEAD = "commit "
+_HEAD_PREFIX = "commit "
 #: How the key begins of what was done in a project by sessions that were begun elsewhere.
-_GUEST = "guest "
+_GUEST_PREFIX = "guest "
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,22 +277,22 @@ def begun_at(head: str, project: Project) -> Project:
 
     Such a session belongs to each repository that has the commit, even one that is cloned later. A search decides that.
     """
-    return replace(project, key=f"{_HEAD}{head} {project.key}") if head else project
+    return replace(project, key=f"{_HEAD_PREFIX}{head} {project.key}") if head else project
 
 
 def head_of(key: str) -> str:
     """Return the commit in a key that `begun_at` made; empty for other keys."""
-    return key.removeprefix(_HEAD).partition(" ")[0] if key.startswith(_HEAD) else ""
+    return key.removeprefix(_HEAD_PREFIX).partition(" ")[0] if key.startswith(_HEAD_PREFIX) else ""
 
 
 def guest_of(project: Project) -> Project:
     """Return the project for work that a session did in `project` although it began in another one."""
-    return replace(project, key=f"{_GUEST}{project.key}")
+    return replace(project, key=f"{_GUEST_PREFIX}{project.key}")
 
 
 def host_of(key: str) -> str:
     """Return the key of the project in a key that `guest_of` made; empty for other keys."""
-    return key.removeprefix(_GUEST) if key.startswith(_GUEST) else ""
+    return key.removeprefix(_GUEST_PREFIX) if key.startswith(_GUEST_PREFIX) else ""
 
 
 def resolve(directory: str | Path) -> Path:

@@ -39,7 +39,7 @@ _DIGEST_BYTES = 20
 _HEADER = b"\xfftOc\x00\x00\x00\x02"
 _FANOUT = 256
 #: Of one first byte; no repository has so many objects.
-_MOST_BYTES = 1 << 28
+_MAX_TABLE_BYTES = 1 << 28
 
 
 def known(repository: Path, names: Collection[str]) -> frozenset[str]:
@@ -79,7 +79,7 @@ def _listed(index: Path, names: Collection[str]) -> Iterator[str]:
             for name in names:
                 size = len(name) // 2 if NAME.fullmatch(name) else _DIGEST_BYTES
                 start, end = (ends[int(name[:2], 16) + one] * size for one in (0, 1))
-                if 0 < end - start <= _MOST_BYTES:
+                if 0 < end - start <= _MAX_TABLE_BYTES:
                     file.seek(len(head) + start)
                     if _has(file.read(end - start), name, size):
                         yield name
@@ -114,7 +114,7 @@ _TICK_NS = 100_000_000
 _COLUMNS = "top, key, remote, head, last, place, shallow, config, roots, made"
 _PLACES = ", ".join("?" * len(_COLUMNS.split(", ")))
 #: So many commits of all sessions of a directory are kept.
-_MOST_MADE = 64
+_MAX_COMMITS = 64
 _REFLOG_LINE = re.compile(rb"[0-9a-f]{40,64} ([0-9a-f]{40,64}) [^\n]*")
 _REMOTE = re.compile(r"remote\.(.+)\.url", re.DOTALL)
 #: ``user@host:path``, which is no URL; a Windows drive and a path with a colon in it are not meant.
@@ -205,7 +205,7 @@ def note_recorded(directory: Path, remote: str, head: str, made: Iterable[str]) 
     url = normalized(remote, directory) if remote else ""
     one = SeenRepository(str(directory), "", url, head, "", "", shallow=False, made=frozenset(made))
     if near and near.top == one.top:
-        made = sorted(near.made | one.made)[:_MOST_MADE]
+        made = sorted(near.made | one.made)[:_MAX_COMMITS]
         one = replace(one, remote=near.remote or url, head=near.head or head, made=frozenset(made))
     note(one)
 

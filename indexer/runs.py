@@ -18,7 +18,7 @@ from indexer.store.base import Store
 from indexer.values import Value, dict_in, dicts_in, json_in, record, value
 
 #: Counts that are told under the names that they have in a report.
-COUNTED = ("read", "resumed", "bytes_read", "sessions", "removed", "embedded", "waiting")
+COUNT_FIELDS = ("read", "resumed", "bytes_read", "sessions", "removed", "embedded", "waiting")
 
 
 @value
@@ -83,7 +83,7 @@ def ended_run(started_at: str, seconds: float, outcome: Outcome, report: Report,
     """Return the summary of a run. `report` counts its work, and `error` says why it failed or was skipped."""
     return LastRun(
         started_at=started_at, seconds=round(seconds, 2), outcome=outcome, error=error or None, logs=report.files,
-        **{name: getattr(report, name) for name in COUNTED}, failed_logs=len(report.failed),
+        **{name: getattr(report, name) for name in COUNT_FIELDS}, failed_logs=len(report.failed),
         failed=tuple(FailedLog(path, reason) for path, reason in islice(report.failed.items(), MAX_FAILED)),
     )  # fmt: skip
 

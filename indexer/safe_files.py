@@ -85,11 +85,11 @@ DISK = Disk()
 #: What a writer that was killed has left for so long has lost its writer for certain.
 STALE_SECONDS = 3600
 #: What is written first is named after so much of the file's name.
-NAMED = 50
+STAGING_NAME_CHARACTERS = 50
 _STAGING = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
 #: What `link` answers where a file system has no hard links.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EXDEV, errno.ENOSYS, errno.EMLINK)
-_PIECE = 1 << 20
+_WRITE_BYTES = 1 << 20
 
 
 def replace_file(
@@ -152,7 +152,7 @@ def remove(path: Path) -> None:
 
 def staging_of(target: Path) -> Path:
     """Return a temporary path beside `target`, which `sweep` recognizes."""
-    return target.with_name(f".{target.name[:NAMED]}.{secrets.token_hex(8)}.tmp")
+    return target.with_name(f".{target.name[:STAGING_NAME_CHARACTERS]}.{secrets.token_hex(8)}.tmp")
 
 
 def sweep(folder: Path, seconds: float = STALE_SECONDS) -> None:
@@ -165,7 +165,7 @@ def sweep(folder: Path, seconds: float = STALE_SECONDS) -> None:
 
 def sweep_beside(target: Path) -> None:
     """Remove temporary files of killed writers of `target`. The caller knows that no process is writing `target`."""
-    for path in target.parent.glob(f".{glob.escape(target.name[:NAMED])}.*.tmp"):
+    for path in target.parent.glob(f".{glob.escape(target.name[:STAGING_NAME_CHARACTERS])}.*.tmp"):
         if _STAGING.fullmatch(path.name):
             with contextlib.suppress(OSError):
                 remove(path)
@@ -214,7 +214,7 @@ def _gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:
     waiting = bytearray()
     for piece in pieces:
         waiting += piece
-        if len(waiting) >= _PIECE:
+        if len(waiting) >= _WRITE_BYTES:
             yield bytes(waiting)
             waiting.clear()
     if waiting:
@@ -271,7 +271,7 @@ def index_db() -> Path:
 #: How the name of a log ends that its agent has compressed.
 COMPRESSED = ".jsonl.zst"
 #: No log is larger, and none needs more memory to be unpacked.
-_MOST_UNPACKED, _MOST_WINDOW = 2 << 30, 64 << 20
+_MAX_UNPACKED_BYTES, _MAX_WINDOW_BYTES = 2 << 30, 64 << 20
 #: How much is unpacked at once of what is passed over.
 _PIECE_BYTES = 1 << 20
 
@@ -302,7 +302,7 @@ class _Unpacked(io.RawIOBase):
         import zstandard  # hardly anybody has such logs
 
         self._file.seek(0)
-        unpacking = zstandard.ZstdDecompressor(max_window_size=_MOST_WINDOW)
+        unpacking = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES)
         self._stream, self._at = unpacking.stream_reader(self._file, read_across_frames=True), 0
 
     def readable(self) -> bool:
@@ -329,8 +329,8 @@ class _Unpacked(io.RawIOBase):
         except Exception as error:  # the library is imported late
             raise OSError(f"a damaged archive: {error}") from error
         self._at += size
-        if self._at > _MOST_UNPACKED:
-            raise OSError(f"an archive of more than {_MOST_UNPACKED >> 20:,} MB")
+        if self._at > _MAX_UNPACKED_BYTES:
+            raise OSError(f"an archive of more than {_MAX_UNPACKED_BYTES >> 20:,} MB")
         return size
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:

@@ -166,7 +166,7 @@ CHECK_MILLISECONDS = 30_000
 #: How often everything is looked at where the system cannot notify us; that costs one `stat` a log.
 POLL_SECONDS = 10.0
 #: After so long it is tried again to have the system notify us.
-AGAIN_SECONDS = 600.0
+POLLING_SECONDS = 600.0
 #: Folders that come and go just now are looked for again after so long.
 RETRY_SECONDS = 0.2
 
@@ -219,7 +219,7 @@ class Watcher:
 
     def _look(self, stop: Event) -> None:
         """Report possible changes regularly for some minutes. Notifications may work again afterwards."""
-        until = time.monotonic() + AGAIN_SECONDS
+        until = time.monotonic() + POLLING_SECONDS
         while time.monotonic() < until and not stop.wait(self._poll_seconds):
             self._changed(None)
 

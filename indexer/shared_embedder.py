@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 #: A model that could not be loaded is tried again after so long: somebody may have repaired it.
-AGAIN_SECONDS = 60.0
+RETRY_SECONDS = 60.0
 #: Texts embedded before another thread gets its turn: a question does not wait for all that is being indexed.
-TURN = 32
+TURN_TEXTS = 32
 #: A look at all logs holds so long for all who ask.
-HOLDS_SECONDS = 1.0
+LOOK_SECONDS = 1.0
 
 
 class SharedEmbedder:
@@ -98,11 +98,11 @@ class SharedEmbedder:
         if isinstance(self._embedder, DefaultEmbedder) and self._embedder.is_light(len(texts)):
             return self._embedder.embed(texts)  # it has an engine of its own for questions
         parts = []
-        for first in range(0, len(texts), TURN):
+        for first in range(0, len(texts), TURN_TEXTS):
             if self._closed:
                 raise ModelUnavailableError("the process is ending")
             with self._turn:  # two threads in the model are slower than one after the other
-                parts.append(self._embedder.embed(texts[first : first + TURN]))
+                parts.append(self._embedder.embed(texts[first : first + TURN_TEXTS]))
         return np.concatenate(parts) if len(parts) != 1 else parts[0]
 
     def left(self, look: Callable[[], list[LogFile]]) -> list[LogFile]:
@@ -116,7 +116,7 @@ class SharedEmbedder:
             raise IndexBusyError("another search is updating the index")
         try:
             now = self._clock()
-            if now - self._looked_at < HOLDS_SECONDS:
+            if now - self._looked_at < LOOK_SECONDS:
                 return []
             self._looked_at = -math.inf
             left = look()
@@ -139,7 +139,7 @@ class SharedEmbedder:
         try:
             self._embedder.embed(["warm"])
         except Exception as error:  # noqa: BLE001 - raised for whoever asks
-            self._again_at = self._clock() + AGAIN_SECONDS
+            self._again_at = self._clock() + RETRY_SECONDS
             loaded.set_exception(error)
         else:
             loaded.set_result(None)

@@ -22,13 +22,13 @@ from indexer.store.sqlite import SqliteStore
 log = logging.getLogger(__name__)
 
 #: So many are kept, and all but the newest only as long as they are no larger together.
-KEPT, KEPT_BYTES = 3, 2 << 30
+MAX_KEPT, MAX_KEPT_BYTES = 3, 2 << 30
 #: When as many have been set aside within so long, the disk damages whatever is built: it is not built for ever.
-WINDOW = timedelta(hours=1)
+DAMAGE_WINDOW = timedelta(hours=1)
 #: How long somebody who finds damage waits for the process that is writing just now.
 _PATIENCE = 1.0
-_BESIDE = ("-wal", "-shm")
-_NAME = "%Y%m%dT%H%M%S"
+_SQLITE_SUFFIXES = ("-wal", "-shm")
+_TIME_FORMAT = "%Y%m%dT%H%M%S"
 _CORRUPT, _OUTDATED = "corrupt", "outdated"
 
 
@@ -99,8 +99,10 @@ def set_aside(path: Path, inode: int, reason: BaseException) -> Path | None:
             before = kept(path)
             if not path.exists() or path.stat().st_ino != inode:
                 return max((*before, *kept(path, _OUTDATED)), key=_time_of, default=None)
-            if sum(_is_recent(one) for one in before) >= KEPT:
-                log.error("the index was damaged %d times within an hour: is the disk of %s broken?", KEPT, path.parent)
+            if sum(_is_recent(one) for one in before) >= MAX_KEPT:
+                log.error(
+                    "the index was damaged %d times within an hour: is the disk of %s broken?", MAX_KEPT, path.parent
+                )
                 return None
             with renaming(path):
                 aside = _rename(path, _OUTDATED if isinstance(reason, OlderIndexError) else _CORRUPT)
@@ -114,7 +116,7 @@ def set_aside(path: Path, inode: int, reason: BaseException) -> Path | None:
 
 def kept(path: Path, why: str = _CORRUPT) -> list[Path]:
     """Return the databases that were set aside for the reason `why`, oldest first."""
-    return sorted(one for one in path.parent.glob(f"{path.name}.{why}-*") if not one.name.endswith(_BESIDE))
+    return sorted(one for one in path.parent.glob(f"{path.name}.{why}-*") if not one.name.endswith(_SQLITE_SUFFIXES))
 
 
 def remove_older(path: Path, moment: str) -> None:
@@ -127,8 +129,8 @@ def remove_older(path: Path, moment: str) -> None:
 
 def _rename(path: Path, why: str) -> Path:
     """Rename a database, with the files beside it first. After a kill, no old log is beside a new database."""
-    aside = path.with_name(f"{path.name}.{why}-{datetime.now(UTC).strftime(f'{_NAME}%f')}Z")
-    for end in _BESIDE:
+    aside = path.with_name(f"{path.name}.{why}-{datetime.now(UTC).strftime(f'{_TIME_FORMAT}%f')}Z")
+    for end in _SQLITE_SUFFIXES:
         with suppress(FileNotFoundError):
             path.with_name(path.name + end).rename(aside.with_name(aside.name + end))
     return path.rename(aside)
@@ -139,19 +141,19 @@ def _make_room(path: Path) -> None:
     used = 0
     for number, one in enumerate(reversed(kept(path))):
         used += one.stat().st_size
-        if number and (number >= KEPT or used > KEPT_BYTES):
+        if number and (number >= MAX_KEPT or used > MAX_KEPT_BYTES):
             _remove(one)
 
 
 def _remove(aside: Path) -> None:
     log.warning("%s is removed", aside)
-    for end in ("", *_BESIDE):
+    for end in ("", *_SQLITE_SUFFIXES):
         aside.with_name(aside.name + end).unlink(missing_ok=True)
 
 
 def _is_recent(aside: Path) -> bool:
     now = datetime.now(UTC)
-    return (now - WINDOW).strftime(_NAME) <= _time_of(aside) <= now.strftime(_NAME)
+    return (now - DAMAGE_WINDOW).strftime(_TIME_FORMAT) <= _time_of(aside) <= now.strftime(_TIME_FORMAT)
 
 
 def _time_of(aside: Path) -> str:
@@ -159,8 +161,8 @@ def _time_of(aside: Path) -> str:
 
 
 #: So many faults of a kind are told one by one.
-SHOWN = 5
-_WORDS = (
+MAX_FAULTS = 5
+_WORD_INDEXES = (
     ("chunk_words", "chunks", "passages"), ("session_words", "sessions", "sessions"),
     ("session_work", "sessions", "sessions"),
 )  # fmt: skip
@@ -184,7 +186,7 @@ def read_only(path: Path) -> Iterator[apsw.Connection]:
 def damage(db: apsw.Connection) -> Iterator[str]:
     """Yield the damage that SQLite finds in pages, tables and word indexes."""
     try:
-        for (said,) in db.execute(f"PRAGMA integrity_check({SHOWN})"):
+        for (said,) in db.execute(f"PRAGMA integrity_check({MAX_FAULTS})"):
             if said != "ok":
                 yield str(said)
     except apsw.Error as error:  # so damaged that even the check cannot go on
@@ -209,7 +211,7 @@ def words(db: apsw.Connection) -> Iterator[str]:
     Each entry of a word index names its part, so that all entries of a part can be listed.
     """
     parts = [part for (part,) in db.execute("SELECT id FROM parts ORDER BY id")]
-    for index, table, name in _WORDS:
+    for index, table, name in _WORD_INDEXES:
         for part in parts:
             found = {row for (row,) in db.execute(f"SELECT rowid FROM {index} WHERE {index} MATCH 'part: p{part}'")}  # noqa: S608 - constants and an integer
             there = {row for (row,) in db.execute(f"SELECT id FROM {table} WHERE part = ?", (part,))}  # noqa: S608 - constants

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 #: Steps of a byte, and of the usual size of a component (all of one vector are of size 1 together): one of four times
 #: that size just fits, and a vector that has a larger one, which is rare, gets coarser steps.
-MOST_STEPS, USUAL_STEPS = 127, 33
+MAX_STEPS, USUAL_STEPS = 127, 33
 #: Groups that are compared at once: what is made on the way stays in the processor's cache.
-TOGETHER = 4
+GROUPS_AT_ONCE = 4
 _SLOTS = np.dtype("<i8")
 
 
@@ -89,7 +89,7 @@ def _compared(codes: bytes, questions: Matrix) -> Matrix:
 def _passed(groups: Iterable[tuple[bytes, bytes, bytes]], questions: Matrix) -> NearestSimilarities:
     chunks, cosines = [np.empty(0, np.int64)], [np.empty((0, len(questions)), np.float32)]
     remaining = iter(groups)
-    while some := list(islice(remaining, TOGETHER)):
+    while some := list(islice(remaining, GROUPS_AT_ONCE)):
         used, rowids, codes = map(b"".join, zip(*some, strict=True))
         slots = np.unpackbits(np.frombuffer(used, np.uint8), bitorder="little").astype(bool)
         matrix = np.frombuffer(codes, np.int8).reshape(len(slots), questions.shape[1])
@@ -115,8 +115,8 @@ def _cosines(codes: Codes, questions: Matrix) -> Matrix:
 
 def _coded(units: Matrix) -> Codes:
     largest = np.abs(units).max(axis=1, keepdims=True, initial=0)
-    usual = max(MOST_STEPS, USUAL_STEPS * math.sqrt(units.shape[1]))
-    steps = np.minimum(usual, MOST_STEPS / np.maximum(largest, 1e-12))
+    usual = max(MAX_STEPS, USUAL_STEPS * math.sqrt(units.shape[1]))
+    steps = np.minimum(usual, MAX_STEPS / np.maximum(largest, 1e-12))
     codes: Codes = np.rint(units * steps).astype(np.int8)
     return codes
 

@@ -18,9 +18,9 @@ import apsw
 from indexer.store.schema import knows_vectors
 
 #: Vectors a group. Small parts waste the rest of one; more in a group are hardly read faster.
-GROUP = 128
+GROUP_SIZE = 128
 #: Bytes of a chunk's number.
-NUMBER = 8
+ID_BYTES = 8
 
 
 @contextmanager
@@ -70,12 +70,12 @@ def faults(db: apsw.Connection) -> Iterator[str]:
         "FROM vectors_chunks LEFT JOIN vectors_vector_chunks00 AS bytes ON bytes._rowid_ = chunk_id"
     )
     for group, part, used, rowids, stored in groups:
-        if (len(used), len(rowids), len(stored or b"")) != (GROUP // 8, GROUP * NUMBER, GROUP * size):
-            yield f"group {group} of vectors has {len(stored or b'')} bytes: not {GROUP} times {size}"
+        if (len(used), len(rowids), len(stored or b"")) != (GROUP_SIZE // 8, GROUP_SIZE * ID_BYTES, GROUP_SIZE * size):
+            yield f"group {group} of vectors has {len(stored or b'')} bytes: not {GROUP_SIZE} times {size}"
             continue
         strange = 0
         for slot in slots_of(used):
-            (chunk,) = struct.unpack_from("<q", rowids, slot * NUMBER)
+            (chunk,) = struct.unpack_from("<q", rowids, slot * ID_BYTES)
             there = slots.pop(chunk, None) == (group, slot) and any(stored[slot * size : (slot + 1) * size])
             strange += home.pop(chunk, None) != part or not there
         if strange:
@@ -91,7 +91,7 @@ def create(db: apsw.Connection, dimensions: int) -> None:
     db.execute(
         "DROP TABLE IF EXISTS vectors; "
         f"CREATE VIRTUAL TABLE vectors USING vec0(part INTEGER PARTITION KEY, vector int8[{int(dimensions)}] "
-        f"distance_metric=L1, chunk_size={GROUP}); "
+        f"distance_metric=L1, chunk_size={GROUP_SIZE}); "
         # The groups of a part, for a search, and the last of them, for each row that is added.
         "CREATE INDEX vectors_part ON vectors_chunks(partition00)"
     )
@@ -151,7 +151,7 @@ def read(db: apsw.Connection, chunks: Iterable[int], parts: Iterable[int] | None
 
 def read_groups(db: apsw.Connection, parts: Iterable[int]) -> Iterator[tuple[bytes, bytes, bytes]]:
     """Yield each group of these parts: used slots (a bit each), chunk ids (8 bytes each) and vectors."""
-    shape = (GROUP // 8, GROUP * NUMBER, GROUP * length(db))
+    shape = (GROUP_SIZE // 8, GROUP_SIZE * ID_BYTES, GROUP_SIZE * length(db))
     with telling_damage(db):
         groups: Any = db.execute(
             "SELECT validity, rowids, vectors FROM vectors_chunks "  # noqa: S608 - integers
@@ -196,9 +196,9 @@ def _fill_up(db: apsw.Connection, group: int) -> None:
     ).fetchone() or (0, b"", b"")
     slots = list(slots_of(used))
     last = db.execute("SELECT max(chunk_id) FROM vectors_chunks WHERE partition00 = ?", (part,)).get
-    if group == last or not 0 < len(slots) < GROUP // 2:
+    if group == last or not 0 < len(slots) < GROUP_SIZE // 2:
         return
-    moving = dict(read(db, [int.from_bytes(rowids[slot * NUMBER :][:NUMBER], "little") for slot in slots]))
+    moving = dict(read(db, [int.from_bytes(rowids[slot * ID_BYTES :][:ID_BYTES], "little") for slot in slots]))
     db.execute(f"DELETE FROM vectors WHERE rowid IN ({numbers(moving)})")  # noqa: S608 - integers
     append(db, part, moving)
 

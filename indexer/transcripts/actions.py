@@ -34,7 +34,7 @@ _SILENT = {
 _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
 _MOVED = re.compile(r"^\*\*\* Move to: (.+)$", re.MULTILINE)
 #: More files of one patch are not remembered.
-_MOST_PATCHED = 1000
+_MAX_PATCHED = 1000
 #: Programs that do nothing but show the files that they are given, and what says of a word that it names none.
 _SHOWING = {"cat", "head", "tail", "nl", "less", "more", "bat", "sed"}
 _MAY_SHOW = re.compile(r"\b(?:cat|head|tail|nl|less|more|bat|sed)\b")
@@ -42,7 +42,7 @@ _SCRIPTS = {"-e", "--expression", "-f", "--file", "-i", "--in-place"}
 _NO_NAME = re.compile(r"[*?$`{}~\[\]]|^\d+$")
 _MOVES = {"cd", "pushd", "popd"}
 #: More commands of one line are not looked at.
-_MOST_COMMANDS = 50
+_MAX_COMMANDS = 50
 #: The shell that stays from one call to the next, and may be anywhere by then.
 KEEPS_ITS_PLACE = "Bash"
 #: The exit statuses of a shell that has not found a program, or may not run it.
@@ -50,7 +50,7 @@ _NOT_FOUND = (126, 127)
 _IN_BACKGROUND = "Command running in background with ID"
 _STATUS = re.compile(r"^(?:Exit code:?|Process exited with code|exit_code:)\s*(-?\d{1,9})", re.MULTILINE)
 #: A line of an output is taken whole, and not more of them than there may be above what went wrong.
-_LINE, _MOST_LINES = re.compile(r"\S[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]*"), 100
+_LINE, _MAX_LINES = re.compile(r"\S[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]*"), 100
 _ERROR_TAG = re.compile(r"</?tool_use_error>")
 #: How the lines of Codex's header of a shell's output begin.
 _HEADERS = ("Chunk ID:", "Wall time:", "Process exited", "Original token count:", "Output:", "Total output lines:")
@@ -130,7 +130,7 @@ def read_by(name: str, arguments: Mapping[str, Any] | str) -> tuple[str, ...]:
     if name not in SHELLS:
         return ()
     line = command_of(arguments)
-    commands = simple_commands(line)[:_MOST_COMMANDS] if _MAY_SHOW.search(line) else ()
+    commands = simple_commands(line)[:_MAX_COMMANDS] if _MAY_SHOW.search(line) else ()
     if any(words[0] in _MOVES for words in commands):
         return ()
     folder = _first(arguments, "workdir")
@@ -154,7 +154,7 @@ def _patched(text: str) -> tuple[str, ...]:
     if "*** Begin Patch" not in text:
         return ()
     paths = (path.strip() for path in (*_PATCHED.findall(text), *_MOVED.findall(text)))
-    return tuple(dict.fromkeys(paths))[:_MOST_PATCHED]
+    return tuple(dict.fromkeys(paths))[:_MAX_PATCHED]
 
 
 def succeeded(output: str, *, said: bool | None = None, not_run: tuple[str, ...] = ()) -> bool | None:
@@ -173,7 +173,7 @@ def succeeded(output: str, *, said: bool | None = None, not_run: tuple[str, ...]
 def error_note(output: str) -> Masked:
     """Return the exit status and the first line of the error of a failed call."""
     status, body = status_and_body(output)
-    lines = (_ERROR_TAG.sub("", found[0]).strip() for found in islice(_LINE.finditer(body), _MOST_LINES))
+    lines = (_ERROR_TAG.sub("", found[0]).strip() for found in islice(_LINE.finditer(body), _MAX_LINES))
     said = next((line for line in lines if line and not _is_header(line)), "")
     if status is None:
         return _line(said or "failed", NOTE_CHARACTERS)
@@ -245,7 +245,7 @@ _GIT_WORKS = {
     "reset", "restore", "revert", "rm", "stash", "submodule", "switch", "tag", "worktree",
 }  # fmt: skip
 _NO_PATH = re.compile(r"[*?$`{}~<>|]")
-_MOST_PLACES = 8
+_MAX_PLACES = 8
 
 
 def worked_in(arguments: Mapping[str, Any], began: str, cwd: str) -> tuple[str, ...]:
@@ -255,11 +255,11 @@ def worked_in(arguments: Mapping[str, Any], began: str, cwd: str) -> tuple[str, 
     if not line or (here == began and not _GOES.search(line)):
         return ()
     found = dict.fromkeys(one for one in _places(line, here) if one not in ("", began))
-    return tuple(islice(found, _MOST_PLACES))
+    return tuple(islice(found, _MAX_PLACES))
 
 
 def _places(line: str, here: str) -> Iterator[str]:
-    for program, *given in simple_commands(line)[:_MOST_COMMANDS]:
+    for program, *given in simple_commands(line)[:_MAX_COMMANDS]:
         if program in ("cd", "pushd"):
             here = _joined(here, next((word for word in given if word[:1] != "-"), "~"))
             continue

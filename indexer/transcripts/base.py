@@ -45,7 +45,7 @@ class LogFile(NamedTuple):
 
 
 #: Longer ago nothing was written: a later limit is none.
-MOST_DAYS = 1_000_000
+MAX_DAYS = 1_000_000
 
 
 class Retention(NamedTuple):
@@ -71,7 +71,7 @@ class Checkpoint:
 
 
 #: The reason to skip the log of a known session: a person rewound it to its start.
-TAKEN_BACK = "rewound to its start"
+REWOUND = "rewound to its start"
 #: The checkpoint of a log that is read from its start.
 UNREAD = Checkpoint(0, 0, "", b"")
 
@@ -282,7 +282,7 @@ class Agents:
         return tuple(self._by_name)
 
 
-_LARGEST = (1 << 63) - 1
+_MAX_NUMBER = (1 << 63) - 1
 _UUID = "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 #: An id, after a rewind with another one; what agents put before one; and names without any.
 _ID, _BEFORE = re.compile(rf"{_UUID}(?:_{_UUID})?"), re.compile(r"[a-z]+-\d{4}-[\dT-]+-|\d[\dTZ.:-]*_|T-|")
@@ -459,8 +459,8 @@ def _seen(agent: AgentName, path: str, info: os.stat_result) -> LogFile | None:
 def stamp_of(info: os.stat_result) -> tuple[int, int, int]:
     """Return size, time and inode of a file, limited to numbers that the index can store."""
     size, mtime_ns, inode = info.st_size, info.st_mtime_ns, info.st_ino
-    if mtime_ns > _LARGEST or inode > _LARGEST:
-        return size, mtime_ns & _LARGEST, inode & _LARGEST
+    if mtime_ns > _MAX_NUMBER or inode > _MAX_NUMBER:
+        return size, mtime_ns & _MAX_NUMBER, inode & _MAX_NUMBER
     return size, mtime_ns, inode
 
 

@@ -257,7 +257,7 @@ def _has_purpose(part: str) -> bool:
 
 
 #: So many of a session's last commits are enough to recognize its repository by.
-_MOST_COMMITS = 16
+_MAX_COMMITS = 16
 
 
 class Tools(Protocol):
@@ -373,7 +373,7 @@ class CallRecorder:
             proof = self.end(back)
             errors = self._errors(back, proof, tried=tried)
             made, subject = commits_made(back.output) if proof == Proof.COMMITTED else ([], NOTHING)
-            self.commits = [*self.commits, *made][-_MOST_COMMITS:]
+            self.commits = [*self.commits, *made][-_MAX_COMMITS:]
             if pushed := pushed_to(back.output):
                 self.remote = mask(pushed)
         return ToolResult(identity, back.failed, note, proof, errors, words, subject)
@@ -398,7 +398,7 @@ _CD = re.compile(
     r"""\s*cd\s+(?:--\s+)?(?:"(?P<a>/[^"$`\\\n]*)"|'(?P<b>/[^'\n]*)'|(?P<c>/[^\s;&|"'$`\\*?~()<>\[\]{}]*))\s*(?:&&|;|\n|$)"""
 )
 #: Different directories remembered; with more the commands of a session agree on none.
-_MOST = 20
+_MAX_DIRECTORIES = 20
 
 
 class Directories:
@@ -416,7 +416,7 @@ class Directories:
             return
         self.packed["commands"] += 1
         where, ran_in = _directory(arguments), self.packed["ran_in"]
-        if where and (where in ran_in or len(ran_in) < _MOST):
+        if where and (where in ran_in or len(ran_in) < _MAX_DIRECTORIES):
             ran_in[where] = ran_in.get(where, 0) + 1
 
     def agreed(self) -> str:

@@ -173,7 +173,7 @@ _PRINTED = late(
     r"| +(?:(?:(?:[<>] )?\d{1,2} %|\?)  )?[^\n]{1,300}  \w{1,16} [0-9a-f-]{8,36}  )"
 )
 #: Programs that only look at something, or pass on what another one says.
-_LOOKING = {
+_LOOKING_PROGRAMS = {
     "awk", "base64", "basename", "bat", "cat", "cd", "column", "cut", "date", "diff", "dirname", "echo", "egrep",
     "export", "false", "fd", "fgrep", "file", "find", "grep", "head", "jq", "less", "ls", "more", "nl", "printf", "pwd",
     "realpath", "rg", "sed", "set", "sleep", "sort", "source", "stat", "tail", "tee", "test", "tr", "tree", "true",
@@ -267,17 +267,17 @@ def _looks(words: Sequence[str]) -> bool:
         return False
     if words[0] == "git":
         return next((word for word in words[1:] if not word.startswith("-")), "") in _LOOKING_GIT
-    return words[0] in _LOOKING
+    return words[0] in _LOOKING_PROGRAMS
 
 
 #: Programs that only look or that only prepare: an error of theirs is of the moment, and they end none.
-_ASIDE = (
+_ASIDE_PROGRAMS = (
     "[|[[|awk|basename|bat|cat|cd|column|command|cut|date|diff|dirname|du|echo|egrep|env|exit|export|fd|fgrep|"
     "file|find|grep|head|jq|kill|less|ls|lsof|mkdir|nl|od|pgrep|pkill|popd|printf|ps|pushd|pwd|read|realpath|rg|"
     "sed|set|sleep|sort|source|stat|tail|tee|test|touch|tr|trap|tree|true|false|type|umask|uniq|unset|wait|wc|"
     "whereis|which|xxd|.|:"
 )
-_IS_ASIDE = frozenset(_ASIDE.split("|"))
+_IS_ASIDE = frozenset(_ASIDE_PROGRAMS.split("|"))
 _ONLY_LOOKS = {
     ("git", one) for one in ("blame", "branch", "diff", "fetch", "log", "ls-files", "rev-parse", "show", "status")
 }

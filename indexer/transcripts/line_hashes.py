@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from ahocorasick_rs import AhoCorasick
 
 #: A shorter line, such as a bracket or `else:`, says nothing about its author.
-LEAST = 8
+MIN_LINE_BYTES = 8
 #: The bytes of a line's hash.
-_SIZE = 6
+_HASH_BYTES = 6
 #: What edit tools call the text that they replace, and the text in its place; and the text of a whole file.
 PAIRS = (("old_string", "new_string"), ("old_str", "new_str"), ("oldString", "newString"), ("oldText", "newText"))
-_WHOLE = ("content", "file_text", "new_source")
+_WHOLE_TEXT_KEYS = ("content", "file_text", "new_source")
 _QUOTES = bytes.maketrans(b"'`", b'""')
-_HEADS = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: ")
+_FILE_HEADINGS = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: ")
 
 _key = b""
 
@@ -60,7 +60,7 @@ def comparable_lines(text: str) -> list[bytes]:
 
 def line_hashes(lines: Iterable[bytes], key: bytes) -> list[bytes]:
     """Return the hashes of comparable lines that are long enough to identify an author."""
-    return [blake2b(line, digest_size=_SIZE, key=key).digest() for line in lines if len(line) >= LEAST]
+    return [blake2b(line, digest_size=_HASH_BYTES, key=key).digest() for line in lines if len(line) >= MIN_LINE_BYTES]
 
 
 def added_line_hashes(given: Mapping[str, Any] | str, patch: str, paths: Iterable[str]) -> tuple[bytes, ...]:
@@ -82,7 +82,7 @@ def added_line_hashes(given: Mapping[str, Any] | str, patch: str, paths: Iterabl
                 new += comparable_lines(text)
                 old += comparable_lines(text) if isinstance(text := one.get(before), str) else ()
     if not new:
-        new = comparable_lines(next((given[name] for name in _WHOLE if isinstance(given.get(name), str)), ""))
+        new = comparable_lines(next((given[name] for name in _WHOLE_TEXT_KEYS if isinstance(given.get(name), str)), ""))
     return tuple(_joined(old, new) for _ in paths)
 
 
@@ -97,7 +97,7 @@ def _patched(patch: str) -> dict[str, tuple[list[bytes], list[bytes]]]:
     files: dict[str, tuple[list[str], list[str]]] = {}
     old, new = list[str](), list[str]()
     for line in patch.splitlines():
-        if line.startswith(_HEADS):
+        if line.startswith(_FILE_HEADINGS):
             name = line.partition(": ")[2].strip()
             if not line.startswith("*** Move"):
                 old, new = [], []
@@ -112,8 +112,8 @@ def _patched(patch: str) -> dict[str, tuple[list[bytes], list[bytes]]]:
 
 
 #: Of an output, so many telling lines at most, looked for in so many characters at its beginning and at its end.
-MOST_LINES, _BEGINNING, _ENDING = 12, 8_000, 12_000
-_LONGEST = 1_000
+MAX_ERROR_LINES, _BEGINNING_CHARACTERS, _ENDING_CHARACTERS = 12, 8_000, 12_000
+_MAX_LINE_CHARACTERS = 1_000
 #: In lower case, what a line has that tells something.
 _TELLING = (
     "error|err!|exception|fail|fatal|panic|cannot|can't|couldn|could not|unable|not |no such|denied|refus|undefined|"
@@ -135,7 +135,7 @@ _WORD = late(r"[A-Za-z_$][A-Za-z_$-]{2,}")
 #: A word that is no word of a sentence.
 _NAME = late(r"[a-z][A-Z]|\w[-_$]\w|\w{12}")
 #: Words of errors of every program: a line of these alone is no error's own.
-_COMMON = (
+_COMMON_WORDS = (
     "abort|aborted|access|again|all|already|and|any|are|argument|arguments|automatic|bad|bash|because|been|before|"
     "bin|broken|but|can|cannot|check|code|command|commit|complete|conflict|connection|content|could|couldn|denied|"
     "did|directories|directory|does|doesn|error|errors|exception|execute|exist|exists|exited|expected|fail|failed|"
@@ -148,31 +148,31 @@ _COMMON = (
     "time|timed|timeout|too|try|unable|undefined|unexpected|unknown|unrecognized|usage|use|used|using|value|"
     "version|warning|was|were|when|with|without|write|wrong|you|your|zsh"
 )
-_IS_COMMON = frozenset(_COMMON.split("|"))
+_IS_COMMON = frozenset(_COMMON_WORDS.split("|"))
 
 
 def line_shape(line: str) -> str:
     """Return a line without paths, numbers, ids and times, as error lines are compared."""
-    line = _CHANGING.sub(lambda found: found.lastgroup or "", line[:_LONGEST])
+    line = _CHANGING.sub(lambda found: found.lastgroup or "", line[:_MAX_LINE_CHARACTERS])
     return " ".join(line.split())
 
 
 def error_signatures(output: str) -> list[str]:
     """Return the shapes of an output's error lines that identify an error, in order."""
-    if len(output) > _BEGINNING + _ENDING:
-        output = f"{output[:_BEGINNING]}\n{output[-_ENDING:]}"
+    if len(output) > _BEGINNING_CHARACTERS + _ENDING_CHARACTERS:
+        output = f"{output[:_BEGINNING_CHARACTERS]}\n{output[-_ENDING_CHARACTERS:]}"
     if "\x1b" in output:
         output = _COLORS.sub("", output)
     found = (line_shape(line) for line in _telling(output) if not _QUOTED.match(line))
-    return list(islice(dict.fromkeys(line for line in found if _is_its_own(line)), MOST_LINES))
+    return list(islice(dict.fromkeys(line for line in found if _is_its_own(line)), MAX_ERROR_LINES))
 
 
 def error_lines(output: str) -> Iterator[str]:
     """Yield an output's error lines verbatim, including lines that every program prints."""
-    if len(output) > _BEGINNING + _ENDING:
-        output = f"{output[:_BEGINNING]}\n{output[-_ENDING:]}"
+    if len(output) > _BEGINNING_CHARACTERS + _ENDING_CHARACTERS:
+        output = f"{output[:_BEGINNING_CHARACTERS]}\n{output[-_ENDING_CHARACTERS:]}"
     found = _COLORS.sub("", output) if "\x1b" in output else output
-    yield from (line[:_LONGEST] for line in islice(dict.fromkeys(_telling(found)), MOST_LINES))
+    yield from (line[:_MAX_LINE_CHARACTERS] for line in islice(dict.fromkeys(_telling(found)), MAX_ERROR_LINES))
 
 
 @cache
@@ -196,12 +196,12 @@ def _telling(output: str) -> Iterator[str]:
 
 def text_hashes(lines: Iterable[str], key: bytes) -> list[bytes]:
     """Return the hash of each text."""
-    return [blake2b(line.encode("utf-8", "replace"), digest_size=_SIZE, key=key).digest() for line in lines]
+    return [blake2b(line.encode("utf-8", "replace"), digest_size=_HASH_BYTES, key=key).digest() for line in lines]
 
 
 def split_hashes(joined: bytes) -> list[bytes]:
     """Split joined hashes."""
-    return [joined[start : start + _SIZE] for start in range(0, len(joined), _SIZE)]
+    return [joined[start : start + _HASH_BYTES] for start in range(0, len(joined), _HASH_BYTES)]
 
 
 def _is_its_own(line: str) -> bool:

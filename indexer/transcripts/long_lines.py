@@ -11,9 +11,9 @@ from collections.abc import Iterable
 #: Longer texts are abridged; behind so many bytes of a line also shorter ones.
 LONG_TEXT, SHORT_TEXT, MANY_BYTES = 1 << 16, 1 << 10, 8 << 20
 #: Behind so many bytes an object or list ends with what it has by then.
-MOST_BYTES = 16 << 20
+MAX_BYTES = 16 << 20
 #: A line of more marks and texts, such as one of a million lists, is no record.
-MOST_TOKENS = 3_000_000
+MAX_TOKENS = 3_000_000
 #: What stands in a line for its long texts.
 INSTEAD = re.compile(rb'"\[a text of [0-9,]+ bytes, too long to be read\]"')
 _TEXT = re.compile(rb'(?>(?:[^"\\]++|\\.)*)', re.DOTALL)
@@ -52,13 +52,13 @@ class _Line:
         """Read the next piece. Return False if the line is too long."""
         data, at = self._rest + piece, 0
         self._rest = b""
-        while at < len(data) and self._tokens <= MOST_TOKENS:
+        while at < len(data) and self._tokens <= MAX_TOKENS:
             self._tokens += 1
             at = self._between(data, at) if self._text is None else self._within(data, at)
             if at < 0:  # an escape is parted
                 self._rest = data[at:]
                 break
-        return len(self.made) <= 2 * MOST_BYTES and self._tokens <= MOST_TOKENS
+        return len(self.made) <= 2 * MAX_BYTES and self._tokens <= MAX_TOKENS
 
     def _between(self, data: bytes, at: int) -> int:
         end = _BETWEEN.match(data, at).end()  # type: ignore[union-attr]
@@ -76,7 +76,7 @@ class _Line:
                 self._ended = None
             self._depth -= 1
             self._keep(mark)
-        elif self._ended is None and self._depth > 1 and len(self.made) > MOST_BYTES:
+        elif self._ended is None and self._depth > 1 and len(self.made) > MAX_BYTES:
             self._ended = self._depth
         else:
             self._keep(mark)

@@ -21,7 +21,7 @@ from indexer.masking import NOTHING, Masked, joined
 #: The name of an agent, as it is stored, asked for and shown: which there are is known to `smart_fork.agents`.
 AgentName = str
 #: So many prompts before an answer may be joined to one.
-_MOST_PROMPTS = 50
+_MAX_PROMPTS = 50
 Role = Literal["user", "assistant", "tool", "system"]
 #: Who started a session: a person, a script (``claude -p``, an SDK, ``codex exec``), or another session.
 Origin = Literal["person", "automated", "subagent"]
@@ -333,7 +333,7 @@ class Session:
         """
         found = [self.root_id]
         for start in sorted({0, self.resumed.start, *self._compactions()}):
-            run = [turn for turn in self.turns[start : start + _MOST_PROMPTS] if turn.role != "system" or turn.sums_up]
+            run = [turn for turn in self.turns[start : start + _MAX_PROMPTS] if turn.role != "system" or turn.sums_up]
             found += [turn.id for turn in (*run[:1], *takewhile(lambda turn: turn.role != "assistant", run))]
         return tuple(dict.fromkeys(one for one in found if one and not one.isdigit()))
 

@@ -19,9 +19,9 @@ from indexer.values import dict_in, json_in
 #: Characters looked at in one input or output; longer ones are listings and dumps.
 HEAD_CHARACTERS = 16_384
 #: A longer text is cut between two lines, or so far beyond its head that no secret of the head is cut in two.
-_BEYOND = 4_096
+_EXTRA_CHARACTERS = 4_096
 #: So much above a line may tell what stands in it.
-_ABOVE = 200
+_CONTEXT_CHARACTERS = 200
 #: Names of arguments that tell what their values are, and those of which the value does so.
 _TELLING = re.compile(r"(?i)pass|pw|secret|token(?!s)|key|auth|cookie|credential")
 _NAMES = ("name", "key", "id", "property", "header")
@@ -35,7 +35,7 @@ MAX_PARTS = 100
 _SYMBOL = re.compile(
     r"\b[A-Za-z][a-z0-9]*+(?=[A-Z_])(?:_[A-Za-z0-9]|[A-Z][A-Za-z0-9]*(?:[a-z0-9]|_[A-Za-z0-9]))\w*+", re.ASCII
 )
-_SHORTEST, _LONGEST = 6, 64
+_MIN_CHARACTERS, _MAX_CHARACTERS = 6, 64
 #: Codes of errors, with the words that tell a number from others.
 _CODE = re.compile(
     r"\b(?:[A-Z]{1,12}[-_]?[0-9]{2,8}|0x[0-9A-Fa-f]{4,16}|E(?!RROR|X)[A-Z]{3,20}(?:[ \t]+[\w.-]{1,64}:\d{1,5})?"
@@ -50,7 +50,7 @@ _MAX_DIGITS = 8
 _BATCH = 1 << 16
 #: Names that stood somewhere where nothing hides them: most of what a session sees, others of the same run have seen.
 _shown: dict[str, None] = {}
-_MOST_SHOWN = 200_000
+_MAX_SHOWN = 200_000
 
 
 class Symbols:
@@ -118,7 +118,7 @@ class Symbols:
         for name in new:
             if name in shown and len(known) < MAX_SYMBOLS:
                 known[name] = None
-        if len(_shown) > _MOST_SHOWN:
+        if len(_shown) > _MAX_SHOWN:
             _shown.clear()
         _shown.update(dict.fromkeys(shown))
         self._waiting, self._size = [], 0
@@ -135,8 +135,8 @@ class Symbols:
 def _head(text: str) -> str:
     """Return the beginning of `text`, up to the end of a line, so that no secret is split."""
     if len(text) > HEAD_CHARACTERS:
-        end = text.rfind("\n", HEAD_CHARACTERS - _BEYOND, HEAD_CHARACTERS)
-        text = text[: end if end >= 0 else HEAD_CHARACTERS + _BEYOND]
+        end = text.rfind("\n", HEAD_CHARACTERS - _EXTRA_CHARACTERS, HEAD_CHARACTERS)
+        text = text[: end if end >= 0 else HEAD_CHARACTERS + _EXTRA_CHARACTERS]
     return _known(text) if "-----BEGIN" in text or "Private-Lines:" in text else text  # they go on for many lines
 
 
@@ -165,7 +165,7 @@ def _masked(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_name(word: str) -> bool:
-    return _SHORTEST <= len(word) <= _LONGEST and len(_DIGITS.findall(word)) <= _MAX_DIGITS
+    return _MIN_CHARACTERS <= len(word) <= _MAX_CHARACTERS and len(_DIGITS.findall(word)) <= _MAX_DIGITS
 
 
 def _shown_in(text: str, names: Mapping[str, int]) -> Iterator[str]:
@@ -181,7 +181,7 @@ def _surroundings(text: str, names: Mapping[str, int]) -> Iterator[tuple[int, in
     start, end, inside = 0, -1, list[str]()
     for name, place in names.items():
         if place > end:
-            above = text.rfind("\n", 0, max(0, place - _ABOVE)) + 1
+            above = text.rfind("\n", 0, max(0, place - _CONTEXT_CHARACTERS)) + 1
             if above > end:
                 if inside:
                     yield start, end, inside

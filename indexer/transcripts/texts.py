@@ -18,11 +18,11 @@ from indexer.values import dicts_in, text_in
 
 TITLE_CHARACTERS = 100
 #: Other names that a session is found by as well: the last ones.
-OTHER_NAMES = 20
+MAX_OTHER_NAMES = 20
 #: A longer one is no name.
-_LONGEST_NAME = 1000
+_MAX_NAME_CHARACTERS = 1000
 #: Prompts looked at, and how much of each: who has said nothing by then will not.
-_PROMPTS, _LOOKED_AT = 20, 4000
+_MAX_PROMPTS, _PROMPT_CHARACTERS = 20, 4000
 
 _COMMAND = late(r"/[\w:.-]+(?=\s|$)")
 _PLACEHOLDERS = late(r"\[(?:Image|Pasted text|Request interrupted)[^\]\n]*\]")
@@ -34,7 +34,7 @@ _FILE = late(r"(?:[\w.-]+/)*[\w-]+\.\w{1,5}|(?:[\w.-]+/)+[\w.-]*")
 _HEADED = late(r"(?:[^\w#\n]*+\w++){0,5}[^\w#\n]*:[ \t]*\n[\s`~*=_-]*(?:markdown|md)?\s*#")
 _HEADING = late(r"^[ \t]*#{1,6}[ \t]+(?:(?:\w+ )?plan:[ \t]+)?([^\n]+)", re.MULTILINE | re.IGNORECASE)
 #: So many lines at both ends of a long prompt are looked at; what a sentence has in it, and how lines of outputs begin.
-_ENDS, _SENTENCE_WORDS, _WORDS_SHARE = 60, 3, 0.8
+_MAX_END_LINES, _SENTENCE_WORDS, _WORDS_SHARE = 60, 3, 0.8
 _OUTPUT = late(
     r"\W*(?:\w*error|warning|info|debug|trace(?:back)?|\w*exception|fatal|panic|at|note|hint)\b", re.IGNORECASE
 )
@@ -78,17 +78,17 @@ def title_of(named: str, prompts: Iterable[str] = (), *, by_agent: str = "") -> 
         return _title(named)
     if _is_a_name(by_agent):
         return _title(by_agent)
-    asked = [prompt for prompt in islice(prompts, _PROMPTS) if prompt.strip()]
-    naming_work = next(filter(says_something, asked), asked[0] if asked else "")
-    return _title(_without_markup(beginning(masked_name(_asked(naming_work)), _LOOKED_AT))) if naming_work else NOTHING
+    asked = [prompt for prompt in islice(prompts, _MAX_PROMPTS) if prompt.strip()]
+    first = next(filter(says_something, asked), asked[0] if asked else "")
+    return _title(_without_markup(beginning(masked_name(_asked(first)), _PROMPT_CHARACTERS))) if first else NOTHING
 
 
 def _asked(prompt: str) -> str:
     """Return the question in a long prompt, before or after pasted text; all of it if they cannot be told apart."""
-    if len(prompt) <= _LOOKED_AT:
+    if len(prompt) <= _PROMPT_CHARACTERS:
         return prompt
-    lines = [line for line in prompt[:_LOOKED_AT].splitlines()[:_ENDS] if line.strip()]
-    ending = [line for line in prompt[-_LOOKED_AT:].splitlines()[-_ENDS:] if line.strip()]
+    lines = [line for line in prompt[:_PROMPT_CHARACTERS].splitlines()[:_MAX_END_LINES] if line.strip()]
+    ending = [line for line in prompt[-_PROMPT_CHARACTERS:].splitlines()[-_MAX_END_LINES:] if line.strip()]
     again = Counter(map(line_shape, (*lines, *ending)))
     before = list(takewhile(lambda line: _is_sentence(line, again), lines))
     if before and len(before) < len(lines) and again[line_shape(lines[len(before)])] > 1:
@@ -115,12 +115,12 @@ def also_called(title: Masked, names: Iterable[str]) -> Masked:
     """
     others = dict.fromkeys(_title(name) for name in names if _is_a_name(name))
     others.pop(title, None)
-    return joined("\n", [*others][-OTHER_NAMES:])
+    return joined("\n", [*others][-MAX_OTHER_NAMES:])
 
 
 def says_something(prompt: str) -> bool:
     """Return True if a prompt names a topic: more than a greeting, a number, a key, a command or a path."""
-    text = _PLACEHOLDERS.sub(" ", prompt[:_LOOKED_AT]).strip()
+    text = _PLACEHOLDERS.sub(" ", prompt[:_PROMPT_CHARACTERS]).strip()
     text = _COMMAND.sub("", text, count=1) if _COMMAND.match(text) else text
     text = "" if _QUOTED_PATH.fullmatch(text) or _FILE.fullmatch(text) else _PATH.sub(" ", text)
     return any(_is_key_word(word.lower()) for word in _WORD.findall(text))
@@ -133,7 +133,7 @@ def headline_of(title: Masked, turns: Sequence[Turn]) -> Masked:
     """
     commits = (one.commit for turn in reversed(turns) for one in reversed(turn.tool_results) if one.commit)
     prompts = (title_of("", (turn.text,)) for turn in turns if turn.prompt)
-    said = naming_work(title, chain(commits, islice(filter(None, prompts), _PROMPTS)))
+    said = naming_work(title, chain(commits, islice(filter(None, prompts), _MAX_PROMPTS)))
     return NOTHING if said == title else Masked(said)
 
 
@@ -155,8 +155,8 @@ def names_work(title: str) -> bool:
 
 def last_names(names: Iterable[str], name: str) -> list[str]:
     """Return the last names of a session after it was given `name`."""
-    fits = [name] if len(name) <= _LONGEST_NAME else []
-    return [*(one for one in names if one != name), *fits][-OTHER_NAMES:]
+    fits = [name] if len(name) <= _MAX_NAME_CHARACTERS else []
+    return [*(one for one in names if one != name), *fits][-MAX_OTHER_NAMES:]
 
 
 def _is_a_name(text: str) -> bool:
@@ -300,7 +300,7 @@ def _without_elements(text: str, tag: str) -> str:
     return "".join(kept) + rest
 
 
-_MOST_QUESTIONS, _QUESTION_CHARACTERS = 20, 1000
+_MAX_QUESTIONS, _QUESTION_CHARACTERS = 20, 1000
 #: How programs say that nobody has answered.
 _NO_ANSWER = late(
     r"(?i)\s*(?:[\[<{](?!answer>)|error|failed|cannot|(?:the )?user (?:has )?(?:did|not|dismissed|declined|skipped|"
@@ -340,7 +340,7 @@ class PersonAnswers:
         listed = dicts_in(given.get("questions")) or [dict(given)]
         return [
             [mask(text_in(one.get("id"))), mask(text_in(one.get("header"))), mask(_question(one))]
-            for one in listed[:_MOST_QUESTIONS]
+            for one in listed[:_MAX_QUESTIONS]
         ]
 
     def words_in(self, output: str, questions: Questions | None, *, failed: bool) -> Masked:

@@ -25,7 +25,7 @@ from indexer.pipeline import document_of
 from indexer.safe_files import index_db
 from indexer.store import damage, vectors
 from indexer.store.base import Scope, SessionRow, Store
-from indexer.store.damage import SHOWN, read_only
+from indexer.store.damage import MAX_FAULTS, read_only
 from indexer.store.queries import StoreReading
 from indexer.transcripts.base import LogFile
 from smart_fork.agents.log_readers import READERS
@@ -349,9 +349,9 @@ def _service() -> Iterator[Check]:
 
 def _told(name: str, faults: Sequence[str], well: str, step: str) -> Iterator[Check]:
     """Yield a failed check for each of the first faults, and one for the rest. Without faults, yield a passed check."""
-    for fault in faults[:SHOWN]:
+    for fault in faults[:MAX_FAULTS]:
         yield Check(name, ok=False, detail=fault, next_step=step)
-    if len(faults) > SHOWN:
+    if len(faults) > MAX_FAULTS:
         yield Check(name, ok=False, detail=f"and {len(faults) - SHOWN} more", next_step=step)
     if not faults:
         yield Check(name, ok=True, detail=well)
@@ -359,7 +359,7 @@ def _told(name: str, faults: Sequence[str], well: str, step: str) -> Iterator[Ch
 
 def _some(names: Iterable[str]) -> str:
     shown = sorted(names)
-    return ", ".join(shown[:SHOWN]) + (", …" if len(shown) > SHOWN else "")
+    return ", ".join(shown[:MAX_FAULTS]) + (", …" if len(shown) > MAX_FAULTS else "")
 
 
 def _rebuild() -> str:

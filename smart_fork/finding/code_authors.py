@@ -20,7 +20,7 @@ from indexer.lazy import dataclass, late
 from indexer.masking import mask
 from indexer.outcome import Authored
 from indexer.store.base import Scope, SessionRow, Store
-from indexer.transcripts.line_hashes import LEAST, comparable_lines, line_hashes, split_hashes
+from indexer.transcripts.line_hashes import MIN_LINE_BYTES, comparable_lines, line_hashes, split_hashes
 from indexer.values import seconds_in
 from smart_fork.finding.answer import AskedCode, Cause
 from smart_fork.finding.evidence import ASKED_CHARACTERS, admitted, beginning_of
@@ -321,7 +321,7 @@ def writers(
         for line, digest in zip(lines, hashes, strict=True)
     ]
     chosen = [_chosen(lines, able, bare, at) if one else None for at, one in enumerate(able)]
-    result = _with_short_ones(lines, chosen, [len(text) >= LEAST for text in bare])
+    result = _with_short_ones(lines, chosen, [len(text) >= MIN_LINE_BYTES for text in bare])
     return [one or _named_one(line, edits, named, tops) for line, one in zip(lines, result, strict=True)]
 
 
@@ -379,7 +379,9 @@ def _chosen(
     commit = lines[at].commit
     places = range(max(0, at - NEAR_LINES), min(len(lines), at + NEAR_LINES + 1))
     around = [one for one in places if lines[one].commit == commit]
-    least = max(1 if len(bare[at]) >= LONE_LENGTH else 2, MIN_PART * sum(len(bare[one]) >= LEAST for one in around))
+    least = max(
+        1 if len(bare[at]) >= LONE_LENGTH else 2, MIN_PART * sum(len(bare[one]) >= MIN_LINE_BYTES for one in around)
+    )
     wrote = Counter(pair for one in around for pair in {(exact, writer.session) for exact, writer in able[one]})
     for exact in (True, False):
         most = least if exact else max(MIN_MOVED_LINES, least)

@@ -131,7 +131,7 @@ def complete_again() -> None:
 
 def test_wherever_the_index_is_damaged_a_question_is_answered(indexed, monkeypatch, tmp_path):
     """By results or by the latest sessions. What is noticed is set aside."""
-    monkeypatch.setattr(damage, "KEPT", 1000)
+    monkeypatch.setattr(damage, "MAX_KEPT", 1000)
     chance, good, noticed = random.Random(11), index_db().read_bytes(), 0  # noqa: S311
     words = Quick()
     for _ in range(PLACES):

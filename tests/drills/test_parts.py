@@ -16,7 +16,7 @@ from indexer import schedule
 from indexer.embedder import ModelUnavailableError
 from indexer.freshener import Freshener
 from indexer.schedule import Schedule, trigger_of
-from indexer.shared_embedder import AGAIN_SECONDS, SharedEmbedder
+from indexer.shared_embedder import RETRY_SECONDS, SharedEmbedder
 from smart_fork.agents.log_readers import READERS
 from smart_fork.finding.index_refresh import index_status
 from tests.drills.drill import Quick, differs, eventually, found, fresh, grow, serving, untouched, write_logs
@@ -77,7 +77,7 @@ def test_a_model_that_could_not_be_loaded_is_tried_again():
     inner.broken = False
     with pytest.raises(ModelUnavailableError):
         background.embed(["x"])
-    now[0] += AGAIN_SECONDS
+    now[0] += RETRY_SECONDS
 
     assert (1, inner.dimensions) == background.embed(["x"]).shape
 

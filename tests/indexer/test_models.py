@@ -240,7 +240,7 @@ def test_without_the_frameworks_many_texts_take_one_core_unless_somebody_waits(w
         return some(self, group)
 
     monkeypatch.setattr(LightEmbedder, "_group_vectors", watched)
-    texts = ["many " * (default_embedder.TOGETHER // 2)] * 10
+    texts = ["many " * (default_embedder.GROUP_TOKENS // 2)] * 10
     configured_embedder(background=True).embed(texts)
     assert {threading.current_thread().name} == threads
 

@@ -120,7 +120,7 @@ def test_few_logs_start_no_process_and_many_start_one_for_each_further_processor
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     assert 0 == parallel_reading._worth(logs)
-    many = [file._replace(size=parallel_reading.WORTH_BYTES // 4) for file in logs]
+    many = [file._replace(size=parallel_reading.MIN_BYTES // 4) for file in logs]
     assert 1 == parallel_reading._worth(many)
     assert 0 == parallel_reading._worth(many[:1])
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0}, raising=False)

@@ -171,7 +171,7 @@ def test_where_the_system_could_not_notify_it_is_asked_to_again(watched, monkeyp
         return real(folders)
 
     monkeypatch.setattr(schedule, "_watching", no_watches)
-    monkeypatch.setattr(schedule, "AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(schedule, "POLLING_SECONDS", 0.0)
     log = claude_log(ONE, "/work/a", "question")
     seen = watched(poll_seconds=0.01)
     append(log, b"{}\n")

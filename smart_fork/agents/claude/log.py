@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from indexer.transcripts.base import MOST_DAYS, Retention
+from indexer.transcripts.base import MAX_DAYS, Retention
 from indexer.transcripts.reader_state import is_path, utc
 from indexer.values import dict_in, json_at, json_in, text_in
 from smart_fork.agents.agent import KeptPrompt, Storage
@@ -37,7 +37,7 @@ class ClaudeAdapter(TreeAdapter):
         with suppress(OSError, ValueError, RecursionError):  # as JavaScript reads it: too large a number is infinite
             said = dict_in(json.loads(path.read_bytes())).get(_DAYS)
         is_number = isinstance(said, int | float) and not isinstance(said, bool) and said >= 0
-        return Retention(float(min(said, MOST_DAYS)) if is_number else _USUAL_DAYS, f"{_DAYS} in {path}")
+        return Retention(float(min(said, MAX_DAYS)) if is_number else _USUAL_DAYS, f"{_DAYS} in {path}")
 
     def slug(self, directory: str) -> str:
         return slug(directory)

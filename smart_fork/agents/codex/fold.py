@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from indexer.masking import Masked, mask, mask_once
 from indexer.repositories import NAME
 from indexer.transcripts.actions import describe_raw
-from indexer.transcripts.base import TAKEN_BACK
+from indexer.transcripts.base import REWOUND
 from indexer.transcripts.calls import CallRecorder, Directories
 from indexer.transcripts.commands import is_ours
 from indexer.transcripts.lines import Line, LineReader, first_lines
@@ -390,7 +390,7 @@ class CodexFold(fold.LineFold):
     def excluded(self) -> str:
         if self.facts.get("source") == "subagent":
             return "a sub-agent's"
-        return "" if self.all_turns() or rollout_in(self.path) == id_in(self.path) else TAKEN_BACK
+        return "" if self.all_turns() or rollout_in(self.path) == id_in(self.path) else REWOUND
 
     def active(self) -> tuple[Turn, ...]:
         turns = list(without_second_copies(self.all_turns()))

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
-from indexer.transcripts.base import MOST_DAYS, Checkpoint, LogFile, ReadResult, Retention, regular_file, regular_files
+from indexer.transcripts.base import MAX_DAYS, Checkpoint, LogFile, ReadResult, Retention, regular_file, regular_files
 from indexer.transcripts.model import Session
 from indexer.values import dict_in, json_at
 from smart_fork.agents.agent import Storage
@@ -45,7 +45,7 @@ class GeminiAdapter(OwnLogs):
             return None
         age = _AGE.fullmatch(said["maxAge"]) if isinstance(said.get("maxAge"), str) else None
         days = int(age[1]) * _DAYS[age[2]] if age else _USUAL_DAYS
-        return Retention(min(days, MOST_DAYS), f"general.sessionRetention in {path}")
+        return Retention(min(days, MAX_DAYS), f"general.sessionRetention in {path}")
 
     def discover(self) -> Iterator[LogFile]:
         return self._logs(_ENDINGS)

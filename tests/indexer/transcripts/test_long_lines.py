@@ -59,7 +59,7 @@ def test_short_members_stay_and_long_texts_say_how_long_they_are(record, size):
 @given(RECORDS, st.integers(1, 40), st.integers(0, 200))
 def test_a_list_or_object_that_is_too_much_ends_and_the_record_goes_on(record, size, most):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(long_lines, "MOST_BYTES", most)
+        patch.setattr(long_lines, "MAX_BYTES", most)
         patch.setattr(long_lines, "MANY_BYTES", most)
         made = abridged(pieces(json.dumps({"first": 1, **record, "uuid": "u1"}).encode(), size))
 

@@ -120,7 +120,7 @@ def test_a_rollout_that_codex_has_compressed_is_the_same_session(home):
 def test_hostile_archives_are_bounded(home, monkeypatch):
     log = codex_log(home, ONE, meta(ONE), message("user", "add retry"))
     packed = archive(log, b"\n" * (4 << 20))
-    monkeypatch.setattr("indexer.safe_files._MOST_UNPACKED", 1 << 20)
+    monkeypatch.setattr("indexer.safe_files._MAX_UNPACKED_BYTES", 1 << 20)
     with open_regular(packed) as file, pytest.raises(OSError, match="more than 1 MB"):
         file.read()
     packed.write_bytes(b"no archive")

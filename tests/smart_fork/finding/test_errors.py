@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from indexer.outcome import MOST_STEPS
+from indexer.outcome import MAX_STEPS
 from indexer.safe_files import index_db
 from indexer.store.sqlite import SqliteStore
 from smart_fork.errors import Usage
@@ -85,7 +85,7 @@ def test_the_last_time_counts(world, shop):
         (broke(), bash("tool test")),
         (broke(), bash("tool install backend"), bash("tool test | tail")),
         (broke(), bash("tool install backend"), bash("other test")),
-        (broke(), bash("tool install backend"), *[bash("other test")] * MOST_STEPS, bash("tool test")),
+        (broke(), bash("tool install backend"), *[bash("other test")] * MAX_STEPS, bash("tool test")),
         (bash("rg widget", "Exit code 2\n" + ERROR, failed=True), edited("a.py"), bash("rg widget")),
         (bash("tool test", "The user doesn't want to. " + ERROR, failed=True), edited("a.py"), bash("tool test")),
     ],

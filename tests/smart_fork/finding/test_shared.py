@@ -10,7 +10,7 @@ import pytest
 
 from indexer.default_embedder import DefaultEmbedder
 from indexer.embedder import ModelUnavailableError
-from indexer.shared_embedder import TURN, SharedEmbedder
+from indexer.shared_embedder import TURN_TEXTS, SharedEmbedder
 from tests.smart_fork.world import DIMENSIONS, BrokenModel, WordsModel
 
 
@@ -25,7 +25,7 @@ class Slow(WordsModel):
 
 
 def test_it_embeds_as_the_model_itself_does():
-    texts = [f"text {number}" for number in range(3 * TURN + 1)]
+    texts = [f"text {number}" for number in range(3 * TURN_TEXTS + 1)]
     model = SharedEmbedder(WordsModel(), 60)
 
     assert np.array_equal(WordsModel().embed(texts), model.embed(texts))
@@ -84,9 +84,9 @@ def test_long_work_lets_others_in_between():
             turns.append(len(texts))
             return super().embed(texts)
 
-    SharedEmbedder(Watching(), 60).embed(["x"] * (2 * TURN + 3))
+    SharedEmbedder(Watching(), 60).embed(["x"] * (2 * TURN_TEXTS + 3))
 
-    assert turns == [1, TURN, TURN, 3]
+    assert turns == [1, TURN_TEXTS, TURN_TEXTS, 3]
 
 
 def test_a_question_to_the_default_model_does_not_wait_for_what_is_being_indexed(monkeypatch):
@@ -101,7 +101,7 @@ def test_a_question_to_the_default_model_does_not_wait_for_what_is_being_indexed
             return WordsModel().embed(texts)
 
     model = SharedEmbedder(Default(), 60)
-    other = threading.Thread(target=model.embed, args=(["x"] * TURN,))
+    other = threading.Thread(target=model.embed, args=(["x"] * TURN_TEXTS,))
     other.start()
     indexing.wait()
     try:

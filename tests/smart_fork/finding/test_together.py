@@ -11,7 +11,7 @@ import pytest
 
 from indexer import shared_embedder
 from indexer.locks import IndexBusyError
-from indexer.shared_embedder import HOLDS_SECONDS, SharedEmbedder
+from indexer.shared_embedder import LOOK_SECONDS, SharedEmbedder
 from indexer.transcripts.base import LogFile
 from smart_fork.finding import index_refresh
 from smart_fork.finding.index_access import opened
@@ -48,10 +48,10 @@ class Clock:
 def test_a_look_that_leaves_nothing_holds_for_a_moment():
     clock, looks = Clock(), []
     shared = SharedEmbedder(WordsModel(), 60, clock=clock)
-    for clock.now in (0.0, HOLDS_SECONDS / 2, HOLDS_SECONDS, HOLDS_SECONDS * 1.5):
+    for clock.now in (0.0, LOOK_SECONDS / 2, LOOK_SECONDS, LOOK_SECONDS * 1.5):
         assert [] == shared.left(lambda: looks.append(clock.now) or [])
 
-    assert [0.0, HOLDS_SECONDS] == looks
+    assert [0.0, LOOK_SECONDS] == looks
 
 
 def test_a_look_that_leaves_something_or_fails_holds_for_nobody():
@@ -89,7 +89,7 @@ def test_a_question_does_nothing_that_the_indexer_is_doing(world, shop):
     assert 1 == find(request, engine).as_json()["index"]["sessions"], "where there is nothing at all, a question reads"
 
     world.claude(shop, "the downloader", "done as well")
-    clock.now += 2 * HOLDS_SECONDS
+    clock.now += 2 * LOOK_SECONDS
     answer = find(request, engine).as_json()
     assert (1, None) == (answer["index"]["sessions"], answer["index"]["unread_logs"])
     assert answer["results"]
