@@ -352,7 +352,7 @@ def _told(name: str, faults: Sequence[str], well: str, step: str) -> Iterator[Ch
     for fault in faults[:MAX_FAULTS]:
         yield Check(name, ok=False, detail=fault, next_step=step)
     if len(faults) > MAX_FAULTS:
-        yield Check(name, ok=False, detail=f"and {len(faults) - SHOWN} more", next_step=step)
+        yield Check(name, ok=False, detail=f"and {len(faults) - MAX_FAULTS} more", next_step=step)
     if not faults:
         yield Check(name, ok=True, detail=well)
 
