@@ -1,7 +1,7 @@
-"""The context of a call: the agent that made it, the projects that it may read, and its cancellation.
+"""The context of a call from a client: the agent that called, the projects that it may read, and its cancellation.
 
-Context variables hold all three, and follow a request into its threads: no tool can forget to pass them on. A client
-of the service is limited to its own projects; other callers are not.
+Context variables hold all three, and follow a request into its threads, so that no code must pass them on. A client of
+the service is limited to its own projects; other callers are not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HINT = 'The client names its projects as roots; config.toml can allow more: [ser
 
 @dataclass(frozen=True, slots=True)
 class Permitted:
-    """A project that a client may read. With `below`, a project outside git includes the directories below its root."""
+    """A project that a client may read. For a project outside git, `below` includes the directories below its root."""
 
     project: Project
     below: bool
@@ -35,7 +35,7 @@ _allowed: ContextVar[tuple[Permitted, ...] | None] = ContextVar("allowed", defau
 
 
 def permitted(claimed: Iterable[str], settled: Iterable[str] = ()) -> tuple[Permitted, ...]:
-    """Return the projects that a client may read: its `claimed` directories, and the directories `settled` in
+    """Return the projects that a client may read. `claimed` are the client's own directories; `settled` come from
     config.toml.
 
     A client that runs in the home directory, or above it, may not read everything below. Invalid paths are ignored.
@@ -46,7 +46,7 @@ def permitted(claimed: Iterable[str], settled: Iterable[str] = ()) -> tuple[Perm
 
 
 def limit_to(allowed: Iterable[Permitted]) -> None:
-    """Limit the calls of this context to the `allowed` projects."""
+    """Limit the rest of this call (of this context) to reading about the `allowed` projects."""
     _allowed.set(tuple(allowed))
 
 
@@ -84,9 +84,9 @@ def projects() -> tuple[Project, ...] | None:
 
 
 def require(directory: str, what: str, *, below: bool = False) -> None:
-    """Refuse to reveal `what` unless the caller may read about `directory`.
+    """Refuse a request for `what`, such as a session, unless the caller may read about its `directory`.
 
-    Call it before any other check, since the answer must not reveal that `what` exists.
+    Call this before any other check, since the answer must not reveal that `what` exists.
 
     Raises:
         NotFound: the caller may not read about the directory.
@@ -100,7 +100,8 @@ def require(directory: str, what: str, *, below: bool = False) -> None:
 
 
 def hint(otherwise: str) -> str:
-    """Return the hint after an empty result: `otherwise`, or a general hint for a limited caller.
+    """Return what to do next after an empty result: `otherwise`, or for a limited caller a general hint about
+    projects.
 
     The general hint does not reveal whether results were withheld.
     """
@@ -130,13 +131,15 @@ class Cancelled(ForkRefused):
 
 
 def cancellable(given_up: Event, work: Callable[[], T]) -> T:
-    """Run `work` in a call that is cancelled by setting `given_up`."""
+    """Run `work`. If another thread sets `given_up` meanwhile, `refuse_cancelled` raises an error in it."""
     _given_up.set(given_up)
     return work()
 
 
 def refuse_cancelled(seconds: float = 0.0) -> None:
-    """Wait for `seconds`, then refuse to continue in a cancelled call, such as before a step that cannot be undone.
+    """Raise an error if the call was cancelled, after waiting for at most `seconds`.
+
+    Call this before a step that cannot be undone.
 
     Raises:
         Cancelled: the call was cancelled.

@@ -16,9 +16,7 @@ from smart_fork.system.peers import is_ours
 
 
 class TokenBucket:
-    """A token bucket, which limits how often something may happen: `burst` times immediately, then `rate` times a
-    second.
-    """
+    """A rate limiter: it allows `burst` actions immediately, then `rate` actions a second."""
 
     def __init__(self, burst: float, rate: float) -> None:
         self._burst = burst
@@ -27,7 +25,7 @@ class TokenBucket:
         self._at = time.monotonic()
 
     def take(self, amount: float = 1) -> bool:
-        """Take `amount` from the bucket. Return False if there is not enough."""
+        """Return True if `amount` actions are allowed now, and count them. Return False if there are too many."""
         now = time.monotonic()
         self._left = min(self._burst, self._left + (now - self._at) * self._rate)
         self._at = now
@@ -39,10 +37,11 @@ class TokenBucket:
 
 @dataclass(slots=True)
 class Peer:
-    """The other side of a connection. `known` is True once it has sent the token or a valid cookie of a signed-in
-    browser.
+    """The client at the other end of a connection. `known` is True once it has sent the token or a signed-in browser's
+    cookie.
 
-    `local` is True for a process of the service's own user on its Unix socket, which needs neither.
+    `local` is True for a process of the service's own user on its Unix socket, which needs neither. `close` closes the
+    connection.
     """
 
     known: bool = False
@@ -51,7 +50,9 @@ class Peer:
 
 
 class Connection(H11Protocol):
-    """uvicorn's connection with limits: it is closed if no request comes, or if too many connections are open."""
+    """uvicorn's HTTP connection with limits: it is closed if no request comes in time, or if too many connections are
+    open.
+    """
 
     #: The time in which a client must send the head of its request.
     HEAD_SECONDS = 10.0
@@ -103,13 +104,13 @@ class Connection(H11Protocol):
             self._answering()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request, unless it has come already."""
+        """Start the time limit for the next request, unless that request has come already."""
         super().on_response_complete()
         if self.waits:
             self._wait()
 
     def give_up(self) -> None:
-        """Close the connection. A known peer's is only closed while it waits for a request."""
+        """Close the connection. If the client is known, close it only while no request is being answered."""
         if not self.peer.known:
             self._cut()
         elif self.waits:
@@ -121,7 +122,7 @@ class Connection(H11Protocol):
         self.transport.abort()  # who takes no answer would else keep the connection with it
 
     def _introduced(self, app: ASGIApp) -> ASGIApp:
-        """Wrap `app` so that the scope of each request has the peer."""
+        """Wrap the ASGI `app` so that each request's scope contains this connection's `Peer`."""
 
         async def told(scope: Scope, receive: Receive, send: Send) -> None:
             scope[self.PEER] = self.peer

@@ -1,4 +1,4 @@
-"""Environment variables of a person's login shell, for a service or desktop program that started without them."""
+"""Environment variables from the user's login shell, for a service or desktop program that was started without them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PROGRAM = (
 
 
 def login_shell_values(names: Sequence[str], env: Mapping[str, str], processes: Processes) -> dict[str, str]:
-    """Return the values of the variables `names` in the login shell; empty if the shell does not answer."""
+    """Run the user's login shell, and return its values of the variables `names`. Empty if it does not answer."""
     shell = login_shell(env)
     if not names or not shell:
         return {}
@@ -59,9 +59,9 @@ def login_shell(env: Mapping[str, str]) -> str:
 
 
 def login_path(env: Mapping[str, str]) -> str:
-    """Return PATH in the login shell; empty if the shell does not answer.
+    """Return the PATH of the user's login shell; empty if the shell does not answer.
 
-    Also empty if a shell started this program, because `env` then has the shell's PATH.
+    Also return "" if a shell started this program, because `env` then has the shell's PATH already.
     """
     if "SHLVL" in env:
         return ""

@@ -1,4 +1,6 @@
-"""The identity of the process at the other end of a Unix socket. Hooks import this module, so it imports little."""
+"""Process and user id of the process at the other end of a Unix socket. Hooks import this module, so it imports
+little.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,10 @@ SERVICE = "smart-fork"
 
 
 def credentials(line: Line) -> tuple[int, int]:
-    """Return the process id and the user id of the other side.
+    """Return the process id and the user id of the process at the other end of a Unix socket.
 
     Raises:
-        OSError: the other side is gone.
+        OSError: the other process is gone.
     """
     if sys.platform == "darwin":
         # SOL_LOCAL with LOCAL_PEERPID and LOCAL_PEERCRED: a version and the user begin `struct xucred`.
@@ -37,7 +39,7 @@ def credentials(line: Line) -> tuple[int, int]:
 
 
 def is_ours(line: Line) -> bool:
-    """Return True if the other side is a process of this process's user."""
+    """Return True if the process at the other end of a Unix socket belongs to the same user as this process."""
     try:
         return credentials(line)[1] == os.geteuid()
     except OSError:

@@ -1,4 +1,4 @@
-"""Running other programs, for the whole product: with argument lists only, and never through a shell."""
+"""The start, observation and end of other programs, for all of smart-fork. Never through a shell."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _GUARD = "import os, sys; os.read(0, 1); os.killpg(int(sys.argv[1]), 9)"
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """A program that has ended: its arguments, exit status and output."""
+    """The result of a program that has ended: its arguments, exit status and output."""
 
     argv: tuple[str, ...]
     returncode: int
@@ -54,23 +54,25 @@ class Completed:
 
     @property
     def ending(self) -> str:
-        """Describe how the program ended."""
+        """Describe how the program ended: "exit status 1", or "killed by SIGTERM"."""
         return self.in_words(self.returncode)
 
     @property
     def text(self) -> str:
-        """Return the standard output without white space at the ends."""
+        """Return the program's standard output as text, without white space at the ends."""
         return self.stdout.decode("utf-8", "replace").strip()
 
     @property
     def complaint(self) -> Masked:
-        """Return the program's error message, at most 500 characters."""
+        """Return the program's error message, masked: its standard error, else its standard output. At most 500
+        characters.
+        """
         said = self.stderr.strip() or self.stdout.strip()
         return beginning(mask(said.decode("utf-8", "replace")), 500)
 
     @staticmethod
     def in_words(status: int | None) -> str:
-        """Describe an exit status. A negative status is a signal, and an unknown status gives ""."""
+        """Describe an exit status: "exit status 1". A negative status is a signal; `None` (unknown) gives ""."""
         if status is None:
             return ""
         if status >= 0:
@@ -87,17 +89,16 @@ def _late(argv: Sequence[str], timeout: float) -> ProgramFailed:
 
 @cache
 def _is_installed() -> bool:
-    """Return True if an isolated Python finds this package: in its site-packages, or by a .pth file that names the
-    folder.
-    """
+    """Return True if Python finds smart-fork without PYTHONPATH: in site-packages, or by a .pth file there."""
     folders, ours = [Path(folder) for folder in site.getsitepackages()], Path(__file__).parents[2]
     lines = (line for folder in folders for file in folder.glob("*.pth") for line in file.read_bytes().splitlines())
     return ours in folders or os.fsencode(ours) in lines
 
 
 class _CtrlC:
-    """A delay of Ctrl-C until `counts` is called. While a program starts, nothing could end the program after a
-    Ctrl-C.
+    """A block that delays Ctrl-C until `counts` is called.
+
+    It protects the start of a program: an interruption there would leave a program that nothing ends.
     """
 
     def __init__(self) -> None:
@@ -115,7 +116,7 @@ class _CtrlC:
         self.counts()
 
     def counts(self) -> None:
-        """Handle Ctrl-C again, including one that was pressed meanwhile."""
+        """Let Ctrl-C interrupt again. If it was pressed during the delay, interrupt now."""
         handler, self._before = self._before, None
         if handler is None:
             return
@@ -133,22 +134,25 @@ class Running(NamedTuple):
 
 
 class Processes:
-    """The start, observation and end of other programs."""
+    """Starts other programs, looks at running processes, and ends them. Tests replace it."""
 
     def __init__(self) -> None:
         self._started: dict[int, subprocess.Popen[bytes]] = {}
 
     @staticmethod
     def not_asked_again() -> list[str]:
-        """Return the names of programs that were late in this minute. Answers lack their information."""
+        """Return the names of programs that were too slow within the last minute, and are not run until it is over.
+
+        An answer that needs them lacks their information.
+        """
         return sorted({Path(program).name for (program, _), (until, _) in _silent.items() if time.monotonic() < until})
 
     @staticmethod
     def python(module: str, *words: str) -> list[str]:
-        """Return the command that runs one of our modules, unaffected by its directory, PYTHONPATH and Python's
-        startup files.
+        """Return the command line that runs a Python module of smart-fork. The current directory cannot replace
+        modules.
 
-        If only PYTHONPATH or the user's own packages contain us, ``-P`` ignores just the directory.
+        PYTHONPATH and Python's startup files are ignored, too, if smart-fork is found without them.
         """
         return [sys.executable, "-I" if sys.flags.isolated or _is_installed() else "-P", "-m", module, *words]
 
@@ -162,11 +166,12 @@ class Processes:
         input: bytes = b"",  # noqa: A002 - what subprocess calls it
         whom: str = "",
     ) -> Completed:
-        """Run a program to its end; `timeout` is in seconds.
+        """Run a program, wait for its end, and return its output; `timeout` is in seconds.
 
         A program is killed with everything it started if it is late, or if the wait is interrupted. A program with a
         timeout of minutes is also killed if this process ends in any way. `whom` is the server or repository that the
-        program asks. If `whom` was silent, it is not asked again for a minute, unless with a longer timeout.
+        program asks. If it was silent, programs that ask it are refused for a minute, unless they have a longer
+        timeout.
 
         Raises:
             ProgramMissing: the program does not exist.
@@ -207,7 +212,7 @@ class Processes:
         log: Path,
         input: bytes = b"",  # noqa: A002
     ) -> int:
-        """Start a program detached, in its own session, with `input` on its standard input. Return the process id.
+        """Start a program that outlives this process, with `input` on its standard input. Return the process id.
 
         The program's output is appended to the private file `log`.
         """
@@ -265,9 +270,9 @@ class Processes:
         return found
 
     def exit_status(self, pid: int) -> int | None:
-        """Return the exit status of a process started here, negative for a signal; `None` if unknown.
+        """Return the exit status of a process that `start` started, negative for a signal; `None` if unknown.
 
-        The status of a process that has just ended may take up to two seconds to arrive.
+        This waits up to two seconds, since the status of a process that has just ended may be late.
         """
         process = self._started.get(pid)
         if process is None:
@@ -277,9 +282,9 @@ class Processes:
         return None
 
     def environment(self, pid: int) -> Mapping[str, str] | None:
-        """Return the environment with which a running process was started; `None` if unknown.
+        """Return the environment variables with which a running process was started; `None` if unknown.
 
-        The environment distinguishes a process from an earlier one with its id.
+        They distinguish the process from an earlier one with the same id.
         """
         import psutil
 
@@ -295,15 +300,15 @@ class Processes:
         return {}
 
     def end(self, pid: int, *, force: bool) -> None:
-        """Send SIGTERM, or SIGKILL with `force`, to the process group that a process leads.
+        """Send SIGTERM, or SIGKILL with `force`, to all processes of the group that `pid` leads.
 
-        A group may outlive the process that it is named after.
+        The group may outlive its leader.
         """
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL if force else signal.SIGTERM)
 
     def replace(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> NoReturn:
-        """Replace this process with another program."""
+        """Replace this process with another program, as `exec` does."""
         with _starting(argv, cwd, env):
             if _client_process is not None:
                 _client_process.become(argv, cwd, env)
@@ -342,8 +347,10 @@ class Processes:
     @staticmethod
     @contextlib.contextmanager
     def pager(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[IO[bytes]]:
-        """Run a pager at this terminal, and yield its standard input. Wait until the user leaves it. Ctrl-C goes to
-        the pager.
+        """Start a pager at this terminal and yield its standard input. After the block, wait until the user leaves the
+        pager.
+
+        Ctrl-C goes to the pager.
 
         Raises:
             ProgramMissing, ProgramFailed: see `run`.
@@ -360,19 +367,24 @@ class Processes:
 
     @staticmethod
     def own_pid() -> int:
-        """Return the id of the process that the user or an agent started, which `replace` replaces."""
+        """Return the process id of the command that the user or an agent started: `replace` replaces this process.
+
+        It is another process if this one runs a command for a client.
+        """
         return _client_process.pid if _client_process is not None else os.getpid()
 
     @staticmethod
     def leave(status: int) -> NoReturn:
-        """End this process immediately, without waiting for other threads."""
+        """Exit immediately with `status`, without waiting for other threads. If this process acts for a client, end
+        that, too.
+        """
         if _client_process is not None:
             _client_process.end(status)
         os._exit(status)
 
 
 class Clock:
-    """The time, which tests can replace."""
+    """The system's clock. Tests replace it by another one."""
 
     def now(self) -> float:
         """Return the seconds since the epoch."""
@@ -385,7 +397,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The means to start and watch workers: programs, environment, and time. Tests may replace them."""
+    """What workers are started and watched with: processes, environment variables and the clock. Tests replace them."""
 
     processes: Processes = field(default_factory=lambda: Processes())  # noqa: PLW0108 - tests put another one here
     env: Mapping[str, str] = field(default_factory=lambda: os.environ)
@@ -393,7 +405,7 @@ class Machine:
 
 
 class ClientProcess(NamedTuple):
-    """The process for which this process runs a command: its id, and how to replace and how to end it."""
+    """The process that handed its command over to this process: its id, how to replace it, and how to end it."""
 
     pid: int
     become: Callable[[Sequence[str], Path, Mapping[str, str]], NoReturn]
@@ -404,16 +416,16 @@ _client_process: ClientProcess | None = None
 
 
 def act_for(client: ClientProcess) -> None:
-    """Run all further commands on behalf of another process."""
+    """Run the following commands for the process `client`: replacing or ending this process then means the client."""
     global _client_process  # noqa: PLW0603 - a process stands in for one
     _client_process = client
 
 
 @contextlib.contextmanager
 def _ended_with_us(group: int) -> Iterator[None]:
-    """Kill a process group if this process ends inside the block, however it ends.
+    """Kill a process group if this process ends inside the block, in any way.
 
-    A guard process waits for that: the system closes the guard's standard input when this process is gone.
+    A guard process does this: the system closes the guard's standard input when this process is gone.
     """
     argv = (sys.executable, "-I", "-S", "-c", _GUARD, str(group))
     try:
@@ -432,7 +444,7 @@ def _ended_with_us(group: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _starting(argv: Sequence[str], cwd: Path | None = None, env: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Convert an error that prevents a program's start into an error of smart-fork."""
+    """Turn an operating system error at the start of the program `argv` into an error of smart-fork."""
     try:
         yield
     except (OSError, ValueError) as error:
@@ -457,7 +469,7 @@ def _not_started(
 
 @contextlib.contextmanager
 def _file_of(text: bytes) -> Iterator[IO[bytes] | int]:
-    """Yield a private, nameless file with `text` as input for a program that outlives this process."""
+    """Yield a private, nameless file with `text`, as standard input of a program that outlives this process."""
     if not text:
         yield subprocess.DEVNULL
         return

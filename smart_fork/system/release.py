@@ -1,4 +1,4 @@
-"""Versions of the running and of the installed program. An upgrade changes only the installed version."""
+"""The version of smart-fork that runs, and the one that is installed. An upgrade changes only the installed version."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ _NAME = "smart-fork"
 
 
 class Release(NamedTuple):
-    """An installed version. `stamp` differs between two installations of one version."""
+    """An installed version of smart-fork. `stamp` differs between two installations of the same version."""
 
     version: str
     stamp: tuple[int, ...] = ()
 
     @classmethod
     def installed(cls) -> Release | None:
-        """Return the installed version; `None` if there is none, or if an installation is incomplete."""
+        """Read the version of smart-fork that is installed now; `None` if there is none, or if an installation is
+        incomplete.
+        """
         try:
             found = distribution(_NAME)
             return cls(found.version, () if _is_editable(found) else _stamp(found))
@@ -29,14 +31,12 @@ class Release(NamedTuple):
 
 @cache
 def own_version() -> str:
-    """Return the version that this process runs. The version is cached at the start, so that an upgrade does not
-    change it.
-    """
+    """Return the version of smart-fork that this process runs. It is cached, so that an upgrade does not change it."""
     return version(_NAME)
 
 
 def _is_editable(found: Distribution) -> bool:
-    """Return True for an editable installation. Its files change during development."""
+    """Return True if smart-fork was installed in editable mode, in which its files change during development."""
     origin = json.loads(found.read_text("direct_url.json") or "{}")
     return bool(origin.get("dir_info", {}).get("editable"))
 

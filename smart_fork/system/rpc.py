@@ -1,4 +1,4 @@
-"""Messages of JSON-RPC, one on each line, and the answers to lines that are no message."""
+"""JSON-RPC messages, one on each line, and error answers to lines that are not valid messages."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ _VALUE = re.compile(rf"\s*:\s*({_TEXT}|-?\d[\d.eE+-]*|[^\s,}}])", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class RpcMessage:
-    """A JSON-RPC message with its line, without the line's end."""
+    """A JSON-RPC message: the parsed `content`, and the `line` it was read from, without the line break."""
 
     line: bytes
     content: dict[str, Any]
 
     @property
     def kind(self) -> Kind:
-        """Return the kind of the message. Only a request gets an answer."""
+        """Return the kind of the message: "request", "notification" or "answer". Only a request gets an answer."""
         if "method" not in self.content:
             return "answer"
         return "request" if "id" in self.content else "notification"
 
     @property
     def id(self) -> Id:
-        """Return the id of a request, or of the request that an answer is for."""
+        """Return the id of this request; for an answer, the id of the request that it answers."""
         number: Id = self.content["id"]
         return number
 
     @property
     def method(self) -> str:
-        """Return the requested or notified method; empty for an answer."""
+        """Return the name of the method that a request or notification calls; empty for an answer."""
         return str(self.content.get("method", ""))
 
     @property
@@ -54,12 +54,12 @@ class RpcMessage:
 
     @classmethod
     def of(cls, content: dict[str, Any]) -> RpcMessage:
-        """Return a message with `content`."""
+        """Build a message from its parsed `content`."""
         return cls(orjson.dumps(content), content)
 
     @classmethod
     def read(cls, line: bytes) -> RpcMessage | None:
-        """Return the message in `line`; `None` if there is none. `refusal` answers a line without a message.
+        """Parse a line as a message. Return `None` if it is not one; `refusal` then gives the error to answer with.
 
         The line may contain any bytes, even no valid JSON.
         """
@@ -74,7 +74,8 @@ class RpcMessage:
 
     @classmethod
     def refusal(cls, line: bytes) -> RpcMessage | None:
-        """Return the error that answers a line without a message, with the id of the request if it has one.
+        """Return the error to answer with if `line` is not a message. It has the id of the request, if the line has
+        one.
 
         A batch, or several messages on one line, get a list with an error for each id. Return `None` if the client
         waits for no answer: for a notification, an answer or an empty line.
@@ -142,7 +143,9 @@ def _is_id(value: object) -> bool:
 
 
 def _sent_back(content: object) -> object:
-    """Return the id in the form that the client sent, even an invalid fraction, so that the client can compare it."""
+    """Return the id in an invalid message, to answer with. An invalid number is returned as sent, so that the client
+    can compare it.
+    """
     number = content.get("id") if isinstance(content, dict) else None
     is_number = isinstance(number, float) and abs(number) < float("inf")
     return number if is_number or _is_id(number) else None
@@ -168,7 +171,7 @@ def _is_deep(line: bytes) -> bool:
 
 
 def _members(text: str) -> Any:
-    """Parse JSON leniently: of an object that cannot be parsed, return the members that are texts and numbers."""
+    """Parse JSON leniently. From an object that cannot be parsed, return its members with text or number values."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Standard error of a server that never waits for its reader. A full pipe would block everything that logs."""
+"""A thread that forwards a server's standard error, so that a reader that stops reading never blocks the server."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ LAST_SECONDS = 1.0
 
 @contextmanager
 def nonblocking_stderr() -> Iterator[None]:
-    """Forward standard error from a thread inside the block, also that of started programs. A regular file needs no
-    thread.
+    """Forward standard error from a thread while the block runs, so that a slow reader does not block this process.
+
+    Output of programs started inside the block is forwarded, too. Output to a regular file needs no thread.
     """
     if sys.stderr is None or stat.S_ISREG(os.fstat(2).st_mode):
         yield
