@@ -24,7 +24,7 @@ from typing import Any
 
 from _frame import Part, Table
 
-from smart_fork.repository.changes_since import ChangesSince, SessionKnowledge, news
+from smart_fork.repository.changes_since import ChangesSince, SessionKnowledge, find_changes
 from smart_fork.system.processes import Processes
 
 START, APART = 1_600_000_000, 100
@@ -103,7 +103,7 @@ def measured(top: Path, commits: int, rounds: int) -> dict[str, Any]:
         edits = {str(top / name_of(number)): 1 for number in range(first, first + KNOWN)}
         where = {"commit": names[commits - back - 1]} if how == "log" else {}
         then = SessionKnowledge(edits, moment, moment - 10, str(top), branch="main", here=how == "record", **where)
-        return lambda: news(top, then, PROCESSES, committed=committed)
+        return lambda: find_changes(top, then, PROCESSES, committed=committed)
 
     far = commits // 2
     ways: dict[str, Callable[[], object]] = {

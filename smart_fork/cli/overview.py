@@ -164,8 +164,10 @@ def _service() -> ServiceOverview:
 
 def _recall() -> RecallOverview:
     on = tuple(one.name for one in READERS if recall_switch.is_on(one.name))
-    prompts, edits, errors = map(recall_switch.said, recall_switch.NOTED)
-    return RecallOverview(on, *recall_switch.asked(), edits.told, edits.late, prompts.followed, edits.followed, *errors)
+    prompts, edits, errors = map(recall_switch.hint_counts, recall_switch.NOTED)
+    return RecallOverview(
+        on, *recall_switch.prompt_hint_counts(), edits.told, edits.late, prompts.followed, edits.followed, *errors
+    )
 
 
 def _memory(pid: int) -> int | None:

@@ -159,7 +159,7 @@ def refresh(
     counts = store.counts()
     stale = counts.embedded < counts.chunks or store.meta("model") not in ("", engine.embedder.model)
     stale = stale and not is_of_another(store, engine.embedder)
-    goes_on = (left or stale or store.owes_erasing()) and go_on(engine, query().scope.project or project)
+    goes_on = (left or stale or store.owes_erasing()) and continue_indexing(engine, query().scope.project or project)
     seconds = seconds_left(store, counts, rate) if goes_on else 0.0
     said = background_notice(counts, len(left), seconds) if goes_on else ""
     return Refreshed(len(left), absent=absent, background=said, seconds_left=round(seconds), unread=left)
@@ -179,7 +179,7 @@ def _telling(engine: Engine) -> Progress:
     return told
 
 
-def go_on(engine: Engine, project: Project | None) -> bool:
+def continue_indexing(engine: Engine, project: Project | None) -> bool:
     """Have the remaining work indexed, by this process's indexer if there is one. Return True if a process does it."""
     if engine.indexer is not None:
         engine.indexer.run_soon(project)

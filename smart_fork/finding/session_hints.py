@@ -81,7 +81,7 @@ class Hint(NamedTuple):
     chance: float
 
 
-def asked_by(first: HookEvent) -> FindRequest | None:
+def question_of(first: HookEvent) -> FindRequest | None:
     """Build the question of a first prompt; `None` if no person wrote the prompt."""
     intent = plain(strip_boilerplate(first.prompt))
     if not intent or _is_a_workers(first):
@@ -89,7 +89,7 @@ def asked_by(first: HookEvent) -> FindRequest | None:
     return FindRequest(intent, agent_type=AGENTS.ALL, limit=1, min_score=HINT_CHANCE)
 
 
-def recalled(found: Candidates) -> Hint | None:
+def recall_hint(found: Candidates) -> Hint | None:
     """Return the hint at the session that probably knows the answer; `None` without a likely session that can be
     forked.
     """
@@ -183,7 +183,7 @@ def edited_lines(where: EditedPlace, processes: Processes) -> tuple[Repository, 
     return there, [replace(line, asked=line.number in changed) for line in around]
 
 
-def origin_of(there: Repository, lines: Sequence[CodeLine], store: Store, query: Query) -> Hint | None:
+def author_hint(there: Repository, lines: Sequence[CodeLine], store: Store, query: Query) -> Hint | None:
     """Return a hint at the exchange of another session that wrote most of the lines about to be changed.
 
     Return `None` if no session is known to have written them.
@@ -328,7 +328,7 @@ def fixes(output: str, store: Store, query: Query, new: int) -> Fixes:
     return Fixes(UNTRUSTED, len(told), found.lines, found.met, told, unread)
 
 
-def end_of(output: str, store: Store, query: Query) -> Hint | None:
+def fix_hint(output: str, store: Store, query: Query) -> Hint | None:
     """Find the fix of a failed call's error in another session, as a hint. `None` unless it is likely to work again.
 
     Raises:

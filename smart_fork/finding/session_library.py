@@ -42,10 +42,10 @@ from smart_fork.finding.fork_worth import BETTER_FIRST, MAX_COMPARED, ForkWorth,
 from smart_fork.finding.index_refresh import (
     Engine,
     Refreshed,
+    continue_indexing,
     covered,
     doubt,
     early_notice,
-    go_on,
     index_in_background,
     makes_vectors,
     unread_notice,
@@ -126,7 +126,7 @@ class Library(ProjectIndex):
         except EngineUnavailable as error:
             return self._without_program(error, asked)
         except IndexUnavailable as error:
-            go_on(self.engine, self.project)  # what was damaged is rebuilt
+            continue_indexing(self.engine, self.project)  # what was damaged is rebuilt
             return self._without_index(error.message, error.hint, asked, there)
 
     def _search(self, asked: FindRequest, state: Refreshed, there: RemoteSearch | None) -> Found:
@@ -175,9 +175,9 @@ class Library(ProjectIndex):
         Raises:
             SmartForkError: there is no such directory, or no index.
         """
-        from smart_fork.finding.session_hints import asked_by, recalled
+        from smart_fork.finding.session_hints import question_of, recall_hint
 
-        if (asked := asked_by(first)) is None:
+        if (asked := question_of(first)) is None:
             return None
         _ = self.project  # a directory that is not there is an error
         with self.index() as store:
@@ -185,7 +185,7 @@ class Library(ProjectIndex):
                 return None
             hidden = frozenset({first.session_id})
             query = self.relevant(asked.query(self.scope(asked), hidden=hidden, **self.pointed_at(asked.intent)))
-            return recalled(search(store, query, partial(self.vectors, "")))
+            return recall_hint(search(store, query, partial(self.vectors, "")))
 
     def fix(self, request: FindRequest) -> Fixes:
         """Find fixes of the request's error in the repository's sessions.
@@ -211,13 +211,13 @@ class Library(ProjectIndex):
             SmartForkError: there is no such directory, or no index.
             OSError: the verdict on the session cannot be read.
         """
-        from smart_fork.finding.session_hints import end_of
+        from smart_fork.finding.session_hints import fix_hint
 
         output, command = (one if isinstance(one := call.given.get(key), str) else "" for key in ("output", "command"))
         if not WorkCommands.of(command):  # it may show an error of another command
             return None
         with self.index() as store:
-            return end_of(output, store, self.query(_EVERYTHING))
+            return fix_hint(output, store, self.query(_EVERYTHING))
 
     def before_edit(self, edit: HookEvent) -> Hint | None:
         """Return a hint at the exchange of another session that wrote most of the lines about to be changed.
@@ -229,7 +229,7 @@ class Library(ProjectIndex):
             IndexUnavailable: there is no index.
             ProgramMissing, ProgramFailed: git is not installed, or the repository is not trusted.
         """
-        from smart_fork.finding.session_hints import edited_lines, origin_of, place_of
+        from smart_fork.finding.session_hints import author_hint, edited_lines, place_of
 
         if (where := place_of(edit)) is None:
             return None
@@ -237,7 +237,7 @@ class Library(ProjectIndex):
         there, lines = edited_lines(where, self.engine.processes)
         with self.index() as store:
             scope = store.scope(project, _EVERYTHING.agents, automated=True)
-            return origin_of(there, lines, store, _EVERYTHING.query(scope, hidden=frozenset({edit.session_id})))
+            return author_hint(there, lines, store, _EVERYTHING.query(scope, hidden=frozenset({edit.session_id})))
 
     def why(self, where: str, limit: int = CHANGES) -> Causes:
         """Return the newest changes of the lines in ``PATH:FIRST-LAST``, or of a whole file, and the prompts behind

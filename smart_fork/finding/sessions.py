@@ -217,7 +217,7 @@ def conversation(
 
         notice = written_by([author], notice or UNTRUSTED)
     session = look_into(located)
-    read = told(session, reading, notice=notice, resolved=resolved, owner=author)
+    read = conversation_part(session, reading, notice=notice, resolved=resolved, owner=author)
     if reading.at is not None:
         return read
     from smart_fork.finding.commits import commits_made
@@ -348,7 +348,7 @@ class ReadRange:
     characters: int | None = None
 
 
-def told(
+def conversation_part(
     session: Session, reading: ReadRange, *, notice: str = "", resolved: str = "", owner: str = "", called: str = ""
 ) -> Conversation:
     """Return the part of a conversation in a range. `called` is a title for a log without a title.

@@ -34,7 +34,7 @@ from smart_fork.finding.session_view import resumed_part
 from smart_fork.forking.copies import ForkPoint, MergedPart, WrittenCopy
 from smart_fork.forking.results import Forked, StartedWorker
 from smart_fork.repository import worktree
-from smart_fork.repository.change_summary import note
+from smart_fork.repository.change_summary import change_summary
 from smart_fork.repository.changes_since import SessionKnowledge
 from smart_fork.snippets import printable
 from smart_fork.system.call_context import calling
@@ -127,7 +127,7 @@ class WorkerSpec:
         if source is None or (then := self.known_until(source)) is None:
             return ""
         committed = self.options.in_worktree and not self.options.with_changes
-        return note(target, then, processes, worktree=committed)
+        return change_summary(target, then, processes, worktree=committed)
 
     def known_until(self, session: Session) -> SessionKnowledge | None:
         """Return the files and repository state that the fork will know; `None` if unknown."""

@@ -71,13 +71,13 @@ def turn_off(agent: AgentName) -> None:
         shutil.rmtree(state_home() / RECALL, ignore_errors=True)
 
 
-def asked() -> PromptHintCounts:
+def prompt_hint_counts() -> PromptHintCounts:
     """Return the results of hints at recent first prompts."""
     notes = list(map(_content, _notes(ASKED)))
     return PromptHintCounts(len(notes), sum(len(note) > len(LATE) for note in notes), notes.count(LATE))
 
 
-def said(folder: str) -> HintCounts:
+def hint_counts(folder: str) -> HintCounts:
     """Return the results of recent hints with notes in this folder: `EDITS` or `ERRORS`."""
     lines = [line for path in _notes(folder) for line in _content(path).splitlines()]
     late, followed = lines.count(LATE), sum(line.startswith(FOLLOWED) for line in lines)

@@ -109,7 +109,9 @@ class ChangesSince:
         return bool(self.files or self.left_behind or self.branch_changed or self.behind)
 
 
-def news(folder: Path, then: SessionKnowledge, processes: Processes, *, committed: bool = False) -> ChangesSince | None:
+def find_changes(
+    folder: Path, then: SessionKnowledge, processes: Processes, *, committed: bool = False
+) -> ChangesSince | None:
     """Compare a session's knowledge with the checkout of `folder`. With `committed`, compare with its commit only.
 
     Return `None` if there is no difference, or no certain one.
@@ -117,7 +119,7 @@ def news(folder: Path, then: SessionKnowledge, processes: Processes, *, committe
     if then.until > time.time() + _SKEW:
         return None
     try:
-        found = _Look(_Git(Repository.open(folder, processes)), then, committed=committed).news()
+        found = _Look(_Git(Repository.open(folder, processes)), then, committed=committed).find_changes()
     except SmartForkError:  # no repository, no git, none that answers in time
         return None
     return found if found.is_any else None
@@ -236,7 +238,7 @@ class _Look:
         #: The uncommitted ones of these files.
         self.dirty = self.git.between(self.commit, "", self.files) or {} if self.commit else {}
 
-    def news(self) -> ChangesSince:
+    def find_changes(self) -> ChangesSince:
         base = self._by_record() or self._by_log() or self._by_branch()
         found = tuple(self._differing(base)) if base is not None else ()
         left = tuple(name for name in self.files if name in self.dirty) if self.committed else ()

@@ -58,7 +58,7 @@ def read(reference: str, missing: SmartForkError, directory: Path, reading: Read
             known = where.tracking.read().named(reference)
             if known is not None and known[1].file is not None:
                 session = sessions.look_into(sessions.locate(READERS[known[1].platform].id_of(known[1].file)))
-                return sessions.told(session, reading, notice=UNTRUSTED, resolved="alias")
+                return sessions.conversation_part(session, reading, notice=UNTRUSTED, resolved="alias")
             return _read(where, reference, reading)
     except (NotFound, NotAuthenticated, Usage):
         raise missing from None
@@ -77,7 +77,7 @@ def look_into(session_id: str, directory: Path) -> SharedReading:
 
 def _read(where: TeamProject, reference: str, reading: ReadRange) -> Conversation:
     info, session = _read_shared(where, reference)
-    return sessions.told(
+    return sessions.conversation_part(
         session, reading, notice=written_by([info.owner], UNTRUSTED), resolved="team", owner=info.owner,
         called=info.title,
     )  # fmt: skip

@@ -96,7 +96,9 @@ def test_a_heading_that_was_said_passes_for_no_message(world, shop):
 
     text = "\n".join(
         text
-        for text, _ in sessions.as_markdown(sessions.told(sessions.read(sessions.locate(FIRST)), sessions.ReadRange()))
+        for text, _ in sessions.as_markdown(
+            sessions.conversation_part(sessions.read(sessions.locate(FIRST)), sessions.ReadRange())
+        )
     )
 
     assert [line[:4] for line in text.splitlines() if line.lstrip().startswith("##")] == ["## 0", "## P"]
@@ -118,7 +120,9 @@ def test_secrets_and_escapes_are_not_shown(world, shop):
     world.claude(shop, "the key is \x1b[2Jhttps://me:hunter2secret@example.com/x", "ok", session_id=FIRST)
     session = sessions.read(sessions.locate(FIRST))
 
-    text = "\n".join(text for text, _ in sessions.as_markdown(sessions.told(session, sessions.ReadRange())))
+    text = "\n".join(
+        text for text, _ in sessions.as_markdown(sessions.conversation_part(session, sessions.ReadRange()))
+    )
 
     assert "hunter2secret" not in text
     assert "\x1b" not in text

@@ -242,7 +242,7 @@ def test_the_conversation_says_that_its_project_is_inferred(world, shop, monkeyp
 
     assert (str(shop), "commit") == (conversation.cwd, conversation.inferred_from)
     assert "project inferred from its commit" in "\n".join(
-        text for text, _ in sessions.as_markdown(sessions.told(conversation, sessions.ReadRange()))
+        text for text, _ in sessions.as_markdown(sessions.conversation_part(conversation, sessions.ReadRange()))
     )
 
 

@@ -135,7 +135,7 @@ class Recall:
         ]
         if not agents:
             return
-        asked = recall_switch.asked()
+        asked = recall_switch.prompt_hint_counts()
         detail = (
             f"on for {AGENTS.titles(way.agent for way in agents)}; "
             f"suggested a session in {asked.told} of {asked.sessions} new sessions"

@@ -188,7 +188,7 @@ def test_a_fork_is_told_that_its_checkout_is_behind_before_it_starts_too(launch,
 def test_whether_a_session_can_be_forked_is_known_without_its_note(world, shop, monkeypatch):
     session = world.claude(shop, "add retry", "done")
     asked = []
-    monkeypatch.setattr("smart_fork.forking.worker.note", lambda *given, **more: asked.append(given))
+    monkeypatch.setattr("smart_fork.forking.worker.change_summary", lambda *given, **more: asked.append(given))
 
     check_startable(ForkRequest(session, Options(prompt="fix the race", place="process")))
     assert [] == asked

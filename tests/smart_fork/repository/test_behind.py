@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from smart_fork.errors import ProgramFailed
-from smart_fork.repository.changes_since import news
+from smart_fork.repository.changes_since import find_changes
 from smart_fork.system.processes import Processes
 from tests.smart_fork.repository.test_news import PROCESSES, START, _home_of_module, sh, shop, template, then, told  # noqa: F401 - fixtures
 
@@ -23,19 +23,19 @@ def clone(home, shop):  # noqa: F811
 
 
 def behind(clone: Path, **more: Any) -> tuple[int, str]:
-    found = news(clone, then(clone, "a.py", **more), PROCESSES)
+    found = find_changes(clone, then(clone, "a.py", **more), PROCESSES)
     return (found.behind, found.upstream) if found else (0, "")
 
 
 def test_a_checkout_that_is_behind_its_upstream_is_told_by_local_refs_alone(shop, clone):  # noqa: F811
     assert behind(clone) == (3, "origin/main")
-    assert news(clone, then(clone, "a.py"), PROCESSES, committed=True).behind == 3
+    assert find_changes(clone, then(clone, "a.py"), PROCESSES, committed=True).behind == 3
     sh(shop, "git commit -q --allow-empty -m Four")
     assert behind(clone) == (3, "origin/main"), "nothing is fetched"
     sh(clone, "git switch -qc topic --track main; git reset -q --hard HEAD~1")
     assert behind(clone, branch=None) == (1, "main"), "another branch of the same repository"
     sh(clone, "git switch -q main; git reset -q --hard origin/main")
-    assert news(clone, then(clone, "a.py"), PROCESSES) is None, "it is not behind"
+    assert find_changes(clone, then(clone, "a.py"), PROCESSES) is None, "it is not behind"
 
 
 @pytest.mark.parametrize(
@@ -78,6 +78,6 @@ def test_many_commits_are_counted_to_a_bound_and_a_git_that_takes_long_costs_the
                 raise ProgramFailed("git took too long")
             return super().run(command, **more)
 
-    found = news(clone, then(clone, "a.py"), Slow())
+    found = find_changes(clone, then(clone, "a.py"), Slow())
 
     assert ({"a.py": "changed +1 -0"}, 0) == (told(found), found.behind)

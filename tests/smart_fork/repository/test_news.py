@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from smart_fork.repository.changes_since import ChangesSince, SessionKnowledge, news
+from smart_fork.repository.changes_since import ChangesSince, SessionKnowledge, find_changes
 from smart_fork.system.processes import Processes
 from tests.cases import first
 
@@ -155,7 +155,7 @@ def test_what_differs_from_what_was_known_is_told(shop, template, history):
     script, expected = HISTORIES[history]
     sh(shop, script)
 
-    found = news(shop, then(shop), PROCESSES)
+    found = find_changes(shop, then(shop), PROCESSES)
 
     assert told(found) == expected
     if found is not None:
@@ -164,7 +164,7 @@ def test_what_differs_from_what_was_known_is_told(shop, template, history):
 
 
 def rows(shop: Path, one: SessionKnowledge | None = None, **how: Any) -> Mapping[str, str]:
-    return told(news(shop, one or then(shop), PROCESSES, **how))
+    return told(find_changes(shop, one or then(shop), PROCESSES, **how))
 
 
 def test_what_nobody_has_written_to_since_is_as_it_was_known_whatever_git_says(shop):
@@ -194,12 +194,12 @@ def test_what_it_committed_itself_is_known_and_what_it_did_not_may_be_among_what
 def test_a_worktree_is_compared_as_it_will_be_and_what_it_will_not_have_is_named(shop):
     sh(shop, "echo theirs >> a.py; git commit -qam Theirs; echo new >> b.py; echo new >> a.py")
 
-    found = news(shop, then(shop), PROCESSES, committed=True)
+    found = find_changes(shop, then(shop), PROCESSES, committed=True)
 
     assert found is not None
     assert (told(found), found.left_behind) == ({}, ("a.py", "b.py"))
     sh(shop, "git checkout -q a.py")
-    found = news(shop, then(shop), PROCESSES, committed=True)
+    found = find_changes(shop, then(shop), PROCESSES, committed=True)
     assert found is not None
     assert (told(found), found.left_behind) == ({"a.py": "changed +1 -0"}, ("b.py",))
 
@@ -224,7 +224,7 @@ def test_the_branch_is_told_where_it_was_another_one(shop, before, after, expect
     sh(shop, before, at=BEGUN)
     sh(shop, after)
 
-    assert branches(news(shop, then(shop, branch=None), PROCESSES)) == expected
+    assert branches(find_changes(shop, then(shop, branch=None), PROCESSES)) == expected
 
 
 def test_a_squashed_branch_has_what_it_had(shop):
@@ -235,7 +235,7 @@ def test_a_squashed_branch_has_what_it_had(shop):
     )
     sh(shop, "git switch -q main; git merge -q --squash dev; git commit -qm All; git branch -qD dev")
 
-    found = news(shop, then(shop, branch="dev"), PROCESSES)
+    found = find_changes(shop, then(shop, branch="dev"), PROCESSES)
 
     assert (told(found), branches(found)) == ({}, ("dev", "main"))
 
@@ -246,7 +246,7 @@ def test_of_a_commit_that_was_collected_no_file_is_told(shop):
     lost = [line.split()[1] for line in (shop / ".git/logs/HEAD").read_text().splitlines()][-3]
     (shop / ".git/objects" / lost[:2] / lost[2:]).unlink()
 
-    found = news(shop, then(shop), PROCESSES)
+    found = find_changes(shop, then(shop), PROCESSES)
 
     assert (told(found), branches(found)) == ({}, ("dev", "main"))
 
@@ -263,12 +263,12 @@ def test_a_clock_that_went_back_or_ahead_tells_nothing(shop):
 
 def test_outside_git_and_before_the_first_commit_there_is_no_news(home, shop):
     (home / "plain").mkdir()
-    assert news(home / "plain", then(home / "plain"), PROCESSES) is None
+    assert find_changes(home / "plain", then(home / "plain"), PROCESSES) is None
     sh(home / "plain", "git init -q -b main; echo x > a.py; git add .")
-    assert news(home / "plain", then(home / "plain"), PROCESSES) is None
+    assert find_changes(home / "plain", then(home / "plain"), PROCESSES) is None
     sh(home, "git clone -q --bare shop bare.git")
-    assert news(home / "bare.git", then(home / "bare.git"), PROCESSES) is None
-    assert news(home / "not there", then(shop), PROCESSES) is None
+    assert find_changes(home / "bare.git", then(home / "bare.git"), PROCESSES) is None
+    assert find_changes(home / "not there", then(shop), PROCESSES) is None
 
 
 def test_of_a_worktree_that_is_gone_its_branch_tells(shop):
@@ -279,7 +279,7 @@ def test_of_a_worktree_that_is_gone_its_branch_tells(shop):
     assert rows(tree, one) == {}
     sh(shop, "git worktree remove .worktrees/one; git merge -q --no-edit one; echo more >> b.py; git commit -qam B")
 
-    found = news(shop, one, PROCESSES)
+    found = find_changes(shop, one, PROCESSES)
 
     assert (told(found), branches(found)) == ({"b.py": "changed +1 -0"}, ("one", "main"))
     sh(shop, "git branch -qD one")  # nothing tells any more what it had
@@ -432,7 +432,7 @@ def test_a_repository_that_was_moved_tells_nothing_of_where_it_was(home, shop):
     shop.rename(home / "store")
     known = then(shop)
     assert rows(home / "store", known) == {}
-    assert news(shop, known, PROCESSES) is None
+    assert find_changes(shop, known, PROCESSES) is None
 
     sh(home, "mkdir shop; cd shop; git init -q -b main; echo other > a.py; git add .; git commit -qm Other")
 

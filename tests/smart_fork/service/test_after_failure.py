@@ -47,7 +47,7 @@ def test_what_ended_the_error_is_said_in_one_sentence(announced, ended, shop, ag
     assert f"<smart-fork-recall>Session {ended} of 2026-01-01 met this error until: " in line
     assert '"run tool install backend" (a quotation' in line
     assert estimate_tokens(line) <= 60
-    assert (1, 0, 0) == recall_switch.said(ERRORS)
+    assert (1, 0, 0) == recall_switch.hint_counts(ERRORS)
     assert (1, 0) == ((shown := overview().recall).errors_told, shown.errors_late)
 
 
@@ -123,7 +123,7 @@ def test_a_command_does_not_leave_its_quotation(world, announced, shop, command)
 
 def test_an_answer_that_comes_too_late_is_counted(announced, ended, shop):
     assert "" == run(failure(shop), "claude", SMART_FORK_RECALL_MS="0")
-    assert (0, 1, 0) == recall_switch.said(ERRORS)
+    assert (0, 1, 0) == recall_switch.hint_counts(ERRORS)
 
 
 def test_the_hook_is_there_only_while_recall_is_on(on, shop):

@@ -75,7 +75,7 @@ def test_the_exchange_that_wrote_the_lines_is_named_in_one_sentence(announced, w
     assert f"<smart-fork-recall>Session {written} of 2026-" in line
     assert 'when it was asked: "retry the upload five times"' in line
     assert estimate_tokens(line) <= 60
-    assert (1, 0, 0) == recall_switch.said(EDITS)
+    assert (1, 0, 0) == recall_switch.hint_counts(EDITS)
     assert (1, 0) == ((shown := overview().recall).edits_told, shown.edits_late)
 
 
@@ -106,7 +106,7 @@ def test_a_session_that_was_named_is_followed_by_asking_for_it(  # noqa: PLR0917
     how(world, run, written)
     how(world, run, written)
 
-    assert (1, 0, 1) == recall_switch.said(EDITS)
+    assert (1, 0, 1) == recall_switch.hint_counts(EDITS)
     assert 1 == overview().recall.edits_followed
     assert "" == asked(edit(shop)), "it is still noted that this was said"
 
@@ -122,7 +122,7 @@ def test_an_agent_whose_model_hears_nothing_at_prompts_is_not_asked_there(announ
     recall_switch.turn_on("copilot")
 
     assert "" == asked(prompt(shop, "retry the upload five times"), "copilot")
-    assert (0, 0, 0) == recall_switch.asked()
+    assert (0, 0, 0) == recall_switch.prompt_hint_counts()
     assert asked(edit(shop, path="upload.py", old_str=OLD, new_str="x"), "copilot")
 
 

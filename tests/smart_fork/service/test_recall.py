@@ -99,7 +99,7 @@ def test_a_first_prompt_that_a_past_session_knows_is_answered_with_it(announced,
     assert f"smart-fork fork {knows} " in line
     assert f"fork_session_id {knows}" in line
     assert "tokens" in line
-    assert (1, 1, 0) == recall_switch.asked()
+    assert (1, 1, 0) == recall_switch.prompt_hint_counts()
 
 
 def test_it_is_said_once_in_a_session(announced, knows, shop):
@@ -112,7 +112,7 @@ def test_only_the_first_prompt_of_a_session_is_asked_about(announced, knows, sho
     """No session fits the first prompt. The next prompt would have an answer."""
     assert "" == asked(prompt(shop, "what is the weather like"))
     assert "" == asked(prompt(shop))
-    assert (1, 0, 0) == recall_switch.asked()
+    assert (1, 0, 0) == recall_switch.prompt_hint_counts()
 
 
 @first(
@@ -265,7 +265,7 @@ def test_an_answer_that_is_none_is_not_passed_on(on, shop, says):
     with strange(says) as server:
         assert "" == asked(prompt(shop))
     assert 1 == len(server.heard)
-    assert (1, 0, 0) == recall_switch.asked()
+    assert (1, 0, 0) == recall_switch.prompt_hint_counts()
 
 
 @first("milliseconds", ["0", "1500"])
@@ -273,7 +273,7 @@ def test_a_service_that_takes_too_long_is_not_waited_for(on, shop, milliseconds)
     """It would never answer. The late answer is counted."""
     with strange(None):
         assert "" == run(prompt(shop), SMART_FORK_RECALL_MS=milliseconds)
-    assert (1, 0, 1) == recall_switch.asked()
+    assert (1, 0, 1) == recall_switch.prompt_hint_counts()
 
 
 def test_what_is_quoted_of_a_session_cannot_leave_its_quotation(announced, world, shop):
