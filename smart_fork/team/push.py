@@ -171,7 +171,8 @@ def _create_child(project: TeamProject, begun: PendingCreation, alias: Alias, ma
     if source_id is None:
         raise SmartForkError("Its parent session is unknown.", unparented_hint(made.name))
     named = alias.title if alias.session_id is None else ""  # else it is the title of what this goes on from
-    description = wire.SessionChange(
+    description = wire.valid_message(
+        wire.SessionChange,
         title=made.said.title or named or _title(made) or None,
         tags=made.said.tags,
         summary=made.said.summary,

@@ -262,7 +262,8 @@ def hinted_conflict(made: Plan) -> Iterator[None]:
 def _masked(request: PushRequest, out: Outgoing) -> wire.SessionChange:
     """Return the description of a session with masked secrets."""
     asked = request.checked()
-    return wire.SessionChange(
+    return wire.valid_message(
+        wire.SessionChange,
         title=asked.title and out.plain(asked.title)[: canonical.TEXT],
         tags=asked.tags and tuple(out.plain(one)[: canonical.TEXT] for one in asked.tags),
         summary=asked.summary and out.plain(asked.summary)[: canonical.SUMMARY],
