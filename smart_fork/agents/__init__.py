@@ -8,11 +8,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from indexer.transcripts.model import AgentName
-from smart_fork.agents.agent import Agent, Home, ReadOnlyAgent
+from smart_fork.agents.agent import Agent, ReadOnlyAgent
 from smart_fork.agents.claude import Claude
 from smart_fork.agents.codex import Codex
 from smart_fork.agents.copilot import Copilot
 from smart_fork.agents.cursor import Cursor
+from smart_fork.agents.description import Home
 from smart_fork.agents.gemini import Gemini
 from smart_fork.agents.opencode import OpenCode
 from smart_fork.agents.qwen import Qwen
@@ -23,12 +24,10 @@ if TYPE_CHECKING:
     from smart_fork.agents.ancestry import Heads
     from smart_fork.agents.copier import Copier
     from smart_fork.agents.cuts.cutter import Cutter, Files
-    from smart_fork.agents.hooks import Hooks
     from smart_fork.agents.log_tail import Tail
-    from smart_fork.agents.login import Login
     from smart_fork.agents.record_conversion import Forms
-    from smart_fork.agents.registration import Registration
     from smart_fork.agents.screen import Screen
+    from smart_fork.agents.settings import Hooks, Login, Registration
     from smart_fork.agents.starter import Background, Starter
 
 F = TypeVar("F")

@@ -17,8 +17,8 @@ from indexer.safe_files import new_file, open_regular, private_dir, remove, stag
 from indexer.transcripts.lines import is_long
 from indexer.transcripts.model import RecordSize, Session
 from indexer.transcripts.reader_state import utc
-from smart_fork.agents.agent import AgentFacet
 from smart_fork.agents.codec import CopyCodec, Record
+from smart_fork.agents.description import AgentFacet
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.system.processes import Machine
 

@@ -1,4 +1,4 @@
-"""The agents' programs: where they are installed, whether they can fork, and which processes run them."""
+"""The agents' programs: where they are installed, and whether they can fork."""
 
 from __future__ import annotations
 
@@ -7,21 +7,18 @@ import glob
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
-from math import inf
-from pathlib import Path, PurePath
-from typing import ClassVar, NamedTuple
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import ClassVar
 
 from indexer import state
 from indexer.lazy import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
-from smart_fork.agents.agent import AgentFacet
-from smart_fork.agents.login import Login, LoginState
+from smart_fork.agents.settings import Login, LoginState
 from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError
 from smart_fork.system.login_shell import login_path
-from smart_fork.system.processes import Processes, Running
+from smart_fork.system.processes import Processes
 
 #: A checked program: its file and version, the arguments of its help, and the expression searched for.
 Sign = tuple[str, int, int, int, tuple[str, ...], str]
@@ -228,111 +225,3 @@ def _kept() -> tuple[Sign, ...]:
     except OSError:
         return ()
     return tuple((path, node, time, size, tuple(args), sign) for path, node, time, size, args, sign in rows)
-
-
-#: Programs that run scripts.
-_INTERPRETERS = {"node", "bun"}
-#: A process that began later after a note was made has only got the number of the one that made it.
-START_SECONDS = 60.0
-
-
-class ProcessNote(NamedTuple):
-    """A process and the session that it has open, as its agent notes it, with the note's time in seconds since the
-    epoch.
-
-    `sure` is False if the session is only inferred: the process may have changed to another session.
-    """
-
-    pid: int
-    session_id: str
-    since: float = inf
-    sure: bool = True
-
-
-def noted_at(path: Path, said: object = None, parts: int = 1) -> float:
-    """Return the time of a note: the time it states (`said`, in `parts` of a second), else its file's time."""
-    if isinstance(said, int | float):
-        return said / parts
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0
-
-
-@lru_cache(maxsize=1024)  # a list of processes names few, and each agent asks for all of them
-def _program(word: str) -> str:
-    path = PurePath(word)
-    return path.parent.parent.name if path.parent.name == "versions" else path.stem
-
-
-class Presence(AgentFacet):
-    """The facet that recognizes the processes of one agent."""
-
-    #: The words that begin a fork.
-    forks: tuple[str, ...] = ()
-
-    def runs(self, words: Sequence[str]) -> bool:
-        """Return True if a process with these words is the agent."""
-        return bool(words) and _program(_script_of(words)) == self.agent
-
-    def goes_on_in(self, session_id: str, words: Sequence[str]) -> bool:
-        """Return True if an agent's process with these words resumes the session."""
-        options = words[: words.index("--")] if "--" in words else words  # behind that is what it was asked
-        return session_id in options and set(options).isdisjoint(self.forks)
-
-    def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[ProcessNote]:
-        """Yield the agent's own notes about processes that have, or had, this session open. Some processes may have
-        ended.
-        """
-        return iter(())
-
-    def near(self, log: Path, processes: Mapping[int, Running]) -> str:
-        """Return a sentence about a process that may write to `log` without having its session open; empty if none
-        may.
-        """
-        return ""
-
-    def hold(self, session_id: str) -> int | None:
-        """Take the agent's own lock of a session. Return its descriptor, which the caller closes, or `None` without a
-        lock.
-
-        Raises:
-            ForkRefused: Another process holds the lock.
-        """
-        return None
-
-    def queue(self, session_id: str, text: str, running: Callable[[], Mapping[int, Running]]) -> tuple[str, ...]:
-        """Return the subcommand and words with which the agent's program delivers a message to a running session.
-
-        Empty if the message would not be delivered now.
-        """
-        return ()
-
-    def inside(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> dict[int, bool]:
-        """Return the living processes that have a session open, with True for each if that is sure.
-
-        A process's note counts more than its command line, since ``/clear`` begins another session in the process. The
-        parent of a process with a note is not asked.
-        """
-        noted: dict[int, ProcessNote] = {}
-        for note in sorted(self.notes(session_id, log, processes), key=lambda one: one.since):
-            one = processes.get(note.pid)
-            if one and one.born <= note.since + START_SECONDS and self._may_be(one.words):
-                noted[note.pid] = note
-        spoken_for = {*noted, *(processes[pid].parent for pid in noted)}
-        found = {pid: note.sure for pid, note in noted.items() if note.session_id == session_id}
-        for pid, one in processes.items():
-            if pid not in spoken_for and self.runs(one.words) and self.goes_on_in(session_id, one.words):
-                found[pid] = True
-        return found
-
-    def _may_be(self, words: Sequence[str]) -> bool:
-        """Return True if a note's process may still be the agent. Its command can differ from the program's name."""
-        return bool(words) and self.agent in _script_of(words)
-
-
-def _script_of(words: Sequence[str]) -> str:
-    """Return the program of a process; for an interpreter, the script that it runs."""
-    if _program(words[0]) not in _INTERPRETERS:
-        return words[0]
-    return next((word for word in words[1:] if not word.startswith("-")), words[0])

@@ -1,16 +1,12 @@
-"""The command that starts a worker: the request, the agent's command line, and the plan with all checks. Pure.
-
-`Starter` makes the command line of one agent. `ForkPlan.of` checks a request for any agent and plans the worker.
-"""
+"""The request for a worker, and the command with which an agent starts it. Pure."""
 
 from __future__ import annotations
 
 import re
-import shlex
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, NamedTuple
@@ -18,14 +14,10 @@ from typing import Literal, NamedTuple
 import orjson
 
 from indexer.lazy import dataclass, late
-from indexer.settings import DEPTH, WORKER_ID
 from indexer.transcripts.model import AgentName
 from indexer.values import dict_in, dicts_in, json_at, json_in, text_in
-from smart_fork.agents import AGENTS
-from smart_fork.agents.agent import AgentFacet
+from smart_fork.agents.description import AgentFacet
 from smart_fork.agents.options import Options
-from smart_fork.errors import ForkRefused, Usage
-from smart_fork.snippets import plain_name
 
 #: The agent's command: fork a session, start a new one, or resume one.
 LaunchKind = Literal["fork", "new", "resume"]
@@ -219,131 +211,3 @@ class Background(AgentFacet):
     def last_words(self, one: str) -> str:
         """Return the reason why the session with the id `one` ended; empty if it is unknown."""
         return text_in(dict_in(json_at(self.of.home.folder() / "jobs" / one / "state.json")).get("detail"))
-
-
-#: A fork may fork, and that fork once more.
-MAX_DEPTH = 3
-#: Linux accepts 128 KiB in one argument.
-MAX_PROMPT_BYTES = 100_000
-
-
-@dataclass(frozen=True, slots=True)
-class ForkPlan:
-    """The plan of a worker: a command to run, in which directory, with which environment and files.
-
-    `env` is added to the environment; `defaults` apply where nothing else sets them. `staging` says which files are
-    needed first. `new_session_id` is the worker's session, `None` if only the agent knows it. `title` is the worker's
-    name, if the copied log names the session instead of the command.
-    """
-
-    agent: AgentName
-    argv: tuple[str, ...]
-    cwd: Path
-    env: Mapping[str, str]
-    source_session_id: str
-    new_session_id: str | None
-    staging: Staging
-    at: str | None
-    name: str
-    prompt: str
-    headless: bool
-    form: LaunchKind = "fork"
-    delivery: Delivery = "argument"
-    writes: bool = False
-    title: str = ""
-    defaults: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def said(self) -> str:
-        """The prompt, if it is no argument: it goes to standard input, or is typed."""
-        return "" if self.delivery == "argument" else self.plain_prompt(self.prompt)
-
-    @staticmethod
-    def plain_prompt(prompt: str | None) -> str:
-        """Return `prompt` as an argument that no agent takes for an option, a command or a shell command.
-
-        Raises:
-            Usage: The prompt is too long.
-        """
-        text = ForkPlan.passable(prompt or "").strip()
-        if not text:
-            return ""
-        if len(text.encode()) > MAX_PROMPT_BYTES:
-            raise Usage(
-                f"The prompt is longer than {MAX_PROMPT_BYTES:,} bytes",
-                "Write it to a file, and let the prompt name the file.",
-            )
-        ordinary = text[0].isalnum() and len(text.split(maxsplit=1)) > 1
-        return text if ordinary else f" {text}"
-
-    @staticmethod
-    def passable(text: str) -> str:
-        """Return `text` without NUL and lone surrogates, so that it can be an argument."""
-        return text.replace("\0", "").encode("utf-8", "replace").decode()
-
-    @classmethod
-    def fits(cls, prompt: str) -> bool:
-        """Return True if a prompt is short enough for an argument."""
-        return len(cls.passable(prompt).encode()) < MAX_PROMPT_BYTES
-
-    @classmethod
-    def of(cls, request: LaunchRequest) -> ForkPlan:
-        """Return the plan for a worker.
-
-        Raises:
-            Usage: An id, the prompt or the depth is not valid.
-            ForkRefused: The session belongs to another agent, or workers are nested too deeply.
-        """
-        agent = request.agent
-        starter = AGENTS.starter_of(agent)
-        source = "" if request.form == "new" else _source_of(request)
-        new = AGENTS.check_id(agent, request.new_session_id, "new") if request.new_session_id else None
-        if request.depth >= MAX_DEPTH:
-            raise ForkRefused(
-                f"This is already a worker of a worker, {MAX_DEPTH} deep", f"Unset {DEPTH} to start one anyway."
-            )
-        if request.at and not new:
-            raise Usage("A fork at an earlier message needs a new session id")
-        prompt = cls.plain_prompt(request.prompt)
-        if request.headless and not prompt:
-            raise Usage("A worker without a terminal needs a prompt", "Give it a prompt, or run it in tmux.")
-        name = plain_name(request.name)
-        line = starter.line(replace(request, session_id=source, new_session_id=new, prompt=prompt, name=name))
-        env = {
-            DEPTH: str(request.depth + 1),
-            **({WORKER_ID: request.worker_id} if request.worker_id else {}),
-            **AGENTS[agent].home.environment(),
-        }
-        argv = line.argv
-        if request.background:  # a session that is resumed keeps the options that it has
-            argv = AGENTS.background_of(agent).command(argv, env if request.form != "resume" else {})
-        return cls(
-            agent=agent, argv=argv, cwd=request.target_cwd, env=env, source_session_id=source,
-            new_session_id=line.session_id if starter.ids.fullmatch(line.session_id or "") else None,
-            staging=line.staging, at=request.at, name=name, prompt=cls.passable(request.prompt or ""),
-            headless=request.headless, form=request.form, delivery=line.delivery, writes=line.writes,
-            title="" if line.named else name, defaults=line.env,
-        )  # fmt: skip
-
-    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
-        """Return the worker's environment: `base` without the variables that identify the caller, with the plan's
-        additions.
-
-        ``PWD`` is set too, since a program may trust it more than its working directory.
-        """
-        here = {"PWD": str(self.cwd)} if "PWD" in base else {}
-        given = {key: value for key, value in base.items() if key not in AGENTS.callers_own}
-        return {**self.defaults, **given, **here, **self.env}
-
-    def shell_command(self) -> str:
-        """Return the plan as one line that a person can paste into a shell. smart-fork itself never runs it."""
-        given = f"printf %s {shlex.quote(self.said)} | " if self.delivery == "input" and self.said else ""
-        home = AGENTS[self.agent].home.variable
-        words = (*(("env", f"{home}={self.env[home]}") if home in self.env else ()), *self.argv)
-        return f"cd {shlex.quote(str(self.cwd))} && {given}{shlex.join(words)}"
-
-
-def _source_of(request: LaunchRequest) -> str:
-    if request.form == "resume" and request.source_agent is None:
-        return AGENTS.check_given(request.session_id)
-    return AGENTS.check_id(request.source_agent or request.agent, request.session_id, "source")

@@ -24,7 +24,7 @@ from indexer.transcripts.model import AgentName
 from indexer.transcripts.texts import RECALL_TAG, strip_boilerplate
 from indexer.values import list_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.registration import Registration
+from smart_fork.agents.settings import Registration
 from smart_fork.finding.answer import Fix, Fixes
 from smart_fork.finding.code_authors import sessions_of, writers_of
 from smart_fork.finding.evidence import admitted, beginning_of

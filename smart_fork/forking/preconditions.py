@@ -24,9 +24,11 @@ from indexer.settings import Setting
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.reader_state import utc
 from smart_fork.agents import AGENTS
-from smart_fork.agents.login import Login, noted_variables
+from smart_fork.agents.fork_plan import ForkPlan
+from smart_fork.agents.login_variables import noted_variables
 from smart_fork.agents.programs import Program
-from smart_fork.agents.starter import ForkPlan, LaunchRequest
+from smart_fork.agents.settings import Login
+from smart_fork.agents.starter import LaunchRequest
 from smart_fork.errors import ForkRefused, NotFound, Usage, advice
 from smart_fork.finding.session_place import unplaced, where_now
 from smart_fork.snippets import plain_name, quoted

@@ -26,9 +26,10 @@ from smart_fork import session_origins
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession, copy_folder, second_name, stage_transcript
 from smart_fork.agents.cuts.cutter import Files
+from smart_fork.agents.fork_plan import ForkPlan
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.programs import Program
-from smart_fork.agents.starter import ForkPlan, LaunchRequest
+from smart_fork.agents.starter import LaunchRequest
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.forking.copies import is_others, write_branch
 from smart_fork.forking.preconditions import (

@@ -24,10 +24,11 @@ from indexer.values import seconds_in
 from smart_fork import session_origins
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt
+from smart_fork.agents.fork_plan import ForkPlan
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options
 from smart_fork.agents.references import Reference
-from smart_fork.agents.starter import ForkPlan, LaunchKind
+from smart_fork.agents.starter import LaunchKind
 from smart_fork.errors import ProgramFailed, SmartForkError, advice
 from smart_fork.finding.session_place import as_guest, directory_of, in_project, where_now
 from smart_fork.finding.session_view import resumed_part

@@ -69,7 +69,7 @@ def _tell(agent: str, body: bytes) -> None:
 def _note(agent: str, body: bytes) -> None:
     """Note the agent's environment variables at the beginning of a session. A worker's variables are known already."""
     if not os.environ.get("SMART_FORK_WORKER_ID") and b'"SessionStart"' in body:
-        from smart_fork.agents.login import note_variables
+        from smart_fork.agents.login_variables import note_variables
 
         note_variables(os.environ, [agent], also=True)
 

@@ -18,11 +18,12 @@ from indexer.locks import held_file
 from indexer.masking import NOTHING, ending
 from indexer.safe_files import private_dir, state_home
 from smart_fork.agents import AGENTS
+from smart_fork.agents.fork_plan import ForkPlan
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.options import Options
 from smart_fork.agents.programs import Program
 from smart_fork.agents.screen import Question
-from smart_fork.agents.starter import ForkPlan, LaunchRequest
+from smart_fork.agents.starter import LaunchRequest
 from smart_fork.errors import ForkRefused, ProgramFailed, Usage, advice
 from smart_fork.forking.preconditions import Occupation, provisions
 from smart_fork.system.call_context import refuse_cancelled

@@ -26,9 +26,10 @@ from indexer.safe_files import STALE_SECONDS, open_regular, private_dir, state_h
 from indexer.settings import DEPTH, WORKER_ID
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
+from smart_fork.agents.fork_plan import ForkPlan
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.screen import Question, Screen
-from smart_fork.agents.starter import Delivery, ForkPlan
+from smart_fork.agents.starter import Delivery
 from smart_fork.errors import ForkRefused, ProgramFailed, SmartForkError
 from smart_fork.system.processes import Completed, Machine, Processes
 from smart_fork.workers import exec_command

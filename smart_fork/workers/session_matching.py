@@ -10,8 +10,8 @@ from indexer.masking import mask
 from indexer.transcripts.model import AgentName
 from indexer.values import seconds_in
 from smart_fork.agents import AGENTS
+from smart_fork.agents.fork_plan import ForkPlan
 from smart_fork.agents.log_readers import READERS
-from smart_fork.agents.starter import ForkPlan
 from smart_fork.errors import Usage
 from smart_fork.workers.registry import Registry, WorkerRecord
 

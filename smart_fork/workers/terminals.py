@@ -30,7 +30,8 @@ from indexer.project import project_of
 from indexer.safe_files import state_home
 from indexer.settings import Setting
 from smart_fork.agents import AGENTS
-from smart_fork.agents.starter import Delivery, ForkPlan
+from smart_fork.agents.fork_plan import ForkPlan
+from smart_fork.agents.starter import Delivery
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, SmartForkError
 from smart_fork.snippets import plain_name, quoted
 from smart_fork.system.processes import Completed, Processes

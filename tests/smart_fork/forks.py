@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from smart_fork.agents.fork_plan import ForkPlan
 from smart_fork.agents.options import Options
-from smart_fork.agents.starter import ForkPlan
 from smart_fork.forking.branch import branch
 from smart_fork.forking.request import BranchRequest, ForkRequest, SessionChoice
 from smart_fork.forking.results import Branched

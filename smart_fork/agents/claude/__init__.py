@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from smart_fork.agents.agent import Agent, Home, ProgramSpec, Sign, usual_facets
+from smart_fork.agents.agent import Agent, ProgramSpec, Sign, usual_facets
+from smart_fork.agents.description import Home
 
 HOME = Home("CLAUDE_CONFIG_DIR", ".claude")
 #: In it programs that Claude Code starts find the id of its session.
@@ -31,4 +32,5 @@ class Claude(Agent):
     clients = ("claude",)
     facets = usual_facets(
         "births", screen="smart_fork.agents.screen:Screen", background="smart_fork.agents.starter:Background",
+        tail="tail:TAIL",
     )  # fmt: skip

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from indexer.values import dict_in, json_at, text_in
+from smart_fork.agents.agent_processes import Presence, ProcessNote, noted_at
 from smart_fork.agents.claude import HOME
-from smart_fork.agents.programs import Presence, ProcessNote, noted_at
 from smart_fork.agents.starter import CommandLine, LaunchKind, LaunchRequest, Staging, Starter
 from smart_fork.system.processes import Running
 

@@ -14,18 +14,17 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from indexer.values import dict_in, json_in
 from smart_fork.agents.agent import CallerIdentity, ClientCall, newest_logs
 from smart_fork.agents.claude import HOME, SESSION
-from smart_fork.agents.hooks import Hooks
-from smart_fork.agents.login import Login, table
-from smart_fork.agents.registration import NAME, JsonRegistration, PermissionRules
+from smart_fork.agents.settings import NAME, Hooks, JsonRegistration, Login, PermissionRules, table
 from smart_fork.errors import SmartForkError
-from smart_fork.system.processes import Completed
+
+if TYPE_CHECKING:
+    from smart_fork.system.processes import Completed
 
 #: Seconds after which Claude Code takes a lock for one that was left by a process that died.
 _STALE = 10.0
@@ -150,7 +149,7 @@ def _ends_with(path: Path, needle: bytes) -> bool:
     """Return True if one of a log's last lines contains `needle`."""
     from indexer.transcripts.lines import last_lines
 
-    with suppress(OSError):
+    with contextlib.suppress(OSError):
         return any(needle in line for line in last_lines(path, TAIL_BYTES))
     return False
 

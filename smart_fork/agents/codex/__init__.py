@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from smart_fork.agents.agent import Agent, Home, ProgramSpec, Sign, usual_facets
+from smart_fork.agents.agent import Agent, ProgramSpec, Sign, usual_facets
+from smart_fork.agents.description import Home
 
 HOME = Home("CODEX_HOME", ".codex", ("sessions", "archived_sessions"))
 
@@ -24,5 +25,5 @@ class Codex(Agent):
     clients = ("codex",)
     facets = usual_facets(
         "prompts", heads="history:CodexHeads", births="history:CodexBirths", codec="codec:CodexCodec",
-        screen="smart_fork.agents.screen:Screen", tail="tail:TAIL",
+        screen="smart_fork.agents.screen:Screen", tail="tail:TAIL", subagents="subagents:CodexSubAgents",
     )  # fmt: skip

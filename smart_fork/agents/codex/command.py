@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from smart_fork.agents.agent_processes import Presence, ProcessNote
 from smart_fork.agents.codex import HOME
-from smart_fork.agents.codex.log import is_id
-from smart_fork.agents.programs import Presence, ProcessNote
-from smart_fork.agents.registration import NAME
+from smart_fork.agents.codex.rollouts import is_id
+from smart_fork.agents.settings import NAME
 from smart_fork.agents.starter import CommandLine, LaunchRequest, Starter
 from smart_fork.errors import ForkRefused
 from smart_fork.system.processes import Running

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
@@ -32,9 +31,8 @@ from indexer.transcripts.model import (
 )
 from indexer.transcripts.reader_state import count, is_path, pack, utc
 from indexer.transcripts.texts import last_names, masked_name, strip_boilerplate, strip_recall
-from indexer.values import dict_in, dicts_in, json_in, text_in
+from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents import AGENTS, fold
-from smart_fork.agents.ancestry import SubAgents
 from smart_fork.agents.codex import HOME
 from smart_fork.agents.codex.codec import (
     CALLS,
@@ -47,7 +45,8 @@ from smart_fork.agents.codex.codec import (
     text_of,
     without_second_copies,
 )
-from smart_fork.agents.codex.log import CodexAdapter, find_rollout, id_in, is_moved, rollout_in, thread_name, threads
+from smart_fork.agents.codex.log import thread_name, threads
+from smart_fork.agents.codex.rollouts import find_rollout, id_in, is_moved, rollout_in
 
 if TYPE_CHECKING:
     from smart_fork.agents.codex.sent_records import Measured
@@ -492,59 +491,3 @@ def _still_running(output: str) -> str:
     """Return the number by which later calls ask for the output of a running command; empty if the command ended."""
     found = _STILL_RUNNING.search(output[:_HEADER_CHARACTERS].partition("\nOutput:")[0])
     return found[1] if found else ""
-
-
-#: The tool that sets one to work, and what its answer has in it.
-_TOOL, _NAMES_AGENT = "spawn_agent", b"agent_id"
-#: Sub-agents that begin others are followed so far.
-_DEEPEST = 8
-
-
-class CodexSubAgents(SubAgents):
-    """The sub-agents of Codex, each with a rollout of its own."""
-
-    def begun(self, session: Session) -> Mapping[str, str]:
-        calls = {call.id for turn in session.turns for call in turn.tool_calls if call.name == _TOOL}
-        answers = [turn.raw for turn in session.turns if calls and turn.tool_results and _NAMES_AGENT in turn.raw]
-        named = [pair for raw in answers for pair in _named(raw)]
-        logs = _logs() if named else {}
-        return {call: name for call, name in named if call in calls and _is_of(session, name, logs)}
-
-    def read(self, session: Session, name: str) -> Session | None:
-        logs = _logs()
-        return subagent_in(logs[name]) if _is_of(session, name, logs) else None
-
-
-def _logs() -> Mapping[str, Path]:
-    """Return the logs of all Codex sessions by session id."""
-    return {id_in(log.path): log.path for log in CodexAdapter().discover()}
-
-
-def _is_of(session: Session, name: str, logs: Mapping[str, Path]) -> bool:
-    """Return True if `session`, an ancestor, or a sub-agent of them began the session called `name`."""
-    own = {session.session_id, session.parent_id, session.root_id}
-    for _ in range(_DEEPEST):
-        if (log := logs.get(name)) is None:
-            return False
-        if (name := _parent(log)) in own:
-            return True
-    return False
-
-
-def _parent(log: Path) -> str:
-    """Return the id of the session that began a sub-agent, from its header; empty without one."""
-    try:
-        header = next((line.record.get("payload") for line in first_lines(log)), None)
-    except OSError:
-        return ""
-    for key in ("source", "subagent", "thread_spawn", "parent_thread_id"):
-        header = header.get(key) if isinstance(header, dict) else None
-    return header if isinstance(header, str) else ""
-
-
-def _named(raw: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the call that a record answers, with the name of the sub-agent."""
-    record = dict_in(json_in(raw))
-    item = dict_in(record.get("payload", record))
-    if isinstance(name := dict_in(json_in(text_of(item.get("output")))).get("agent_id"), str):
-        yield str(item.get("call_id") or item.get("id") or ""), name

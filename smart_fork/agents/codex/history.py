@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
@@ -24,8 +24,11 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.ancestry import Birth, Births, FamilyLog, Heads
 from smart_fork.agents.codec import Record
 from smart_fork.agents.codex.codec import base_of, ordinal_of, payload_of
-from smart_fork.agents.codex.log import find_rollout, id_in, rollout_in
+from smart_fork.agents.codex.rollouts import find_rollout, id_in, rollout_in
 from smart_fork.errors import NotFound
+
+if TYPE_CHECKING:
+    pass
 
 
 class RolloutPart(NamedTuple):

@@ -8,152 +8,82 @@ reading are imported when a log is read.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from indexer.safe_files import COMPRESSED
-from indexer.transcripts.base import LogFile, regular_file, regular_files
+from indexer.transcripts.base import LogFile, regular_file
 from indexer.transcripts.lines import decode_line, last_lines
 from smart_fork.agents.agent import Storage
-from smart_fork.agents.codex import HOME
+from smart_fork.agents.codex import rollouts
 from smart_fork.agents.log_adapters import LogAdapter, newest_first
-
-_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_IDS = re.compile(rf"({_UUID.pattern})(?:_({_UUID.pattern}))?$")
-#: How the names of its files end.
-ENDINGS = (".jsonl", COMPRESSED)
-_DAY_IN_NAME = re.compile(r"rollout-(\d{4})-(\d\d)-(\d\d)T")
-
-
-def is_id(session_id: str) -> bool:
-    """Return True if a rollout can be named after this id."""
-    return _UUID.fullmatch(session_id) is not None
-
-
-def id_in(path: Path) -> str:
-    """Return the id of the session that the file is named after; empty without one."""
-    named = _IDS.search(path.name.partition(".")[0])
-    return named[1] if named else ""
-
-
-def rollout_in(path: Path) -> str:
-    """Return the id of the rollout in the file: the session's id, or another one after a rewind."""
-    named = _IDS.search(path.name.partition(".")[0])
-    return named[2] or named[1] if named else ""
-
-
-def day_of(name: str) -> tuple[str, ...]:
-    """Return year, month and day from the name of a rollout; empty for another name."""
-    day = _DAY_IN_NAME.match(name)
-    return day.groups() if day else ()
-
-
-def is_moved(path: Path) -> bool:
-    """Return True if a rollout is not in the folder of its day: Codex has archived it, or it is a copy."""
-    day = day_of(path.name)
-    return bool(day) and path.parent.parts[-3:] != day
-
-
-def folders() -> tuple[tuple[Path, int], ...]:
-    """Return the folders of all rollouts, each with its depth."""
-    return tuple((home / name, 3) for home in HOME.folders() for name in HOME.logs)
-
-
-def rollouts(part: str = "") -> list[LogFile]:
-    """Return all rollouts with `part` in their names, also those that a rewind has replaced.
-
-    Codex compresses old rollouts, and unpacks one to continue it. While both files exist, the compressed one is left
-    out.
-    """
-    found = [
-        file
-        for folder, depth in folders()
-        for file in regular_files(folder, "codex", ENDINGS, depth, "rollout-", part=part)
-    ]
-    plain = {file.location for file in found}
-    return [file for file in found if file.location.removesuffix(".zst") not in plain or not is_compressed(file.path)]
-
-
-def is_compressed(log: Path) -> bool:
-    """Return True if Codex has compressed this rollout."""
-    return log.name.endswith(COMPRESSED)
-
-
-def find_rollout(rollout_id: str) -> Path | None:
-    """Return the newest file of the rollout with this id (see `ForkBase`); `None` if there is none."""
-    files = rollouts(rollout_id) if is_id(rollout_id) else ()
-    found = (file for file in files if rollout_in(file.path) == rollout_id)
-    newest = max(found, key=lambda file: file.mtime_ns, default=None)
-    return newest and newest.path
 
 
 class CodexAdapter(LogAdapter):
     """The adapter that finds and reads Codex's rollouts. Files of 2025 without envelopes, up to 0.169, were seen."""
 
     name = "codex"
-    endings = ENDINGS
+    endings = rollouts.ENDINGS
     mixed = True
     resumes = ("codex", "resume")
     fold = "codex.fold:CodexFold"
 
     def folders(self) -> tuple[tuple[Path, int], ...]:
-        return folders()
+        return rollouts.folders()
 
     def discover(self) -> Iterator[LogFile]:
-        return iter(self._loaded(rollouts()))
+        return iter(self._loaded(rollouts.rollouts()))
 
     def logs_of(self, changed: str) -> Iterable[LogFile]:
         found = self.log_at(changed)
-        session_id = id_in(Path(changed)) if found else ""
+        session_id = rollouts.id_in(Path(changed)) if found else ""
         return self._loaded(self._of_session(session_id)) if session_id else filter(None, (found,))
 
     def has_lost(self, location: str) -> bool:
         """Return True if the file is no longer a log. A rollout that a rewind has replaced is none."""
-        loaded = self.locate(id_in(Path(location))) if self.log_at(location) else ()
+        loaded = self.locate(rollouts.id_in(Path(location))) if self.log_at(location) else ()
         return super().has_lost(location) or (bool(loaded) and Path(location) not in loaded)
 
     def log_at(self, location: str) -> LogFile | None:
-        file = regular_file(location, self.name, self.folders(), "rollout-", ENDINGS)
-        is_both = file and is_compressed(file.path) and file.path.with_suffix("").exists()
+        file = regular_file(location, self.name, self.folders(), "rollout-", rollouts.ENDINGS)
+        is_both = file and rollouts.is_compressed(file.path) and file.path.with_suffix("").exists()
         return None if is_both else file
 
     def locate(self, session_id: str) -> tuple[Path, ...]:
-        return newest_first(self._loaded(self._of_session(session_id)) if is_id(session_id) else ())
+        return newest_first(self._loaded(self._of_session(session_id)) if rollouts.is_id(session_id) else ())
 
     def _of_session(self, session_id: str) -> list[LogFile]:
-        return [file for file in rollouts(session_id) if id_in(file.path) == session_id]
+        return [file for file in rollouts.rollouts(session_id) if rollouts.id_in(file.path) == session_id]
 
     def _loaded(self, files: list[LogFile]) -> list[LogFile]:
         """Return the rollouts that Codex loads: of a thread with several, the one in its database, else the newest."""
-        rewound = {id_in(file.path) for file in files if "_" in file.location.rpartition("/")[2]}
+        rewound = {rollouts.id_in(file.path) for file in files if "_" in file.location.rpartition("/")[2]}
         if not rewound:
             return files
         known = {one: thread for home in reversed(self.homes()) for one, thread in threads(home).items()}
-        named = [(file, file.path.name, id_in(file.path)) for file in files]
+        named = [(file, file.path.name, rollouts.id_in(file.path)) for file in files]
         there = sorted((session_id, name) for _, name, session_id in named if session_id in rewound)
         loaded = dict(there) | {one: name for one, name in there if one in known and known[one].rollout == name}
         return [file for file, name, session_id in named if name == loaded.get(session_id, name)]
 
     def is_composed(self, file: LogFile) -> bool:
-        return rollout_in(file.path) != id_in(file.path) or is_compressed(file.path)
+        return rollouts.rollout_in(file.path) != rollouts.id_in(file.path) or rollouts.is_compressed(file.path)
 
     def as_file(self, path: Path) -> AbstractContextManager[Path]:
         """Return a context with the whole session as one file. A rollout after a rewind needs those before it."""
         from smart_fork.agents.codex.history import merged_rollouts, unpacked
 
-        if rollout_in(path) != id_in(path):
+        if rollouts.rollout_in(path) != rollouts.id_in(path):
             return merged_rollouts(path)
-        return unpacked(path) if is_compressed(path) else nullcontext(path)
+        return unpacked(path) if rollouts.is_compressed(path) else nullcontext(path)
 
     def is_copy(self, path: Path) -> bool:
-        return is_moved(path)
+        return rollouts.is_moved(path)
 
     def id_of(self, path: Path) -> str:
-        return id_in(path) or path.name.partition(".")[0]
+        return rollouts.id_in(path) or path.name.partition(".")[0]
 
 
 class Thread(NamedTuple):
@@ -219,7 +149,7 @@ class CodexStorage(Storage):
     def restored(self, place: str, session_id: str) -> str:
         """Return the path for a restored log: not in the archive, where Codex does not look for sessions to fork."""
         name = PurePosixPath(place).name
-        day = day_of(name)
+        day = rollouts.day_of(name)
         return f"sessions/{'/'.join(day)}/{name}" if day else place
 
 

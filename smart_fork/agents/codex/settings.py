@@ -15,17 +15,17 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from indexer.lazy import dataclass
 from indexer.values import dict_in
 from smart_fork.agents.agent import CallerIdentity, ClientCall
 from smart_fork.agents.codex import HOME
 from smart_fork.agents.codex.daemon import runs_hooks
-from smart_fork.agents.hooks import Hooks
-from smart_fork.agents.login import Login, is_variable
-from smart_fork.agents.registration import NAME, Registration, UnsuitableError, entry_in
-from smart_fork.system.processes import Completed
+from smart_fork.agents.settings import NAME, Hooks, Login, Registration, UnsuitableError, entry_in, is_variable
+
+if TYPE_CHECKING:
+    from smart_fork.system.processes import Completed
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 

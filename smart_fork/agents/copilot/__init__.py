@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from smart_fork.agents.agent import Agent, Home, ProgramSpec, Sign, usual_facets
+from smart_fork.agents.agent import Agent, ProgramSpec, Sign, usual_facets
+from smart_fork.agents.description import Home
 
 HOME = Home("COPILOT_HOME", ".copilot", ("session-state",))
 #: The variable with the session's id for programs that Copilot CLI starts.

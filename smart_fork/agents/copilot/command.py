@@ -18,8 +18,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
+from smart_fork.agents.agent_processes import Presence, ProcessNote, noted_at
 from smart_fork.agents.copilot.log import sessions
-from smart_fork.agents.programs import Presence, ProcessNote, noted_at
 from smart_fork.agents.screen import Screen
 from smart_fork.agents.starter import OptionStarter
 from smart_fork.system.processes import Running

@@ -15,7 +15,6 @@ import orjson
 
 from indexer.transcripts.model import Role
 from indexer.values import dict_in, dicts_in, text_in
-from smart_fork.agents.agent import Agent
 from smart_fork.agents.codec import Record
 from smart_fork.agents.copilot import HOME
 from smart_fork.agents.copilot.fold import ANSWERED, CODEC, asks, data_of, is_typed, requests_in
@@ -23,6 +22,7 @@ from smart_fork.agents.copilot.log import EVENTS, WORKSPACE, name_in
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.cutter import RawLine
 from smart_fork.agents.cuts.model import Transcript
+from smart_fork.agents.description import AgentDescription
 from smart_fork.agents.foreign_database import erase
 from smart_fork.agents.tree_cut import COMPACTS, NOTHING, RecordFacts, TreeCutter
 
@@ -63,7 +63,7 @@ class CopilotCutter(TreeCutter):
     identity, links, roles = "id", ("parentId",), _ROLES
     histories, withdraws = ("command-history-state.json",), False
 
-    def __init__(self, of: Agent) -> None:
+    def __init__(self, of: AgentDescription) -> None:
         super().__init__(of)
         self._said: list[str] = []  # the keys of all messages so far
         self._exchange = 0  # where those of the exchange begin

@@ -16,9 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from smart_fork.agents.hooks import Hooks
-from smart_fork.agents.login import Login
-from smart_fork.agents.registration import JsonRegistration
+from smart_fork.agents.settings import Hooks, JsonRegistration, Login
 
 
 class CopilotRegistration(JsonRegistration):

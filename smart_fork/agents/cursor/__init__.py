@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from smart_fork.agents.agent import Agent, Home, ReadOnlyAgent
+from smart_fork.agents.agent import Agent, ReadOnlyAgent
+from smart_fork.agents.description import Home
 
 
 class Cursor(Agent):

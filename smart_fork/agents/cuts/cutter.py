@@ -22,7 +22,6 @@ from indexer.masking import NOTHING, Masked, mask, shorten
 from indexer.safe_files import DISK, Disk, open_regular, replace_file
 from indexer.transcripts.lines import GLANCE_GAP_BYTES, Line, current_bound, decode_line
 from indexer.transcripts.model import Item, Role
-from smart_fork.agents.agent import AgentFacet
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.model import (
     Call,
@@ -34,6 +33,7 @@ from smart_fork.agents.cuts.model import (
     Transcript,
     TranscriptTurn,
 )
+from smart_fork.agents.description import AgentFacet
 from smart_fork.agents.fold import LineFold
 from smart_fork.errors import ForkRefused, NotFound, Usage, advice
 from smart_fork.json_text import respelled

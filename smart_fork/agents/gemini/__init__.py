@@ -10,7 +10,8 @@ therefore
 
 from __future__ import annotations
 
-from smart_fork.agents.agent import Agent, Home, ProgramSpec, Sign, usual_facets
+from smart_fork.agents.agent import Agent, ProgramSpec, Sign, usual_facets
+from smart_fork.agents.description import Home
 
 HOME = Home("GEMINI_CLI_HOME", ".gemini", ("tmp",), inside=".gemini")
 #: The variable with the session's id for programs that Gemini CLI starts.

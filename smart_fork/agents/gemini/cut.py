@@ -20,11 +20,11 @@ from indexer.masking import mask
 from indexer.transcripts.model import GivenBack, Item, Role
 from indexer.transcripts.texts import strip_boilerplate
 from indexer.values import dicts_in
-from smart_fork.agents.agent import Agent
 from smart_fork.agents.codec import Record
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.cutter import Edits, RawLine, opened, raw_lines, rewritten
 from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
+from smart_fork.agents.description import AgentDescription
 from smart_fork.agents.gemini.fold import named_in
 from smart_fork.agents.gemini.home import id_of
 from smart_fork.agents.gemini.records import CODEC, Memory, answers_in, is_context, typed_in
@@ -44,7 +44,7 @@ class GeminiCutter(TreeCutter):
     identity, links = "id", ()
     histories, withdraws = (), False
 
-    def __init__(self, of: Agent) -> None:
+    def __init__(self, of: AgentDescription) -> None:
         super().__init__(of)
         self._memory = Memory()
         self._known: set[str] = set()

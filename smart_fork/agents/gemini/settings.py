@@ -18,9 +18,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from indexer.values import dict_in
-from smart_fork.agents.hooks import TIMEOUT, Hooks
-from smart_fork.agents.login import Login
-from smart_fork.agents.registration import JsonRegistration
+from smart_fork.agents.settings import TIMEOUT, Hooks, JsonRegistration, Login
 
 
 class GeminiRegistration(JsonRegistration):

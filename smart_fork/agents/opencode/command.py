@@ -21,10 +21,10 @@ import apsw
 
 from indexer.locks import locked_by
 from indexer.masking import Masked, beginning, mask
+from smart_fork.agents.agent_processes import Presence, ProcessNote
 from smart_fork.agents.ancestry import Birth, Births
 from smart_fork.agents.opencode.database import opened
 from smart_fork.agents.opencode.fold import conversation, text_of, written
-from smart_fork.agents.programs import Presence, ProcessNote
 from smart_fork.agents.screen import Question, Screen, words
 from smart_fork.agents.starter import CommandLine, Delivery, LaunchRequest, Staging, Starter
 from smart_fork.snippets import printable

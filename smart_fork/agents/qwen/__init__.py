@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from smart_fork.agents.agent import Agent, Home, ProgramSpec, Sign, usual_facets
+from smart_fork.agents.agent import Agent, ProgramSpec, Sign, usual_facets
+from smart_fork.agents.description import Home
 
 _RUNTIME = "QWEN_RUNTIME_DIR"
 HOME = Home("QWEN_HOME", ".qwen", beside=(_RUNTIME,), runtime=_RUNTIME)

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from indexer.values import dict_in, json_at
-from smart_fork.agents.programs import Presence, ProcessNote, noted_at
+from smart_fork.agents.agent_processes import Presence, ProcessNote, noted_at
 from smart_fork.agents.screen import Screen
 from smart_fork.agents.starter import OptionStarter
 from smart_fork.system.processes import Running

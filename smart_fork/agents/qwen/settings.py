@@ -15,9 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from indexer.values import dicts_in, text_in
-from smart_fork.agents.hooks import Hooks
-from smart_fork.agents.login import Login, is_variable, table
-from smart_fork.agents.registration import NAME, JsonRegistration, PermissionRules
+from smart_fork.agents.settings import NAME, Hooks, JsonRegistration, Login, PermissionRules, is_variable, table
 
 
 class QwenRegistration(JsonRegistration):

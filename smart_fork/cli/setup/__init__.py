@@ -162,7 +162,7 @@ def setup(
 
 
 def _set_up(ledger: Ledger, options: SetupOptions, *, yes: bool, asks: bool, dry_run: bool) -> None:
-    from smart_fork.agents.login import note_variables_of_person
+    from smart_fork.agents.login_variables import note_variables_of_person
     from smart_fork.cli.setup.parts import LogCopies
     from smart_fork.cli.setup.plan import make_plan
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from smart_fork import json_text
-from smart_fork.agents.registration import PermissionRules, Registration, UnsuitableError
+from smart_fork.agents.settings import PermissionRules, Registration, UnsuitableError
 from smart_fork.cli.setup.ledger import Edit, ForeignFile, Ledger, LedgerLine, Step
 
 _WAY = ("permissions", "allow")

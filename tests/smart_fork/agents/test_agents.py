@@ -51,7 +51,7 @@ def test_whoever_opens_a_log_reads_a_session(agent, home):
         ("import smart_fork.agents", ""),
         (
             "from smart_fork.agents.log_readers import READERS",
-            "claude.log codex.log copilot.log cursor.log gemini.home gemini.log opencode.log qwen.log",
+            "claude.log codex.log codex.rollouts copilot.log cursor.log gemini.home gemini.log opencode.log qwen.log",
         ),
     ],
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents import AGENTS
-from smart_fork.agents.login import note_variables, note_variables_of_person, noted_variables
+from smart_fork.agents.login_variables import note_variables, note_variables_of_person, noted_variables
 from smart_fork.agents.programs import Program
 from smart_fork.system.login_shell import login_shell, login_shell_values
 from smart_fork.system.processes import Processes

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from smart_fork.agents.login import noted_variables
+from smart_fork.agents.login_variables import noted_variables
 from smart_fork.system.call_context import calling
 from tests.smart_fork.world import World
 

@@ -10,8 +10,8 @@ import pytest
 
 from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
 from indexer.transcripts.texts import strip_boilerplate
+from smart_fork.agents.fork_plan import MAX_PROMPT_BYTES
 from smart_fork.agents.options import Options
-from smart_fork.agents.starter import MAX_PROMPT_BYTES
 from smart_fork.forking.copies import ForkPoint
 from smart_fork.forking.plan import check_startable, fork_session
 from smart_fork.forking.request import ForkRequest

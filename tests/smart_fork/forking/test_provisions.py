@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from indexer.settings import Setting
-from smart_fork.agents.login import note_variables
+from smart_fork.agents.login_variables import note_variables
 from smart_fork.errors import ProgramFailed
 from smart_fork.forking.preconditions import NotLoggedIn, provisions
 from smart_fork.system.processes import Processes

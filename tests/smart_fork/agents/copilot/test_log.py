@@ -12,7 +12,8 @@ from indexer.transcripts.model import Proof, Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copilot.fold import TAIL
 from smart_fork.agents.copilot.log import CopilotAdapter
-from smart_fork.agents.starter import ForkPlan, LaunchRequest
+from smart_fork.agents.fork_plan import ForkPlan
+from smart_fork.agents.starter import LaunchRequest
 from smart_fork.hooks.worker_events import WorkerEvent
 from tests.indexer.transcripts.records import (
     FIXTURES,

@@ -7,8 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from smart_fork.agents.agent import Agent, ProgramSpec
-from smart_fork.agents.hooks import Hooks
-from smart_fork.agents.registration import NAME, JsonRegistration, PermissionRules
+from smart_fork.agents.settings import NAME, Hooks, JsonRegistration, PermissionRules
 
 
 class OneFileHooks(Hooks):

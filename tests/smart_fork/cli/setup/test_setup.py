@@ -16,7 +16,7 @@ from subprocess import PIPE
 import pytest
 
 from smart_fork.agents import AGENTS
-from smart_fork.agents.login import noted_variables
+from smart_fork.agents.login_variables import noted_variables
 from smart_fork.cli.preload import client
 from smart_fork.cli.setup import agent_settings, plan
 from smart_fork.cli.setup.ledger import Ledger

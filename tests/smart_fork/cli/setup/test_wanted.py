@@ -11,7 +11,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from smart_fork.agents import AGENTS
-from smart_fork.agents.registration import UnsuitableError
+from smart_fork.agents.settings import UnsuitableError
 from smart_fork.cli import setup as setup_command
 from smart_fork.cli.setup import plan, tool_permission
 from smart_fork.cli.setup.ledger import Ledger

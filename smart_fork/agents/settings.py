@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path, PurePath
 from shutil import which
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from indexer.lazy import dataclass
+from indexer.values import dict_in, json_at
 from smart_fork import json_text
-from smart_fork.agents.agent import AgentFacet
+from smart_fork.agents.description import AgentFacet
 from smart_fork.errors import SmartForkError
+
+if TYPE_CHECKING:
+    from smart_fork.system.processes import Completed
 
 #: The name of our server in the agents' settings.
 NAME = "smart-fork"
@@ -216,3 +222,154 @@ class JsonRegistration(Registration):
     def _entry(self, text: str) -> json_text.JsonItem | None:
         servers = json_text.member(text, json_text.root(text), self.servers)
         return json_text.member(text, servers.value, NAME) if servers else None
+
+
+#: Seconds after which the agent stops waiting. Codex waits at most three at a session's end.
+TIMEOUT = 3
+
+
+class Hooks(AgentFacet):
+    """The facet that knows one agent's hooks. The defaults are for agents without the feature."""
+
+    #: The events at which it runs our command; none for a file of our own.
+    events: tuple[str, ...] = ()
+    #: The tools that edit files, as a pattern of the agent's, if the model gets what our command prints before them.
+    edits: str = ""
+    #: The event after a command that failed, and the tools that run commands, if the model gets what is printed then.
+    failures: tuple[str, str] = ("", "")
+    #: `True` if the model gets what our command prints at a prompt, in Claude Code's form.
+    recalls: bool = True
+    #: The most processes of the agent, each started by the other. A script installed by npm is one.
+    processes: int = 2
+    #: Text in a log from the first answer on, or in a log that continues another, beyond what `hooks.recall` knows.
+    begun: tuple[str, ...] = ()
+
+    #: The settings file in the agent's own folder.
+    file: str = "settings.json"
+
+    def path(self) -> Path:
+        """Return the path of the file with the agent's hooks."""
+        return self.of.home.folder() / self.file
+
+    def content(self, command: Sequence[str]) -> str | None:
+        """Return the text of a hook file of smart-fork's own, which passes each event on stdin to `command`.
+
+        `None` if the agent has hooks in its settings. The file does nothing if `command` is gone. Its first line
+        identifies it, and never changes.
+        """
+        return None
+
+    def distrusting(self, left: str) -> tuple[Path, str, str] | None:
+        """Return the settings that note which hooks a person trusts, with their text before and without smart-fork's
+        hooks.
+
+        `left` is the text of the hooks file without smart-fork's hooks. `None` if nothing is noted.
+
+        Raises:
+            OSError, ValueError: The settings cannot be read or are not understood.
+        """
+        return None
+
+    def handler(self, command: str) -> dict[str, Any]:
+        """Return the settings entry with which a shell runs `command`."""
+        return {"type": "command", "command": command, "timeout": TIMEOUT}
+
+    def notes(self, text: str) -> Iterator[str]:
+        """Yield the reasons why the agent does not run hooks with the settings in `text`. smart-fork does not change
+        these.
+
+        Most settings have Claude Code's format.
+        """
+        import json  # an event is told without
+
+        if self.events and json.loads(text).get("disableAllHooks") is True:
+            yield f"{self.title} runs no hooks: disableAllHooks is set in its settings"
+
+    def event(self, said: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return an event with Claude Code's names of events and values."""
+        return said
+
+    def in_background(self, runner: Sequence[str] | None) -> bool:
+        """Return True if a process with these words runs the hooks of several terminals. `None` stands for unknown
+        words.
+
+        The environment of such a process does not tell the session. An agent with one has a module `daemon`;
+        `smart_fork.hooks` looks for this file without importing anything.
+        """
+        return False
+
+
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True)
+class LoginState:
+    """The login state of an agent (`None` if unknown), and the variables that are missing."""
+
+    logged_in: bool | None
+    lacks: tuple[str, ...] = ()
+
+
+class Login(AgentFacet):
+    """The facet that knows how one agent logs in."""
+
+    #: The command with which a person logs in permanently.
+    command: str
+    #: The file in the agent's own folder that a login leaves.
+    stored: ClassVar[str] = ""
+
+    #: Variables of which any one is a login, and those that select a method or a server.
+    keys: ClassVar[tuple[str, ...]] = ()
+    beside: ClassVar[tuple[str, ...]] = ()
+    #: The command that says whether it is logged in, and the pattern of that command in the program's help.
+    status: ClassVar[tuple[str, ...]] = ()
+    listed: ClassVar[str] = ""
+
+    @property
+    def folder(self) -> str:
+        """The variable that names the agent's folder. A worker always has the folder of its session."""
+        return self.of.home.variable
+
+    def has_stored(self, name: str) -> bool:
+        """Return True if the agent's own folder has a file with this name."""
+        return bool(name) and (self.of.home.folder() / name).is_file()
+
+    def settings(self) -> dict[str, Any]:
+        """Return the agent's own settings in JSON; empty if there are none."""
+        return dict_in(json_at(self.of.home.folder() / "settings.json"))
+
+    def auth(self) -> dict[str, Any]:
+        """Return the login method in the settings of Gemini CLI or of its fork Qwen Code."""
+        return table(table(self.settings(), "security"), "auth")
+
+    def variables(self) -> tuple[str, ...]:
+        """Return the variables that decide how the agent logs in and which server it uses, without the folder's
+        variable.
+        """
+        return (*self.keys, *self.beside)
+
+    def settled(self) -> frozenset[str]:
+        """Return the login variables that the agent's own settings set, whatever the environment has."""
+        return frozenset()
+
+    def required(self) -> tuple[str, ...]:
+        """Return the login variables that the agent's own settings require; empty if one of several is enough."""
+        return ()
+
+    def is_plain(self, env: Mapping[str, str]) -> bool:
+        """Return True if `env`, or a file of the agent, shows that the agent is logged in."""
+        return any(env.get(name) for name in self.keys) or self.has_stored(self.stored)
+
+    def answered(self, said: Completed) -> bool | None:
+        """Return True if the agent's status command says that it is logged in; `None` if the output does not tell."""
+        return None
+
+
+def is_variable(value: object) -> bool:
+    """Return True if a value can be the name of an environment variable."""
+    return isinstance(value, str) and _VARIABLE_NAME.fullmatch(value) is not None
+
+
+def table(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return the object with this name in settings; empty if there is none."""
+    return dict_in(settings.get(name))

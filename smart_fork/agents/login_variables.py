@@ -1,0 +1,68 @@
+"""The names of the login variables that a person's environment sets for each agent, never their values.
+
+The names are noted in a person's own environment, and used when a worker starts without these variables.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from indexer.safe_files import private_dir, replace_file, state_home
+from indexer.settings import DEPTH, WORKER_ID
+from indexer.transcripts.model import AgentName
+from indexer.values import dict_in, json_at
+from smart_fork.agents import AGENTS
+
+if TYPE_CHECKING:
+    pass
+from smart_fork.agents.settings import is_variable
+
+_MAX_NAMES = 100
+
+
+def noted_variables(agent: AgentName) -> tuple[str, ...]:
+    """Return the names of login variables for an agent that a person's environment had last."""
+    return tuple(_noted().get(agent, ()))
+
+
+def note_variables_of_person(env: Mapping[str, str]) -> None:
+    """Note the names of login variables that `env` sets for each agent, if `env` is a person's own.
+
+    The environment of an agent, or of a worker, is not.
+    """
+    if not any(name in env for name in (*AGENTS.callers_own, DEPTH, WORKER_ID)):
+        note_variables(env)
+
+
+def note_variables(env: Mapping[str, str], agents: Iterable[str] | None = None, *, also: bool = False) -> None:
+    """Note the names of login variables that `env` sets for `agents`, by default for all. With `also`, keep noted
+    ones.
+
+    Errors are ignored: the caller has another task.
+    """
+    before = _noted()
+    wanted = None if agents is None else set(agents)
+    now = dict[str, list[str]]()
+    for one in AGENTS.logins():
+        if wanted is None or one.agent in wanted:
+            names = {name for name in (*one.variables(), one.folder) if env.get(name)}
+            now[one.agent] = sorted(names.union(before.get(one.agent, ()) if also else ()))[:_MAX_NAMES]
+    said = {agent: names for agent, names in (before | now).items() if names}
+    if said != before:
+        with suppress(OSError):
+            replace_file(
+                private_dir(_names_file().parent) / _names_file().name, [json.dumps(said).encode()], durable=False
+            )
+
+
+def _names_file() -> Path:
+    return state_home() / "variables.json"
+
+
+def _noted() -> dict[str, list[str]]:
+    lists = dict_in(json_at(_names_file())).items()
+    return {agent: [one for one in names if is_variable(one)] for agent, names in lists if isinstance(names, list)}
