@@ -1,4 +1,4 @@
-"""A secret that a cut goes through is masked before: no way out shows a piece of it, wherever the cut is."""
+"""Secrets are masked before a text is cut: no output shows a piece of a secret, wherever the cut is."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ EACH = drilled(1, 7)
 
 
 def shown_in(secret: str, text: str) -> list[str]:
-    """The pieces of six characters of a secret that stand in a text, but for how its kind begins."""
+    """Return the pieces of a secret with six characters that a text contains, except for the beginning of its kind."""
     body = secret.rpartition("-----")[2].replace("\n", " ")[PREFIX:]
     return [body[i : i + 6] for i in range(len(body) - 5) if body[i : i + 6] in text.replace("\n", " ")]
 
 
 def texts(before: str, secret: str, limit: int) -> Iterator[str]:
-    """A secret at the offsets at which a cut at `limit` goes through it, or close by: which seventh, depends on the limit."""
+    """Yield texts with a secret at or near the cut at `limit`: one seventh of all offsets, which depends on the limit."""
     words = "fix the retry of the uploader that gave up on us again " * (limit // 50 + 2)
     first = max(0, limit - len(before) - min(len(secret), 250) - 6)
     for start in range(first + limit % EACH, limit + 6, EACH):
@@ -167,7 +167,7 @@ def test_a_mask_is_never_cut_in_two():
 
 
 def test_only_the_masking_functions_make_a_masked_text():
-    """The type is worth what its makers are: beside them only what was packed, or indexed, masked is unpacked as such."""
+    """A masked text is only made by the masking functions, and by unpacking a stored text that was masked."""
     root = Path(__file__).parents[2]
     makers = {
         str(path.relative_to(root))

@@ -1,4 +1,4 @@
-"""What the end of a log says of what its agent does."""
+"""The state of an agent in the records at the end of its log."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ RESULT = [{"type": "tool_result", "tool_use_id": "t1", "content": "ok"}]
     ],
 )  # fmt: skip
 def test_a_turn_of_claude_is_open_until_its_last_word(tmp_path, records, status):
-    """F-105: and what is older than the worker says nothing of it."""
+    """F-105: records older than the worker do not count."""
     assert status == claude(tmp_path, *records).status
 
 
 def test_a_text_without_a_reason_counts_when_nothing_follows_it(tmp_path):
-    """Versions that do not write down why the model stopped."""
+    """Some versions do not write the reason why the model stopped."""
     found = claude(tmp_path, prompt("go"), spoke(text("Done"), None))
 
     assert ("idle", True) == (found.status, found.settling)

@@ -1,4 +1,4 @@
-"""Which agents there are, each by its name."""
+"""The agents, each by its name."""
 
 import pickle
 import subprocess
@@ -26,7 +26,7 @@ def test_an_unknown_name_is_an_error_that_says_which_are_known(name):
 
 
 def test_other_processes_get_the_agents_that_are_handed_in():
-    """A process that reads logs is told once which agents there are."""
+    """A process that reads logs is given the agents when it starts."""
     sent = pickle.loads(pickle.dumps(Agents(READERS["codex"])))  # noqa: S301 - ours
 
     assert ("codex",) == sent.names
@@ -35,7 +35,7 @@ def test_other_processes_get_the_agents_that_are_handed_in():
 
 @pytest.mark.parametrize("agent", list(READERS), ids=READERS.names)
 def test_whoever_opens_a_log_reads_a_session(agent, home):
-    """As the agent is by default, below whatever home."""
+    """The agents are used with their default settings, in any home."""
     for folder, _ in agent.folders():
         assert any(folder.is_relative_to(home / place) for place in agent.places)
     for place in agent.places:
@@ -56,7 +56,9 @@ def test_whoever_opens_a_log_reads_a_session(agent, home):
     ],
 )
 def test_what_is_an_agent_s_is_imported_when_it_is_asked_for(asked, expected):
-    """A hook runs with each prompt, and does without them. What reads a log is imported when one is read."""
+    """A hook runs with each prompt, so it imports no agent's modules. The modules that read a log are imported when a
+    log is read.
+    """
     of_agents = "(name[18:] for name in sorted(sys.modules) if name[:18] == 'smart_fork.agents.' and '.' in name[18:])"
     code = f"import sys; {asked}; print(*{of_agents})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -65,7 +67,7 @@ def test_what_is_an_agent_s_is_imported_when_it_is_asked_for(asked, expected):
 
 
 def test_a_machine_without_checkpoints_reads_with_the_agents_own_readers(monkeypatch, tmp_path):
-    """Each is the class that its agent's folder has, with nothing around it."""
+    """Each reader is the class in its agent's folder, not wrapped in another one."""
     monkeypatch.setenv("SMART_FORK_HOME", str(tmp_path))
 
     assert [type(own) for own in OWN] == [type(reader) for reader in READERS]
@@ -83,7 +85,7 @@ def test_checkpoints_that_another_process_lists_are_read_as_well(monkeypatch, tm
 
 
 def test_a_reader_with_checkpoints_says_all_that_the_agent_s_own_says():
-    """What is not told on would be what the protocol says of any agent."""
+    """An attribute that the wrapper does not delegate would have the default of every agent."""
     told = {name for name in vars(AgentAdapter) if not name.startswith("_")}
 
     assert told <= {*vars(WithCheckpoints), *vars(WithCheckpoints(OWN["codex"]))} | {"name"}

@@ -1,4 +1,4 @@
-"""Which background tasks a log tells of: every way in which they begin, and every way in which they end."""
+"""The background tasks in a log: all ways in which tasks begin, and all ways in which they end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def notification(status: str = "<status>completed</status>", task: str = "b1") -
 
 
 def answered(result: object, given: dict | None = None, **more: object) -> list[dict]:
-    """A call, and what its tool gave back."""
+    """Return the records of a tool call and of its result."""
     call = {"type": "tool_use", "id": "t1", "name": "Tool", "input": given or {}}
     back = {"type": "tool_result", "tool_use_id": "t1", "content": "as text"}
     return [said("c", None, "assistant", [call], **more), said("r", "c", "user", [back], toolUseResult=result, **more)]
@@ -76,7 +76,7 @@ def test_a_task_that_goes_on_after_its_end_runs_again():
 
 
 def test_what_is_another_s_does_not_run_here():
-    """Copied from another session, a sub-agent's own, or of before the agent that is there now."""
+    """The tasks are copied from another session, a sub-agent's, or older than the running agent."""
     assert [] == running(answered(SHELL, forkedFrom={"sessionId": "x", "messageUuid": "y"}))
     assert [] == running(answered(SHELL, isSidechain=True))
     assert [] == running(answered(SHELL), since="2026-01-01T00:00:00.001Z")

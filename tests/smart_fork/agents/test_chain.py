@@ -1,4 +1,4 @@
-"""What of a tree of records the agent still remembers (B-050, B-077, F-160)."""
+"""The turns in a tree of records that the agent still remembers (B-050, B-077, F-160)."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_where_no_record_has_a_parent_all_belong_together():
 
 
 def test_parallel_calls_and_their_results_stay():
-    """Each block of a message is a record of its own, and each result hangs on its own call."""
+    """Each block of a message is a record of its own, and each result is linked to its own call."""
     calls = [
         turn(name, parent, group="m", tool_calls=(ToolCall(call, "Bash"),))
         for name, parent, call in (("b", "a", "1"), ("c", "b", "2"), ("d", "c", "3"))
@@ -148,7 +148,7 @@ def test_the_first_record_of_an_id_counts():
 
 
 def test_a_record_written_before_its_parent_stands_after_it():
-    """Claude Code 2.1 does so: 30 times in 7 of 284 logs of the corpus."""
+    """Claude Code 2.1 writes such records: 30 times in 7 of 284 logs of the corpus."""
     assert "abcd" == ids(
         chain(turn("b", "a"), turn("a", None, prompt=True), turn("c", "b", prompt=True), turn("d", "c"))
     )

@@ -1,4 +1,4 @@
-"""The folder of an agent's sessions that may not be read: it is said, and no session is said not to be there."""
+"""Folders of sessions that may not be read: this is reported, and no session is called missing."""
 
 from __future__ import annotations
 

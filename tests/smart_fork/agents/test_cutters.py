@@ -1,4 +1,4 @@
-"""Whose transcripts are cut, and what is said of one that nobody knows."""
+"""The agents with transcripts that can be cut, and the error for a transcript of an unknown agent."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is one agent's is asked of that agent: one that nobody knows is an error, and never another one."""
+"""Facets of agents: an unknown agent is an error, and never another agent."""
 
 import pytest
 

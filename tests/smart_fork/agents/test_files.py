@@ -64,7 +64,7 @@ def test_an_identical_copy_is_fine(claude_session, elsewhere):
     ids=["longer", "shorter", "other"],
 )
 def test_a_different_copy_is_never_overwritten(claude_session, elsewhere, change):
-    """F-101: a continuation neither."""
+    """F-101: even if the different copy is a continuation."""
     path = stage_transcript(claude_session, SESSION, folder_of(elsewhere)).path
     path.write_bytes(change(path.read_bytes()))
     before = snapshot(path.parent)

@@ -1,4 +1,4 @@
-"""Which variables an agent's login takes, whether it would be logged in, and which names are known of a person."""
+"""Login variables of agents, whether an agent would be logged in, and the noted names of a person's variables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HELP = "  --fork-session  Fork\n  auth  Manage authentication\n  fork  Fork\n  l
 
 
 def chosen(way: str) -> str:
-    """Settings that say how to log in."""
+    """Return settings with this login method."""
     return json.dumps({"security": {"auth": {"selectedType": way}}})
 
 
@@ -29,7 +29,7 @@ PROVIDER = 'model_provider = "mock"\n[model_providers.mock]\n'
 
 
 def says(program: Path, answer: str, status: int = 0) -> FakeProcesses:
-    """A program whose help lists the question, and that answers it so."""
+    """Return processes in which the program's help lists the status command, and the command gives this answer."""
     return FakeProcesses({program.name: lambda argv: (0, HELP) if argv[-1] == "--help" else (status, answer)})
 
 
@@ -58,7 +58,7 @@ def test_claude_is_asked_whether_it_is_logged_in(programs, answer, logged_in):
 
 
 def test_a_claude_that_does_not_know_the_question_is_not_asked_it(programs):
-    """It would take the question for a prompt."""
+    """Such a version would take the command for a prompt."""
     processes = FakeProcesses({"claude": (0, "  --fork-session  Fork")})
 
     assert Program.standing(CLAUDE, {}, str(programs / "claude"), processes).logged_in is None

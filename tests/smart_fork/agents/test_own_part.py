@@ -1,4 +1,4 @@
-"""A worker's own part of its log."""
+"""The worker's own part of its log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan of a fork: nothing is run, nothing is read."""
+"""The plan of a worker, made without running or reading anything."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_session_that_goes_on_keeps_its_id_and_its_name(request_, headless):
 
 @pytest.mark.parametrize("form", ["fork", "resume"])
 def test_what_goes_on_from_somebody_elses_session_asks_whatever_that_session_was_allowed(form):
-    """Codex goes by its settings of now, and by nothing that a session has recorded."""
+    """Codex uses its present settings, and nothing that a session has recorded."""
     said = {"prompt": "fix the race", "form": form, "headless": True}
     commands = {
         request.agent: (ForkPlan.of(replace(request, **said)), ForkPlan.of(replace(request, **said, of_others=True)))
@@ -189,7 +189,7 @@ def test_an_id_that_is_none_is_refused(request_, bad):
 
 
 def test_an_id_is_kept_as_it_is_written():
-    """B-078: the agent looks for a file of exactly that name."""
+    """B-078: the agent looks for a file with exactly this name."""
     assert AGENTS.check_id("claude", SESSION.upper()) == SESSION.upper()
 
 
@@ -242,7 +242,9 @@ def test_a_prompt_can_be_nothing_but_a_prompt(request_, prompt):
 @example("two\0 words")
 @example("lone \ud800 surrogate")
 def test_any_prompt_keeps_its_words(prompt):
-    """F-104: one argument, possible in any environment, beginning with a blank or with an ordinary word of several."""
+    """F-104: the prompt is one argument, valid in any environment, and begins with a blank or with one of several
+    ordinary words.
+    """
     plain = ForkPlan.plain_prompt(prompt)
 
     assert prompt.replace("\0", "").encode("utf-8", "replace").decode().strip() == plain.strip()

@@ -20,7 +20,7 @@ of_each = pytest.mark.parametrize("agent", [agent.name for agent in AGENTS if ag
 
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The only folder where programs are looked for."""
+    """Return the only folder in which programs are looked for."""
     monkeypatch.setattr(Program, "USUAL_FOLDERS", ())
     folder = tmp_path / "bin"
     folder.mkdir()
@@ -29,7 +29,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def install(folder: Path, name: str, help_text: str, exec_help: str = "") -> Path:
-    """A program that prints its help, and counts how often it is asked."""
+    """Write a program that prints its help and logs its runs. Return its path."""
     program = folder / name
     program.write_text(
         f'#!/bin/sh\necho asked >>"{folder}/asked"\n'
@@ -96,7 +96,7 @@ def test_the_login_shell_knows_where_programs_are_that_a_service_does_not(home):
 
 @of_each
 def test_the_current_directory_never_chooses_the_program(places, tmp_path, monkeypatch, agent):
-    """X-002: a repository may contain a program of that name, and PATH a dot."""
+    """X-002: a repository may contain a program with this name, and PATH a dot."""
     install(tmp_path, agent, "")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f".{os.pathsep}{os.pathsep}bin/..")
@@ -191,7 +191,7 @@ def test_what_a_program_can_do_is_known_to_later_processes_until_it_is_another_f
     asked = places / "asked"
 
     def later() -> bool:
-        """Whether it can fork, for a process that has asked nothing yet."""
+        """Return whether the program can fork, for a process that has not run it yet."""
         programs._seen.clear()
         return Program.of("claude", Processes()).can_fork
 

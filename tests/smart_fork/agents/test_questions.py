@@ -1,4 +1,4 @@
-"""What an agent's screen asks."""
+"""The question on an agent's screen."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_question_is_its_text_and_its_options(screen, begins, options):
     [screens.CLAUDE_IDLE, screens.CLAUDE_WORKING, screens.CODEX_IDLE, "", "\n\n", "$ 1. foo", "❯ 1. a\n  2. b"],
 )
 def test_where_a_person_can_type_nothing_is_asked(screen):
-    """Even if what was said looks like a question."""
+    """Even a text that looks like a question is none there."""
     assert Screen().question(screen) is None
 
 

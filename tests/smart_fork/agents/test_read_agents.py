@@ -1,4 +1,4 @@
-"""Agents that are only read. What is read from their fixtures is in ``tests/golden/agents``."""
+"""Agents that are only read. The sessions in their fixtures are in ``tests/golden/agents``."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_list_says_of_it_what_reading_it_says(home, agent):
 
 
 def test_sessions_in_one_database_are_told_apart_and_nothing_is_written_beside_it(home):
-    """Also in a database of an older version, and while Goose writes."""
+    """The database may be of an older version, and Goose may be writing."""
     path, goose = put("goose"), READERS["goose"]
     with closing(sqlite3.connect(path.parent)) as db:
         db.execute("PRAGMA journal_mode = WAL")
@@ -173,7 +173,7 @@ def test_a_directory_that_only_a_folder_s_name_tells_is_taken_if_it_is_the_only_
 
 @pytest.fixture(scope="module")
 def samples(tmp_path_factory) -> Path:
-    """Logs that others have edited by hand."""
+    """Return a folder with logs that were edited by hand, from the corpus."""
     if not CORPUS.is_file():
         pytest.skip("needs the corpus beside the checkout")
     folder = tmp_path_factory.mktemp("corpus")
@@ -199,7 +199,7 @@ def samples(tmp_path_factory) -> Path:
     ],
 )
 def test_samples_of_others_are_read(home, samples, agent, name, counts):
-    """The numbers of prompts and of calls."""
+    """The numbers of prompts and of calls are compared."""
     path = put(agent)
     shutil.copy(samples / name, path)
     result = READERS[agent].read(path)

@@ -1,4 +1,4 @@
-"""One entry in the settings of each agent, put in and taken out with all else left byte for byte."""
+"""The entry in the settings of each agent: it is put in and taken out, and all other bytes stay."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_an_entry_that_was_replaced_comes_back_as_it_was_written(way):
 
 
 def test_what_codex_has_written_below_the_entry_goes_with_it():
-    """A table of ours alone, without a command, would keep Codex from starting."""
+    """A table for smart-fork without a command would keep Codex from starting."""
     made = CODEX.put("a = 1\n[b]\n", CODEX.wanted(WORDS, {}, None))
     made += '\n[mcp_servers.smart-fork.tools.find_sessions]\napproval_mode = "approve"\n\n[c]\n'
 

@@ -1,4 +1,4 @@
-"""Tokens that a worker's model has written, and what its first answer took."""
+"""The tokens that a worker's model has written, and the token use of its first answer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def codex(last: object, total: object, time: str = AFTER, **usage: object) -> di
 
 
 def of_thread(thread: str, last: object, total: object, **usage: object) -> list[dict]:
-    """What Codex notes of an answer, twice."""
+    """Return the two records in which Codex notes the tokens of an answer."""
     noted = {"thread_id": thread, "usage": {"output_tokens": last, **usage}, "thread_token_usage": total}
     return [{"timestamp": AFTER, "type": "token_usage_record", "payload": noted}, codex(last, total, **usage)]
 

@@ -1,4 +1,4 @@
-"""Sessions of agents whose logs do not tell a program's prompts from a person's: our registry tells of our own workers."""
+"""Sessions that smart-fork's own workers began: the registry tells them, if the logs do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files make up one session: names, links, several logs of one id, several homes, compressed rollouts."""
+"""The files of one session: names, links, several logs with one id, several homes, compressed rollouts."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def database(home: Path, rows: list[tuple[object, ...]], table: str = "TABLE thr
 
 
 def test_names_of_codex_are_unknown_where_its_folder_may_not_be_looked_into(monkeypatch):
-    """A team's server reads sessions as a user who may not look into the home of whoever started it."""
+    """A team's server reads sessions as a user who may not read the folder of another user."""
 
     def closed(*_: object) -> object:
         raise PermissionError("closed")
@@ -208,7 +208,7 @@ def test_of_one_id_in_two_folders_the_longest_history_counts(home):
     ids=["said", "progress", "progress ahead", "ahead", "named", "torn", "equal"],
 )
 def test_the_log_counts_in_which_something_was_last_said_or_done(home, more, wins):
-    """The wrong clock of a record decides nothing, and neither does what is noted where nothing is done."""
+    """A record with a wrong clock does not decide it, nor does a record that is no activity."""
     log = claude_log(home, user("u1", None, "add retry"), session=ONE)
     copy = moved(log, "-elsewhere", *more)
     reader = READERS["claude"]
@@ -218,7 +218,7 @@ def test_the_log_counts_in_which_something_was_last_said_or_done(home, more, win
 
 
 def test_of_two_rollouts_of_a_thread_the_one_with_the_last_record_counts(home):
-    """It is named by a later time, and its time is in the envelope."""
+    """The time in its name is later, and the record's time is in the envelope."""
     log = codex_log(home, ONE, meta(ONE), message("user", "add retry"))
     copy = home / ".codex/archived_sessions" / log.name
     copy.parent.mkdir()
@@ -265,7 +265,7 @@ def test_further_homes_are_named_by_a_list_or_in_config_and_a_session_knows_its_
 
 
 def two_ends(home: Path, agent: str) -> tuple[Path, Path]:
-    """Two logs of one session in two folders of an agent, each with an end of its own."""
+    """Write two logs of one session in two folders of an agent, with different last records."""
     if agent == "qwen":
         began = linked("user", "a", None, "add retry"), linked("assistant", "b", "a", "Retries are there.")
         log = qwen_log(home, *began, linked("user", "c", "b", "in the original"))
@@ -323,7 +323,7 @@ def test_a_log_in_two_folders_that_went_on_in_one_has_one_end(home):
 
 
 def laid_out(home: Path, agent: str) -> None:
-    """Any session of that agent in its own folder."""
+    """Write a session of this agent into its own folder."""
     if agent == "opencode":
         file = home / ".local/share/opencode/opencode.db"
         file.parent.mkdir(parents=True)
@@ -394,7 +394,7 @@ def test_what_an_older_version_took_for_a_session_is_forgotten(home, monkeypatch
 
 
 def test_the_end_of_a_compressed_log_is_that_of_what_it_was(tmp_path):
-    """Its size on the disk says nothing of where that is."""
+    """The size of the compressed file does not tell where the log ends."""
     log = tmp_path / "one.jsonl.zst"
     log.write_bytes(zstandard.compress(b"".join(b'{"number": %d}\n' % number for number in range(TAIL_BYTES // 8))))
 
@@ -402,7 +402,7 @@ def test_the_end_of_a_compressed_log_is_that_of_what_it_was(tmp_path):
 
 
 def test_the_end_of_a_log_with_a_hole_is_read_behind_it_and_before_it(tmp_path):
-    """A crash leaves NULs in a file, and its agent goes on behind them."""
+    """A crash leaves NULs in a file, and the agent continues after them."""
     log = tmp_path / "one.jsonl"
     log.write_bytes(b'{"number": 1}\n' + bytes(100_000) + b'{"number": 2}\n{"number": 3}\n')
 

@@ -1,4 +1,4 @@
-"""What Claude Code loads of a session when it resumes it."""
+"""The part of a session that Claude Code loads when it resumes the session."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TOLD = [
 
 
 def test_what_a_person_went_back_to_is_the_end_until_something_follows(home):
-    """Seen with 2.1.197 and 2.1.332: an explicit checkpoint, and no other one."""
+    """Seen with 2.1.197 and 2.1.332: only an explicit checkpoint counts."""
     checkpoint = {"type": "last-prompt", "leafUuid": "a1", "sessionId": SESSION}
     back = checkpoint | {"explicit": True}
 
@@ -25,7 +25,7 @@ def test_what_a_person_went_back_to_is_the_end_until_something_follows(home):
 
 
 def test_what_a_compaction_leaves_as_it_is_is_loaded_beside_its_summary(home):
-    """Seen with 2.1.332, whose compaction keeps the last answer."""
+    """Seen with 2.1.332: a compaction keeps the last answer."""
     kept = {"trigger": "auto", "preservedMessages": {"anchorUuid": "s", "uuids": ["a2", 7]}}
     boundary = chained("system", "b", None, subtype="compact_boundary", logicalParentUuid="a2", compactMetadata=kept)
     summary = user("s", "b", "This session is being continued.") | {"isCompactSummary": True}

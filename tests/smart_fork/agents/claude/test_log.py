@@ -1,4 +1,4 @@
-"""Sessions of Claude Code, as its versions 1.0 to 2.1 write them."""
+"""Sessions of Claude Code in the formats of versions 1.0 to 2.1."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def skipped(path: Path) -> str:
 
 
 def test_a_conversation_is_what_was_asked_said_and_done(home):
-    """F-153: tool output is not among it."""
+    """F-153: the conversation has no tool output."""
     session = read_claude(
         claude_log(
             home,
@@ -119,7 +119,7 @@ def test_a_compaction_of_version_1_begins_a_file_with_a_summary(home):
 
 
 def test_a_resumed_copy_takes_its_id_from_the_name_of_the_file(home):
-    """Older versions resume into a new file that begins with the old records, old session id included."""
+    """Older versions resume into a new file, which begins with the old records and their session id."""
     old = "22222222-2222-4222-8222-222222222222"
     session = read_claude(
         claude_log(
@@ -279,7 +279,7 @@ def test_what_no_person_asked_gives_no_title_and_is_no_prompt(home, mark):
 
 
 def test_sub_agents_in_the_main_file_are_left_out(home):
-    """F-149: version 1.0 writes them between the others."""
+    """F-149: version 1.0 writes sub-agents' records between the others."""
     session = read_claude(
         claude_log(
             home,
@@ -343,7 +343,7 @@ def test_a_worktree_s_copy_belongs_to_the_directory_of_its_records(home):
 
 @pytest.fixture
 def plain_directory():
-    """A directory whose whole path has letters and digits only: its folder's name can be decoded."""
+    """Return a directory with letters and digits only in its path, so that its folder's name can be decoded."""
     directory = Path("/tmp").resolve() / uuid4().hex  # noqa: S108 - pytest's own folders have dashes
     directory.mkdir()
     yield directory
@@ -351,7 +351,7 @@ def plain_directory():
 
 
 def test_without_any_directory_in_the_records_the_folder_s_name_is_tried(home, plain_directory):
-    """F-150; F-172: only where that directory exists, since the name cannot be decoded."""
+    """F-150; F-172: only if the directory exists, since the name cannot be decoded safely."""
     there = plain_directory
     record = user("u1", None, "one") | {"cwd": ""}
 
@@ -364,7 +364,7 @@ def test_a_directory_that_the_system_would_not_accept_is_none(home):
 
 
 def test_times_are_the_earliest_and_latest_whatever_the_order(home):
-    """F-146; line order is not time order."""
+    """F-146: the order of lines is not the order of times."""
     session = read_claude(
         claude_log(
             home,
@@ -405,7 +405,7 @@ def test_who_started_a_session_is_told_by_several_signs(home, signs, records, or
 
 @pytest.mark.parametrize("name", ["mcp__smart-fork__smart_fork", "mcp__smart_fork__read_session", "Bash"])
 def test_our_own_answers_leave_no_trace(home, name):
-    """Search results must not be found again as if somebody had worked on them."""
+    """Search results must not be found again as if an agent had worked on them."""
     given = {"command": "smart-fork find secret_intent"} if name == "Bash" else {"intent": "secret_intent"}
     session = read_claude(
         claude_log(

@@ -19,7 +19,7 @@ REQUESTS = ("api-request", "api-request-blob")
 
 @pytest.fixture
 def log(home, repo) -> Path:
-    """Two steps, each with a prompt that a request repeats."""
+    """Return the path of a log with two steps; a request repeats the prompt of each."""
     lines = FIXTURE.read_text().replace("/home/ada/shop", str(repo)).splitlines()
     session = json.loads(lines[0])["sessionId"]
     second = {

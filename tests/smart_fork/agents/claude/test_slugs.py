@@ -1,4 +1,4 @@
-"""The folder that Claude Code gives a working directory."""
+"""The folder that Claude Code makes for a working directory."""
 
 from __future__ import annotations
 

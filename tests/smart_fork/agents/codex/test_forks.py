@@ -44,7 +44,7 @@ def fork_meta(session: str, parent: str, end: object, **more: object) -> dict[st
 
 @pytest.fixture
 def line(home):
-    """Four sessions, each forked from the one before; each parent went on after its fork left it."""
+    """Write four sessions, each forked from the one before it; each parent continued after its fork. Return their ids."""
     ids = [id_of(number) for number in range(1, 5)]
     codex_log(home, ids[0], meta(ids[0], 0), *exchange("one", 1), *exchange("not theirs", 3))
     for number, parent in enumerate(ids[:-1], 2):
@@ -204,7 +204,7 @@ def test_a_line_of_forks_without_end_is_cut(home):
 
 
 def test_a_fork_of_an_old_version_is_a_copy_and_its_id_is_its_own(home):
-    """F-155: the source's header stands second; in 0.36 nothing else says whose fork it is."""
+    """F-155: the source's header comes second; in 0.36 nothing else names the parent."""
     one, two = id_of(1), id_of(2)
     codex_log(home, one, meta(one), message("user", "one"))
     path = codex_log(
@@ -240,7 +240,7 @@ def test_a_resumed_session_that_repeats_its_header_is_no_fork(home):
 
 @pytest.mark.parametrize(("source", "origin"), [("vscode", "person"), ("exec", "automated")])
 def test_who_started_the_parent_says_whether_a_fork_is_a_person_s(home, source, origin):
-    """Forks inherit the originator, and ``exec`` is how smart-fork runs them. A glance says the same as a reading."""
+    """Forks inherit the originator, and smart-fork runs them with ``exec``. A glance says the same as a reading."""
     one, two, three = id_of(1), id_of(2), id_of(3)
     codex_log(home, one, meta(one, 0, source=source), *exchange("one", 1))
     codex_log(home, two, fork_meta(two, one, 3, source="exec"), *exchange("two", 4))

@@ -1,4 +1,4 @@
-"""Sessions of Codex, without envelope (2025) to 0.169 (E-005)."""
+"""Sessions of Codex, from records without envelope (2025) to 0.169 (E-005)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def skipped(path: Path) -> str:
 
 
 def test_a_conversation_with_envelope(home):
-    """F-143, F-153, F-154: what the developer role says is nobody's words, and each text is taken once."""
+    """F-143, F-153, F-154: messages of the developer role are no one's, and each text is taken once."""
     session = read_codex(
         codex_log(
             home,
@@ -75,7 +75,7 @@ def test_a_conversation_with_envelope(home):
 
 
 def test_a_conversation_without_envelope(home):
-    """Versions of August 2025: bare items, no times, the directory only in the first message."""
+    """Versions of August 2025: bare items, no times, and the directory only in the first message."""
     path = codex_log(
         home,
         ONE,
@@ -100,7 +100,7 @@ def test_a_conversation_without_envelope(home):
 
 
 def test_newer_prompts_in_a_session_of_an_older_version_are_not_lost(home):
-    """Up to 0.146 a prompt is written as an item and as an event, in 0.169 as an item only."""
+    """Up to 0.146 a prompt is written as an item and as an event, in 0.169 only as an item."""
     path = codex_log(
         home,
         ONE,
@@ -183,7 +183,7 @@ def test_an_event_that_comes_after_the_answer_is_no_prompt_of_its_own(home):
 
 
 def test_prompts_of_a_session_without_events_stay_where_one_with_events_follows(home):
-    """As in a merged session; both may say the same."""
+    """A merged session is such a session; both parts may have the same prompt."""
     records = [
         message("user", "one"),
         message("assistant", "first"),
@@ -298,7 +298,7 @@ def test_a_compaction_is_counted_and_its_copy_of_the_history_is_not_read(home):
     [(1, ["one"]), (2, []), (9, []), (0, ["one", "two"]), (-1, ["one", "two"]), ("x", ["one", "two"])],
 )
 def test_prompts_that_were_rolled_back_are_gone(home, count, left):
-    """Both copies of each, so that none comes back when no event is left."""
+    """Both copies of each prompt are gone, so that none returns if no event is left."""
     records = []
     for text in ("one", "two"):
         records += [message("user", text), event("user_message", message=text), message("assistant", f"done {text}")]
@@ -361,7 +361,7 @@ def test_a_session_that_was_never_used_is_none(home):
 
 
 def test_logs_are_discovered_at_all_depths_and_located_by_id(home, monkeypatch):
-    """F-144, F-173, F-100: archived ones too, newest first."""
+    """F-144, F-173, F-100: archived logs too, newest first."""
     plain = codex_log(home, ONE, meta(ONE))
     archived = codex_log(home, ONE, meta(ONE), folder="archived_sessions")
     write(home / ".codex/sessions/2026/07/01/notes.jsonl", {})

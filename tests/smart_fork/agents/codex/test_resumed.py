@@ -1,4 +1,4 @@
-"""Which turns of a session Codex loads: seen with 0.169.0 and 0.171.0, which were sent to a model on loopback."""
+"""The turns of a session that Codex loads, as 0.169.0 and 0.171.0 sent them to a model on loopback."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def compacted(*kept: object) -> object:
 
 
 def turn(word: str, *first: object) -> list[object]:
-    """A turn as its records say where it begins: a compaction before its prompt is part of it."""
+    """Return the records of a turn. A compaction before its prompt is part of the turn."""
     return [event("task_started", turn_id=word), *first, *said(word), event("task_complete", turn_id=word)]
 
 
@@ -146,7 +146,7 @@ FOUND = "The narwhal cache was chosen."
 
 
 def left(*texts: str, kept: object = A, words: str = "") -> object:
-    """A compaction with what it has left beside a prompt."""
+    """Return a record of a compaction that keeps a prompt and messages with these texts."""
     items = [kept["payload"], *(message("user", text)["payload"] for text in texts)]
     return enveloped("compacted", message=words, replacement_history=items)
 

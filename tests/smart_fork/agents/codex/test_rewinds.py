@@ -44,7 +44,7 @@ def records(thread: str, shop: Path, *prompts: str, end: int = 0, **more: object
 
 
 class Thread:
-    """The rollouts of one thread, as Codex writes them: each goes on from a record of another one."""
+    """The rollouts of one thread in Codex's format: each continues from a record of another one."""
 
     def __init__(self, home: Path, shop: Path) -> None:
         self.home, self.shop, self.id = home, shop, str(uuid.uuid4())
@@ -53,7 +53,9 @@ class Thread:
     def add(
         self, *prompts: str, base: str = "", end: int = 0, thread: str = "", folder: str = "", **more: object
     ) -> Path:
-        """Write a rollout with these prompts that goes on from record `end` of `base`; one of `thread` where one is named."""
+        """Write a rollout with these prompts that continues from record `end` of `base`, in this thread or in
+        `thread`.
+        """
         thread, rollout = thread or self.id, self.id if not self.rollouts else str(uuid.uuid4())
         name = thread if thread != self.id or not self.rollouts else f"{thread}_{rollout}"
         if base:
@@ -69,7 +71,7 @@ class Thread:
 
 @pytest.fixture
 def thread(world: World, shop: Path) -> Thread:
-    """Said were one, gone (taken back), two, vanished again (taken back), three."""
+    """Return a thread with the prompts one, two, three; two prompts between them were taken back."""
     made = Thread(world.home, shop)
     made.add("one", "vanished")
     made.add("two", f"vanished again {SECRET}", base=made.id, end=ONE)
@@ -101,7 +103,7 @@ def in_the_database(home: Path, session_id: str, path: Path) -> None:
 
 
 def indexed() -> str:
-    """All passages of the index, after it was brought up to date."""
+    """Bring the index up to date, and return all its passages as one text."""
     with opened() as store:
         complete(store, READERS, WordsModel(), patience=5)
         return " ".join(text for (text,) in store.db.execute("SELECT text FROM chunks"))
