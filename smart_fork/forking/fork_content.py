@@ -40,7 +40,10 @@ def merged(
     from smart_fork.forking.handover import beyond, handover, joined, notes
     from smart_fork.forking.handover_text import whence  # no other fork needs these
 
-    _check(read, agent)
+    if len({session.session_id for session in read}) < len(read):
+        raise Usage("A session cannot be merged with itself", "Name each session once.")
+    if any(session.agent != agent for session in read):
+        AGENTS.teller_of(agent)  # raises for an agent that cannot receive sessions
     found = _selected(read, wanted, answers)
     unmasked = request.options.unmasked
     first, *others = [
@@ -69,14 +72,6 @@ def merged(
         selected=tuple(found),
         notes=tuple(said),
     )
-
-
-def _check(read: Sequence[Session], agent: AgentName) -> None:
-    ids = [session.session_id for session in read]
-    if len(set(ids)) < len(ids):
-        raise Usage("A session cannot be merged with itself", "Name each session once.")
-    if any(session.agent != agent for session in read):
-        AGENTS.teller_of(agent)
 
 
 def _selected(read: Sequence[Session], all_: Budget, answers: IntentEvidence | None) -> list[Selected]:
