@@ -59,14 +59,14 @@ if TYPE_CHECKING:
     from smart_fork.forking.budget_choice import Selected
     from smart_fork.forking.handover import Handover
 
-#: An unfinished answer to which nothing was added for so long has been given up, or waits for a person.
+#: Seconds after which an unfinished answer without new records counts as given up, or as waiting for a person.
 QUIET_SECONDS = 60.0
 IN_PROGRESS = (
     "Cannot branch while a response or tool call is in progress. "
     "Wait for it to finish or resolve the pending tool call."
 )
 TASKS_RUN = "Stop the current session's running background tasks before branching the conversation."
-#: Of the tasks that run, how many are named.
+#: The number of running tasks that an error names.
 NAMED = 3
 
 
@@ -118,7 +118,7 @@ def refuse_while_tasks_run(session: Session, hint: str, *, caller: str | None = 
         raise ForkRefused(TASKS_RUN, joined(f"In the background: {named}{more}", hint))
 
 
-#: How long a caller's own session is waited for that is not there yet.
+#: Seconds to wait for the log of the caller's own session, and between two looks.
 WRITTEN_SECONDS, LOOK_SECONDS = 3.0, 0.2
 
 
@@ -354,9 +354,9 @@ def command_to_resume(agent: AgentName, session_id: str, cwd: str, *, session: S
 
 
 FALLBACK = "Branched conversation"
-#: Further ones have the time in their name.
+#: The highest number in a title; later branches have the time in their title.
 MAX_NUMBER = 99
-#: How much of a log's beginning and end is looked at: titles are at either, and agents write theirs again at the end.
+#: Bytes read at a log's beginning and end: titles are at either, and agents repeat theirs at the end.
 _ENDS = 64 << 10
 _BRANCHED = re.compile(rb"\(branch", re.IGNORECASE)
 

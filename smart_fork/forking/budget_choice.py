@@ -26,20 +26,20 @@ from smart_fork.forking.exchange_parts import Costs, Dependencies, ExchangeUnit,
 from smart_fork.forking.request import MATCH, Budget
 from smart_fork.forking.results import Kept, SelectedExchange, Selection
 
-#: What it is worth to keep of what answers what was asked and answered; all its edits beside that, with what they need;
-#: every call beside these; and all of it in full. Where as little is wanted as answers, so many of these are kept.
+#: Gain of keeping more of an answering exchange: its words; also its edits and what they need; also every call; and
+#: everything in full. A budget of `match` takes only the first LEAST_LEVELS of these.
 WORTH, LEAST_LEVELS = (1.0, 4.0, 0.3, 0.02), 3
-#: How much likelier an exchange is the one that answers by as much as speaks for the best, in words or in meaning: this
-#: power of e, as labelled questions have it. Where nothing is known, each is half as likely as the one after it.
+#: Exponent from evidence to odds, fitted to labelled questions: full evidence (of words or of meaning) multiplies the
+#: odds by e to this power. Without evidence, each exchange is BEFORE times as likely as the one after it.
 SHARPNESS, BEFORE = 3.0, 0.5
-#: The words of what is as likely as this come first. Its edits, and those of what a session begins with, for the rest
-#: builds on that, are kept beyond the share that is filled.
-LIKELY_SCORE = 0.03
-#: Exchanges are filled up to this share of a session: a fork of much of it saves little.
+#: The words of exchanges with at least this chance come first. Their edits may exceed the filled share; so may those of
+#: the first exchange, since later work builds on them.
+MIN_CHANCE = 0.03
+#: Exchanges are filled up to this share of a session, since a larger fork saves little.
 FILLED = 0.25
-#: As little as answers is at most this share of a session, or so many tokens, beside what is always kept.
+#: A budget of `match` takes at most this share of a session, or this many tokens, beside what is always kept.
 LEAST_SHARE, LEAST_TOKENS = 0.12, 6_000
-#: What stands around a line on what is left out, in tokens.
+#: Tokens around a marker for dropped exchanges.
 AROUND = 25
 OPENING, ANSWER, LAST, NEEDED, NEAR, WANTED = "opening", "answers", "last", "needed", "near", "asked for"
 
@@ -119,7 +119,7 @@ class Chooser:
         bound = max(LEAST_TOKENS, int(share * whole))
         most, bound, least = (bound, bound, True) if most is None else (most, min(most, bound), False)
         sure = (0, *self._answers, *(() if least else self._mended()))
-        likely = [place for place in self._ranked() if self._chances[place] >= LIKELY_SCORE or place in sure]
+        likely = [place for place in self._ranked() if self._chances[place] >= MIN_CHANCE or place in sure]
         for place in likely:
             choice = self._added(choice, self._addition(place, self.needs.said(place)), most, gone)
         pieces = self._by_gain(likely, LEAST_LEVELS) if least else self._by_gain(range(len(self.units)), len(WORTH))

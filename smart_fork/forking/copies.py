@@ -266,7 +266,7 @@ def _told(part: MergedPart, agent: AgentName) -> Iterator[MergedPart]:
         yield MergedPart(made, Excerpt(frozenset(range(len(made.turns))), len(made.turns) - 1, {}, sizes))
 
 
-#: So many sessions above one are looked at; records that name each other in a circle end there as well.
+#: The most ancestors that are checked; this also ends cycles of recorded parents.
 _DEPTH = 100
 
 

@@ -19,11 +19,11 @@ from indexer.transcripts.model import Session, Turn
 from smart_fork.agents import AGENTS
 from smart_fork.snippets import printable
 
-#: Characters a token where the agent has counted nothing, and what no model's count is beyond.
+#: Characters per token: without counts by the agent, and the limits for any model.
 USUAL, LEAST, MOST = 4.0, 1.5, 5.0
-#: What is left of the context where it was compacted is less than this share; thoughts alone are not so much.
+#: A context that shrinks below this share was compacted; dropped thoughts alone shrink it less.
 FORGOTTEN = 0.6
-#: Of fewer tokens that were counted nothing is told.
+#: The fewest counted tokens that give a rate.
 COUNTED = 2_000
 
 
@@ -89,11 +89,11 @@ def _rate(session: Session, sizes: Sequence[int]) -> float:
     return min(MOST, max(LEAST, came / grown)) if grown >= COUNTED else USUAL
 
 
-#: What is asked in so few characters says nothing without what was said before it.
+#: A prompt of at most this length says little without the exchange before it.
 SHORT_CHARACTERS = 16
-#: Words that come with calls whose answers take more than this are not kept for themselves.
+#: An answer beside tool calls is not kept as words if its step, results shortened, exceeds this many tokens.
 MAX_WORDS_TOKENS = 1_500
-#: Of an answer, how much of its end is looked at for a question, and what one ends with, in any script.
+#: Characters at an answer's end that are searched for a question mark, and question marks of several scripts.
 _END, _ASKS = 300, "?\uff1f\u061f"
 
 
@@ -268,7 +268,7 @@ def _turns(steps: object) -> frozenset[int]:
     return frozenset(i for step in steps for i in step.turns)  # type: ignore[attr-defined]
 
 
-#: An answer to a question of this length says by itself what it decides.
+#: A longer reply to a question is understood without the question.
 SAYS_IT = 240
 
 
@@ -333,9 +333,9 @@ class Dependencies:
         return self._readings[key]
 
 
-#: Of an exchange's title, by which people choose.
+#: The longest title of an exchange.
 TITLE_CHARACTERS = 70
-#: Marks that could end the marker's element, or pass for something else in it.
+#: Characters that could end the marker's element, or be mistaken in it, with their replacements.
 _MARKS = str.maketrans(f"{BRACKETS};`\\", f"{'[]' * (len(BRACKETS) // 2)},'/")
 _SPACES = late(r"\s+")
 _LEADING = late(r"^[\W_]+")

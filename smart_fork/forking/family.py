@@ -25,7 +25,7 @@ from smart_fork.agents.cuts.cutter import Cutter
 from smart_fork.agents.log_readers import OWN, READERS
 from smart_fork.workers.registry import Registry, WorkerRecord
 
-#: Where a note is gone, the beginning of a log says it: what was told stands among so many of its bytes.
+#: Bytes at a log's beginning that are searched for the heading of a handover, in case the record of it is gone.
 _BYTES = 1 << 18
 _SAID = re.compile(
     rb"<%b>\\n ?What follows is session ([A-Za-z0-9_-]{8,128}) of ([A-Za-z0-9 .-]{1,40})," % HANDOVER_TAG.encode()
@@ -217,7 +217,7 @@ class _Shared:
         return alive, shared
 
 
-#: Each session with those that it was made of.
+#: Sessions with the sessions that they were made of, or the other way round.
 Links = Mapping[str, set[str]]
 
 
@@ -337,7 +337,7 @@ class _Logs:
     ) -> None:
         self._family, self._made, self._agent = family, made, agent
         self._agents = agents
-        #: Those of the same agent have records, the others are told.
+        #: Within one agent, logs share records; across agents, they share text only.
         self._direct = _same_agent(made, agents, agent)
 
     def of(self, sessions: set[str]) -> list[Descendant]:

@@ -42,9 +42,9 @@ from smart_fork.repository.history import was_checked_out
 from smart_fork.snippets import quotation
 from smart_fork.system.processes import Machine
 
-#: Of what a model takes, the share that may be told: its agent's own instructions, tools and work need the rest.
+#: The share of the context window for the handover; instructions, tools and new work need the rest.
 MAX_WINDOW_SHARE = 0.6
-#: Of the files that were not committed, so many are named.
+#: The most uncommitted files that the heading names.
 MAX_FILES = 20
 _COMMIT_CHARACTERS = 10
 _CHARACTERS_A_TOKEN = 4

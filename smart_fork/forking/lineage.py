@@ -37,7 +37,7 @@ from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.registry_file import has_registry
 
 _T = TypeVar("_T")
-#: How much of the message is quoted after which a fork left its parent.
+#: Characters quoted of the last message that a fork shares with its parent.
 QUOTE_CHARACTERS = 80
 
 

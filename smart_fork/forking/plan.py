@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from smart_fork.finding.session_library import Opening
 
 
-#: The share of a look's time in which a log is read of which passages are chosen.
+#: The share of the time limit for reading a log if passages are chosen afterwards.
 _CHOOSING = 0.2
 
 

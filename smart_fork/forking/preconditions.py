@@ -119,7 +119,7 @@ def _sessions(worker: WorkerRecord) -> tuple[str | None, ...]:
     return (worker.session_id, worker.source_session_id if worker.kind in ("resume", "continue") else None)
 
 
-#: A log that was written to this short a time ago is being written to.
+#: A log counts as being written if its last change is at most this long ago.
 FRESH_SECONDS = 5.0
 
 

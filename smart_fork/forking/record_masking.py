@@ -23,15 +23,15 @@ from smart_fork.agents.record_conversion import Forms
 from smart_fork.errors import Unshareable
 
 _MASK = re.compile(r"\[REDACTED:([a-z0-9-]{1,40})\]")
-#: Names beside which a value says that it is a secret, and what a program is given beside them.
+#: Names that mark the value beside them, or the next argument of a program, as secret.
 _TELLING = re.compile(r"(?i)pass|pw|secret|token|key|auth|bearer|value|credential|cookie|header")
-#: Ties that nothing hangs on between machines.
+#: Linking fields that may be masked, since nothing depends on them on another machine.
 MASKABLE_TIES = frozenset({"cwd", "gitBranch"})
-#: What nobody can read: it is signed, encrypted, or an image.
+#: Endings of field names with unreadable values: signed, encrypted, or images.
 _OPAQUE = ("signature", "encrypted_content", "base64")
-#: A shorter secret may be any word of a name.
+#: The shortest secret that is searched for in names; a shorter one could be any word.
 _LEAST = 4
-#: Texts stand in a record several times, as what came back and as what is shown of it.
+#: Masked texts to remember, and the length from which: records repeat a tool's output for display.
 _REMEMBERED, _LONG = 64, 200
 OWN = "own-pattern"
 CONTEXT = 40

@@ -16,12 +16,12 @@ from smart_fork.finding.fork_worth import least_close  # a server that is starte
 from smart_fork.finding.session_view import Hit
 from smart_fork.snippets import shown
 
-#: In the place of a number: what answers, with what that needs, and nothing else.
+#: In place of a number: keep only the answering exchanges and what they need.
 MATCH: Literal["match"] = "match"
 Amount = int | Literal["match"]
 _NUMBER = late(r"([0-9]{1,9})(?:\.([0-9]{1,3}))?([kKmM]?)")
 _TIMES = {"": 1, "k": 1_000, "m": 1_000_000}
-#: No model takes more.
+#: More than any model takes.
 MAX_BUDGET_TOKENS = 100_000_000
 
 
@@ -116,9 +116,9 @@ def parse_numbers(given: str | None) -> frozenset[int]:
     return frozenset(found)
 
 
-#: Gives the id of the one among these results that somebody has chosen. It may raise `NotFound`, and `AnswerPending`.
+#: A function that lets the user choose among hits, and returns the id. May raise `NotFound` or `AnswerPending`.
 Ask = Callable[[Sequence[Hit]], str]
-#: So many sessions go into one.
+#: The most sessions in a merged fork.
 MAX_MERGED = 8
 
 
@@ -259,7 +259,7 @@ class BestSessions:
     min_score: float | None = said(float, help="Lowest score for --top. Default: 0.5.")
 
 
-#: Nothing is forked.
+#: The request to fork nothing.
 NO_CHOICE, NO_FORK = SessionChoice(), ForkRequest()
 
 

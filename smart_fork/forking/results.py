@@ -11,8 +11,8 @@ from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, spread, value
 from smart_fork.finding.session_view import CommitsMade
 
-#: How much of an exchange is kept: all; all, with long results shortened; what was asked, done and answered, without
-#: what was only looked at; what was asked and answered; nothing.
+#: The kept part of an exchange: everything; everything with long results shortened; prompt, edits and answer without
+#: read-only steps; prompt and answer; nothing.
 Kept = Literal["whole", "shortened", "part", "words", "nothing"]
 
 

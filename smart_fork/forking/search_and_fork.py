@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: The arguments that say which session is forked, and as whose.
+#: The arguments that choose the session to fork, and the agent.
 _CHOICES = ("auto_fork", "fork_index", "fork_session_id", "as_agent")
 
 
@@ -298,7 +298,7 @@ def _sessions(answer: Answer) -> list[Hit | RecentSession]:
 
 
 MAX_FORKS = 10
-#: How many are started at the same time; each start waits until the agent has written its first words.
+#: Concurrent starts. Each one waits until the agent has written its first words.
 MAX_CONCURRENT_STARTS = 4
 
 

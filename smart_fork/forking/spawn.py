@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
 
 MAX_WORKERS = 4
-#: How long each is looked at, however long the ones before it took: one that dies immediately is to be noticed.
+#: Seconds to watch each worker at least, so that a worker that dies immediately is noticed.
 MIN_CONFIRM_SECONDS = 5.0
-#: These read on behind the number: "Worker 0 missing required 'project_path'".
+#: Beginnings of errors that continue after the number: "Worker 0 missing required 'project_path'".
 _READ_ON = ("missing required", "must be")
 _WORDS: Mapping[type, str] = {str: "a string", bool: "true or false", int: "a number"}
 _EXCLUSIVE = (
@@ -257,7 +257,7 @@ class WorkerRequest:
         check_free(source, machine=self.machine)
 
 
-#: Sessions of the project among which the directory's newest is looked for.
+#: The project's newest sessions that are searched for the directory's newest one.
 MAX_RECENT_SESSIONS = 100
 
 

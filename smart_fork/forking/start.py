@@ -75,9 +75,9 @@ class PreparedWorker:
     request: LaunchRequest
     place: WorkerPlace
     provisions: Provisions = field(default_factory=Provisions)
-    #: What has changed since the session that is forked: it stands before the prompt, if there is one.
+    #: Notes on changes since the forked session, put before the prompt, if any.
     note: str = ""
-    #: Where its worktree would be, if it must have one.
+    #: The path of the worktree, if the worker must have one.
     worktree: Path | None = None
 
     @property

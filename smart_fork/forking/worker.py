@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from smart_fork.forking.request import Budget, ForkRequest
 
 
-#: A name made from a prompt, and room for the number behind it.
+#: Words and characters of a name made from a prompt, with room for a number after it.
 NAME_WORDS, NAME_CHARACTERS = 4, worktree.MAX_NAME_CHARACTERS - 3
 UNNAMED = worktree.plain_name("")
 
@@ -182,9 +182,9 @@ class WorkerSpec:
         return [f"{NEEDS} {made}, which a real run makes first"] if made else []
 
 
-#: How the note begins of what a command needs that a real run makes first.
+#: The beginning of a dry run's note on steps that a real run takes first.
 NEEDS = "The command needs"
-#: How much is repeated of the last words of a worker that has ended.
+#: Characters repeated of an ended worker's last output.
 LAST_CHARACTERS = 1000
 
 
@@ -326,14 +326,14 @@ def preceded(prompt: str | None, note: str) -> str | None:
     return both if ForkPlan.fits(both) else prompt
 
 
-#: How long a start waits for the worker to take its prompt, or without one to be ready, and how often it looks.
+#: Seconds to wait for a worker to take its prompt, or without a prompt to be ready.
 CONFIRM_SECONDS, READY_SECONDS = 20.0, 10.0
-#: How long a start waits at least for a line to type the prompt in: who does not type it has started nothing.
+#: Seconds to wait at least for an input line, if the prompt must be typed.
 HEARS_SECONDS = 90.0
 LOOK_SECONDS = 0.1
-#: Seconds between two looks at its screen.
+#: Seconds between two looks at the worker's screen.
 SCREEN_SECONDS = 0.5
-#: File systems round their times, up to two seconds; agents write theirs in milliseconds.
+#: File systems round times by up to two seconds; agents write milliseconds.
 _FILE_SECONDS = 2.0
 _RECORD_SECONDS = 0.002
 

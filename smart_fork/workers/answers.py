@@ -13,7 +13,7 @@ from smart_fork.finding.session_view import Message, SessionNotes
 from smart_fork.repository.uncommitted import FileChange
 from smart_fork.snippets import duration
 
-#: What is known of a window that is not ours.
+#: The known fields of a window that smart-fork did not open.
 _OF_OTHERS = (
     "worker_id", "session_id", "agent_type", "name", "cwd", "place", "terminal_id", "attach",
 )  # fmt: skip

@@ -166,9 +166,9 @@ def _is_merged(there: Repository, tip: str, base: str) -> bool:
     return like.ok and bool(like.text) and all(line.startswith("- ") for line in like.text.splitlines())
 
 
-#: Starts that are no further apart than this belong together: each waits for its agent's first words.
+#: The longest time between two starts of one fan-out; each start waits for its agent's first words.
 TOGETHER_SECONDS = 60.0
-#: A patch is cut here: nobody reads more of one.
+#: The longest patch; more is cut off.
 MAX_PATCH_CHARACTERS = 1_000_000
 
 

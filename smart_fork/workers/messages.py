@@ -36,9 +36,9 @@ from smart_fork.workers.roster import Observation, WorkerReader
 
 MessageDelivery = Literal["typed", "queued", "answered", "resumed"]
 
-#: How long a log may take to have what was sent.
+#: Seconds until a sent message must be in the log.
 LOG_SECONDS = 30.0
-#: How long to wait for somebody else who is talking to the same worker.
+#: Seconds to wait for another process that is sending to the worker.
 TURN_SECONDS = 60.0
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]+")
 

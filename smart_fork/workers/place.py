@@ -65,14 +65,14 @@ class WorkerLocation:
 class WorkerPlace:
     """A place to run a worker. It passes the plan's arguments to the agent unchanged; no shell sees them."""
 
-    #: What a person calls it, and the only agent that runs there, if one is.
+    #: The place's name, and its only agent, if it has one.
     name: str
     agent: AgentName | None = None
-    #: How a prompt can be given to an agent there.
+    #: The possible ways to give an agent its prompt.
     delivers: ClassVar[frozenset[Delivery]]
-    #: Why nothing can be typed there, and what to do instead.
+    #: Why typing is impossible, and what to do instead.
     untyped: ClassVar[tuple[str, str]]
-    #: Whether the agent runs without a terminal there, and whether starting ends this program.
+    #: True if the agent runs without a terminal; true if the start replaces this process.
     headless = replaces = False
 
     @property
@@ -143,7 +143,7 @@ class WorkerPlace:
         raise NotImplementedError
 
 
-#: What can be pressed: the number of an option, and what sends off.
+#: The keys that can be pressed: numbers of options, and keys that move and submit.
 KEYS = ("Enter", "Up", "Down", *"123456789")
 
 
@@ -208,9 +208,9 @@ def remove_command_file(command: Sequence[str]) -> None:
         Path(command[-1]).unlink(missing_ok=True)
 
 
-#: How long a screen may take to show what was typed.
-SCREEN_SECONDS, _LOOK_SECONDS = 5.0, 0.05
-#: How often the same is typed, where a program does not take it.
+#: Seconds until a screen must show typed text.
+SCREEN_SECONDS = 5.0
+#: The most attempts to submit a text.
 _TRIES = 3
 
 
@@ -276,7 +276,7 @@ class Typist:
         return self.shown() != before and self.holds(text)
 
 
-#: So much is read of what it wrote, and so much of that is shown.
+#: Bytes read at the end of a worker's output file, and characters shown of them.
 _READ_BYTES, _LAST_CHARACTERS = 64_000, 2_000
 _FIRST_WORD = re.compile(r"\A\S*")
 
@@ -314,9 +314,9 @@ class ProcessPlace(WorkerPlace):
         processes.end(require_ours(started, processes), force=False)
 
 
-#: How long a verb may take, how long a session may take to have a process, and how often that is looked at.
+#: Seconds for an agent's command, for a session to get a process, and between two looks.
 VERB_SECONDS, BEGIN_SECONDS, _LOOK_SECONDS = 30.0, 60.0, 0.2
-#: How long a list of all sessions counts: several workers are asked about in one answer.
+#: Seconds for which a list of sessions is reused: one answer asks about several workers.
 _KNOWN_SECONDS = 0.5
 _listed: dict[tuple[str | None, ...], tuple[float, Mapping[str, BackgroundSession]]] = {}
 

@@ -72,11 +72,11 @@ def place_of(worker: WorkerRecord) -> WorkerPlace:
     return place
 
 
-#: A process that began later after its worker was registered has only got the same number.
+#: A process that began later than this after its worker's registration only reuses the process id.
 START_SECONDS = 60.0
-#: What has no process or window by then was never started: whoever was about to was killed.
+#: A worker without process or window after this time was never started: its starter was killed.
 STARTING_SECONDS = 300.0
-#: A terminal that is just becoming the agent does not look like it yet.
+#: Time in which a terminal's process may still be becoming the agent.
 BECOMING_SECONDS = 60.0
 
 

@@ -30,16 +30,16 @@ from smart_fork.workers.registry_file import has_registry, registry_file
 BUSY_MILLISECONDS = 15_000
 MIN_PREFIX = 8
 
-#: What we know of the process or window.
+#: The state of a worker's process or window.
 State = Literal["starting", "running", "ended", "failed"]
-#: What the agent's own hooks said last of a running worker; empty before the first.
+#: The last report of the agent's hooks about a running worker; empty before the first.
 Status = Literal["", "working", "idle", "waiting"]
-#: States that nothing comes after.
+#: Final states, and the others.
 ENDED_STATES: tuple[State, ...] = ("ended", "failed")
 LIVE_STATES: tuple[State, ...] = ("starting", "running")
-#: How a worker came about. A branch is a fork that had been written before.
+#: The origin of a worker. A branch is a fork that was written before its start.
 Kind = Literal["fork", "branch", "new", "resume", "continue"]
-#: A worktree: its path, its branch, and the commit that the work in it is on top of.
+#: A worktree: its path, its branch, and the commit that it started from.
 Tree = tuple[str, str, str]
 _TREE = "worktree = ?, branch = ?, base_commit = ?"
 _SESSION = "coalesce(session_id, last_session_id)"
@@ -55,9 +55,9 @@ class WorkerRecord:
     `base_commit`. `copied_to` is the log copy made for it. `status_note` is the question it waits on.
     """
 
-    #: The permissions of a worker that asks nobody; Claude Code's word for it.
+    #: The permission mode of a worker that never asks, in Claude Code's word.
     UNASKED: ClassVar = "bypassPermissions"
-    #: That of one that asks, whatever settings and records say.
+    #: The permission mode of a worker that asks, whatever its settings and records say.
     ASKED: ClassVar = "default"
 
     id: str
@@ -453,7 +453,7 @@ def registry_error(path: Path, error: apsw.Error) -> RegistryUnavailable:
     return RegistryUnavailable(f"The register of workers cannot be used: {what_failed(error)}", next_step(error))
 
 
-#: Raised with the tables: those of an older form are brought up to it.
+#: The version of the tables. Older tables are migrated.
 _FORM = 7
 _TABLES = """
 CREATE TABLE workers (

@@ -36,12 +36,12 @@ from smart_fork.workers.session_matching import find_sessions
 from smart_fork.workers.terminals import TmuxPlace
 
 PROMPT_CHARACTERS = 200
-#: How long a fork that has answered in a process is shown among those that run.
+#: Seconds for which a fork that answered in a process stays in the list of running workers.
 ANSWERED_SECONDS = 24 * 3600.0
-#: What is read of a worker at once: exchanges, characters in all, characters of one message.
+#: Limits for reading a worker: exchanges, characters in all, characters of one message.
 EXCHANGES, READ_CHARACTERS, MESSAGE_CHARACTERS = 3, 24_000, 8_000
 LAST_WORDS_CHARACTERS = 2_000
-#: Between two looks for a session that is not known.
+#: Seconds between two searches for an unknown session.
 SEARCH_SECONDS = 2.0
 #: Some versions of agents do not log why the model stopped. Their last message ends the turn after this time without
 #: another record.
@@ -364,11 +364,11 @@ def require(references: Sequence[str], registry: Registry) -> list[WorkerRecord]
     return list(found.values())
 
 
-#: How soon workers are looked at again: at first and after every change, and at most.
+#: Seconds between two looks: at first and after each change, and at most.
 SOON_SECONDS, LATEST_SECONDS = 0.1, 2.0
 _SLOWER = 1.4
 
-#: Told of every look: how many are done, of how many, after how many seconds.
+#: A function called after each look with the settled workers, all workers, and the seconds passed.
 WaitProgress = Callable[[int, int, float], None]
 
 

@@ -18,7 +18,7 @@ from smart_fork.workers.registry import Registry, WorkerRecord
 #: Agents write times in milliseconds. File systems round times by up to two seconds.
 _RECORD_SECONDS = 0.002
 _FILE_SECONDS = 2.0
-#: After this time without a session, a worker has none: old logs are not read again and again.
+#: Seconds after a start in which a worker's session is searched, so that old logs are not read forever.
 SEARCHED_SECONDS = 24 * 3600.0
 
 

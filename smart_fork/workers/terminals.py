@@ -49,30 +49,30 @@ from smart_fork.workers.registry import WorkerRecord
 
 TMUX_SECONDS = 10.0
 MAX_NAME_CHARACTERS = 40
-#: The server takes 16 KiB in one message, with everything around the command.
+#: The longest command: the tmux server takes 16 KiB in one message, including everything around it.
 MAX_COMMAND_BYTES = 8_000
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
-#: How whoever forks reaches the network: proxies, and the certificates of a company's own authority.
+#: The caller's network settings: proxies, and certificates of a company's own authority.
 _NETWORK = (
     *_PROXIES,
     *map(str.lower, _PROXIES),
     *("NODE_EXTRA_CA_CERTS", "NODE_USE_SYSTEM_CA", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"),
     *("CURL_CA_BUNDLE", "GIT_SSL_CAINFO"),
 )
-#: The window has these as whoever forks has them, or not at all: a server that runs already has the environment of
-#: whoever started it. No secrets: they would stand in the list of processes.
+#: Variables that a window gets from the caller, or not at all: a running server has the environment of its starter.
+#: No secrets are among them, since they would be visible in the list of processes.
 _OURS = (Setting.HOME, *AGENTS.home_variables(), *AGENTS.overrides(), *_NETWORK)
 PASSED_ON = ("PATH", "HOME", *_OURS)
-#: Not kept by a server that we start: every later window would have it, also one of somebody with another home.
+#: Variables removed from a server that smart-fork starts: every later window would inherit them, also of other homes.
 NOT_KEPT = (*AGENTS.callers_own, *_OURS)
-#: How often, and after how long, a window is asked again how what ran in it has ended.
+#: How often, and after how many seconds, a window is asked again for the exit status.
 _LOOKS, _LOOK_SECONDS = 20, 0.02
-#: Our sessions are named after projects, with this in front.
+#: The prefix of smart-fork's tmux sessions, before the project's name.
 OURS = "smart-fork-"
-#: The option that says to which state home a session or window belongs: several may share a tmux server. A window that
-#: a person opens has that of its session.
+#: The tmux option with the state home of a session or window, since several homes may share a tmux server. A window
+#: opened by a person inherits its session's.
 OWNER = "@smart_fork_home"
-#: The option that says for which process a window was opened: of one that has ended, tmux 3.8 does not know that.
+#: The tmux option with the process of a window: tmux 3.8 forgets it when the process ends.
 _OPENED_FOR = "@smart_fork_pid"
 _PID = f"#{{?pane_pid,#{{pane_pid}},#{{?{_OPENED_FOR},#{{{_OPENED_FOR}}},-}}}}"
 
@@ -311,7 +311,7 @@ def _run(processes: Processes, env: Mapping[str, str], *words: str, said: bytes 
 
 
 INSTALL = "On macOS: install smart-fork[iterm2], and allow iTerm2's Python API in its settings."
-#: Around what is pasted; the agents ask their terminal for it.
+#: The sequences around a bracketed paste, which agents request from their terminal.
 PASTE_BEGINS, PASTE_ENDS = "\x1b[200~", "\x1b[201~"
 
 T = TypeVar("T")

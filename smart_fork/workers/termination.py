@@ -30,7 +30,7 @@ from smart_fork.workers.places import is_alive, place_of, tree_of, undo_cut_off
 from smart_fork.workers.registry import LIVE_STATES, Registry, WorkerRecord
 from smart_fork.workers.roster import require
 
-#: How long a worker may take to end by itself, and to be ended.
+#: Seconds for a worker to end by itself, and to end when killed.
 GRACE_SECONDS, FORCE_SECONDS = 10.0, 5.0
 LOOK_SECONDS = 0.05
 
