@@ -1,4 +1,4 @@
-"""The values that answer a question about past sessions, for the command line, MCP and scripts."""
+"""The data classes of an answer to a question about past sessions. The command line, MCP and scripts use them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Mode = Literal["hybrid", "vector", "lexical", "recent", "lines"]
 
 @value
 class TeamState(Value):
-    """The team's server and project, and how many of the project's sessions the server searched.
+    """The team's server and project, with the number of the project's sessions that the server searched.
 
     `by_words_only` counts the sessions without embeddings: the server searched only their words.
     """
@@ -48,7 +48,7 @@ class GonePrompt(Value):
 
 @value
 class AskedCode(Value):
-    """The code that a question is about: its number of lines, and for how many of them no session is known."""
+    """The size of the code that a question is about: its number of lines, and the number without a known session."""
 
     lines: int
     unknown: int
@@ -56,7 +56,7 @@ class AskedCode(Value):
 
 @value
 class Cause(Value):
-    """A change of lines, and the session that made the change, if a session is known.
+    """A change of lines of code, and the session that made the change, if a session is known.
 
     `asked` is the prompt that led to the change, `ends_at_message` the message to fork after. `commit` is empty for
     uncommitted lines. The session wrote `lines` of the `of` lines.
@@ -76,7 +76,9 @@ class Cause(Value):
 
 @value
 class Causes(Value):
-    """The newest changes of lines or of a file, newest first. `more` counts the older changes that are left out."""
+    """The newest changes of some lines or of a file, newest first. `more` counts the older changes that are not
+    listed.
+    """
 
     lines: str
     notice: str
@@ -123,7 +125,11 @@ class Fixes(Value):
 
 @value
 class Covered(Value):
-    """The share of passages that have an embedding: of the first passages of all exchanges, and of all passages."""
+    """The shares of passages with an embedding (0…1): among the first passages of all exchanges, and among all
+    passages.
+
+    An exchange is a prompt with everything up to the next prompt. A passage is a piece of its text.
+    """
 
     first_passages: float
     all_passages: float
@@ -131,8 +137,8 @@ class Covered(Value):
 
 @record
 class IndexState(Value):
-    """The completeness of the index for an answer. `seconds_left` estimates the time until all passages are embedded,
-    if known.
+    """The completeness of the index when it answered. `seconds_left` estimates the time until all passages are
+    embedded, if known.
     """
 
     sessions: int
@@ -148,7 +154,7 @@ class IndexState(Value):
 
 @record
 class RecentSession(Value):
-    """A session as lists show it. `began_in` and `headline` are as in `Hit`."""
+    """A session in a list of recent sessions. `began_in` and `headline` are as in `Hit`."""
 
     session_id: str
     agent_type: AgentName
@@ -168,7 +174,7 @@ class RecentSession(Value):
 
 @value
 class SharedSession(Value):
-    """A session that the team shares, as lists show it. `also_local` is the id of its copy on this machine."""
+    """A session that the team shares, as an entry of a list. `also_local` is the id of its copy on this machine."""
 
     session_id: str
     agent_type: AgentName
@@ -183,7 +189,7 @@ class SharedSession(Value):
 
 @dataclass(frozen=True, slots=True)
 class SharedReading:
-    """A shared session as the server has it now, with its owner."""
+    """The current content of a shared session on the team's server, with its owner."""
 
     session: Session
     owner: str
@@ -192,7 +198,7 @@ class SharedReading:
 
 @value
 class SharedSessions(Value):
-    """The newest sessions that the team shares, or the error that kept them from being listed."""
+    """The newest sessions that the team shares, or the error that prevented the listing."""
 
     sessions: tuple[SharedSession, ...] = ()
     error: str = ""
@@ -200,11 +206,11 @@ class SharedSessions(Value):
 
 @value
 class Recents(Value):
-    """The newest sessions of this machine, and beside them the newest sessions that the team shares.
+    """The newest sessions of this machine, and separately the newest sessions that the team shares.
 
-    `hidden_automated` counts the sessions that a program started and that are left out. `unread` says which agents'
-    logs cannot be read. `passed_over` are files among the logs that hold no session. `project_notice` says why there
-    may be more sessions.
+    `hidden_automated` counts the sessions that are not listed because a program started them. `unread` says which
+    agents' logs cannot be read. `passed_over` are files among the logs that hold no session. `project_notice` says why
+    the project may have more sessions than the listed ones.
     """
 
     count: int
@@ -221,7 +227,7 @@ class Recents(Value):
 
 @record
 class Found(Value):
-    """The answer of a search. If it has no good result, `next` says what to do.
+    """The answer of a search for past sessions. If it has no good result, `next` says what to do.
 
     `error` and `hint` say why the requested fork was not started, `next_steps` which calls start the fork.
     """
@@ -267,7 +273,7 @@ class Found(Value):
 
 @record
 class TeamFound(Value):
-    """The answer of a search in the team's sessions only."""
+    """The answer of a search in the sessions that the team shares, without local sessions."""
 
     query: str
     also: tuple[str, ...] = rare(())
@@ -279,7 +285,7 @@ class TeamFound(Value):
 
 @record
 class Unsearched(Value):
-    """The answer if no search was possible: the reason, the next steps, and the most recent sessions."""
+    """The answer if the index could not be searched: the reason, the next steps, and the most recent sessions."""
 
     error: str
     message: str
@@ -295,7 +301,9 @@ class Unsearched(Value):
 
 @value
 class KnownExchange(Value):
-    """An exchange of a session: its number from 1, its first message, and its prompt."""
+    """An exchange of a session (a prompt with everything up to the next prompt): its number from 1, first message and
+    prompt.
+    """
 
     exchange: int
     message: int | None
@@ -304,10 +312,10 @@ class KnownExchange(Value):
 
 @value
 class Exchanges(Value):
-    """The exchanges of one session that answer a question, best first. `total` is the number of the session's
-    exchanges.
+    """The exchanges (prompts with their answers) of one session that answer a question, best first.
 
-    `search_error` says why only words were compared, or why nothing was compared.
+    `total` is the number of all exchanges of the session. `search_error` says why only words were compared, or why
+    nothing was compared.
     """
 
     query: str
@@ -321,7 +329,7 @@ class Exchanges(Value):
 
 @value
 class BrokenLog(Value):
-    """A log with lines that could not be decoded. `first` has some of these lines as ``[line, reason]``."""
+    """A session log with lines that could not be decoded. `first` has some of these lines as ``[line, reason]``."""
 
     path: str
     lines: int
@@ -330,7 +338,7 @@ class BrokenLog(Value):
 
 @record
 class IndexStatus(Value):
-    """Content, freshness and completeness of the index."""
+    """The content, freshness and completeness of the index, as ``smart-fork index status`` prints them."""
 
     index: str
     exports: str
@@ -353,7 +361,7 @@ class IndexStatus(Value):
     passed_over: tuple[FailedLog, ...]
 
     def last_run_in_words(self) -> str:
-        """Describe the last index run in a line: its time, result, work and failures."""
+        """Describe the last index run in a line: its time, result, read logs, embedded passages and failures."""
         if (run := self.last_run) is None:
             return "none yet"
         did = f"{run.read} of {run.logs} logs read, {run.embedded} passages embedded"
@@ -362,13 +370,13 @@ class IndexStatus(Value):
         return f"{ago(run.started_at)}, {run.outcome} after {run.seconds:.0f} s{why}; {did}{failed}"
 
     def next_run_in_words(self) -> str:
-        """Describe when the index will be updated next."""
+        """Return the time of the next index update in words."""
         return f"at {minute(self.next_run)}" if self.next_run else "with the next search"
 
 
 @record
 class Held(Counts):
-    """The content of the index after a run."""
+    """The content of the index after an index run: the counts, and the shares with an embedding."""
 
     covered: Covered
 

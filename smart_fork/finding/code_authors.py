@@ -1,7 +1,8 @@
-"""The sessions that wrote code, and the prompts behind it.
+"""Finds the sessions that wrote lines of code, and the prompts behind the code.
 
-A line is given to a session by comparing the line with the edits in the session's log. Sessions that a commit message
-names come first. As search results, sessions are ordered by their share of the lines, or by the words of the question.
+A line of code is assigned to a session by comparing the line with the edits in the session's log. Sessions that a
+commit message names come first. As search results, these sessions are ordered by their share of the lines, or by the
+words of the question.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def by_code(
     """Return the sessions that wrote the code that a request names, with the number of lines that have no known
     session.
 
-    With `by_words` (the results of a search by words) a session's score is its score there.
+    With `by_words` (the results of a search by words), a session's score is the one from that search.
 
     Raises:
         Usage, NotFound: the request names no code of this repository.
@@ -86,9 +87,10 @@ def _candidate(store: Store, row: SessionRow, wrote: SessionShare, scores: Mappi
 
 
 def changed(where: str, folder: Path, limit: int, processes: Processes) -> tuple[Repository, Sequence[CodeLine], int]:
-    """Return the repository, the lines of the newest changes of `where`, and the number of older changes.
+    """Return the repository around `folder`, the lines of the newest changes of `where`, and the number of older
+    changes.
 
-    `where` is ``PATH:FIRST-LAST`` or the path of a whole file.
+    `where` is ``PATH:FIRST-LAST`` or the path of a whole file. At most `limit` changes are returned.
 
     Raises:
         Usage, NotFound: the repository has no such lines or no such file.
@@ -103,8 +105,9 @@ def changed(where: str, folder: Path, limit: int, processes: Processes) -> tuple
 
 
 def causes_of(there: Repository, lines: Sequence[CodeLine], store: Store, query: Query) -> list[Cause]:
-    """Return the cause of each change in `lines`: the prompt behind the change, if a session in the query's scope made
-    it.
+    """Return the cause of each change in `lines`: the session that made it and the prompt behind it.
+
+    Only sessions in the query's scope count. Without such a session, the cause has the commit only.
     """
     found = zip(lines, writers_of(lines, store, query.scope, there), strict=True)
     by_commit = [[*several] for _, several in groupby(found, key=lambda one: one[0].commit)]
@@ -141,7 +144,8 @@ _CHECKPOINT = late(rb"^Entire-Checkpoint:[ \t]*([0-9a-f]{2})([0-9a-f]{10})[ \t]*
 def sessions_named(there: Repository, commits: Collection[str]) -> dict[str, tuple[str, ...]]:
     """Return the ids of the sessions that each commit's message names. Commits that name no session are missing.
 
-    A message names a session in a trailer, such as ``Agent-Session: ID``, or through a checkpoint of Entire.
+    A message names a session in a trailer, such as ``Agent-Session: ID``, or through a checkpoint of Entire. Entire is
+    a program that stores sessions in a git branch.
 
     Raises:
         ProgramMissing, ProgramFailed: as `Repository.git`.
@@ -161,7 +165,7 @@ def sessions_named(there: Repository, commits: Collection[str]) -> dict[str, tup
 
 
 def _of_checkpoints(there: Repository, folders: Collection[str]) -> Mapping[str, list[str]]:
-    """Return the ids of the sessions in each of these folders of Entire's checkpoint branch."""
+    """Return the ids of the sessions in each of these folders of the git branch in which Entire stores sessions."""
     if not folders:
         return {}
     patterns = (f"refs/heads/{CHECKPOINTS}", f"refs/remotes/*/{CHECKPOINTS}")
@@ -182,7 +186,7 @@ def _of_checkpoints(there: Repository, folders: Collection[str]) -> Mapping[str,
 
 
 def objects(there: Repository, names: Iterable[str]) -> dict[str, bytes]:
-    """Return the contents of git objects by name. Names without an object are missing."""
+    """Return the contents of git objects by name. Names that git does not know are missing."""
     asked = list(names)
     said = there.git("cat-file", "--batch", given=b"".join(f"{name}\n".encode() for name in asked)).stdout
     found, place = {}, 0
@@ -197,9 +201,10 @@ def objects(there: Repository, names: Iterable[str]) -> dict[str, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class SessionShare:
-    """A session's share of some lines: how many it wrote of how many.
+    """A session's share of some lines of code: the session wrote `lines` of the `of` lines.
 
-    `exchange` is the exchange that wrote most of the session's lines. `commits` are the commits that have them.
+    `exchange` is the exchange that wrote most of the session's lines. `commits` are the commits with the session's
+    lines.
     """
 
     session: int
@@ -215,8 +220,8 @@ def writers_of(
 ) -> list[LineWriter | None]:  # fmt: skip
     """Return the session in scope that wrote each line, or `None` for a line without a known session.
 
-    `named` maps commits to the sessions that they name. It is looked up if missing; pass an empty one to ignore names.
-    `sure` is as in `writers`.
+    `named` maps commits to the sessions that their messages name. If it is missing, the messages are read. If it is
+    empty, they are ignored. With `sure`, a line that several exchanges wrote has no session.
 
     Raises:
         ProgramMissing, ProgramFailed: as `Repository.git`.
@@ -228,7 +233,7 @@ def writers_of(
 
 
 def named_in(commits: Collection[str], store: Store, scope: Scope, there: Repository) -> dict[str, Collection[int]]:
-    """Return the sessions in scope, by row, that each commit's message names.
+    """Return the sessions in scope that each commit's message names, as row numbers of the index.
 
     Raises:
         ProgramMissing, ProgramFailed: as `Repository.git`.
@@ -241,10 +246,9 @@ def named_in(commits: Collection[str], store: Store, scope: Scope, there: Reposi
 
 
 def _own(edits: dict[int, list[Authored]], store: Store) -> dict[int, list[Authored]]:
-    """Return each session's edits without the edits that the session inherited from the session that it was forked
-    from.
+    """Return each session's edits without those that a fork's log copied from the session it was forked from.
 
-    Some logs do not name a fork's parent: then the edits belong to the session that ended first.
+    If no log names the parent of a fork, the copied edits belong to the session that ended first.
     """
     holders: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
     for session, several in edits.items():
@@ -264,7 +268,10 @@ def _own(edits: dict[int, list[Authored]], store: Store) -> dict[int, list[Autho
 
 
 def sessions_of(lines: Sequence[CodeLine], found: Sequence[LineWriter | None]) -> list[SessionShare]:
-    """Return the share of each session that wrote some of the asked lines, largest first. Empty lines do not count."""
+    """Return the share of each session that wrote some of the asked lines, largest first. Empty lines do not count.
+
+    `found` is the writer of each line, as `writers_of` returns it.
+    """
     asked = [(line, writer) for line, writer in zip(lines, found, strict=True) if line.asked]
     asked = [one for one in asked if one[0].text.strip()] or asked
     of_session: defaultdict[int, list[tuple[CodeLine, LineWriter]]] = defaultdict(list)
@@ -292,7 +299,7 @@ MIN_MOVED_LINES = 3
 
 @dataclass(frozen=True, slots=True)
 class LineWriter:
-    """A session, by its row in the index, and the edit in which the session wrote a line."""
+    """The writer of a line of code: a session, as a row number of the index, and the session's edit with the line."""
 
     session: int
     edit: Authored
@@ -302,9 +309,10 @@ def writers(
     lines: Sequence[CodeLine], edits: Mapping[int, Sequence[Authored]], key: bytes, tops: Collection[str],
     named: Mapping[str, Collection[int]] | None = None, *, sure: bool = False,
 ) -> list[LineWriter | None]:  # fmt: skip
-    """Return who wrote each line, or `None`. `tops` are the directories of the repository, the innermost first.
+    """Return the session and edit that wrote each line of code, or `None`.
 
-    If `sure`, a line that several exchanges wrote has no writer.
+    `edits` are those of each session. `tops` are the directories of the repository, the innermost first. If `sure`, a
+    line that several exchanges wrote has no writer.
 
     `named` maps commits to the sessions that they name. No other session wrote lines of such a commit. If a commit
     names only one session, that session wrote all the commit's lines in the files that the session edited.
@@ -328,8 +336,9 @@ def writers(
 def _named_one(
     line: CodeLine, edits: Mapping[int, Sequence[Authored]], named: Mapping[str, Collection[int]], tops: Collection[str]
 ) -> LineWriter | None:
-    """Return the one session that the line's commit names, with the session's last edit of the file before
-    the commit.
+    """Return the session that the line's commit names, with the session's last edit of the file before the commit.
+
+    Return `None` if the commit names no session or several.
     """
     rows = set(named.get(line.commit, ()))
     if len(rows) != 1:
@@ -343,7 +352,7 @@ def _named_one(
 def _by_line(
     edits: Mapping[int, Sequence[Authored]], wanted: set[bytes], tops: Collection[str]
 ) -> Mapping[bytes, Sequence[tuple[str, float, LineWriter]]]:
-    """Return the edits that contain each line, by the line's hash.
+    """Return the sessions' edits that contain each wanted line, by the line's hash.
 
     Each edit comes with its file, relative to the repository, and its time in seconds.
     """
@@ -361,7 +370,10 @@ def _by_line(
 def _able(
     line: CodeLine, wrote: Iterable[tuple[str, float, LineWriter]], named: Collection[int]
 ) -> list[tuple[bool, LineWriter]]:
-    """Return the edits that can have brought a line into its commit, each with whether it changed that very file."""
+    """Return the edits among `wrote` that can be the origin of a committed line.
+
+    Each comes with True if it edited the line's own file, with False if it edited another file.
+    """
     if line.by_bot and not named:
         return []
     here = f"/{line.name}"
@@ -375,7 +387,10 @@ def _able(
 def _chosen(
     lines: Sequence[CodeLine], able: Sequence[Sequence[tuple[bool, LineWriter]]], bare: Sequence[bytes], at: int
 ) -> LineWriter | None:
-    """Return the last edit of the session that wrote most of the commit's lines around the line at index `at`."""
+    """Return the writer of the line at index `at`: the session that wrote most of the nearby lines of the same commit.
+
+    `able` has the possible writers of each line, `bare` each line's text as it is compared.
+    """
     commit = lines[at].commit
     places = range(max(0, at - NEAR_LINES), min(len(lines), at + NEAR_LINES + 1))
     around = [one for one in places if lines[one].commit == commit]
@@ -394,10 +409,10 @@ def _chosen(
 def _with_short_ones(
     lines: Sequence[CodeLine], chosen: Sequence[LineWriter | None], tells: Sequence[bool]
 ) -> list[LineWriter | None]:
-    """Assign lines that are too short to compare to the session of the lines around them, if these agree.
+    """Assign lines that are too short to compare to the session that wrote the long lines around them.
 
     The lines around are the nearest long lines above and below, in the commit of the short line and without another
-    commit between them.
+    commit between them. If they have different sessions, the short line gets none.
     """
     result = list(chosen)
     runs: list[list[int]] = []
@@ -419,9 +434,9 @@ def _with_short_ones(
 
 
 def relative(file: str, tops: Collection[str]) -> str:
-    """Return a file relative to the repository's directory that contains it. Return it unchanged if none does.
+    """Return a file's path relative to the one of the directories `tops` that contains it; else the path unchanged.
 
-    The worktree of a worker may be deleted. Its files count as files of the repository around it.
+    A file in a worker's worktree (which may be deleted) counts as a file of the repository that contains the worktree.
     """
     top = next((top for top in tops if file.startswith(f"{top.rstrip('/')}/")), None)
     name = file if top is None else file[len(top.rstrip("/")) + 1 :]

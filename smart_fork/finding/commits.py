@@ -1,4 +1,4 @@
-"""The commits that came of sessions, and the lines of sessions that are in HEAD now.
+"""Finds the commits that sessions made, and the lines that sessions wrote and that HEAD still contains.
 
 Commits are found by comparing their lines with a session's edits, and by trailers in their messages.
 """
@@ -62,7 +62,7 @@ _Landed = tuple[CodeLine, int, int]
 def commits_of(
     rows: Sequence[SessionRow], store: Store, scope: Scope, there: Repository
 ) -> tuple[dict[str, CommitsMade], bool]:
-    """Return the commits of each session by its id, and whether all later commits were examined.
+    """Return the commits of each session by its id, and whether all commits since the session began were examined.
 
     Commits of all branches count, merges do not.
 
@@ -104,8 +104,9 @@ def commits_of(
 
 
 class _Ancestry:
-    """A cache of whether a commit is in the history of another commit. Beyond `MAX_PAIRS` pairs the answer is always
-    yes.
+    """A callable cache that says if commit `before` is in the history of commit `after`.
+
+    Git is asked about the first `MAX_PAIRS` pairs of commits. For all further pairs the answer is True.
     """
 
     def __init__(self, there: Repository) -> None:
@@ -134,8 +135,9 @@ def _commits_made(landed: Sequence[_Landed], today: Sequence[tuple[str, CodeLine
 
 
 def _candidates(rows: Sequence[SessionRow], store: Store, there: Repository) -> tuple[list[str], int]:
-    """Return the commits that may have come of these sessions, oldest first, and how many more such commits
-    there are.
+    """Return the commits that may contain work of these sessions, oldest first, and the number of further ones.
+
+    They name a session, or change a file that a session edited, after the first session began.
     """
     if not rows:
         return [], 0
@@ -151,7 +153,11 @@ def _candidates(rows: Sequence[SessionRow], store: Store, there: Repository) -> 
 
 
 def _walked(there: Repository, *how: str, given: bytes = b"") -> Iterator[tuple[str, int]]:
-    """Yield the commits that ``git log`` lists, with their times; none in a repository without a commit."""
+    """Yield the name and time of each commit that ``git log`` lists with the options `how` and the standard input
+    `given`.
+
+    A repository without a commit yields nothing.
+    """
     done = there.git(*_WALK, *how, given=given, seconds=FIND_SECONDS)
     for line in done.stdout.decode("ascii", "replace").splitlines() if done.ok else ():
         name, _, moment = line.partition(" ")
@@ -161,9 +167,9 @@ def _walked(there: Repository, *how: str, given: bytes = b"") -> Iterator[tuple[
 def _today(
     files: Mapping[str, str], sessions: Mapping[int, object], store: Store, scope: Scope, there: Repository
 ) -> tuple[Mapping[int, list[tuple[str, CodeLine]]], int]:
-    """Return the lines of each session in HEAD, each with its file, and the number of files that were not examined.
+    """Return the lines in HEAD that each session wrote, each with its file, and the number of files not examined.
 
-    `files` maps the files' names in commits to the last commit that changed them.
+    `files` maps file names in the sessions' commits to the last commit that changed each file.
     """
     until = time.monotonic() + BLAME_SECONDS
     names = list(dict.fromkeys(_names_now(there, files, until)))
@@ -185,7 +191,10 @@ def _today(
 
 
 def _names_now(there: Repository, files: Mapping[str, str], until: float) -> Iterator[str]:
-    """Return the names in HEAD of files that commits had under other names."""
+    """Yield the name that each of these files has in HEAD; the old name if the file was not renamed.
+
+    `files` maps each old name to a commit with that name. Renames are looked up until the time `until`.
+    """
     renamed: dict[tuple[str, str], str] = {}
     for commit in dict.fromkeys(files.values()):
         if (wait := until - time.monotonic()) > 0:
@@ -196,7 +205,7 @@ def _names_now(there: Repository, files: Mapping[str, str], until: float) -> Ite
 
 
 def _ranges(lines: Sequence[tuple[str, CodeLine]]) -> Iterator[Range]:
-    """Join consecutive lines to ranges."""
+    """Join lines of code with consecutive numbers to ranges of lines."""
     for (name, _), several in groupby(enumerate(lines), key=lambda one: (one[1][0], one[1][1].number - one[0])):
         numbers = [line.number for _, (_, line) in several]
         yield Range(name, numbers[0], numbers[-1])
@@ -211,7 +220,10 @@ log = logging.getLogger(__name__)
 
 
 def commits_made(sessions: Collection[tuple[AgentName, str]], directory: str) -> Mapping[str, CommitsMade]:
-    """Return the commits of each session by its id. Sessions without a known commit are missing."""
+    """Return the commits of each session by its id. Sessions without a known commit are missing.
+
+    `directory` is in the repository to search. If anything fails, return an empty mapping.
+    """
     if not directory or not index_db().exists():
         return {}
     try:
@@ -225,7 +237,9 @@ def commits_made(sessions: Collection[tuple[AgentName, str]], directory: str) ->
 def works_of(
     sessions: Collection[tuple[AgentName, str]], directory: str, processes: Processes
 ) -> tuple[Mapping[str, CommitsMade], bool]:
-    """Return the commits of each indexed session by its id, and whether git could say all about them.
+    """Return the commits of each indexed session by its id, and True if git examined all commits.
+
+    `directory` is in the repository to search.
 
     Raises:
         IndexUnavailable: there is no index.
@@ -246,7 +260,7 @@ def works_of(
 
 
 def _look_again(store: Store, sessions: Collection[tuple[AgentName, str]]) -> None:
-    """Index what these sessions did since they were last indexed."""
+    """Read the new parts of these sessions' logs into the index."""
     if Setting.INDEXING.is_off():
         return
     try:
@@ -275,7 +289,7 @@ _TRAILER = late(r"^[A-Z][\w-]+: .*$", re.MULTILINE)
 
 
 def note_commits(store: Store, patience: float = 0.0, progress: Progress | None = None) -> None:
-    """Store in the index which new commits came of which sessions, for each repository.
+    """Store in the index the new commits of each repository, with the sessions that made them.
 
     The store waits up to `patience` seconds for another writer. Repositories that fail are tried again at the next
     call.
@@ -315,7 +329,7 @@ def _since(began: str) -> str:
 
 
 def _came_of(names: Sequence[str], store: Store, scope: Scope, there: Repository) -> Iterator[tuple[int, str, str]]:
-    """Yield the sessions, by row, that each commit came of, with the commit and its message."""
+    """Yield each session that made one of the commits `names`: its row number, the commit, and the commit's message."""
     lines, named = committed(there, names), named_in(names, store, scope, there)
     rows = {commit: set(sessions) for commit, sessions in named.items()}
     made = zip(lines, writers_of(lines, store, scope, there, named=named), strict=True)

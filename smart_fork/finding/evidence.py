@@ -1,4 +1,4 @@
-"""The evidence in the index for each session that may answer a question."""
+"""Collects from the index the evidence that a session answers a question: matching words, cosines, edited files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CHANGED_FILE_WEIGHT = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """The passage of a session that speaks for the session most, and how strong its evidence is.
+    """The passage of a session with the strongest evidence that the session answers the question.
 
     `similarity` is its cosine to the nearest phrasing of the question; `None` if unknown.
     """
@@ -48,7 +48,7 @@ class Passage:
 
 @dataclass(slots=True)
 class Gathered:
-    """The evidence for the sessions that may be shown: sessions, families and passages by row of the index.
+    """The evidence for the sessions that may be shown. Mappings have the row numbers of sessions in the index as keys.
 
     `dropped` counts the sessions without an id or directory. `exchanges` and `point` (the exchange after which to
     fork) are set if the question is about one session. `weighed` are the searched terms by phrasing, with their
@@ -67,16 +67,14 @@ class Gathered:
 
 
 def gather(store: Searchable, query: Query, vectors: Sequence[bytes] | None, *, words: bool) -> Gathered:
-    """Gather all evidence that ranking needs, by the words of each phrasing, by the `vectors` of phrasings, or by
-    both.
-    """
+    """Gather all evidence for ranking sessions: by the question's words if `words`, by its `vectors` unless `None`."""
     return gather_more(store, query, vectors, QueryWords(store, query) if words else None)
 
 
 def gather_more(
     store: Searchable, query: Query, vectors: Sequence[bytes] | None, wording: QueryWords | None
 ) -> Gathered:
-    """Gather the evidence with words that were weighed before. Without `wording`, words are not searched."""
+    """Gather the evidence, with words whose weights are already known. Without `wording`, words are not searched."""
     similarities = store.similarities(vectors, query.scope) if vectors is not None else None
     own = known_to(store, query.caller, query.relatives) if query.caller else set[int]()
     reached = _reach(store, query, similarities, wording, own)
@@ -129,7 +127,9 @@ def gather_more(
 
 
 class _Reached(NamedTuple):
-    """The first candidates of a search: cosines by passage, matches by words, passages, and sessions by row."""
+    """The first candidates of a search: matches by words, passages with their cosines (`near`), and sessions
+    (`rows`).
+    """
 
     near: Mapping[int, Sequence[float]]
     chunks: Matches
@@ -143,7 +143,9 @@ def _reach(
     store: Searchable, query: Query, similarities: Similarities | None, wording: QueryWords | None,
     own: Collection[int], *, room: float = 1.0,
 ) -> _Reached:  # fmt: skip
-    """Find the first candidates, `room` times as many as usual."""
+    """Find the first candidates of a search, `room` times as many as usual. Passages in `own`, the caller's, do not
+    count.
+    """
     # The chunks of two phrasings are together not many more than those of one.
     nearest = similarities.best(round(NEAREST_CHUNKS * 2 // (1 + len(query.embedded)) * room)) if similarities else ()
     near = {hit.row: hit.cosines for hit in nearest}
@@ -161,9 +163,7 @@ def _only(scores: Mapping[int, float], rows: Collection[int]) -> dict[int, float
 
 
 def admitted(rows: Iterable[SessionRow], query: Query) -> tuple[dict[int, SessionRow], int]:
-    """Return the sessions that may be shown, by row, and how many have no id or directory. The caller is
-    never shown.
-    """
+    """Return the sessions that a question may show (never the one that asks), and how many have no id or directory."""
     allowed: dict[int, SessionRow] = {}
     dropped = 0
     project = query.scope.project
@@ -188,14 +188,16 @@ def admitted(rows: Iterable[SessionRow], query: Query) -> tuple[dict[int, Sessio
 
 
 def _counts(session: SessionRow, place: Placement) -> bool:
-    """Return True if a passage may speak for its session. A last prompt without an answer or action may not."""
+    """Return True if a passage is evidence for its session. A last prompt without an answer or action is none."""
     return session.answered is None or session.only_asked or place.exchange <= max(session.answered, session.acted)
 
 
 def _passages(
     places: Sequence[Placement], words: Sequence[Mapping[int, float]], near: Mapping[int, Sequence[float]]
 ) -> dict[int, Passage]:
-    """Return the passage of each session that has the strongest evidence in all phrasings together."""
+    """Return each session's passage with the strongest evidence, by the phrasings' word scores and by cosines
+    (`near`).
+    """
     by_words: defaultdict[int, float] = defaultdict(float)
     for scores in words:
         most = max(scores.values(), default=0.0) or 1.0
@@ -219,8 +221,9 @@ def _find_point(
     store: Searchable, found: Gathered, words: Sequence[Mapping[int, float]],
     by_meaning: Sequence[Mapping[int, Evidence]],
 ) -> None:  # fmt: skip
-    """Find the evidence for each exchange of the asked session, and the exchange after which all that is asked is
-    known.
+    """Store in `found` the evidence for each exchange of the asked session, and the exchange to fork after.
+
+    After that exchange, the session knows all that the question asks.
     """
     for row in found.passages.keys() & found.sessions.keys():
         similar = [one[row].similar for one in by_meaning]
@@ -239,9 +242,10 @@ def _evidence(
     places: Sequence[Placement], telling: Collection[int], sessions: Sequence[Mapping[int, float]],
     chunks: Sequence[Mapping[int, float]], commits: Sequence[Mapping[int, float]],
 ) -> list[dict[int, Evidence]]:  # fmt: skip
-    """Return the evidence by words that each phrasing found, by session.
+    """Return, for each phrasing of the question, the evidence by words for each session.
 
-    Sessions that only another phrasing found are included. `telling` are the sessions found by all their words.
+    Sessions that only another phrasing found are included. `telling` are the sessions found by the words of their
+    whole text.
     """
     evidence: defaultdict[int, list[Evidence]] = defaultdict(lambda: [Evidence() for _ in sessions])
     for place in places:
@@ -266,10 +270,10 @@ def _set_similar(
 def _set_work(
     wording: QueryWords, query: Query, sessions: Mapping[int, SessionRow], evidence: Sequence[Mapping[int, Evidence]]
 ) -> float:
-    """Set how much each session worked on the named files, and on the current branch. Return how strange the names
-    are.
+    """Store in `evidence` how much each session worked on the question's files and on the current branch.
 
-    A branch counts the more, the fewer sessions worked on it.
+    Return how strange the question's names are: near 1 if few of the names are of any session's work. A branch counts
+    the more, the fewer sessions worked on it.
     """
     here = {row for row in evidence[0] if query.branch and sessions[row].git_branch == query.branch}
     branch = THIS_BRANCH_WEIGHT * (1 - len(here) / max(1, len(evidence[0])))
@@ -287,7 +291,11 @@ def _compare_all(
     evidence: Sequence[Mapping[int, Evidence]], by_meaning: Sequence[Mapping[int, Evidence]], *,
     own: Collection[int], room: float,
 ) -> None:  # fmt: skip
-    """Set the cosines of all passages of the most promising sessions, not only of the nearest passages."""
+    """Store in `evidence` the cosines of all passages of the most promising sessions, not only of the nearest
+    passages.
+
+    `own` are passages that the caller knows already. `room` multiplies the number of sessions.
+    """
 
     def promising(most: int, speaks: Callable[[Evidence], float]) -> list[int]:
         if len(evidence[0]) <= most:
@@ -320,8 +328,9 @@ def _coverage(
     wording: QueryWords, sessions: Sequence[Mapping[int, float]], chunks: Sequence[Mapping[int, float]],
     commits: Sequence[Mapping[int, float]], evidence: Sequence[Mapping[int, Evidence]], *, room: float,
 ) -> list[Coverage]:  # fmt: skip
-    """Return the share of each phrasing's words in its best sessions, passages and commits. Set the share of each
-    title.
+    """Return the share of each phrasing's words in its best sessions, passages and commits.
+
+    Also store in `evidence` the share of the words in each session's title. `room` multiplies the numbers of results.
     """
     for one, titles in zip(evidence, wording.coverage("titles", sessions, round(WORD_SESSIONS * room)), strict=True):
         for row, share in titles.items():
@@ -340,8 +349,8 @@ FOUND_SESSIONS, FOUND_CHUNKS, BEGINNINGS = 10, 48, 8
 
 
 def found_by_words(store: Searchable, query: Query) -> frozenset[int]:
-    """Return the passages that match a question's words best, and the first passages of the best sessions'
-    exchanges.
+    """Return the passages to embed first for a question: those that match its words best, and the first passages of
+    exchanges of the best sessions.
     """
     words = QueryWords(store, query)
     begin: list[int] = []
@@ -356,13 +365,14 @@ def found_by_words(store: Searchable, query: Query) -> frozenset[int]:
 
 
 def family_of(session: SessionRow) -> str:
-    """Return the family that a session's own log names; else the session's id."""
+    """Return the id of the session's family (a session and its forks) from its log; else the session's own id."""
     return session.root_id or session.session_id
 
 
 def families(sessions: Iterable[SessionRow]) -> dict[int, str]:
-    """Return the family of each session, by the session's row. Sessions that were handed over belong to their source's
-    family.
+    """Return the family (a session and its forks) of each session, by the session's row number.
+
+    A session handed over to another agent belongs to the family of its source.
     """
     sessions = list(sessions)
     own = {one.session_id: family_of(one) for one in sessions}
@@ -371,7 +381,9 @@ def families(sessions: Iterable[SessionRow]) -> dict[int, str]:
 
 
 def _above(own: dict[str, str]) -> dict[str, str]:
-    """Return the parent family of each family that began with a session handed over from another agent."""
+    """Return the family of the source session, for each family that began with a session handed over to another
+    agent.
+    """
     told = (one for one in session_origins.handovers() if not one.merged and not one.copied and one.session_id in own)
     return {own[one.session_id]: own.get(one.source_session_id, one.source_session_id) for one in told}
 
@@ -403,7 +415,8 @@ def relatives(store: Store, session: SessionRow) -> tuple[SessionRow, ...]:
 
 
 def known_to(store: Searchable, session: SessionRow, relatives: Iterable[SessionRow]) -> set[int]:
-    """Return the passages that a session has, and the passages of its `relatives` with the session's content.
+    """Return the passages that a session knows: its own, and the passages of its `relatives` with content of the
+    session.
 
     All of a shared exchange counts as known. Of the last shared exchange, only identical passages count.
     """
@@ -428,10 +441,10 @@ MAX_COMPARED = 8
 
 
 def without_askers(store: Searchable, rows: Mapping[int, SessionRow], asked: Sequence[str]) -> dict[int, SessionRow]:
-    """Return `rows` without sessions that add nothing to another session there.
+    """Return `rows` without sessions that add nothing to another session in `rows`.
 
-    These are forks that only asked smart-fork something, or got a prompt and did nothing. They are also sessions with
-    a single prompt that only talked about it, while another session with an equal title acted on it.
+    Removed are forks that only asked smart-fork something, or that did nothing about their prompt. Also removed are
+    sessions with one prompt and no action, if a session with the same title acted.
     """
     done = {row.title for row in rows.values() if row.acted >= 0 and row.title}
     rows = {number: row for number, row in rows.items() if row.acted >= 0 or row.prompts > 1 or row.title not in done}
@@ -478,7 +491,9 @@ ASKED_CHARACTERS = 300
 
 
 def beginning_of(store: Store, row: SessionRow, exchange: int) -> tuple[Placement | None, str, str]:
-    """Return an exchange's first passage, the prompt in it, and that prompt masked and shortened."""
+    """Return an exchange's first passage, the prompt in that passage, and the prompt masked and shortened for
+    display.
+    """
     place = next((one for one in store.placements_of(row.row) if one.exchange == exchange), None)
     if place is None:
         return None, "", ""

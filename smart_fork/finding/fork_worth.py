@@ -1,7 +1,7 @@
-"""The worth of a session as a fork: its outcome, later changes of its files, its tokens, obstacles, and the model's
-cache.
+"""Computes how much a session is worth as a fork, and the obstacles to forking it.
 
-Sessions that answer a question about equally well are ordered by their worth.
+The worth is the outcome of the session's work, later changes of its files, and its tokens. Sessions that answer a
+question about equally well are ordered by their worth. The module also tells how long the model's cache has a session.
 """
 
 from __future__ import annotations
@@ -49,7 +49,10 @@ _RANKS = {outcome: rank for rank, outcome in enumerate(Outcome)}
 
 @dataclass(frozen=True, slots=True)
 class ForkWorth:
-    """A session's worth as a fork. `drift` is `None` if the session edited no file, or if the changes are unknown."""
+    """A session's worth as a fork: its outcome, its drift (how many of its files have changed since), its tokens.
+
+    `drift` is `None` if the session edited no file, or if the changes are unknown.
+    """
 
     outcome: Outcome
     drift: Drift | None
@@ -57,23 +60,25 @@ class ForkWorth:
 
     @property
     def key(self) -> tuple[int, float, int]:
-        """Return the sort key; the smallest is the best. An unknown drift counts as none."""
+        """Return a sort key: the smallest key is the best session to fork. An unknown drift counts as no drift."""
         return _RANKS[self.outcome], self.drift.share if self.drift else 0.0, self.tokens
 
 
 def least_close(best: float) -> float:
-    """Return the smallest chance that counts as equal to the `best` chance."""
+    """Return the smallest score that counts as equal to the `best` score of a search. Scores are chances from 0 to
+    1.
+    """
     return best - min(CLOSE, CLOSE_SHARE * best)
 
 
 def close(hits: Sequence[Candidate]) -> int:
-    """Return how many of the `hits`, sorted by chance, count as equal to the first hit."""
+    """Return how many of the first `hits` of a search, sorted by score, count as equal to the best hit."""
     least = least_close(hits[0].score) if hits else 0.0
     return sum(hit.score >= least for hit in hits[:MAX_COMPARED])
 
 
 def better_first(hits: Sequence[Candidate], worth: Mapping[int, ForkWorth]) -> tuple[Candidate, ...]:
-    """Return `hits`, with those about as likely as the best hit ordered by their worth."""
+    """Return `hits` in a new order: those that count as equal to the best hit are sorted by their worth as a fork."""
     count = close(hits)
     return (*sorted(hits[:count], key=lambda hit: worth[hit.session.row].key), *hits[count:])
 
@@ -81,9 +86,10 @@ def better_first(hits: Sequence[Candidate], worth: Mapping[int, ForkWorth]) -> t
 def worth_of(
     rows: Sequence[SessionRow], store: Store, project: Project | None, directory: Path, processes: Processes
 ) -> dict[int, ForkWorth]:
-    """Return the worth of sessions, by row. `directory`, which is in `project`, decides which branch counts there.
+    """Return the worth of sessions as forks, by row number.
 
-    Git is asked once for each repository in which a session edited files.
+    For the repository of `project`, files are compared with the branch that is checked out in `directory`. Git is
+    asked once for each repository in which a session edited files.
     """
     edited = store.edits(row.row for row in rows)
     of_repository: defaultdict[str, dict[int, Edits]] = defaultdict(dict)
@@ -156,7 +162,7 @@ def _size(path: str) -> int | None:
 
 
 def own_cached_until(path: str, cache: Cache) -> str:
-    """Return until when the model's cache has the content of the session in a log.
+    """Return the time until which the model's cache has the session whose log is at `path`.
 
     Empty for another person's session: its content is not in the caller's cache.
     """
@@ -164,7 +170,9 @@ def own_cached_until(path: str, cache: Cache) -> str:
 
 
 def cached_until(cache: Cache) -> str:
-    """Return when a cache expires; empty if the log does not say so. A time in the future is ignored."""
+    """Return when the model's cache of a session expires; empty if the log does not say so. A last use in the future
+    is ignored.
+    """
     if not cache.seconds or age_of(cache.used) is None:
         return ""
     until = datetime.fromisoformat(cache.used) + timedelta(seconds=cache.seconds)
@@ -172,13 +180,14 @@ def cached_until(cache: Cache) -> str:
 
 
 def is_cached(until: str) -> bool:
-    """Return True if a cache with this expiry time is still alive."""
+    """Return True if the expiry time of a model's cache is not over."""
     return (_left(until) or 0) > 0
 
 
 def cache_in_words(until: str, first: int = 0) -> str:
-    """Describe a cache's remaining lifetime for a person; empty if unknown. `first` is the number of the fork's cached
-    tokens.
+    """Describe for a person how long the model's cache still has a session; empty if unknown.
+
+    `first` is the number of the fork's cached tokens.
     """
     left = _left(until)
     if left is None or left <= 0:
@@ -200,6 +209,6 @@ def _left(moment: str) -> float | None:
 
 
 def _file_of(location: str) -> str:
-    """The file that a log at this place is, or is in."""
+    """Return the file with the log at `location`: the log itself, or the file that contains several logs."""
     within = os.path.dirname(location)  # noqa: PTH120 - as text
     return within if os.path.isfile(within) else location  # noqa: PTH113 - False on any error

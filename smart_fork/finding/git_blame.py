@@ -1,7 +1,8 @@
-"""The lines of code that a question is about, and the commits that they are from: by ``git blame`` and by patches.
+"""Finds the lines of code that a question is about, and the commits that they are from: by ``git blame`` and by
+patches.
 
-File names, texts and commit messages are hostile: none of them is passed as an option, and git runs no program of
-theirs.
+File names, texts and commit messages are untrusted: none of them is passed as an option, and git runs no program that
+they name.
 """
 
 from __future__ import annotations
@@ -76,7 +77,9 @@ class Range:
 
 
 def blamed(there: Repository, wanted: Range, commit: str = "", *, seconds: float = GIT_SECONDS) -> list[CodeLine]:
-    """Return the lines of a range and some lines around it, from the working directory or from `commit`.
+    """Return the lines of a range, and `NEAR_LINES` lines above and below it, with the commits that they are from.
+
+    They are read from the working directory or from `commit`. Only lines in the range are marked as `asked`.
 
     Raises:
         NotFound: there is no such file or line.
@@ -98,7 +101,10 @@ def blamed(there: Repository, wanted: Range, commit: str = "", *, seconds: float
 
 
 def _porcelain(said: bytes, wanted: Range) -> Iterator[CodeLine]:
-    """Parse the output of ``git blame --porcelain``. Git prints a commit's facts only at the commit's first line."""
+    """Parse the output of ``git blame --porcelain`` to lines of code.
+
+    Git prints a commit's author, time and file only at the commit's first line.
+    """
     told: dict[str, dict[str, str]] = {}
     commit, number, origin = "", 0, 0
     for raw in said.split(b"\n"):
@@ -121,7 +127,7 @@ def _porcelain(said: bytes, wanted: Range) -> Iterator[CodeLine]:
 
 
 def is_bot(name: str, mail: str) -> bool:
-    """Return True if the author is a program, by the marks that hosting sites give to programs."""
+    """Return True if a commit's author is a program. Hosting sites mark such authors with ``[bot]``."""
     return name.endswith("[bot]") or "[bot]@" in mail
 
 
@@ -133,7 +139,7 @@ def _unquoted(name: bytes) -> str:
 
 
 def committed(there: Repository, commits: Sequence[str]) -> list[CodeLine]:
-    """Return the lines that commits added. A merge commit counts with its changes to its first parent.
+    """Return the lines that commits added. Of a merge commit, these are the lines that its first parent does not have.
 
     Raises:
         NotFound: there is no such commit.
@@ -149,7 +155,7 @@ def committed(there: Repository, commits: Sequence[str]) -> list[CodeLine]:
 
 
 def history(there: Repository, lines: Sequence[CodeLine]) -> list[CodeLine]:
-    """Return the lines that earlier commits added where `lines` are now, newest commit first. Renames are followed.
+    """Return the lines that earlier commits added at the places of `lines`, newest commit first. Renames are followed.
 
     Raises:
         ProgramMissing, ProgramFailed: as `Repository.git`.
@@ -172,9 +178,10 @@ def history(there: Repository, lines: Sequence[CodeLine]) -> list[CodeLine]:
 
 
 def file_history(there: Repository, name: str, most: int) -> tuple[list[CodeLine], int]:
-    """Return the lines that the newest commits of a file added, and the number of older commits. Renames are followed.
+    """Return the lines that a file's `most` newest commits added, and the number of older commits. Renames are
+    followed.
 
-    Uncommitted lines come first. A commit that only removes lines is one line without a text.
+    Uncommitted lines come first. A commit that only removes lines is represented by one line without a text.
 
     Raises:
         NotFound: no commit has this file.
@@ -198,7 +205,7 @@ def file_history(there: Repository, name: str, most: int) -> tuple[list[CodeLine
 
 
 def _added(said: bytes) -> list[CodeLine]:
-    """Return the lines that commits add, from git's output in the format `_TOLD`."""
+    """Parse git's output in the format `_TOLD` (commits with their patches). Return the lines that the commits add."""
     return [line for head, patch in _commits_in(said) for line in _lines_of(head, patch)]
 
 
@@ -211,7 +218,9 @@ def _lines_of(head: CodeLine, patch: bytes) -> list[CodeLine]:
 
 
 def _commits_in(said: bytes) -> Iterator[tuple[CodeLine, bytes]]:
-    """Yield each commit as a line without a text, together with the commit's patch."""
+    """Parse git's output in the format `_TOLD`. Yield each commit's facts, as a line without text, and the commit's
+    patch.
+    """
     parts = said.split(b"\0")[1:]
     # A NUL in a patch is only in what git takes for text; then what follows is not told apart, and is passed over.
     for name, time, author, mail, subject, patch in zip(*[iter(parts)] * _FIELDS, strict=False):
@@ -224,7 +233,9 @@ def _commits_in(said: bytes) -> Iterator[tuple[CodeLine, bytes]]:
 
 
 class Change(NamedTuple):
-    """A line that a patch adds or removes: the file, and the line's number there. `above` is the old line above it."""
+    """A line that a patch adds or removes: the file, and the line's number there. `above` is the number of the old
+    line above it.
+    """
 
     added: bool
     name: str
@@ -254,7 +265,7 @@ def changes_in(patch: bytes) -> Iterator[Change]:
 
 
 def touched_by(patch: bytes) -> Iterator[Range]:
-    """Yield the old lines that a patch changes or removes; for added lines, the old line above them."""
+    """Yield the lines of the old files that a patch changes or removes; for added lines, the old line above them."""
     for one in changes_in(patch):
         name, number = one.above if one.added else (one.name, one.number)
         if name and number:
@@ -286,7 +297,7 @@ def parsed(said: str) -> tuple[str, int, int]:
 
 
 def merged(ranges: Iterable[Range]) -> list[Range]:
-    """Join ranges that are close together: they are blamed in one call of git."""
+    """Join ranges of lines that are close together, so that one call of git blames them."""
     found: list[Range] = []
     for one in ranges:
         before = found[-1] if found else None
@@ -305,7 +316,9 @@ _DIFF = ("diff", "--unified=0", "-M", "--no-ext-diff", "--no-textconv", "--no-co
 
 
 def lines_of(there: Repository, folder: Path, code: Code) -> list[CodeLine]:
-    """Return the lines that a request's `code` names, as they are now or were. File names are relative to `folder`.
+    """Return the lines that a request's `code` names: the present lines, or the lines of a past commit.
+
+    File names are relative to `folder`.
 
     Raises:
         Usage: a path, line, commit or number is invalid.
@@ -328,7 +341,7 @@ def lines_of(there: Repository, folder: Path, code: Code) -> list[CodeLine]:
 
 
 def range_of(there: Repository, folder: Path, said: str) -> Range:
-    """Return the range of lines that PATH:FIRST-LAST names.
+    """Return the range of lines that the text `said`, PATH:FIRST-LAST, names.
 
     Raises:
         Usage: the text has another form, or the path is outside the repository.
@@ -346,7 +359,7 @@ def _changed(there: Repository, patch: bytes) -> Iterator[CodeLine]:
 
 
 def name_of(there: Repository, folder: Path, given: str) -> str:
-    """Return a file's path as git names it: relative to the top of the repository.
+    """Return the path `given`, which is relative to `folder`, as git names it: relative to the top of the repository.
 
     Raises:
         Usage: the path is outside the repository.
@@ -361,7 +374,7 @@ def name_of(there: Repository, folder: Path, given: str) -> str:
 
 
 def is_argument(given: str) -> bool:
-    """Return True if the text can be passed to git as an argument."""
+    """Return True if git can take the text as an argument: it is not empty, has no NUL, and is not too long."""
     try:
         return bool(given) and "\0" not in given and len(os.fsencode(given)) < MAX_ARGUMENT_BYTES
     except UnicodeEncodeError:  # a lone surrogate
@@ -393,7 +406,7 @@ _REMOTES = ("upstream", "origin")
 class _PullRequest(NamedTuple):
     """A pull request as ``gh`` describes it: its commits, and the commit that it was merged or squashed to.
 
-    `answered` says whether gh responded.
+    `answered` is true if gh gave a description.
     """
 
     commits: Sequence[str] = ()
@@ -402,7 +415,7 @@ class _PullRequest(NamedTuple):
 
 
 def commits_of_pull(there: Repository, number: int) -> list[str]:
-    """Return the commits of a pull request that this repository has; else the commit that they were squashed to.
+    """Return the commits of a pull request; if the repository lacks them, the commit that they were squashed to.
 
     ``gh`` is asked first, then the fetched ref of the pull request. All output of gh is treated as plain text.
 
@@ -426,7 +439,7 @@ def commits_of_pull(there: Repository, number: int) -> list[str]:
 
 
 def _remote(there: Repository) -> tuple[str, str]:
-    """Return the remote that has the pull requests, and its repository as ``gh`` names it; empty if no host
+    """Return the git remote that has the pull requests, and the remote repository's name for ``gh``; empty if no host
     is known.
     """
     for name in _REMOTES:
@@ -437,7 +450,9 @@ def _remote(there: Repository) -> tuple[str, str]:
 
 
 def _by_gh(there: Repository, hosted: str, number: int) -> _PullRequest:
-    """Ask gh about a pull request. gh runs outside the repository, so it reads none of its files."""
+    """Ask ``gh`` to describe a pull request of the repository `hosted`. gh runs outside the repository, so that it
+    reads none of its files.
+    """
     command = ["gh", "pr", "view", str(number), "--repo", hosted, *_ASKED]
     try:
         done = there.processes.run(command, cwd=Path("/"), env={**os.environ, **_QUIET}, timeout=GH_SECONDS)

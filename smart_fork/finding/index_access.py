@@ -1,4 +1,4 @@
-"""Opening the index, with errors that say what to do."""
+"""Opens the index. Errors say what to do."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from smart_fork.errors import IndexUnavailable, advice
 
 
 class _OfThread(threading.local):
-    """The index of one thread: `store` during a use, `between` uses with its inode, and `held`, which closes the
-    index.
+    """The index as one thread has it open.
+
+    `store` is the index while it is used. `between` is the index between two uses, with the inode of its file. `held`
+    closes it.
     """
 
     store: SqliteStore | None = None
@@ -31,7 +33,7 @@ _index = _OfThread()
 
 @contextmanager
 def kept_open() -> Iterator[None]:
-    """Open the index at most once inside the block, however often `opened` is used there."""
+    """Keep the index open inside the block, so that repeated uses of `opened` open it only once."""
     if _index.held is not None:
         yield
         return
@@ -45,7 +47,7 @@ def kept_open() -> Iterator[None]:
 
 @contextmanager
 def opened() -> Iterator[SqliteStore]:
-    """Open the index, and close it afterwards. A missing index is created.
+    """Open the index for the block, and close it afterwards. A missing index is created.
 
     A thread that has the index open already gets the open one again.
 
@@ -71,9 +73,9 @@ def opened() -> Iterator[SqliteStore]:
 
 
 def _kept(using: ExitStack) -> SqliteStore | None:
-    """Return the index between two uses, which `using` closes if the next use fails.
+    """Return the index that `kept_open` holds; `None` if there is none, or if another file has replaced it.
 
-    The index is closed instead if another file has taken its place.
+    `using` closes the index if the next use fails. A replaced index is closed.
     """
     between, _index.between = _index.between, None
     if _index.held is None or between is None:
@@ -101,7 +103,7 @@ def _inode() -> int:
 
 @contextmanager
 def known_index() -> Iterator[SqliteStore | None]:
-    """Open the index if there is a usable index; else yield `None`. No index is created."""
+    """Open the index for the block; yield `None` if there is no usable index. No index is created."""
     with suppress(IndexUnavailable), ExitStack() as stack:
         try:
             store = stack.enter_context(opened()) if index_db().exists() else None
