@@ -1,4 +1,4 @@
-"""Which changed logs are due."""
+"""Times at which changed logs are due."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""What a `.git` is believed to say: real repositories of every kind, and forged ones."""
+"""Which `.git` is believed: real repositories of every kind, and forged ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def repository(folder: Path) -> Path:
 
 @pytest.fixture
 def secret(tmp_path) -> Path:
-    """Somebody's repository, with a linked worktree and a submodule, whose sessions are nobody else's business."""
+    """A foreign repository with a linked worktree and a submodule, of which no session may be found."""
     folder = repository(tmp_path / "secret")
     git(folder, "submodule", "add", "-q", repository(tmp_path / "library"), "vendor")
     git(folder, "worktree", "add", "-q", tmp_path / "linked")
@@ -49,7 +49,7 @@ def pointer(folder: Path, target: object) -> None:
 
 
 def own_index(folder: Path, **files: str) -> Path:
-    """A directory that looks like what git keeps for a worktree."""
+    """A directory that looks like git's own folder for a worktree."""
     folder.mkdir(parents=True)
     (folder / "HEAD").write_text("ref: refs/heads/main\n")
     for name, text in files.items():
@@ -189,7 +189,7 @@ def test_submodules_are_believed_also_in_a_worktree(secret, tmp_path):
 
 
 def test_a_repository_that_is_kept_elsewhere_speaks_for_its_directory_only(tmp_path, forged):
-    """Nothing that git makes with --separate-git-dir points back: who points there as well learns nothing."""
+    """Nothing that git makes with --separate-git-dir points back, so a forged pointer to it reveals nothing."""
     git(tmp_path, "init", "-q", "--separate-git-dir", tmp_path / "kept", tmp_path / "work")
     (tmp_path / "work/src").mkdir()
     pointer(forged, tmp_path / "kept")
@@ -234,7 +234,7 @@ root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give fil
 @root_only
 @first("what", [".", ".git"])
 def test_a_repository_of_somebody_else_is_not_believed(secret, what, tmp_path, monkeypatch):
-    """As git does it; whoever became root with sudo is still oneself."""
+    """Git has this rule as well. A person who became root with sudo still owns their files."""
     os.chown(secret / what, SOMEBODY, -1)
     for folder in (secret, *([tmp_path / "linked"] if what == ".git" else [])):
         assert not project_of(folder).git

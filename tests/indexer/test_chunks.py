@@ -1,4 +1,4 @@
-"""Pieces cut into chunks that are addressed by what they say and what stood before."""
+"""Division of pieces into chunks with chained hashes."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -86,7 +86,7 @@ def test_a_hash_stands_for_a_text_and_all_that_stood_before(pieces):
 
 @st.composite
 def distinct(draw) -> list[Piece]:
-    """What is said and done in a session in which no word comes twice."""
+    """Return the messages and actions of a session in which no word repeats."""
     number, exchange, pieces = 0, 0, []
     for turn in range(draw(st.integers(1, 8))):
         role = draw(st.sampled_from(["user", "assistant", "action"]))
@@ -155,7 +155,7 @@ def test_pieces_are_what_was_said_and_a_line_for_each_action():
 
 
 def test_each_thing_that_a_person_says_in_an_exchange_has_a_voice_of_its_own():
-    """Each begins with who says it, which is no word of theirs."""
+    """Each message begins with a label of its role, which is not part of the message."""
     (one,) = chunk([piece("Plan caching", role="user"), piece("No redis", role="user"), piece("Then files.")], "seed")
 
     assert ["user", "assistant"] == [role for _, role in one.voices]

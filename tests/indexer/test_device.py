@@ -1,7 +1,7 @@
-"""Where passages are embedded: on a GPU that gives what the processor gives, and on the processor when it fails.
+"""Embedding on a GPU that gives the processor's vectors, and on the processor when the GPU fails.
 
-This machine has no GPU. ``cpu:0`` is one as far as we can tell: a device that the model is moved to. ``meta`` takes every
-model and then fails at everything; ``cuda`` is one that PyTorch does not have.
+This machine has no GPU. ``cpu:0`` counts as one: a device to which the model moves. ``meta`` takes every model and then
+fails. ``cuda`` is a device that PyTorch does not have.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TEXTS = ["retry the upload with exponential backoff", "make the button blue"]
 
 @pytest.fixture(scope="module", autouse=True)
 def torch():
-    """Loaded by whoever runs these tests, and not by each process that collects them."""
+    """PyTorch, imported by the running test and not by each process that collects tests."""
     return pytest.importorskip("torch")
 
 

@@ -1,4 +1,4 @@
-"""The embedding model: which one it is, that it is what it says, and that it is quiet."""
+"""The embedding model: its name, its verification, and its silence."""
 
 import shutil
 import socket
@@ -28,7 +28,7 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def embedder():
-    """Loaded where a connection, and a question for an address, fails."""
+    """An embedder that is loaded while each connection and each lookup of an address fails."""
 
     def forbidden(*_, **__):
         pytest.fail("the network was asked")
@@ -143,7 +143,7 @@ def test_a_model_that_is_neither_here_nor_to_be_had_says_so():
 @pytest.mark.full
 @pytest.mark.thorough
 def test_loading_is_silent_and_needs_no_network(monkeypatch):
-    """In a process of its own, in which whoever opens a connection or asks for an address dies."""
+    """Runs in another process that dies at each connection or lookup of an address."""
     script = """
 import os, sys
 def alone(event, _):

@@ -1,4 +1,4 @@
-"""Many texts are embedded in another process, which comes and goes."""
+"""Embedding of many texts in another process, which starts and ends as needed."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ TEXTS = [f"{number} failed uploads" for number in range(FEW_TEXTS)]
 
 
 class Lengths:
-    """A model that knows only how long a text is."""
+    """A model that returns only the length of a text."""
 
     model, dimensions = "lengths", 1
 
@@ -44,7 +44,7 @@ def line():
 
 @pytest.fixture
 def embedder(line, monkeypatch):
-    """One whose process is a thread here."""
+    """An embedder with a thread in place of its process."""
     monkeypatch.setattr("indexer.default_embedder._start", lambda _: (line, None))
     return ProcessEmbedder()
 
@@ -75,7 +75,7 @@ default_embedder.main()
 
 @pytest.fixture
 def quick(tmp_path, monkeypatch):
-    """Processes that embed are real, and have nothing to load."""
+    """Embedding processes are real, but have nothing to load."""
     program = tmp_path / "python"
     program.write_text(first_lines() + QUICK)
     program.chmod(0o755)
@@ -194,7 +194,7 @@ def test_its_name_is_the_same_as_that_of_the_other_forms():
 @pytest.mark.full
 @pytest.mark.usefixtures("quick")
 def test_many_texts_are_embedded_in_a_process_that_was_begun_few_do_not_wait_for_it_and_it_ends_by_itself():
-    """It stays for as long as there is more to do, and then gives back all that it took."""
+    """The process stays while it has work, and then frees its memory."""
     begins_embeds_and_ends([[len(text)] for text in TEXTS])
 
 

@@ -1,4 +1,4 @@
-"""What was taken out of the index is in no byte of its files."""
+"""Deleted text is in no byte of the index's files."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def store():
 
 
 def masking_by(patch, mask) -> None:
-    """What is indexed is masked by this."""
+    """Mask all indexed text with this function."""
     patch.setattr(masking.mask_once, "_mask", mask)
     patch.setattr(masking.mask_once, "_known", {})
 
 
 def everything() -> bytes:
-    """Every byte of our files; what readers have packed is unpacked."""
+    """Return every byte of our files. Packed states of readers are unpacked."""
     found = b"".join(path.read_bytes() for path in state_home().rglob("*") if path.is_file())
     db = apsw.Connection(str(index_db()), flags=apsw.SQLITE_OPEN_READONLY)
     states = [state for (state,) in db.execute("SELECT state FROM files") if state]
@@ -66,7 +66,7 @@ def sessions_with(store, word: str) -> int:
 
 
 def crowd() -> None:
-    """So many others that pages are full and word indexes have several parts."""
+    """Store so many other sessions that pages are full and word indexes have several parts."""
     for number in range(40):
         words = [" ".join(f"word{number * 7 + at * 3}x{at}" for at in range(60)) for _ in range(3)]
         claude_log(f"{number:08}-0000-4000-8000-000000000000", "/work/a", *words)

@@ -1,4 +1,4 @@
-"""Whose fault it is when the index fails, and what is said about it."""
+"""The cause of an index failure, and the advice on it."""
 
 from __future__ import annotations
 

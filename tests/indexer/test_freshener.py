@@ -1,4 +1,4 @@
-"""Keeping the index fresh in a process that stays."""
+"""Background indexing in a process that stays."""
 
 import logging
 import os
@@ -36,7 +36,7 @@ def identity(number: int) -> str:
 
 @pytest.fixture
 def runs(monkeypatch):
-    """Every run, as soon as it has ended."""
+    """Yield every run when it has ended."""
     ended: queue.Queue = queue.Queue()
     real = Freshener._run
 
@@ -66,7 +66,7 @@ def fresh(runs, monkeypatch):
 
 
 def until(look, runs):
-    """Waits for run after run until `look` is true."""
+    """Wait for runs until `look` is true."""
     while not look():
         runs.get(timeout=SECONDS)
 
@@ -102,7 +102,7 @@ def test_everything_is_indexed_at_the_start(fresh, runs, caplog):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the priority of one thread can only be read on Linux")
 def test_it_steps_back_and_the_rest_of_its_process_does_not(fresh, runs):
-    """F-201: what the process starts beside it has the priority of what a person starts."""
+    """F-201: programs that the process starts keep the normal priority."""
     seen = []
 
     class Model(HashEmbedder):
@@ -172,7 +172,7 @@ def test_deleted_truncated_and_replaced_logs_are_right_afterwards(fresh, runs):
 
 
 def test_runs_never_overlap(fresh, runs, monkeypatch):
-    """F-188: neither when the schedule, a change and a person ask at the same time."""
+    """F-188: the schedule, a change and a person ask at the same time."""
     inside, most = [], []
     real = Freshener._index
 
@@ -258,7 +258,7 @@ def test_while_another_process_indexes_a_run_is_skipped_and_made_up_for(fresh, r
 
 
 def test_a_log_that_is_written_while_much_is_embedded_is_found_by_its_words(fresh, runs, monkeypatch):
-    """The first embedding of everything takes long; what is said meanwhile does not wait for it."""
+    """The first embedding of everything takes long. New messages do not wait for it."""
     monkeypatch.setattr(freshener, "PIECE_SECONDS", OVER)
     monkeypatch.setattr("indexer.pipeline.EMBED_ROWS", 1)
     seen: list = []
@@ -333,7 +333,7 @@ def test_a_run_whose_embedding_is_ended_with_the_process_is_cancelled_and_keeps_
 
 @pytest.mark.thorough
 def test_pieces_that_are_over_before_they_begin_bring_everything_in(fresh, runs, monkeypatch):
-    """Logs, their copies, and vectors: one of each a piece, however slow the machine is."""
+    """Each batch has one log, one copy or one vector, however slow the machine is."""
     monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", "true")
     monkeypatch.setattr(freshener, "PIECE_SECONDS", OVER)
     monkeypatch.setattr("indexer.pipeline.EMBED_ROWS", 1)
@@ -411,7 +411,7 @@ def test_after_a_run_for_changes_the_processor_rests(monkeypatch):
 
 
 def test_after_vectors_were_made_new_words_do_not_wait(home, monkeypatch):
-    """F-195: a first run may embed for minutes, and what is written after it is read at once."""
+    """F-195: a first run may embed for minutes. Later messages are read immediately."""
     time_ = [100.0]
     one = Freshener(READERS, HashEmbedder(), HOUR, clock=lambda: time_[0])
 

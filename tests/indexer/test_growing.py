@@ -1,4 +1,4 @@
-"""A log that grows step by step ends as the same index as a log that was read at once."""
+"""A log that grows step by step gives the index of a log that is read in one run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SAID = [
 
 
 def claude_lines(draw) -> bytes:
-    """Prompts, answers, calls whose results come later or never, rewinds, a title, and what is no record."""
+    """Prompts, answers, calls with late or missing results, rewinds, a title, and lines that are no records."""
     records, known, open_calls = [], [None], []
     for number in range(draw(st.integers(1, 12))):
         kind = draw(st.sampled_from(["user", "user", "assistant", "assistant", "call", "result", "title", "broken"]))
@@ -70,7 +70,7 @@ def claude_lines(draw) -> bytes:
 
 
 def codex_lines(draw) -> bytes:
-    """A header, then messages, calls, their failed outputs, and prompts that are taken back."""
+    """A header, then messages, calls, failed outputs, and prompts that are withdrawn."""
     meta = {"id": ONE, "timestamp": moment(0), "cwd": "/work/a", "originator": "codex-tui", "cli_version": "0.100.0"}
     records = [{"timestamp": moment(0), "type": "session_meta", "payload": meta}]
     for number in range(draw(st.integers(1, 12))):
@@ -108,7 +108,7 @@ def growing(draw):
 
 
 def indexed() -> dict:
-    """Everything in the index after one more run over all logs."""
+    """Return the content of the index after one more run over all logs."""
     store = SqliteStore(index_db())
     try:
         complete(store, READERS, None, patience=0.0)
@@ -119,7 +119,7 @@ def indexed() -> dict:
 
 @first("most", [0, 1 << 20], ids=["cold", "warm"])
 def test_growing_in_any_steps_gives_the_index_of_reading_at_once(most, monkeypatch):
-    """F-147, F-195: whether what was packed last is still in memory or not."""
+    """F-147, F-195: with and without the last packed turns in memory."""
 
     @settings(max_examples=drilled(30, 12))
     @given(st.data())

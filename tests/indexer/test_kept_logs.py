@@ -1,4 +1,4 @@
-"""Copies of logs, for when the agent deletes them (D17)."""
+"""Compressed copies of logs, which stay when the agent deletes the logs (D17)."""
 
 import json
 import os
@@ -226,7 +226,7 @@ def keep_again() -> None:
 
 
 def test_copying_everything_is_done_in_pieces_that_come_to_an_end(store, monkeypatch):
-    """Nobody waits for it: new words are indexed between two pieces. Each goes on behind the last, on slow disks too."""
+    """New words are indexed between two batches. Each batch continues after the last one, also on slow disks."""
     monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", "no")
     for number, session_id in enumerate((ONE, TWO, THREE)):
         os.utime(claude_log(session_id, "/work/a", "question"), (1e9 + number, 1e9 + number))
@@ -245,7 +245,7 @@ def test_copying_everything_is_done_in_pieces_that_come_to_an_end(store, monkeyp
 
 
 def test_what_a_killed_reader_has_left_is_removed(store):
-    """It is a log in plain text, also of a session that has been forgotten since."""
+    """The file is an unmasked log, perhaps of a session that was forgotten since."""
     claude_log(ONE, "/work/a", "question")
     index(store)
     with kept_logs.opened(kept_logs.find("claude", ONE)) as reading:
@@ -258,7 +258,7 @@ def test_what_a_killed_reader_has_left_is_removed(store):
 
 @pytest.mark.parametrize("said", [None, "false", "true"])
 def test_copies_of_no_agent_are_kept_unless_a_person_says_so(store, home, monkeypatch, said):
-    """Also where the agent loses sessions: secrets in a copy are not masked."""
+    """Also for agents that lose sessions: secrets in a copy are not masked."""
     monkeypatch.delenv("SMART_FORK_KEEP_TRANSCRIPTS", raising=False)
     if said:
         monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", said)

@@ -1,4 +1,4 @@
-"""`kill -9` at any moment leaves an index that the next run completes to the same content."""
+"""After `kill -9` at any moment, the next run completes the index to equal content."""
 
 import os
 import random
@@ -55,7 +55,7 @@ print(moments)
 
 @pytest.fixture
 def logs():
-    """Sixty logs of both agents in seven projects; forks, staged copies, torn and broken lines among them."""
+    """Sixty logs of two agents in seven projects, with forks, staged copies, torn and broken lines."""
     random.seed(20260102)
     for number in range(60):
         identity = f"{number:08}-1111-4111-8111-111111111111"

@@ -1,4 +1,4 @@
-"""An agent that keeps all sessions in one file: each is a log of its own, and only what has changed is read."""
+"""An agent that keeps all sessions in one file: each session is a log, and only changed ones are read."""
 
 import queue
 import tempfile
@@ -26,7 +26,7 @@ CLAUDES = "00000001-1111-4111-8111-111111111111"
 
 
 class Shelf(AgentAdapter):
-    """All sessions in ``shelf.db``: a JSON object of their ids, each with when it changed and what was said."""
+    """An agent with all sessions in ``shelf.db``: a JSON object of ids, each with its time and its messages."""
 
     name = "shelf"
     variable = "SHELF_HOME"

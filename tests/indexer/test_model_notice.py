@@ -1,4 +1,4 @@
-"""Whoever waits for an index is told that the model is being loaded, by whatever loads it."""
+"""Loading a model is reported to the caller that waits, whatever loads the model."""
 
 from __future__ import annotations
 

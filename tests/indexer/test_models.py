@@ -124,7 +124,7 @@ def test_the_graph_is_what_its_script_makes():
 
 
 def test_weights_behind_links_are_found(tmp_path, monkeypatch):
-    """As some installers lay packages out."""
+    """Some installers link the files of packages."""
     (tmp_path / "model").mkdir()
     for file in packaged_model().iterdir():
         (tmp_path / "model" / file.name).symlink_to(file)
@@ -192,7 +192,7 @@ def test_a_question_imports_no_framework():
 
 @first("switch", [None, "0"])
 def test_onnxruntime_reports_to_nobody_and_is_not_seen_on_the_terminal(home, monkeypatch, switch):
-    """What it would report is collected in a file in the home: that would be there at once."""
+    """Its report would be collected in a file in the home immediately."""
     if switch is not None:
         monkeypatch.setenv("ORT_DISABLE_TELEMETRY", switch)
     before = os.environ.get("ORT_DISABLE_TELEMETRY", "left out")

@@ -1,4 +1,4 @@
-"""Files of ours that an older or a newer version has written."""
+"""Files that an older or a newer version of smart-fork has written."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def run(embedder: HashEmbedder | None = None) -> dict:
 
 
 def age(form: int) -> None:
-    """Make the index one of an older form, with what its reader kept: what was said, as it was."""
+    """Turn the index into one of an older version, with unmasked text in the state of its reader."""
     with closing(apsw.Connection(str(index_db()))) as db:
         said = gzip.compress(orjson.dumps([21, {}]) + b"\n" + orjson.dumps(f"postgres://app:{SECRET}@db/shop"))
         db.execute("UPDATE files SET state = ?, version = '21.5.14.2'", (said,))
@@ -64,7 +64,7 @@ def age(form: int) -> None:
 
 
 def with_secret() -> list[str]:
-    """The files that have it, also packed."""
+    """Return the files that have the secret, also in packed form."""
     found = [one.name for one in state_home().rglob("*") if one.is_file() and SECRET.encode() in one.read_bytes()]
     with closing(apsw.Connection(str(index_db()), flags=apsw.SQLITE_OPEN_READONLY)) as db:
         packed = [gzip.decompress(one) for (one,) in db.execute("SELECT state FROM files") if one]

@@ -1,4 +1,4 @@
-"""What became of a session, and which files it edited, from logs as the agents write them."""
+"""A session's outcome and its edited files, from logs as the agents write them."""
 
 from __future__ import annotations
 

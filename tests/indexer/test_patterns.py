@@ -1,4 +1,4 @@
-"""Patterns that are compiled on their first use."""
+"""Regular expressions that are compiled on first use."""
 
 import importlib
 import pkgutil
@@ -48,7 +48,7 @@ def _all(kind) -> list:
 
 
 def test_every_late_pattern_of_the_program_is_right():
-    """A wrong one would be noticed by whoever uses it first."""
+    """A wrong pattern would only fail when it is used."""
     patterns = _all(_Pattern)
 
     assert len(patterns) > 50
@@ -60,7 +60,7 @@ def test_every_late_pattern_of_the_program_is_right():
 
 
 def possessive_groups(parsed):
-    """What is repeated, and kept whatever follows, though it is more than one character."""
+    """Return repeated groups of several characters that never backtrack."""
     for code, given in parsed:
         if code is codes.POSSESSIVE_REPEAT and (len(given[2]) > 1 or given[2][0][0] not in ONE):
             yield given[2]
@@ -71,7 +71,9 @@ def possessive_groups(parsed):
 
 
 def test_no_group_is_repeated_possessively():
-    """Before 3.11.5 Python does not go back to the end of the last time, and masked private keys in part (gh-106052)."""
+    """Python before 3.11.5 does not restore the end of the last repetition, and masked private keys only in part
+    (gh-106052).
+    """
     assert any(possessive_groups(parser.parse(r"x(?:a|(?:bc)?(?:ab?c){2,}+)")))
     assert not any(possessive_groups(parser.parse(r"(?>(?:ab?c)+)[a-z]++")))
     ours = [*_all(_Pattern), *_all(re.Pattern), *map(rules.compiled, {phrase.pattern for phrase in phrases._TOLD})]

@@ -1,4 +1,4 @@
-"""From logs on disk to the index, and what a second run costs."""
+"""The way from logs to the index, and the cost of a second run."""
 
 import hashlib
 import json
@@ -69,7 +69,7 @@ def test_logs_of_both_agents_are_indexed_and_exported(store):
 
 
 def test_an_unchanged_tree_costs_one_stat_a_log_and_opens_none():
-    """Counted in a process of its own, since an audit hook cannot be taken away again."""
+    """Counted in another process, since an audit hook cannot be removed."""
     for number in range(20):
         claude_log(f"{number:08}-1111-4111-8111-111111111111", f"/work/{number % 3}", "question", "answer")
     script = """
@@ -148,7 +148,7 @@ def test_an_export_by_an_earlier_version_of_the_masks_or_of_its_form_is_made_aga
 
 
 def test_the_form_of_an_export_changes_with_its_version():
-    """Whoever changes the one raises the other, so that every export is made anew, and puts both here."""
+    """A change of the export needs a new version, so that every export is written again. Both are updated here."""
     session = session_of("ask", "answer\n\n\n\nmore", cwd="/work/a")
     call = Turn("t2", None, "assistant", "", tool_calls=(ToolCall("c", "Bash", mask("run ls")),))
     session = replace(session, turns=(*session.turns, call))

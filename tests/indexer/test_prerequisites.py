@@ -1,4 +1,4 @@
-"""What the indexer needs before it begins."""
+"""The check before indexing."""
 
 from indexer import freshener
 from indexer.safe_files import state_home

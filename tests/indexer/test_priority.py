@@ -1,4 +1,4 @@
-"""Indexing steps back; whatever else the process does, and starts, does not."""
+"""Indexing has a low priority. The rest of its process, and the programs that it starts, have not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from indexer.locks import NICE, step_back
 
 
 def nice_of_a_child() -> int:
-    """The priority of a program that is started from this thread."""
+    """Return the priority of a program that this thread starts."""
     ask = "import os; print(os.getpriority(os.PRIO_PROCESS, 0))"
     return int(subprocess.run([sys.executable, "-c", ask], check=True, capture_output=True).stdout)
 

@@ -1,4 +1,4 @@
-"""Several real processes on one index."""
+"""Several real processes that use one index."""
 
 import sys
 from pathlib import Path
@@ -59,7 +59,7 @@ print("done", flush=True)
 
 @pytest.fixture
 def start():
-    """Starts a script and waits until it says that it is ready."""
+    """Start a script, and wait until it prints that it is ready."""
     started = []
 
     def start(script, *arguments):

@@ -1,4 +1,4 @@
-"""Which project a directory belongs to, in real repositories."""
+"""The project of a directory, in real repositories."""
 
 import os
 import shutil

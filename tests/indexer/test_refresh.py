@@ -1,4 +1,4 @@
-"""Bringing the index up to date, by one process at a time."""
+"""Updates of the index, by one process at a time."""
 
 import os
 import subprocess
@@ -41,7 +41,7 @@ def store():
 
 @pytest.fixture
 def holder():
-    """Starts a process that holds a lock until the test ends."""
+    """Start a process that holds a lock until the test ends."""
     started = []
 
     def hold(*name):
@@ -66,7 +66,7 @@ def impatient(monkeypatch):
 
 
 def test_logs_that_cannot_be_read_keep_no_other_out_however_slowly_they_fail(store, monkeypatch):
-    """In pieces: each one goes on behind what the last one failed at."""
+    """In batches: each batch continues after the log at which the last one failed."""
     logs(3)
     newest = next(iter(READERS["claude"].discover())).path
     os.utime(newest, (2e9, 2e9))
@@ -201,7 +201,7 @@ def test_the_indexer_of_a_process_embeds_what_the_words_of_a_question_find_befor
 
 
 class Asking(HashEmbedder):
-    """During the first batch somebody asks."""
+    """An embedder during whose first batch a person asks a question."""
 
     def __init__(self, ask) -> None:
         super().__init__()
@@ -334,13 +334,13 @@ def test_a_background_run_ends_between_two_batches_where_somebody_waits_and_that
 
 @pytest.fixture
 def slow(monkeypatch):
-    """A reader of ten bytes a second."""
+    """Let readers take a second for ten bytes."""
     for name in ("indexer.pipeline", "indexer.refresh"):
         monkeypatch.setattr(f"{name}.LOG_BYTES", 10)
 
 
 def long_log(bytes_more: int = 5_000) -> str:
-    """The newest log, and a long one."""
+    """Write the newest log, which is long."""
     path = claude_log("99999999-1111-4111-8111-000000000001", "/work/a", "a long one")
     with path.open("a") as file:
         file.write(" " * bytes_more + "\n")
@@ -384,7 +384,7 @@ def test_whoever_reads_everything_reads_a_long_log_last(store, monkeypatch):
 
 
 def test_a_log_is_not_begun_where_less_time_is_left_than_it_takes(store, slow, monkeypatch):
-    """The first one is read in any case: whoever reads in pieces comes to an end."""
+    """The first log is read in any case, so that repeated calls come to an end."""
     logs(2)
     size = max(file.size for file in READERS["claude"].discover())
 

@@ -1,4 +1,4 @@
-"""What became of the last run, and when the next one is: told by the index itself, to any process."""
+"""The result of the last run and the time of the next one, which the index tells any process."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ WRITES = ("fsync", "O_EXCL", "O_TRUNC")
 
 
 class Watched(Disk):
-    """Notes what is done to files, in its order."""
+    """A disk that records its calls in order."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -122,7 +122,7 @@ def test_what_a_killed_writer_left_is_swept_and_nothing_else(tmp_path):
 
 
 def test_files_are_written_in_one_place():
-    """Everybody else would have to remember what must be synced before what."""
+    """Other places would have to repeat the order in which files are flushed."""
     places = {
         path.relative_to(ROOT).as_posix()
         for folder in ("indexer", "smart_fork")

@@ -1,4 +1,4 @@
-"""When the whole index is brought up to date."""
+"""Times of runs over all logs."""
 
 import logging
 import queue
@@ -19,7 +19,7 @@ SATURDAY = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
 
 @pytest.fixture(autouse=True)
 def utc():
-    """What asked for the time zone first would hold for all of this process."""
+    """The time zone is UTC, before the process asks for it and remembers it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TZ", "UTC")
         time.tzset()

@@ -1,4 +1,4 @@
-"""Who may be found from where (F-070…F-076), and that the restriction comes before the cut."""
+"""Which sessions a search may find (F-070…F-076). The limit applies before the best are chosen."""
 
 import shutil
 import subprocess
@@ -22,7 +22,7 @@ def store(tmp_path):
 
 @pytest.fixture
 def code(tmp_path):
-    """Two repositories, worktrees of the first within and without, and folders without git."""
+    """Two repositories, worktrees of the first inside and outside, and folders without git."""
     code = tmp_path / "code"
     for name in ("repo", "repo-other", "elsewhere"):
         (code / name / "src").mkdir(parents=True)
@@ -48,7 +48,7 @@ def fill(store, *folders) -> None:
 
 
 def seen_from(store, folder, agents=("claude",), *, automated=False) -> set[str]:
-    """The directories of all that words, sessions' words and vectors find: they must agree."""
+    """Return the directories that words, sessions' words and vectors find, which must agree."""
     scope = store.scope(project_of(folder), agents, automated=automated)
     chunks = {hit.row for hit in store.match_words("chunks", ["needle"], scope, 999)}
     assert chunks == {hit.row for hit in store.similarities([vector_of("x").tobytes()], scope).best(999)}
@@ -202,7 +202,7 @@ def test_a_tiny_project_in_a_huge_index_loses_nothing(store, tmp_path):
 
 
 def test_outside_git_and_in_one_session_words_are_matched_once_and_not_for_each_row(store, tmp_path):
-    """Where the row's number is the key, SQLite weighs all words anew for every passage there: a hundred times slower."""
+    """With the row's id as key, SQLite would match all words for every passage there: a hundred times slower."""
     fill(store, tmp_path / "notes")
     below = store.scope(project_of(tmp_path), ["claude"], automated=False)
     traced = []

@@ -1,4 +1,4 @@
-"""A dataclass that compiles late is a dataclass."""
+"""A dataclass that is compiled on first use behaves like a dataclass."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from indexer.lazy import dataclass as late
 
 
 def everything(dataclass: Any) -> tuple[Any, ...]:
-    """The same classes, made by one of both."""
+    """Return equal classes, made by one of the two decorators."""
 
     @dataclass(frozen=True, slots=True)
     class Plain:

@@ -1,4 +1,4 @@
-"""sqlite-vec where it cannot be loaded, and where its tables are damaged."""
+"""sqlite-vec that cannot be loaded, and damage to its tables."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def nearest(store, text: str) -> list[int]:
 
 @pytest.fixture
 def absent(monkeypatch, tmp_path):
-    """While in it, connections that are opened find no file of sqlite-vec."""
+    """Let connections that are opened find no file of sqlite-vec."""
 
     @contextmanager
     def absent():
@@ -162,7 +162,7 @@ def test_of_a_vector_that_is_taken_out_no_byte_is_left(store):
 
 @pytest.mark.thorough
 def test_after_groups_have_gone_and_the_database_was_written_again_all_is_found(store):
-    """VACUUM may give other numbers to the rows of a table; those of sqlite-vec's are places of vectors."""
+    """VACUUM may renumber the rows of a table. The row numbers of sqlite-vec are places of vectors."""
     for number in range(600):
         save(store, session_of(f"text {number}", session_id=f"s{number}", root_id=f"r{number}"))
     embed(store)

@@ -1,4 +1,4 @@
-"""The state database: whole changes or none, whoever is killed, and nothing left of what was deleted."""
+"""The state database: whole changes or none after a kill, and nothing left of deleted data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def kept() -> list[str]:
 
 
 def in_a_child(work) -> int:
-    """What a process ends with that does this alone, or the signal that ended it."""
+    """Return the exit status, or the signal, of a process that does this alone."""
     child = os.fork()
     if not child:
         try:
@@ -70,7 +70,7 @@ def test_of_a_change_that_fails_nothing_stays(home):
 
 
 def test_of_a_change_that_is_killed_all_is_there_or_nothing(home):
-    """Killed before each of its statements, and when SQLite is about to commit."""
+    """The process is killed before each statement, and at the commit."""
     seen = []
     for number in count(1):
         for name in kept():
@@ -97,7 +97,7 @@ def take_the_place(number: int) -> None:
 
 
 def kill_at(number: int) -> None:
-    """Have this process killed at that statement or commit."""
+    """Kill this process at that statement or commit."""
     seen = 0
 
     def passed() -> bool:

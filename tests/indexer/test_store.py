@@ -1,4 +1,4 @@
-"""What the index keeps of sessions, words and vectors, and what it lets go of."""
+"""The sessions, words and vectors that the index keeps, and what it deletes."""
 
 import apsw
 import pytest
@@ -31,7 +31,7 @@ def embed(store, dimensions: int = 16) -> int:
 
 
 def found(store, word: str) -> tuple[int, int]:
-    """How many chunks and sessions have this word."""
+    """Return the number of chunks and of sessions with this word."""
     return tuple(
         len(store.match_words(table, [f'"{word}"'], everything(store), 100)) for table in ("chunks", "sessions")
     )
@@ -313,13 +313,13 @@ def test_without_a_model_nothing_is_near(store):
 
 
 def talk(name: str, minutes: int, cwd: str = "/p", **facts):
-    """Two exchanges of three chunks each, at a time."""
+    """Return a session of two exchanges with three chunks each."""
     said = [f"{name} asks {n}." if not n % 2 else f"{name} says {n}. " + "more " * 300 for n in range(4)]
     return session_of(*said, session_id=name, cwd=cwd, root_id=name, last_activity=moment(minutes), **facts)
 
 
 def order(store, *first_parts: int) -> list[str]:
-    """What waits, each by its session and its place there."""
+    """Return the waiting chunks, each by its session and its position."""
     places = {place.chunk: place for place in store.placements(row for row, _ in store.waiting(first_parts, 99))}
     names = {row.row: row.session_id for row in store.find_sessions("")}
     waiting = [places[row] for row, _ in store.waiting(first_parts, 99)]

@@ -1,4 +1,4 @@
-"""Vectors in sqlite-vec: how near they stay to what they were, which are found, and that none is lost or left."""
+"""Vectors in sqlite-vec: precision, search, and that none is lost or left."""
 
 import os
 import subprocess
@@ -31,7 +31,7 @@ def store(tmp_path):
 
 
 def keep(store, vectors) -> None:
-    """One chunk of part 1 for each of these vectors, numbered from 1."""
+    """Store one chunk of part 1 for each vector, numbered from 1."""
     store.use_model("m", len(vectors[0]))
     with immediate(store.db):
         store.db.execute("INSERT INTO projects VALUES(1, '/p', '/p'); INSERT INTO parts VALUES(1, 1, 'claude', 0)")
@@ -151,7 +151,7 @@ def test_parts_that_are_left_out_take_no_place(store):
 
 
 def groups(store) -> list:
-    """The part of each group, and how many vectors are in it."""
+    """Return the part of each group, and its number of vectors."""
     rows = store.db.execute("SELECT partition00, validity FROM vectors_chunks ORDER BY 1, chunk_id")
     return [(part, len(list(vectors.slots_of(used)))) for part, used in rows]
 

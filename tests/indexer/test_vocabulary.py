@@ -1,4 +1,4 @@
-"""A tokenizer that knows few words says what it would say if it knew them all."""
+"""A tokenizer with a part of the vocabulary gives the tokens of the whole vocabulary."""
 
 import json
 

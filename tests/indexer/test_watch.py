@@ -1,4 +1,4 @@
-"""Noticing changes of logs as they happen."""
+"""Detection of changes of logs as they happen."""
 
 import logging
 import os
@@ -20,7 +20,7 @@ SECONDS = 90
 
 
 class Watched:
-    """A watcher in a thread, and what it has told."""
+    """A watcher in a thread, and its reports."""
 
     def __init__(self, **options) -> None:
         self.told: queue.Queue = queue.Queue()
@@ -30,7 +30,7 @@ class Watched:
         assert self.told.get(timeout=SECONDS) is None  # once it watches, everything is looked at
 
     def until(self, wanted) -> list:
-        """What is told up to `wanted`: a path, or None for everything."""
+        """Return the reports up to `wanted`: a path, or None for everything."""
         told = []
         while True:
             now = self.told.get(timeout=SECONDS)
@@ -119,7 +119,7 @@ def test_a_folder_that_is_made_again_at_once_with_the_same_inode_is_watched_agai
 
 
 def _told_of(seen: Watched, log: Path) -> None:
-    """It is told of changes of a log, as soon as all folders that came with it are watched."""
+    """A log's change is reported as soon as all folders that came with it are watched."""
     for _ in range(50):
         append(log, b"{}\n")
         try:

@@ -1,4 +1,4 @@
-"""What the tests of the index write: sessions as values, logs on disk, a fast embedder, and everything an index holds."""
+"""Input of the index's tests: sessions as values, logs on disk, a fast embedder, and the content of an index."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def moment(minutes: int) -> str:
 
 
 class HashEmbedder:
-    """Unit vectors that depend on the text alone. Counts what it was asked."""
+    """An embedder with unit vectors that depend on the text alone. It counts the texts."""
 
     def __init__(self, model: str = "hash", dimensions: int = 16) -> None:
         self.model = model
@@ -56,7 +56,7 @@ def vector_of(text: str, dimensions: int = 16):
 
 
 def session_of(*texts: str, session_id: str = "s1", cwd: str = "", path: str = "", **facts) -> Session:
-    """User and assistant in turn, beginning with the user."""
+    """Return a session of alternating user and assistant turns."""
     turns = tuple(
         Turn(f"t{i}", None, "assistant" if i % 2 else "user", moment(i), text, estimate_tokens(text), prompt=not i % 2)
         for i, text in enumerate(texts)
@@ -79,7 +79,7 @@ def save(store: SqliteStore, session: Session, size: int = 1000) -> Document:
 
 
 def crowd(store, parts: int, rows: int):
-    """Chunks of other projects from row 10,000 on, each with random words and a random vector; the vectors."""
+    """Store chunks of other projects from row 10,000 on, with random words and vectors. Return the vectors."""
     vectors = np.random.default_rng(7).normal(size=(rows, 16)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     with immediate(store.db):
@@ -153,7 +153,7 @@ def append(path: Path, data: bytes) -> None:
 
 
 def content(path: Path) -> dict:
-    """Everything that can be found in an index and its exports, without row numbers."""
+    """Return everything that can be found in an index and its exports, without row numbers."""
     with read_only(path) as db:
         return _content(db)
 
@@ -209,7 +209,7 @@ def _content(db: apsw.Connection) -> dict:
 
 
 def lost_passages(db: apsw.Connection) -> list[str]:
-    """Passages that are not on the lines of their export that they are said to be on, where that is as it was indexed."""
+    """Return passages that are not on their recorded lines of an unchanged export."""
     lost = []
     for agent, session_id, export, first, last, text in db.execute(
         "SELECT agent, session_id, export, first_line, last_line, text FROM placements "
@@ -225,7 +225,7 @@ def lost_passages(db: apsw.Connection) -> list[str]:
 
 
 def stored_vectors(db: apsw.Connection) -> list[tuple[int, bytes]]:
-    """Every chunk with a vector, as often as it has one, and the vector as it is stored."""
+    """Return every stored vector with its chunk."""
     return list(read(db, [row for (row,) in db.execute("SELECT rowid FROM vectors_rowids")]))
 
 

@@ -1,4 +1,4 @@
-"""Secrets that are invented, and put together while a test runs: no file holds a string that looks like a key."""
+"""Secrets that are invented while a test runs, so that no file has a string that looks like a key."""
 
 import random
 import string
@@ -8,7 +8,7 @@ ALNUM = string.ascii_letters + string.digits
 
 
 def made_up(length: int, alphabet: str = ALNUM, seed: int = 7) -> str:
-    """Characters as random as a real token's, the same at every run; letters and digits are among the first eight."""
+    """Return characters as random as a real token's, equal at each run. The first eight have letters and digits."""
     head = "k7Q2m9X4" if alphabet == ALNUM else ""
     return head + "".join(random.Random(seed).choices(alphabet, k=length - len(head)))  # noqa: S311
 

@@ -1,4 +1,4 @@
-"""Secrets as people paste them: 80 shapes, each with values made up anew and in five surroundings."""
+"""Secrets as people paste them: 80 shapes, each with invented values and in five surroundings."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Sample(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """How a secret is written: ``{}`` in `form` stands for what `make` makes up."""
+    """A way to write a secret: ``{}`` in `form` stands for the value that `make` invents."""
 
     name: str
     form: str
@@ -47,7 +47,7 @@ class Shape(NamedTuple):
 
 
 def some(length: int, alphabet: str = ALNUM, before: str = "", after: str = "") -> Callable[[random.Random], str]:
-    """Characters of an alphabet, with a digit and a letter early among them."""
+    """Return characters of an alphabet, with a digit and a letter near the beginning."""
 
     def make(chance: random.Random) -> str:
         letters = [c for c in alphabet if c.isalpha()]
@@ -59,7 +59,7 @@ def some(length: int, alphabet: str = ALNUM, before: str = "", after: str = "") 
 
 
 def password(chance: random.Random) -> str:
-    """As a person or a generator makes one: a word and a number, or letters, digits and signs."""
+    """Return a password of a person or a generator: a word and a number, or letters, digits and signs."""
     if chance.random() < 0.5:
         return (
             chance.choice(_WORDS)
@@ -74,32 +74,32 @@ def password(chance: random.Random) -> str:
 
 
 def signed(chance: random.Random) -> str:
-    """With signs in the midst of it."""
+    """Return a password with signs in its middle."""
     return some(4)(chance) + chance.choice("!#^*?") + some(4)(chance) + chance.choice("!#^*?~")
 
 
 def basic(chance: random.Random) -> str:
-    """A name and a password in base64."""
+    """Return a name and a password in base64."""
     return base64.b64encode(f"{chance.choice(_WORDS)}:{password(chance)}".encode()).decode()
 
 
 def identity(chance: random.Random) -> str:
-    """A UUID."""
+    """Return a UUID."""
     return str(uuid.UUID(int=chance.getrandbits(128), version=4))
 
 
 def token(chance: random.Random) -> str:
-    """A JSON web token."""
+    """Return a JSON web token."""
     return f"eyJ{some(33)(chance)}.eyJ{some(60)(chance)}.{some(43, URL64)(chance)}"
 
 
 def aws(chance: random.Random) -> str:
-    """A secret key, of which a third begin with a sign."""
+    """Return an AWS secret key. A third of them begin with a sign."""
     return chance.choice(["/", "+", ""]) + some(39, BASE64)(chance) + "x"
 
 
 def block(chance: random.Random) -> str:
-    """A private key."""
+    """Return a private key block."""
     lines = "\n".join(some(64, BASE64)(chance) for _ in range(5))
     return "-----BEGIN RSA PRIVATE" + f" KEY-----\n{lines}\n-----END RSA PRIVATE" + " KEY-----"
 
@@ -222,7 +222,7 @@ SURROUNDINGS = (_bare, _told, _fenced, _nested, _twice_nested)
 
 
 def samples(seed: int = 1) -> Iterator[Sample]:
-    """Each shape in each of the surroundings, always the same for one seed."""
+    """Return each shape in each of the surroundings, equal for an equal seed."""
     chance = random.Random(seed)  # noqa: S311 - always the same
     for shape in SHAPES:
         for around in SURROUNDINGS:
@@ -231,7 +231,7 @@ def samples(seed: int = 1) -> Iterator[Sample]:
 
 
 def shows(secret: str, text: str) -> bool:
-    """Whether a text shows a secret, or half of one."""
+    """Return True if a text shows a secret, or half of one."""
     half = len(secret) // 2
     wanted = {secret, secret[:half], secret[half:]} if half >= 8 else {secret}
     written = {

@@ -1,4 +1,4 @@
-"""What stands around a name and its value decides whether that is a secret, and how far it goes."""
+"""The text around a name and its value decides if the value is a secret, and where it ends."""
 
 from __future__ import annotations
 

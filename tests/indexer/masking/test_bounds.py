@@ -1,6 +1,6 @@
-"""How long a value must be, and how mixed, before it is taken for a secret; and how far away what tells of it may be.
+"""Limits of masking: how long and mixed a secret must be, and how far from the word that tells of it.
 
-Of each pair the first is one and the second just is not.
+The first value of each pair is a secret, and the second one is just not.
 """
 
 import random

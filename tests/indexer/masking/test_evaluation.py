@@ -1,7 +1,7 @@
-"""Secrets in the surroundings in which people have them, and what looks like one: how many of each are masked.
+"""How many secrets, and how many look-alikes, are masked in realistic surroundings.
 
-`evaluation/` has the templates: the first set was written before the rules that find it, each later one after those of
-the set before. Their values are others with each seed.
+`evaluation/` has the templates. The first set was written before its rules, and each later set after the rules of the
+set before. Values differ with each seed.
 """
 
 from pathlib import Path

@@ -23,7 +23,7 @@ def filled(piece: str, length: int) -> str:
 
 
 def masked_and_seconds(text: str) -> tuple[str, float]:
-    """Mask a text; the time is this thread's, and without that of looking through all that the suite has collected."""
+    """Mask a text. Return it with the seconds of this thread, without those of garbage collection."""
     gc.disable()
     try:
         before = time.thread_time()
@@ -142,7 +142,10 @@ ADVERSARIAL = [
 
 
 def is_proportional(short: str, text: str) -> bool:
-    """Beside other work one measurement may take twice as long."""
+    """Return True if the time is proportional to the length.
+
+    Beside other work one measurement may take twice as long.
+    """
     once, whole = masked_and_seconds(text)
     assert len(once) <= 20 * len(text)
     return whole <= MEASURABLE_SECONDS or whole <= MOST_TIMES * masked_and_seconds(short)[1]

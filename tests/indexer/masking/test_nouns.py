@@ -1,4 +1,4 @@
-"""What people call a secret in their own languages."""
+"""Words for a secret in people's own languages."""
 
 from __future__ import annotations
 

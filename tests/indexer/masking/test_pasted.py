@@ -1,4 +1,4 @@
-"""What people paste of networks, clouds, files and commands; and what only looks like it."""
+"""Secrets in pasted texts about networks, clouds, files and commands, and look-alikes."""
 
 import string
 import uuid

@@ -1,4 +1,4 @@
-"""The rules hold their samples: each is tried on its own, and in `mask`."""
+"""Each rule's samples are found by the rule alone, and by `mask`."""
 
 import random
 import re
@@ -15,7 +15,7 @@ FOLDER = Path(reader.__file__).parent
 
 
 def vendors() -> list[tuple[Vendor, str]]:
-    """Each vendor with a sample: the line below it, or, where letters and digits follow, as many as it needs."""
+    """Yield each vendor with a sample: the line below it or, where letters and digits follow, as many as needed."""
     lines = (FOLDER / "vendors.rules").read_text(encoding="utf-8").splitlines()
     written = iter([line.removeprefix("  + ") for line in lines if line.startswith("  + ")])
     return [

@@ -1,4 +1,4 @@
-"""Where secrets are seen, and what is left alone."""
+"""Texts in which secrets are masked, and texts that stay unchanged."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Literals are looked for all at once, and all of them are found."""
+"""A search for many literals finds all of them."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What nobody sees, and what only looks different, keeps no secret from being masked."""
+"""Invisible characters and look-alikes do not prevent a secret from being masked."""
 
 import json
 import sys

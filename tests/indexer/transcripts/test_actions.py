@@ -1,4 +1,4 @@
-"""One line for what a tool did, and the names of code that it saw."""
+"""One line for each tool call, and the names of code in its input and output."""
 
 from __future__ import annotations
 

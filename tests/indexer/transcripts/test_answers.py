@@ -1,4 +1,4 @@
-"""What a person answers, or says when refusing a call, is theirs, as each agent writes it; and what is nobody's is not."""
+"""A person's answers and reasons for refusing a call are that person's words, as each agent writes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which commands commit and test, and what their answers prove."""
+"""Commands that commit and test, and what their results prove."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a line of a shell runs is told by a pattern where that says what `shlex` says."""
+"""A pattern parses command lines as `shlex` does."""
 
 import shlex
 

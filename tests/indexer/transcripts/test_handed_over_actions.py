@@ -1,4 +1,4 @@
-"""What another agent did is no word of the one that is told of it: it is found as actions, and by the names in its output."""
+"""Another agent's actions in a handed-over session are found as actions and by names, not as messages."""
 
 from __future__ import annotations
 

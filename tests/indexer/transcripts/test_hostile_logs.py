@@ -1,4 +1,4 @@
-"""Whatever a log holds: no exception, and the agents' files stay as they are."""
+"""No log, whatever its content, raises an exception or changes the agents' files."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def replaced(value: object, path: tuple[object, ...], new: object) -> object:
 
 
 def storable(session: Session) -> None:
-    """Everything in it can be written as UTF-8, and every number fits a database."""
+    """Return True if everything in the session can be written as UTF-8, and every number fits a database."""
     repr(session).encode()
     for turn in session.turns:
         turn.text.encode()
@@ -152,7 +152,7 @@ def storable(session: Session) -> None:
 
 @cache  # they are thousands
 def fields(agent: str) -> list[tuple[object, ...]]:
-    """The places in that agent's records as they are."""
+    """Return the paths of the fields in that agent's records."""
     return list(places(RECORDS[agent]))
 
 
@@ -179,7 +179,7 @@ def test_any_value_in_any_field_is_survived(tmp_path_factory, agent, data):
 
 
 def of_the_future(value: object) -> object:
-    """A part of a log with fields more everywhere, parts of a kind more where there are kinds, and another version."""
+    """Return a part of a log with additional fields, parts of a new kind, and another version."""
     if isinstance(value, dict):
         more = {key: "99.0.0" if key == "version" else of_the_future(one) for key, one in value.items()}
         return {**more, "hologram": {"beams": [1]}}
@@ -280,7 +280,7 @@ def test_deep_nesting_is_survived(home, depth):
 
 
 def test_what_is_no_log_in_the_tree_is_passed_over(home):
-    """Unreadable, endless and circular things do not stop the others; reading one by name is an `OSError` at once."""
+    """Unreadable, endless and circular files do not stop the others. Reading one by name is an `OSError`."""
     for reader in LINES:
         path = ASKED[reader.name](home, "one")
         folder = path.parent

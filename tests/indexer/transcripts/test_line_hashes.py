@@ -1,4 +1,4 @@
-"""The same error has the same lines, whatever differs from one time to the next; what all programs print has none."""
+"""Equal errors have equal lines, whatever differs between two runs. Lines of all programs are left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What going on with a session loads, and after which of its turns that can be done (E-004, B-074)."""
+"""The tokens that resuming a session loads, and the turns after which it can be forked (E-004, B-074)."""
 
 from __future__ import annotations
 

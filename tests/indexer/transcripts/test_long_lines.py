@@ -1,4 +1,4 @@
-"""A long line is abridged: what is left is JSON, has its short members, and does not depend on how it is cut in pieces."""
+"""An abridged long line is JSON, has its short members, and does not depend on the division into pieces."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ VALUES: list[Any] = [
 
 
 def mutated(record: dict[str, Any], others: list[dict[str, Any]], rng: random.Random) -> list[bytes]:
-    """The lines in the place of a record: it is changed in one way."""
+    """Return the lines that replace a record, which is changed in one way."""
     there = [path for path in places(record) if path]
     path = rng.choice(there)
     way = rng.randrange(10)
@@ -146,7 +146,7 @@ def of_rows(path: Path, column: str, *tables: str) -> Write:
 
 
 def laid_out(agent: str, home: Path) -> tuple[Path, Write]:
-    """The path of a log, and what writes it."""
+    """Return the path of a log, and the function that writes it."""
     if agent == "opencode":
         path = database.make() / database.TOOLS
         return path, of_rows(path, "data", "message", "part")
@@ -168,7 +168,7 @@ def records_in(path: Path, session: Session | None) -> Iterator[dict[str, Any]]:
 
 
 def walked(agent: Agent, path: Path) -> None:
-    """Do with a log whatever is done with logs, apart from starting its agent."""
+    """Use a log in every way except starting its agent."""
     reader = READERS[agent.name]
     outcome = reader.read(path)
     assert reader.read(path, outcome.checkpoint).session == outcome.session
@@ -263,7 +263,7 @@ def test_whatever_becomes_of_its_records_a_log_is_read(home, agent):
 
 
 def large(agent: str, home: Path) -> tuple[Path, int]:
-    """A log of many mutated ones, each with other ids, and its size."""
+    """Return a log of many mutated ones, each with other ids, and its size."""
     path, write = laid_out(agent, home)
     rng = random.Random(agent)  # noqa: S311 - the same each time
     logs: list[bytes] = []
@@ -319,7 +319,7 @@ def copied(path: Path, agent: str, suffix: str) -> int:
 
 
 def peak_of(read: Callable[[], Any]) -> int:
-    """The bytes that it takes at most."""
+    """Return the largest number of bytes that it takes."""
     gc.collect()
     gc.freeze()  # cycles are collected as often as in a new process, whatever tests ran in this one
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""What is kept between two readings, and times and numbers of any form."""
+"""The state between two readings, and times and numbers of any form."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TURNS = st.builds(
 
 @pytest.fixture(autouse=True)
 def _cold(monkeypatch):
-    """Nothing that was packed is remembered: the bytes themselves are unpacked."""
+    """Packed turns are not cached, so that the bytes themselves are unpacked."""
     monkeypatch.setattr(reader_state, "_warm", Warm(0))
 
 

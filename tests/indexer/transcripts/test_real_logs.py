@@ -123,9 +123,10 @@ def test_a_call_of_ours_from_codex_leaves_no_trace(codex):
 
 @pytest.mark.thorough
 def test_a_corpus_of_sessions_of_many_versions_is_read(home, real_home, monkeypatch):
-    """Every log gives a session or one of the known reasons; read in two parts, as every ninth is, it is the same.
+    """Every log gives a session or a known reason.
 
-    Of nine logs that follow each other one is read, unless all is tried that takes long.
+    Every ninth log is also read in two parts, with an equal result. Only one of nine consecutive logs is read, unless
+    thorough tests run.
     """
     monkeypatch.setenv("HOME", str(real_home))
     read, step = 0, drilled(1, 9)

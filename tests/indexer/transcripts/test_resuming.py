@@ -1,4 +1,4 @@
-"""A log that has only grown is read from where reading stopped, and gives the same session as reading it at once."""
+"""A log that has only grown is read from the last position, and gives the session of a complete reading."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_an_unchanged_log_is_not_read_again(case):
 
 
 def test_a_short_log_that_grows_after_a_long_time_is_read_anew(case):
-    """What would have to be kept of all short logs is a third of the index."""
+    """The state of all short logs would take a third of the index."""
     reader, path, data = case
     path.write_bytes(data[:-9])
     os.utime(path, (0, 0))

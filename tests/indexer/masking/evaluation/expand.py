@@ -1,6 +1,6 @@
-"""Texts of the evaluation set: templates in which invented values are put in, the same ones for the same seed.
+"""Texts of the evaluation set: templates that are filled with invented values, equal ones for an equal seed.
 
-A template has ``⟦kind:argument⟧`` for a secret and ``⟨kind:argument⟩`` for a value that is none.
+A template has ``⟦kind:argument⟧`` for a secret and ``⟨kind:argument⟩`` for a value that is no secret.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Sample:
 
 
 def samples(path: Path, seed: int) -> Iterator[Sample]:
-    """The samples of a file, with values of `seed`."""
+    """Return the samples of a file, filled with values of `seed`."""
     for number, (context, template) in enumerate(_templates(path.read_text(encoding="utf-8"))):
         yield filled(template, random.Random(f"{seed} {number} {template}"), context)  # noqa: S311
 
@@ -60,7 +60,7 @@ def _templates(text: str) -> Iterator[tuple[str, str]]:
 
 
 def filled(template: str, chance: random.Random, context: str = "") -> Sample:
-    """A template with values in its holes."""
+    """Return a template with values in its holes."""
     secrets: list[str] = []
 
     def value(hole: re.Match[str]) -> str:
@@ -80,7 +80,7 @@ def _made(kind: str, argument: str, chance: random.Random) -> str:
 
 
 def _human(_: str, chance: random.Random) -> str:
-    """A password as people think them up."""
+    """Return a password as people think them up."""
     word, other = chance.sample(WORDS, 2)
     return chance.choice(
         (
@@ -93,7 +93,7 @@ def _human(_: str, chance: random.Random) -> str:
 
 
 def _plain(_: str, chance: random.Random) -> str:
-    """A password of a word or two with a number, as people tell it in passing."""
+    """Return a password of one or two words and a number, as people mention it in passing."""
     one, other = (word.capitalize() for word in chance.sample(WORDS, 2))
     number = chance.randint(10, 99)
     return chance.choice(
@@ -108,7 +108,7 @@ def _plain(_: str, chance: random.Random) -> str:
 
 
 def _said(_: str, chance: random.Random) -> str:
-    """A password of words as people tell it: joined in many ways, some with a word in it that names of fields have."""
+    """Return a password of several words as people tell it, joined in many ways, some with a word of field names."""
     one, other, third = (word.capitalize() for word in chance.sample(WORDS, 3))
     number, small = chance.randint(10, 99), chance.choice(("du", "of", "les"))
     return chance.choice(
@@ -151,7 +151,7 @@ def _claims(_: str, chance: random.Random) -> str:
 
 
 def _wif(_: str, chance: random.Random) -> str:
-    """A private key as Bitcoin wallets write it, with its checksum."""
+    """Return a Bitcoin wallet's private key with its checksum."""
     raw = b"\x80" + chance.randbytes(32) + b"\x01"
     number = int.from_bytes(raw + hashlib.sha256(hashlib.sha256(raw).digest()).digest()[:4])
     letters = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
