@@ -1,18 +1,21 @@
-"""Canonical forms of records, digests and project keys: everything that two machines must write with the same bytes.
+"""Canonical records, digests and project keys: everything that two machines must write with the same bytes.
 
 Canonical JSON is UTF-8 with sorted names and no white space. A value that JSON cannot represent exactly is refused: a
 number that is no double, half of a surrogate pair, a name that occurs twice.
 
 The digest of a session's first n records is a hash chain, which can be continued from any state:
 
-d0 = SHA256("smart-fork/records/1");  dn = SHA256(d(n-1) || SHA256(record n));  written "sf1:<hex>"
+    d0 = SHA256("smart-fork/records/1")
+    dn = SHA256(d(n-1) || SHA256(record n))
+    written "sf1:<hex>"
 
 Limits apply to decoded bytes, so that a small archive cannot expand into a large one.
 
-A checkout's project key is made from the address of its remote, so that all clones have the same key:
+A project key names the project of a git clone. It is made from the address of the clone's remote, so that all clones
+have the same key:
 
-git@GitHub.com:acme/shop.git, https://token@github.com/acme/shop, ssh://git@github.com:22/acme/shop/ ->
-github.com/acme/shop
+    git@GitHub.com:acme/shop.git, https://token@github.com/acme/shop, ssh://git@github.com:22/acme/shop/
+    -> github.com/acme/shop
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ TEXT, SUMMARY, TAGS = 200, 2_000, 50
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of a team server, which its clients respect.
+    """The limits of a team server for records, sessions and requests. Its clients respect them.
 
     A segment (a stored piece of a session) of more than 1 MiB may be at most `ratio` times its compressed size.
     """
@@ -62,12 +65,16 @@ class Limits:
 
     @property
     def segment_bytes(self) -> int:
-        """Return the largest size of a segment: a nearly full segment and then the longest record."""
+        """Return the largest size of a segment (a stored piece of a session): nearly full, and then the longest
+        record.
+        """
         return SEGMENT_BYTES + self.record_bytes + 1
 
     @property
     def segment_body_bytes(self) -> int:
-        """Return the largest compressed size of a segment. Incompressible data grows a little."""
+        """Return the largest compressed size of a segment (a stored piece of a session). Incompressible data grows a
+        little.
+        """
         return self.segment_bytes + self.segment_bytes // 256 + 64
 
 
@@ -78,7 +85,7 @@ Record = dict[str, Any]
 
 
 def encode(record: Record) -> bytes:
-    """Return the canonical bytes of a record.
+    """Return the canonical JSON bytes of a record.
 
     Raises:
         Unshareable: decoding the bytes would give another record.
@@ -97,7 +104,7 @@ def encode(record: Record) -> bytes:
 
 
 def decode(data: bytes) -> Record:
-    """Return the record with exactly the canonical bytes `data`.
+    """Parse the canonical JSON bytes of a record. Bytes in any other form are refused.
 
     Raises:
         Unshareable: the bytes are not a record, or not canonical.
@@ -139,7 +146,9 @@ START = sha256(b"smart-fork/records/1").digest()
 
 
 def states(records: Iterable[bytes], start: bytes = START) -> Iterator[bytes]:
-    """Yield the state of the hash chain after each canonical record, from the state `start` on."""
+    """Yield the state of the hash chain after each of the canonical `records`. The chain begins with the state
+    `start`.
+    """
     state = start
     for record in records:
         state = sha256(state + sha256(record).digest()).digest()
@@ -147,7 +156,7 @@ def states(records: Iterable[bytes], start: bytes = START) -> Iterator[bytes]:
 
 
 def state_after(records: Iterable[bytes], start: bytes = START) -> bytes:
-    """Return the state of the hash chain after all canonical `records`, from the state `start` on."""
+    """Return the state of the hash chain after all canonical `records`. The chain begins with the state `start`."""
     state = start
     for state in states(records, start):  # noqa: B007 - the last is what is asked for
         pass
@@ -155,17 +164,17 @@ def state_after(records: Iterable[bytes], start: bytes = START) -> bytes:
 
 
 def written(state: bytes) -> str:
-    """Return the written digest of a hash chain's state: "sf1:" and hexadecimal digits."""
+    """Return a digest as text from a state of the hash chain of records: "sf1:" and hexadecimal digits."""
     return f"sf1:{state.hex()}"
 
 
 def digest_of(records: Iterable[bytes]) -> str:
-    """Return the written digest of a session with the canonical `records`."""
+    """Return the digest ("sf1:" and hexadecimal digits) of a session that has the canonical `records`."""
     return written(state_after(records))
 
 
 def state_of(digest: str) -> bytes:
-    """Return the state of the hash chain with a written digest.
+    """Return the state of the hash chain from a digest ("sf1:" and hexadecimal digits).
 
     Raises:
         Unshareable: `digest` is not a digest.
@@ -184,7 +193,7 @@ _SHOWN = 200
 
 
 def shown(text: str) -> str:
-    """Return a text for people, on one line and without terminal control characters."""
+    """Return `text` on one line, without terminal control characters."""
     return " ".join(printable(text).split())
 
 
@@ -205,7 +214,7 @@ class WireModel(BaseModel):
 
 
 def refused(error: ValidationError) -> Usage:
-    """Return the error for an invalid message, in plain words."""
+    """Turn a pydantic error about an invalid message between machines into an error in plain words."""
     first = error.errors(include_url=False, include_input=False)[0]
     where, kind = printable(".".join(map(str, first["loc"])))[:100] or "The request", first["type"]
     if kind == "extra_forbidden":
@@ -238,7 +247,7 @@ _PART = re.compile(r"[\w.~+@][\w.~+@ -]*")
 
 
 def project_key(remote: str) -> str:
-    """Return the project key of a remote's address.
+    """Return the key of the project with this git remote: "github.com/acme/shop" for "git@github.com:acme/shop.git".
 
     Raises:
         Usage: the remote is a folder of this machine, or git could not clone it.
@@ -248,7 +257,7 @@ def project_key(remote: str) -> str:
 
 
 def check_key(key: str) -> str:
-    """Return a project key that a user typed, unchanged.
+    """Check a project key such as "github.com/acme/shop" that a user typed, and return it unchanged.
 
     Raises:
         Usage: no remote could have this key.
@@ -294,7 +303,7 @@ def _is_name(part: str) -> bool:
 
 
 def _ascii(host: str) -> str:
-    """Return a host name as the network spells it: non-ASCII names in IDNA."""
+    """Return a host name in ASCII: other letters are encoded in IDNA. Empty if that is impossible."""
     if host.isascii():
         return host
     try:
@@ -311,5 +320,5 @@ def _decoded(path: str) -> str:
 
 
 def url_of(server: str, project: str, session_id: str) -> str:
-    """Return the address of a shared session. Commands accept it in place of the session's id."""
+    """Return the address of a session that a team's server shares. Commands accept it in place of the session's id."""
     return f"{server}/v1/sessions/{session_id}?project={quote(project, safe='')}"

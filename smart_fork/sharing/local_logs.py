@@ -1,4 +1,4 @@
-"""LocalRecords logs of shared sessions: reads them for sharing, and writes received records as a log of an agent.
+"""Logs of shared sessions on this machine: reads logs for sharing, and writes received records as a log of an agent.
 
 Received ids, paths and names are replaced by ones of this machine, and unknown fields are dropped. A session that its
 agent could not load is not written.
@@ -38,26 +38,28 @@ from smart_fork.sharing.tracking import Alias
 
 @dataclass(frozen=True, slots=True)
 class LocalRecords:
-    """A session and its shared records, up to the last complete pair (a prompt with its answer, or a call with its
-    result).
+    """A session of this machine, and its records as they would be shared.
+
+    They end with the last complete pair (a prompt with its answer, or a call with its result).
     """
 
     session: Session
     records: tuple[bytes, ...]
 
     def digest(self, count: int) -> str:
-        """Return the digest of the first `count` records; empty if there are fewer."""
+        """Return the digest of the session's first `count` records; empty if there are fewer."""
         if count > len(self.records):
             return ""
         return digest_of(self.records[:count])
 
     def begins_with(self, count: int, digest: str) -> bool:
-        """Return True if the digest of the first `count` records is `digest`."""
+        """Return True if the session's first `count` records have this digest."""
         return bool(digest) and self.digest(count) == digest
 
 
 def local(session: Session, root: Path) -> LocalRecords:
-    """Return a session's shared records up to the last complete pair; `root` is the root of its project.
+    """Convert a session's log to the records to share, up to the last complete pair. `root` is its project's
+    directory.
 
     Raises:
         ForkRefused: no pair is complete, or the log is being rewritten.
@@ -70,7 +72,10 @@ def local(session: Session, root: Path) -> LocalRecords:
 
 
 def ahead(one: Alias, root: Path) -> int | None:
-    """Count the records that are not pushed yet; -1 if pushed records have changed, `None` without a readable log."""
+    """Count the records of a shared session's local log that are not pushed yet. `None` means no readable log.
+
+    Return -1 if records that were pushed have changed in the log.
+    """
     here = tracked_records(one.file, one.platform, root)
     if here is None:
         return None
@@ -78,14 +83,17 @@ def ahead(one: Alias, root: Path) -> int | None:
 
 
 def tracked_records(path: Path | None, agent: AgentName, root: Path) -> LocalRecords | None:
-    """Return the shared records of a tracked log; `None` if it cannot be read."""
+    """Return the log at `path` as records to share; `None` if it cannot be read. `root` is its project's directory."""
     with suppress(SmartForkError):
         return local(read_log(path, agent, root), root) if path is not None else None
     return None
 
 
 def read_log(path: Path, agent: AgentName, root: Path) -> Session:
-    """Return the session in a log that a tracking file names. The file may be forged, so the path is checked.
+    """Read the session in the log at `path`, which a tracking file names.
+
+    A tracking file may be forged. So the log must be this agent's, and its session must belong to the project at
+    `root`.
 
     Raises:
         NotFound: the log is gone, or it is no log of this agent.
@@ -105,7 +113,7 @@ def read_log(path: Path, agent: AgentName, root: Path) -> Session:
 
 
 def found(reference: str, root: Path) -> Session:
-    """Return a session of the project at `root` by its id.
+    """Read the session that `reference`, such as an id, names. It must belong to the project at `root`.
 
     Raises:
         NotFound: the session does not exist.
@@ -153,7 +161,9 @@ THINKING, UNKNOWN, FORGOTTEN = "thinking", "unknown records", "text before a com
 
 @dataclass(frozen=True, slots=True)
 class WrittenLog:
-    """A received session that was written to this machine. `lost` counts the content that it lacks, by kind."""
+    """A received session that was written as a log of this machine. `lost` counts the content that the log lacks, by
+    kind.
+    """
 
     path: Path
     session_id: str
@@ -163,22 +173,26 @@ class WrittenLog:
     local: LocalRecords
 
     def undo(self) -> None:
-        """Delete the written session."""
+        """Delete the written session, and the note that its messages come from other people."""
         self.branch.undo()
         session_origins.forget_foreign(self.session_id)
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedSession:
-    """A received session that was read from a temporary log. `lost` counts the content that it lacks, by kind."""
+    """A session read from received records, with a temporary log only. `lost` counts the content that it lacks, by
+    kind.
+    """
 
     session: Session
     lost: Mapping[str, int]
     _sources: Sequence[int]
 
     def end(self, number: int) -> tuple[int, bool]:
-        """Return the number of records in the first `number` messages, and True if the exchange needed more messages
-        to be complete.
+        """Return how many received records to take for the session's first `number` messages.
+
+        The second value is True if they include further messages, because the exchange of message `number` needed
+        them.
 
         Raises:
             Usage: there is no message `number`, counted from 1.
@@ -189,9 +203,9 @@ class ReceivedSession:
 
 
 def exchange_end(session: Session, number: int) -> tuple[int, Turn]:
-    """Return the turn that completes the exchange of message `number`, and the message itself.
+    """Return the index of the turn that ends the exchange of message `number`, and that message.
 
-    In an unfinished exchange, the turn is the end of its last complete pair.
+    In an unfinished exchange, the turn is the end of its last complete pair (a call with its result).
 
     Raises:
         Usage: there is no message `number`, counted from 1.
@@ -212,9 +226,9 @@ def exchange_end(session: Session, number: int) -> tuple[int, Turn]:
 def arrived(
     records: Sequence[bytes], agent: AgentName, source_id: str, root: Path, *, others: bool, keep_raw: bool = False
 ) -> Iterator[ReceivedSession]:
-    """Yield the session of received records, read by the agent's own reader from a temporary log.
+    """Read received records as a session: write a temporary log, and read it with the agent's own reader.
 
-    With `keep_raw` the turns have their raw records.
+    `others` is True if the records are another person's. With `keep_raw` the turns have their raw records.
 
     Raises:
         Unshareable: the records are not a conversation.
@@ -258,11 +272,11 @@ def write_local(
     platform: AgentName | None = None,
     new_session_id: str = "",
 ) -> WrittenLog:
-    """Write the first `count` received records, up to the last complete pair, as a new session that works in
-    `directory`.
+    """Write received records as a new session on this machine, which works in `directory`.
 
-    Paths in the records are below `root`, by default `directory`. `others` says that the records are another person's:
-    their thoughts are tied to another account and dropped. With `platform`, the session is handed over to that agent.
+    Only the first `count` records up to the last complete pair are written. Paths in them are below `root`, by default
+    `directory`. `others` is True if the records are another person's: their thoughts are tied to another account and
+    dropped. With `platform`, the session is handed over to that agent.
 
     Raises:
         Unshareable: the records are not a conversation.
@@ -289,9 +303,9 @@ def write_local(
 
 
 def _name(title: str, session: Session) -> str:
-    """Return the title to write. If copies of the agent cannot be cut, drop a title that quotes a prompt.
+    """Return the title to write with a received session; "" if it quotes a prompt and could not be cut out later.
 
-    Nothing is missing then: the agent makes an equal title itself.
+    Nothing is missing without it: the agent makes an equal title itself.
     """
     prompts = {mark for turn in session.turns if turn.prompt for mark in titles.mark_of_prompt(turn.text)}
     cutter = AGENTS.find_cutter(session.agent)
@@ -302,7 +316,7 @@ def _name(title: str, session: Session) -> str:
 def converted_session(
     agent: AgentName, session: Session, source_id: str, directory: Path
 ) -> Iterator[tuple[Session, Mapping[str, int]]]:
-    """Yield the session in the form of `agent`, and the content that is lost by handing it over, by kind.
+    """Yield a session as a session of `agent`, and counts of the content that is lost by handing it over, by kind.
 
     A session that is already the agent's own is unchanged, and loses nothing.
     """

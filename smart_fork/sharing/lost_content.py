@@ -1,4 +1,5 @@
-"""Content lost to a withdrawal: finds it in every log that may contain it, and cuts it out.
+"""Content that a session loses to a withdrawal (its owner takes text back): found and cut out in every log that has
+it.
 
 A handed-over copy has other records than its source. Its turns are recognized by their times, which are the times of
 the source's records. Bookkeeping of an agent, such as a title, goes as well if it quotes the lost content.
@@ -41,11 +42,11 @@ _MASK, _MASKED = re.compile(r"\[REDACTED:[a-z0-9-]{1,40}\]"), "[REDACTED]"
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """The content that a session loses to a withdrawal.
+    """The content that a session loses to a withdrawal (its owner takes text back), to find it in handed-over copies.
 
-    `only` are the times at which no record stays, and `times` all times of lost content. `words` are the lost words,
-    and `keys` the keys of lost records. `masked` has the masked lines of changed records, by time. `known` are the
-    times of all records.
+    At the times in `only` everything goes. `times` are all times of lost content. `words` are the lost words, and
+    `keys` the keys of lost records. `masked` has the masked lines of changed records, by time. `known` are the times
+    of all records of the session.
     """
 
     only: frozenset[str]
@@ -60,10 +61,10 @@ class Loss:
         cls, before: Sequence[TimedLine], after: Sequence[TimedLine], keys: Iterable[str], only: Collection[str],
         *, replacements: Iterable[TimedLine], known: Iterable[str],
     ) -> Loss:  # fmt: skip
-        """Compute the loss between two versions of a session's lines, each with its time.
+        """Compute the lost content from a session's lines `before` and `after` the withdrawal, each with its time.
 
-        Everything goes at the times in `only`. `replacements` are the new lines of changed records, and `known` are
-        the times of all records of the session.
+        `keys` are the keys of removed records. At the times in `only` everything goes. `replacements` are the new
+        lines of changed records, and `known` are the times of all records of the session.
         """
         was, now = ({utc(time) for time, _ in record_lines} - {""} for record_lines in (before, after))
         words = words_and_runs(line for _, line in before) - words_and_runs(line for _, line in after)
@@ -76,7 +77,10 @@ class Loss:
         )
 
     def planned(self, session: Transcript, more: Collection[str]) -> tuple[CutPlan, dict[int, bytes]]:
-        """Plan to cut the lost content out of a handed-over copy. Turns that were added to the copy later stay."""
+        """Plan how to cut the lost content, and the turns with an id in `more`, out of a handed-over copy.
+
+        Return the plan and the rewritten lines, by position. Turns that were added to the copy later stay.
+        """
         times = _first_times(session)
         there = sorted(self.known.intersection(times.values()))
         places = (bisect_right(there, time) for time in self.masked)  # what came back is told below its call
@@ -97,7 +101,7 @@ class Loss:
         return time in self.only or (time in self.times and bool(telling_words([line], self.words)))
 
     def forget_snapshots(self, session_id: str) -> None:
-        """Delete a session's snapshots that contain lost content."""
+        """Delete the session's snapshots (transcripts stored before cuts) that contain lost content."""
         for kept in snapshots.snapshots(session_id):
             times = map(received_logs.record_time, filter(None, map(record_in, snapshots.lines(kept))))
             if telling_words(snapshots.lines(kept), self.words) or not self.only.isdisjoint(times):
@@ -105,7 +109,10 @@ class Loss:
 
 
 def _first_times(session: Transcript) -> dict[str, str]:
-    """Return the time of each turn of a handed-over copy. A turn with a time before an earlier turn's has none."""
+    """Return the time of each turn of a handed-over copy, by turn id.
+
+    If a time occurs again after other times, its later turns are left out: the time does not identify them.
+    """
     found: dict[str, str] = {}
     last, before = "", set[str]()
     for turn in session.own:
@@ -118,9 +125,11 @@ def _first_times(session: Transcript) -> dict[str, str]:
 
 
 def cut_log(agent: AgentName, planned_of: Planner, words: frozenset[str], path: Path, *, remove: bool = False) -> bool:
-    """Cut a log as planned, without a snapshot, and erase the content from the index and other own files.
+    """Cut a log as `planned_of` plans, and erase the content from the index and smart-fork's other files. No undo is
+    kept.
 
-    Return True if the log is deleted because no message remains.
+    `words` are the lost words. With `remove`, delete the log. Return True if the log is deleted, also because no
+    message remains.
 
     Raises:
         ForkRefused: an agent has the log open.
@@ -150,9 +159,10 @@ def write_again(
     beside: Mapping[Path, bytes],
     write: Callable[[], object],
 ) -> None:
-    """Erase from all own files what `said` contains beyond `left`, and let `write` write the log.
+    """Erase the text that a log loses from smart-fork's own files, then call `write` to write the log.
 
-    If `left` is `None`, delete the log and all own files about it.
+    `said` are the log's texts before, and `left` its texts after. If `left` is `None`, delete the log and all own
+    files about it. `beside` has new contents of other files of the session.
 
     Raises:
         ForkRefused: an agent has the log open.
@@ -178,7 +188,9 @@ def write_again(
 
 
 def renamed_beside(planned: CutPlan, words: Collection[str]) -> dict[Path, bytes]:
-    """Return the new content of files beside a log that contain removed turns, or a title with one of the `words`."""
+    """Return new contents for the files beside a log, by path, without removed turns and without titles that have lost
+    words.
+    """
     session = planned.session
     read = READERS[session.tool].read(session.source_path).session
     name = read.title if read is not None else ""
@@ -187,7 +199,9 @@ def renamed_beside(planned: CutPlan, words: Collection[str]) -> dict[Path, bytes
 
 
 def _named_after(planned: CutPlan, edits: Mapping[int, bytes], words: Collection[str]) -> set[str]:
-    """Return the ids of bookkeeping lines, such as titles, that quote removed content or contain one of the `words`."""
+    """Find bookkeeping lines, such as titles, that quote removed content or contain one of the `words`. Return their
+    ids.
+    """
     said = [" ".join(text.split()) for turn in planned.removed for text in _texts(turn.raw)]
     found = set()
     for at, turn in enumerate(planned.session.turns):
@@ -201,7 +215,10 @@ def _named_after(planned: CutPlan, edits: Mapping[int, bytes], words: Collection
 
 
 def _unnamed(planned: CutPlan, words: Collection[str]) -> dict[int, bytes]:
-    """Return the bookkeeping lines that the agent needs, by position, without texts that contain one of the `words`."""
+    """Rewrite bookkeeping lines that the agent needs, without their texts that contain one of the `words`.
+
+    Return the new lines by position.
+    """
     return {
         at: orjson.dumps(map_texts(record, lambda text: "" if telling_words([text.encode()], words) else text))
         for at, turn in enumerate(planned.session.turns)
@@ -213,12 +230,14 @@ def _unnamed(planned: CutPlan, words: Collection[str]) -> dict[int, bytes]:
 
 
 def is_bookkeeping(turn: TranscriptTurn) -> bool:
-    """Return True if a turn is no message but the agent's own bookkeeping, such as a title."""
+    """Return True if a turn is not a message but a record of the agent's own, such as a title."""
     return turn.role == "system" and not turn.inherited
 
 
 def _gone(planned: CutPlan, edits: Mapping[int, bytes]) -> set[str]:
-    """Return the words of removed or edited lines that no remaining message contains."""
+    """Return the words that a log loses by a planned cut: those of removed or edited lines that no remaining message
+    has.
+    """
     turns = list(enumerate(planned.session.turns))
     stays = (edits.get(at, turn.raw) for at, turn in turns if turn.id not in planned.gone and not is_bookkeeping(turn))
     return words_and_runs(turn.raw for at, turn in turns if turn.id in planned.gone or at in edits) - words_and_runs(
@@ -227,21 +246,22 @@ def _gone(planned: CutPlan, edits: Mapping[int, bytes]) -> set[str]:
 
 
 def _plain(text: str) -> str:
-    """Return a text with single spaces, and with masks without their kind: two logs may mask a secret as different
-    kinds.
+    """Normalize a text to compare it: single spaces, and masks without their kind.
+
+    Two logs may mask one secret as different kinds.
     """
     return " ".join(_MASK.sub(_MASKED, text).split())
 
 
 def _with_masks(record: bytes) -> list[str]:
-    """Return the lines with a mask in a record's texts; without masks, the longest text."""
+    """Return the lines of a record's texts that contain a masked secret; without any, its longest text."""
     found = (inner for text in _texts(record) for inner in (_texts(text.encode()) or [text]))
     masks = [plain for text in found for line in text.splitlines() if _MASKED in (plain := _plain(line))]
     return masks or sorted(filter(None, map(_plain, _texts(record))), key=len)[-1:]
 
 
 def _has_all(line: bytes, wanted: Iterable[str]) -> bool:
-    """Return True if a line contains all `wanted` masked texts, each in its own place: then its secrets are masked
+    """Return True if a line contains all `wanted` masked texts, each in its own place, so that its secrets are masked
     already.
     """
     said = _plain(_text([line]))

@@ -1,9 +1,19 @@
-"""The preparation of a session for sharing. Each step can only remove content.
+"""The preparation of a session for sharing: which records are sent, and in which form. Each step can only remove
+content.
 
 1. Sessions that must not be shared are refused. A session ends with its last complete pair (a call with its result, or
-a prompt with its answer). 2. Only the fields on the agent's list stay. 3. Content of files in ``.smartforkignore``
-goes: it has the syntax of ``.gitignore``, and a cloned repository cannot use it to upload anything. 4. Images go,
-unless they are asked for. 5. Paths of this machine become marks. 6. RecordMasker are masked.
+   a prompt with its answer).
+
+2. Only the fields on the agent's list stay.
+
+3. Content of files in ``.smartforkignore`` is removed. The file has the syntax of ``.gitignore``, and a cloned
+   repository cannot use it to upload anything.
+
+4. Images are removed, unless they are asked for.
+
+5. Paths of this machine become marks, such as a mark for the project's root.
+
+6. Secrets are masked.
 
 Marks come first, because a log is compared with earlier pushes by its marked records.
 """
@@ -79,20 +89,20 @@ _OUTPUT_LINES = re.compile(r"^(?:(?:\+\+\+|---|diff --git) (?:[ab]/)?)?([^\s:]{1
 
 
 class NotSent(SmartForkError):
-    """The session could be sent, but must not be."""
+    """A session that could be sent, but must not be, such as a forgotten one."""
 
     code = "not_sent"
 
 
 class NothingToPush(ForkRefused):
-    """The session has no complete pair of prompt and answer, or call and result, yet."""
+    """A session that has no complete pair yet: neither a prompt with its answer, nor a call with its result."""
 
     code = "nothing_to_push"
 
 
 @dataclass(frozen=True, slots=True)
 class SentBefore:
-    """The records of a log that were sent before: their number, and the digest of their form in the log."""
+    """The records of a log that earlier pushes sent: their number, and a digest of them as they are in the log."""
 
     count: int = 0
     digest: str = NOTHING
@@ -100,13 +110,13 @@ class SentBefore:
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """The part of a session that is sent.
+    """A session prepared for sending: the `records` that were not sent before, and what was removed from them.
 
-    `records` are the canonical records that were not sent before. For each record, `numbers` has its number in the
-    log, and `here` its shared fields as they are in the log. `local` describes the log for the next push. `masked`
-    counts secrets by kind, and `samples` shows some with their surroundings. `left_out` counts removed content by
-    kind. `withheld` are ignored files, and `files` are edited files. `end` is the last sent turn. `secrets` is the
-    mask that was used. `whole` prepares the session from its first record on, if records were sent before.
+    For each record, `numbers` has its number in the log, and `here` its shared fields as they are in the log. `local`
+    describes the log for the next push. `masked` counts secrets by kind, and `samples` shows some with their
+    surroundings. `left_out` counts removed content by kind. `withheld` are ignored files, and `files` are edited
+    files. `end` is the last sent turn. `secrets` is the masker that was used. `whole` prepares the session from its
+    first record on, if records were sent before.
     """
 
     session: Session
@@ -127,12 +137,14 @@ class Outgoing:
 
     @property
     def size(self) -> int:
-        """Return the number of bytes to send."""
+        """Return the size of the records to send, in bytes."""
         return sum(map(len, self.records))
 
     @property
     def left_off(self) -> str:
-        """Describe the unfinished end of the session, which is not sent; empty if nothing of interest is missing."""
+        """Describe the unfinished end of the session, such as "1 unanswered prompt", which is not sent. Empty without
+        one.
+        """
         rest = self.session.turns[self.end + 1 :]
         prompts = sum(turn.prompt for turn in rest)
         calls = [printable(call.name)[:_NAME] for turn in rest for call in turn.tool_calls]
@@ -145,7 +157,7 @@ class Outgoing:
         return ", ".join(filter(None, said))
 
     def plain(self, text: str) -> str:
-        """Return a text about the session without secrets and without paths of this machine."""
+        """Remove secrets and paths of this machine from a text about the session."""
         return plain(text, self.place, self.secrets, AGENTS.forms_of(self.session.agent))
 
 
@@ -158,8 +170,10 @@ def prepare(
     images: bool = False,
     read: Session | None = None,
 ) -> Outgoing:
-    """Prepare the session in `log` for sending. `root` is the root of its project, and `read` the session if it is
-    already read.
+    """Prepare the session in `log` for sending. `root` is its project's directory, and `read` the session if already
+    read.
+
+    `since` are the records that were sent before: only later ones are prepared. With `images`, images are sent, too.
 
     Raises:
         NotFound: the log has no conversation, or the session that it was forked from is gone.
@@ -202,7 +216,7 @@ def prepare(
 
 
 def last_pair(session: Session) -> int:
-    """Return the last turn of a session to share: its last answer, or the last result of a call.
+    """Return the index of the last turn of a session to share: its last answer, or the last result of a call.
 
     Raises:
         NothingToPush: the session has neither.
@@ -216,7 +230,10 @@ def last_pair(session: Session) -> int:
 
 
 def digests_of(lines: Iterable[bytes], agent: AgentName, root: Path) -> frozenset[str]:
-    """Return the digests of a log's lines as shared records, with and without their images."""
+    """Return the digests that a log's lines have when they are shared as records, with and without their images.
+
+    `root` is the directory of the log's project.
+    """
     forms, known = AGENTS.forms_of(agent), config.sharing_rules()
     place = HomePlace.of(root)
     records = [record for line in lines for _, record in decode_line(line)[0]]
@@ -232,7 +249,7 @@ def digests_of(lines: Iterable[bytes], agent: AgentName, root: Path) -> frozense
 
 
 def plain(text: str, place: HomePlace, secrets: RecordMasker, forms: Forms) -> str:
-    """Return a text about a session without secrets and without paths of this machine."""
+    """Remove secrets and paths of this machine from a text about a session."""
     shared = str(forms.outgoing({"text": text}, place)["text"])
     return secrets.name(shared.replace(ROOT, ".").replace(HOME, "~").replace(LITERAL, ""))
 
@@ -265,7 +282,7 @@ def _may_leave(session: Session, place: HomePlace, known: config.TeamSection) ->
 
 
 class _Steps:
-    """The steps that remove content from records, with counts of the removed content."""
+    """The steps that turn a log's records into records to send, with counts of the content that they remove."""
 
     def __init__(
         self,
@@ -286,7 +303,10 @@ class _Steps:
         self.local = SentBefore()
 
     def records(self, session: Session, end: int, since: SentBefore) -> Iterator[tuple[int, bytes, Record]]:
-        """Yield each record to send, with its number in the log and its shared fields as they are in the log."""
+        """Yield each record of a session to send, up to turn `end` and after the records in `since`.
+
+        With it come its number in the log, and its shared fields as they are in the log.
+        """
         state, number = START, 0
         for record in self._forms.records_of(session, end):
             if number == since.count:
@@ -303,7 +323,9 @@ class _Steps:
         self.local = SentBefore(number, written(state))
 
     def sent(self, shared: Record) -> bytes | None:
-        """Return a record as it is sent; `None` if it is not sent."""
+        """Return the bytes to send for a record, without withheld content and secrets; `None` if the record is not
+        sent.
+        """
         return self._sent(shared, orjson.dumps(shared, option=orjson.OPT_SORT_KEYS), 0)
 
     def _sent(self, shared: Record, whole: bytes, number: int) -> bytes | None:
@@ -325,7 +347,10 @@ class _Steps:
             raise type(error)(f"Record {number}: {error.message}", error.hint) from error
 
     def _note_files(self, record: Record) -> None:
-        """Note the calls with withheld content. Calls of earlier pushes count, because their output may be sent now."""
+        """Note a record's tool calls and results that name or show ignored files, so that their content is withheld.
+
+        Calls of earlier pushes count, because their output may be sent now.
+        """
         if self._hidden is None:
             return
         cwd = record.get("cwd")
@@ -384,17 +409,19 @@ def _same(digest: str, since: SentBefore, session_id: str) -> None:
 
 
 class IgnoreRules:
-    """The rules of a project's ``.smartforkignore``: contents of matching files are not sent."""
+    """The patterns of a project's ``.smartforkignore``. Contents of matching files are not sent."""
 
     def __init__(self, spec: GitIgnoreSpec, place: HomePlace) -> None:
         self._spec, self._place = spec, place
 
     def named_by(self, call: UsedTool, cwd: str) -> str:
-        """Return the first ignored file that a tool call names; empty if it names none."""
+        """Return the first file in a tool call's arguments that the project ignores; empty if there is none."""
         return next((path for name, text in _field_texts(call.given) for path in self._in(name, text, cwd)), "")
 
     def shown_in(self, output: str, cwd: str) -> str:
-        """Return the first ignored file with lines in a tool's output, in the format of searches and diffs."""
+        """Return the first ignored file with lines in a tool's output, as searches and diffs print them. Empty if
+        there is none.
+        """
         lines = (line for line in _OUTPUT_LINES.finditer(output) if output[line.end() : line.end() + 1] in (":", " "))
         return next((line[1] for line in lines if self._matches(line[1], cwd)), "")
 
@@ -419,7 +446,7 @@ class IgnoreRules:
 
 
 def ignore_rules(place: HomePlace) -> IgnoreRules | None:
-    """Return the ignore rules at the project's root; `None` if there are none.
+    """Read the ``.smartforkignore`` at a project's root; `None` if there is none, or if it has no patterns.
 
     Raises:
         Usage: the file cannot be read, or a pattern is invalid.

@@ -1,4 +1,4 @@
-"""The register of shared sessions that were written to this machine, by log.
+"""The register of logs on this machine that contain records of shared sessions, received or pushed.
 
 For each record of the shared session, in order, the register has its digest and its key in the log. Records that were
 pushed from here have no key: a server's withdrawal never cuts content that this machine's own agent wrote.
@@ -44,13 +44,13 @@ Edits = Mapping[str, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class ReceivedLog:
-    """A log, and the records of a shared session that it contains. `records` pairs the digest of each with its key
-    here.
+    """A register entry: a log of this machine that contains records of a shared session.
 
-    `sessions` are the sessions of the server that the log was written from or is pushed to. Only their withdrawals
-    apply to the log; if `sessions` is empty, all withdrawals apply. For a log that was converted for another agent,
-    `crossed_from` are the digests of the shared records. `times` are the times of the records, by the first characters
-    of their digests: a handed-over copy keeps the times.
+    `records` pairs each record's digest with its key in the log. `sessions` are the sessions of the server that the
+    log was written from or is pushed to. Only their withdrawals (the owner takes text back) apply to the log; if
+    `sessions` is empty, all apply. For a log that was converted for another agent, `crossed_from` are the digests of
+    the shared records. `times` are the times of the records, by the first characters of their digests: a handed-over
+    copy keeps the times.
     """
 
     path: Path
@@ -71,7 +71,7 @@ class ReceivedLog:
 
     @property
     def digests_with_pending(self) -> set[str]:
-        """Return the digests of the log's shared records, and of the replacements in its pending edits."""
+        """Return the digests of the log's shared records, and of the new records in edits that are still to be made."""
         return {*self.digests, *(sha256(new).hexdigest() for new in self.pending_edits().values() if new is not None)}
 
     @property
@@ -89,7 +89,7 @@ class ReceivedLog:
         return written(state)
 
     def edited(self, edits: Edits) -> ReceivedLog:
-        """Return the entry of the log after `edits`."""
+        """Return the register entry that the log has after `edits`, which replace or remove records."""
         left = []
         for digest, key in self.records:
             new = edits.get(digest)
@@ -103,11 +103,11 @@ class ReceivedLog:
         return replace(self, records=tuple(left), crossed_from=crossed, times={**self.times, **anew})
 
     def time(self, digest: str) -> str:
-        """Return the time of the record with this digest; empty if it is unknown."""
+        """Return the time of the shared record with this digest; empty if it is unknown."""
         return self.times.get(_short(digest), "")
 
     def save(self, *, settled: bool = False) -> None:
-        """Store the entry. With `settled`, delete its pending edits."""
+        """Store this entry in the register. With `settled`, its pending edits are made, and are deleted."""
         state.change(
             "INSERT INTO pulled (id, written) VALUES (?1, ?2)"
             " ON CONFLICT (id) DO UPDATE SET written = excluded.written,"
@@ -116,16 +116,18 @@ class ReceivedLog:
         )  # fmt: skip
 
     def forget(self) -> None:
-        """Delete the entry."""
+        """Delete this log's entry from the register. The log stays."""
         state.change("DELETE FROM pulled WHERE id = ?", self.id)
 
     def pending_edits(self) -> dict[str, bytes | None]:
-        """Return the edits that are still to be made in the log, because an agent had it open."""
+        """Return the edits of records that are still to be made in the log, for example because an agent had it
+        open.
+        """
         edits: dict[str, str | None] = self._owed("edits") or {}
         return {old: None if new is None else new.encode() for old, new in edits.items()}
 
     def store_pending(self, edits: Edits) -> None:
-        """Store `edits` as pending before they are made."""
+        """Store `edits` of records as still to be made in the log, together with earlier ones."""
         known = set(self.digests)
         said = {old: new and new.decode() for old, new in self.with_edits(edits).items() if old in known}
         state.change(
@@ -133,12 +135,13 @@ class ReceivedLog:
         )
 
     def with_edits(self, edits: Edits) -> dict[str, bytes | None]:
-        """Return the pending edits combined with `edits`."""
+        """Combine the edits that are still to be made in the log with new `edits`."""
         return {**combined(self.pending_edits(), edits), **edits}
 
     def counted(self, count: Callable[[], int]) -> int:
-        """Return the number of records before any edit. The number is stored once, so that the edit can resume after a
-        kill.
+        """Return the number of records that the log had before its pending edits.
+
+        At first `count` counts them. The number is stored, so that the edits can resume after a kill.
         """
         before = self._owed("count_before")
         if before is None:
@@ -152,7 +155,7 @@ class ReceivedLog:
 
 
 def combined(before: Edits, after: Edits) -> dict[str, bytes | None]:
-    """Return the edits `before`, with replacements that `after` edits again."""
+    """Return the edits in `before`. A record that they write and `after` edits gets the newer content."""
     return {old: None if new is None else after.get(sha256(new).hexdigest(), new) for old, new in before.items()}
 
 
@@ -165,12 +168,12 @@ def _times(records: Iterable[bytes]) -> dict[str, str]:
 
 
 def record_time(record: Record) -> str:
-    """Return the time of a record; empty if it has none."""
+    """Return a record's time, normalized to UTC; empty if it has none."""
     return utc(record.get("timestamp") or dict_in(dict_in(record.get("info")).get("time")).get("created"))
 
 
 def record_key(record: Record) -> str:
-    """Return the key of a shared record, equal in every copy: its own id, or a digest of its content."""
+    """Return the key that a shared record has in every copy: its own id, or a digest of its content."""
     if identity := record_id(record):
         return f"id:{identity}"
     return f"is:{sha256(encode(record)).hexdigest()}"
@@ -184,7 +187,10 @@ def record_id(record: Record) -> str:
 
 
 def store_received(of: ReceivedLog, records: Sequence[bytes], *, others: bool) -> None:
-    """Store the entry of a log that was written from received `records`."""
+    """Register a log that was written from received `records`. `of` is its entry, without records.
+
+    `others` is True if they are another person's.
+    """
     forms = AGENTS.forms_of(of.agent)
     here = [forms.arrived(decode(one), others=others) for one in records]
     there = tuple(
@@ -195,7 +201,7 @@ def store_received(of: ReceivedLog, records: Sequence[bytes], *, others: bool) -
 
 
 def store_converted(of: ReceivedLog, records: Sequence[bytes]) -> None:
-    """Store the entry of a log that was converted for another agent from received `records`."""
+    """Register a log that was written from received `records` for another agent. `of` is its entry, without records."""
     there = tuple(sha256(one).hexdigest() for one in records)
     replace(of, crossed_from=there, times=_times(records)).save()
 
@@ -203,7 +209,11 @@ def store_converted(of: ReceivedLog, records: Sequence[bytes]) -> None:
 def store_pushed(
     of: ReceivedLog, base_count: int, base_digest: str, records: Iterable[bytes], *, before: Path | None = None
 ) -> None:
-    """Store the entry of a log after its `records` were pushed. `before` is the log that its agent made this log of."""
+    """Update the register entry `of` of a log after its `records` were pushed.
+
+    The server had the first `base_count` records before. `before` is the earlier log if the agent has moved the
+    session to a new file.
+    """
     for path in (of.path, before):
         known = find(path, of.agent) if path is not None else None
         there = known.records[:base_count] if known is not None and known.digest(base_count) == base_digest else ()
@@ -219,27 +229,29 @@ def store_pushed(
 
 
 def find(path: Path, agent: AgentName) -> ReceivedLog | None:
-    """Return the entry of a log, or `None`."""
+    """Return the register entry of the log at `path`; `None` if it contains no records of a shared session."""
     return next(_found("WHERE id = ?", _id(path, agent)), None)
 
 
 def all_received() -> list[ReceivedLog]:
-    """Return the entries of all logs."""
+    """Return the register entries of all logs that contain records of shared sessions."""
     return list(_found("ORDER BY id"))
 
 
 def with_pending_edits() -> list[ReceivedLog]:
-    """Return the entries of the logs with pending edits."""
+    """Return the register entries of the logs in which edits (of withdrawn records) are still to be made."""
     return list(_found("WHERE edits IS NOT NULL ORDER BY id"))
 
 
 def of_session(session_id: str) -> ReceivedLog | None:
-    """Return the entry of a session's log, or `None`."""
+    """Return the register entry of the log of the session with this id, or `None`."""
     return next(_found("WHERE id = ?", session_id), None)
 
 
 def tracked_in(path: Path, agent: AgentName) -> tuple[ReceivedLog, str, Alias] | None:
-    """Return the entry of a log that was shared from a checkout of this machine, and its alias there."""
+    """Return a log's register entry, and the name and alias under which its project tracks it; `None` if it does
+    not.
+    """
     known = find(path, agent)
     if known is None:
         return None
@@ -248,7 +260,7 @@ def tracked_in(path: Path, agent: AgentName) -> tuple[ReceivedLog, str, Alias] |
 
 
 def pushed_as(path: Path, agent: AgentName) -> str | None:
-    """Return the shared session that a log of this machine is tracked as; `None` if it was never shared."""
+    """Return the id of the shared session that a log of this machine is tracked as; `None` if it was never shared."""
     found = tracked_in(path, agent)
     return found[2].session_id if found is not None else None
 
@@ -272,8 +284,9 @@ _OF_AN_ID = 20
 
 @contextmanager
 def writing_copy(agent: AgentName, session_id: str, place: ProjectFolder) -> Iterator[None]:
-    """Note that a copy with this id is being written, until the block ends. After an error, the writer deletes the
-    copy.
+    """Note, while the block runs, that a copy of a shared session is being written with this session id.
+
+    After an error, the writer deletes the copy. After a kill, `clear_unfinished` does.
     """
     with held(tracking.folder(), fcntl.LOCK_SH):
         intent = (session_id, agent, str(place.root), place.key)
@@ -286,7 +299,7 @@ def writing_copy(agent: AgentName, session_id: str, place: ProjectFolder) -> Ite
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """Yield a private folder for records that are only read. The folder is deleted afterwards."""
+    """Yield a private folder for logs of received records that are only read. It is deleted after the block."""
     with (
         held(tracking.folder(), fcntl.LOCK_SH),
         tempfile.TemporaryDirectory(prefix=_READ, dir=tracking.folder()) as made,
@@ -295,7 +308,9 @@ def temporary_folder() -> Iterator[Path]:
 
 
 def clear_unfinished() -> None:
-    """Delete the copies that killed processes left, unless another process is writing."""
+    """Delete unfinished copies of shared sessions, which killed processes left. Do nothing while a process writes
+    one.
+    """
     read = sorted(tracking.folder().glob(f"{_READ}*"))
     if not (read or state.rows("SELECT 1 FROM unfinished_copies LIMIT 1")):
         return
@@ -307,7 +322,9 @@ def clear_unfinished() -> None:
 
 
 def _take_away(session_id: str, agent: AgentName, root: str, project: str) -> None:
-    """Delete an unfinished copy and all data about it. A tracked copy is complete, and stays."""
+    """Delete an unfinished copy of a shared session, and all data about it. A copy that is tracked is complete and
+    stays.
+    """
     reader = READERS[agent]
     try:
         tracked = {one.file for one in Tracking(ProjectFolder(Path(root), project)).ours().aliases.values()}

@@ -2,8 +2,8 @@
 
 Records are written to a temporary log. Reading the log must give equal records in equal order, so that every id, every
 pair of call and result, and every link between records is intact. The sent part must be equal to the local session:
-its turns with their ids, calls and results; no broken link; ids, signatures and encrypted reasoning byte for byte.
-Nothing may be left that masking would change.
+its turns with their ids, calls and results; no broken link; ids, signatures and encrypted reasoning byte for byte. No
+secret may be left that masking would find.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _AGAIN = "Nothing was sent. Drop the records that the agent cannot read, or repo
 
 
 def read_back(agent: str, records: Sequence[bytes]) -> Session:
-    """Return the session of canonical records, read by the reader of their agent.
+    """Write canonical records to a temporary log, and return the session that the agent's reader finds in it.
 
     Raises:
         Unshareable: a record has fields that are not shared, or reads back differently. The message has its number.
@@ -50,8 +50,9 @@ def read_back(agent: str, records: Sequence[bytes]) -> Session:
 
 @contextmanager
 def replayed(agent: str, records: Sequence[bytes], decoded: Sequence[Record] | None = None) -> Iterator[Session]:
-    """Yield the session of `read_back` while its temporary log exists. `decoded` are the decoded records if they are
-    known.
+    """Yield the session that the agent's reader finds in canonical `records`, while their temporary log exists.
+
+    `decoded` are the parsed records if they are known. See `read_back` for the errors.
     """
     forms = AGENTS.forms_of(agent)
     decoded = [decode(record) for record in records] if decoded is None else decoded
@@ -67,7 +68,7 @@ def replayed(agent: str, records: Sequence[bytes], decoded: Sequence[Record] | N
 
 @contextmanager
 def written(agent: str, records: Sequence[Record], place: HomePlace) -> Iterator[Path]:
-    """Yield a temporary log with the `records`."""
+    """Write `records` to a temporary log of their agent, and yield its path. The log is deleted after the block."""
     new = NewSession(str(uuid.uuid4()), None, datetime.now(UTC))
     with tempfile.TemporaryDirectory(prefix="sf-replay-") as folder:
         log = Path(folder) / AGENTS.copier_of(agent).place(Path(folder) / "log", new).name
@@ -105,7 +106,7 @@ _NOTES = re.compile(r"\s*(?:\[(?:image|document) dropped: [^\]]*\]\s*)+")
 
 
 def check_outgoing(outgoing: Outgoing) -> None:
-    """Check all records that would be sent.
+    """Check that the records of a prepared session read back as the same session.
 
     Raises:
         Unshareable: the records would not load, or would not be the same session. The message has the record's number.
@@ -136,7 +137,7 @@ def _check(outgoing: Outgoing) -> None:
 
 
 def _masked_once(outgoing: Outgoing, records: Sequence[Record], forms: Forms) -> None:
-    """Refuse records that a second masking would change. Only records with a mask are masked again."""
+    """Refuse records in which a second masking would find more secrets. Only records with a mask are tried."""
     for number, data, record in zip(outgoing.numbers, outgoing.records, records, strict=True):
         if MARK.encode() in data and outgoing.secrets.record(record, forms, MaskedSecrets()) != record:
             raise Unshareable(f"Record {number} would be masked again in a second pass.", _NOT_SENT)
@@ -150,7 +151,7 @@ def _ties(outgoing: Outgoing, records: Sequence[Record], forms: Forms) -> None:
 
 
 def _tied(value: Any, forms: Forms) -> Iterator[tuple[str, Any]]:
-    """Yield the ids and signatures that tie a record to others, in order."""
+    """Yield the ids and signatures in a record, by which it is linked to other records, in order."""
     if isinstance(value, dict):
         for name in sorted(value):
             if name in forms.free or name in MASKABLE_TIES or name == "type":  # what an image is becomes a text
@@ -178,14 +179,18 @@ def _turns(outgoing: Outgoing, ids: set[str], session: Session) -> None:
 
 
 def _told(turn: Turn, ids: Container[str]) -> tuple[object, ...]:
-    """Return the properties of a turn that must not change. Without record ids, its position identifies it."""
+    """Return the properties of a turn that sending must not change.
+
+    They include its id only if that is in `ids`; other turns are identified by their position.
+    """
     calls = tuple((call.id, call.name) for call in turn.tool_calls)
     results = tuple((result.tool_use_id, result.is_error) for result in turn.tool_results)
     return turn.id if turn.id in ids else "", turn.role, turn.prompt, bool(turn.text), calls, results
 
 
 def _links(outgoing: Outgoing, session: Session) -> None:
-    """Refuse sent records that add results without a call. Agents themselves leave some.
+    """Refuse to send records that have more tool results without a call than the local session. Agents themselves
+    leave some.
 
     All other links are known to be intact, since the reader reached all records by them.
     """

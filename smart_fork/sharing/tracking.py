@@ -1,4 +1,5 @@
-"""The tracking of shared sessions, and of how far they are shared: ``<project>/.smart-fork/tracking.json``.
+"""The file ``<project>/.smart-fork/tracking.json``: a project's shared sessions, and which of their records are in
+sync.
 
 Each alias (a named shared session) has a base: the server's records when they were last seen. A tracking file that is
 in the git repository is refused, because its author could name any log of this machine.
@@ -44,14 +45,16 @@ _MEND = "Correct it, or remove it."
 
 @dataclass(frozen=True, slots=True)
 class ProjectFolder:
-    """A directory with shared sessions: its root, and the key of its project."""
+    """A directory of this machine with shared sessions: its root, and the key of its project, such as
+    "github.com/acme/shop".
+    """
 
     root: Path
     key: str
 
     @classmethod
     def of(cls, project: str | None = None, directory: Path | None = None) -> ProjectFolder:
-        """Return the project that `project` names by its key or a directory; by default, the project of `directory`.
+        """Find the project that `project` names by its key or a directory; by default, the project of `directory`.
 
         Raises:
             Usage: a directory has no remote `origin`, or `project` is neither a directory nor a key.
@@ -70,7 +73,9 @@ class ProjectFolder:
         return cls(top, project_key(_origin(top)))
 
     def file_for(self, name: str) -> Path:
-        """Return the path for a shared session as a file of the project, in a private folder that git ignores.
+        """Return the path below the project under which the shared session `name` is kept as a file.
+
+        Its folder is created, is private, and is ignored by git.
 
         Raises:
             Usage: the folder is a symbolic link.
@@ -83,7 +88,9 @@ class ProjectFolder:
         return path
 
     def exclude(self) -> None:
-        """Hide the folder from ``git status`` with the repository's private exclude list, which is not committed."""
+        """Add the folder ``.smart-fork`` to the git repository's private exclude list, so that ``git status`` does not
+        show it.
+        """
         top = top_of(self.root)
         if top is None:
             return
@@ -98,7 +105,7 @@ class ProjectFolder:
 
 
 def check_alias(name: str) -> str:
-    """Return a valid name of an alias, unchanged.
+    """Check the name of an alias (a named shared session), and return it unchanged.
 
     Raises:
         Usage: the name is invalid.
@@ -109,13 +116,13 @@ def check_alias(name: str) -> str:
 
 
 class _StoredTracking(BaseModel):
-    """A part of the tracking file. Keys of other versions are kept."""
+    """The base of the classes that the tracking file stores. Keys that this version does not know are kept."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="allow", alias_generator=to_camel, populate_by_name=True)
 
 
 class Alias(_StoredTracking):
-    """A named shared session of a project.
+    """A shared session of a project under a name of this machine, and which of its records the local log has.
 
     `base_count` and `base_digest` describe the server's records. `local_count` and `local_digest` describe the records
     of the local log that match the server's. In a copy that is not pushed yet, both describe its parent's records.
@@ -138,33 +145,36 @@ class Alias(_StoredTracking):
 
     @property
     def file(self) -> Path | None:
-        """Return the log on this machine as it was written down; `None` if there is none."""
+        """Return the path of the session's log on this machine, as it was stored; `None` if there is none."""
         return Path(self.files[0]) if self.files else None
 
     @property
     def log(self) -> Path | None:
-        """Return the log on this machine. After a rewind it may be another file than `file`."""
+        """Return the session's current log on this machine. After a rewind, an agent may use another file than
+        `file`.
+        """
         logs = READERS[self.platform].logs_of(str(self.file)) if self.file and self.platform in READERS.names else ()
         return next((one.path for one in logs), self.file)
 
     def is_of(self, path: Path) -> bool:
-        """Return True if `path` is the log on this machine."""
+        """Return True if `path` is this session's log on this machine."""
         return path in (self.file, self.log)
 
     def apart(self) -> Alias:
-        """Return the alias of the log as a new branch of the shared session. The server creates the branch with its
-        first push.
+        """Return an alias that makes the log a new branch of the shared session. The first push creates the branch on
+        the server.
         """
         parted = {"session_id": None, "parent_id": self.session_id, "kind": "branch", "visibility": "private"}
         return self.model_copy(update=parted)
 
     def elsewhere(self) -> Alias:
-        """Return the alias without a log on this machine."""
+        """Return the same alias without a log on this machine."""
         return self.model_copy(update={"files": (), "local_count": 0, "local_digest": ""})
 
 
 class Tracked(_StoredTracking):
-    """The tracking data of a project. Only `Tracking.change` writes it.
+    """The contents of a project's tracking file: its aliases (named shared sessions). Only `Tracking.change` writes
+    it.
 
     `begun` has the ids of sessions that the server may not have created yet, by purpose: see `team.project`.
     """
@@ -177,7 +187,7 @@ class Tracked(_StoredTracking):
     begun: dict[str, SessionId] = Field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the JSON value for the file."""
+        """Return the contents of the tracking file as a JSON value."""
         said = self.model_dump(mode="json", by_alias=True)
         for alias in said["aliases"].values():
             for name in ("sessionId", "files"):
@@ -186,8 +196,10 @@ class Tracked(_StoredTracking):
         return said if self.begun else {name: value for name, value in said.items() if name != "begun"}
 
     def named(self, reference: str | None) -> tuple[str, Alias] | None:
-        """Return the alias that `reference` means: its name, an id or the start of an id. Without `reference`, the
-        current alias.
+        """Find the alias that `reference` means: its name, a session id, or the start of an id. `None` if there is
+        none.
+
+        Without `reference`, return the current alias.
         """
         if reference is None:
             return (self.current, self.aliases[self.current]) if self.current in self.aliases else None
@@ -199,16 +211,18 @@ class Tracked(_StoredTracking):
         return meant[0] if len(meant) == 1 else None
 
     def of_log(self, path: Path) -> tuple[str, Alias] | None:
-        """Return the alias of a log on this machine, also of the session's log before a rewind."""
+        """Return the name and alias of the session with this log. Its log before a rewind is found, too."""
         return next(((name, one) for name, one in self.aliases.items() if one.is_of(path)), None)
 
     def with_alias(self, name: str, one: Alias, *, current: bool = True) -> Tracked:
-        """Return the tracking data with the alias `name` added or replaced."""
+        """Return a copy of the tracking data in which the alias `name` is added or replaced. By default it becomes
+        current.
+        """
         aliases = {**self.aliases, name: one}
         return self.model_copy(update={"aliases": aliases, "current": name if current else self.current})
 
     def with_current(self, name: str) -> Tracked:
-        """Return the tracking data with `name` as the current alias.
+        """Return a copy of the tracking data with `name` as the current alias, which commands use by default.
 
         Raises:
             NotFound: the alias does not exist.
@@ -221,14 +235,16 @@ class Tracked(_StoredTracking):
             raise NotFound(f"No alias {quoted(name)} here.", "`smart-fork team alias list` shows them.")
 
     def with_begun(self, what: str, session_id: str | None) -> Tracked:
-        """Return the tracking data with the id of a session that is about to be created; without an id, with the note
-        removed.
+        """Note for the purpose `what` the id of a session that the server is about to create. Return the new tracking
+        data.
+
+        With `session_id` `None`, the note is removed.
         """
         left = {key: one for key, one in self.begun.items() if key != what}
         return self.model_copy(update={"begun": left if session_id is None else {**left, what: session_id}})
 
     def without(self, name: str) -> Tracked:
-        """Return the tracking data without the alias `name`.
+        """Return a copy of the tracking data without the alias `name`.
 
         Raises:
             NotFound: the alias does not exist.
@@ -240,7 +256,7 @@ class Tracked(_StoredTracking):
 
 @dataclass(frozen=True, slots=True)
 class Tracking:
-    """Access to the tracking file of a project. `server` is the expected server, or "" for any."""
+    """The reader and writer of a project's tracking file. `server` is the expected server, or "" for any."""
 
     place: ProjectFolder
     server: str = ""
@@ -251,7 +267,7 @@ class Tracking:
         return self.place.root / FOLDER / FILE
 
     def read(self) -> Tracked:
-        """Return the tracking data; empty if there is no file.
+        """Read the tracking file; empty tracking data if there is no file.
 
         Raises:
             SmartForkError: the file is damaged, is for another project or server, or came with the repository.
@@ -261,7 +277,7 @@ class Tracking:
         return found
 
     def ours(self) -> Tracked:
-        """Return the tracking data; empty if the file is for another project or server.
+        """Read the tracking file; empty tracking data if the file is missing, or is for another project or server.
 
         Raises:
             SmartForkError: the file is damaged, or came with the repository.
@@ -270,7 +286,8 @@ class Tracking:
         return Tracked() if self._other(found) else found
 
     def found(self) -> Tracked:
-        """Return the tracking data, also of another project or server.
+        """Read the tracking file, even if it is for another project or server; empty tracking data if there is no
+        file.
 
         Raises:
             SmartForkError: the file is damaged, or came with the repository.
@@ -296,7 +313,10 @@ class Tracking:
             raise SmartForkError(f"{self.path} is damaged: {error}", _MEND) from error
 
     def change(self, change: Callable[[Tracked], Tracked]) -> Tracked:
-        """Replace the tracking data with the result of `change`. Other processes that change the file wait."""
+        """Apply `change` to the tracking data, write the result to the file and return it.
+
+        Other processes that change the file wait meanwhile.
+        """
         self._refuse_if_it_leads_elsewhere()
         check_written(self.place.root)
         try:
@@ -311,7 +331,9 @@ class Tracking:
 
     @contextlib.contextmanager
     def push_lock(self) -> Iterator[None]:
-        """Wait until no other process of this machine pushes to the project, from any checkout."""
+        """Hold a lock while the block runs, so that only one process of this machine pushes to the project, from any
+        checkout.
+        """
         name = sha256(f"{self.server} {self.place.key}".encode()).hexdigest()[:32]
         folder = state_home() / "team" / "pushing" / name
         with contextlib.ExitStack() as lock:
@@ -322,8 +344,9 @@ class Tracking:
             yield
 
     def _other(self, found: Tracked) -> tuple[str, str, str] | None:
-        """Return the option, the file's value and the expected value if the file's project or server differs; else
-        `None`.
+        """Compare the file's project and server with the expected ones. `None` if both match.
+
+        If one differs, return the command-line option for it, the file's value and the expected value.
         """
         pairs = (("--project", found.project, self.place.key), ("--server", found.server, self.server))
         return next((one for one in pairs if one[1] and one[2] and one[1] != one[2]), None)
@@ -352,13 +375,14 @@ class Tracking:
 
 
 def folder() -> Path:
-    """Return the folder of this machine's team data."""
+    """Return the folder for this machine's data about the team. It is created if needed."""
     return private_dir(state_home() / "team")
 
 
 def write_error(path: Path, error: OSError) -> SmartForkError:
-    """Return the error for an own file that could not be written. The file is unchanged, and the command can be
-    repeated.
+    """Return an error that says why a file of smart-fork could not be written, and what to do.
+
+    The file is unchanged, so that the command can be repeated.
     """
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         hint = "Make room on its disk, and run the command again. Nothing is lost."
@@ -368,12 +392,12 @@ def write_error(path: Path, error: OSError) -> SmartForkError:
 
 
 def timestamp() -> str:
-    """Return the current time as it is stored."""
+    """Return the current time in UTC as stored: "2026-11-20T21:00:00Z"."""
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def check_written(directory: Path) -> None:
-    """Refuse a directory with a name that neither logs nor own files can contain.
+    """Refuse a directory whose name is not UTF-8: neither agents' logs nor smart-fork's files can contain it.
 
     Raises:
         Usage: the name is not UTF-8.
@@ -388,7 +412,7 @@ def check_written(directory: Path) -> None:
 
 
 def _key_in_words(text: str) -> str:
-    """Return the project key of a text that is a key or a remote's address."""
+    """Return the project key for a text that a user typed: a key, or the address of a git remote."""
     try:
         return check_key(text)
     except Usage:
@@ -398,7 +422,10 @@ def _key_in_words(text: str) -> str:
 
 
 def _origin(top: Path) -> str:
-    """Return the address of the remote `origin`. A host without a dot is a local alias: see git's insteadOf."""
+    """Return the address of the git remote `origin` of the repository at `top`.
+
+    If its host is a local alias (see git's insteadOf), return the address that git uses.
+    """
     repository = Repository.open_to_look_back(top, Processes())
     said = repository.git("config", "--get-all", "remote.origin.url")
     first = next(iter(said.text.splitlines()), "").strip() if said.ok else ""
@@ -411,7 +438,9 @@ def _origin(top: Path) -> str:
 
 
 def _others(repository: git.Repository) -> str:
-    """Return a hint that names another remote of the repository."""
+    """Return a hint for a repository without `origin`: how to name its project by another remote. Empty without a
+    remote.
+    """
     for line in repository.git("config", "--get-regexp", r"^remote\..*\.url$").text.splitlines():
         name, _, url = line.partition(" ")
         with contextlib.suppress(Usage):

@@ -1,10 +1,11 @@
-"""The removal of withdrawn text from the copies on this machine, from everything made of them, and from the index.
+"""The removal of withdrawn text (its owner took it back) from the copies on this machine, from everything made of
+them, and from the index.
 
-Pending removals are stored first. A log that an agent has open is postponed, and is neither pushed nor forked
+Removals are stored as pending first. A log that an agent has open is changed later, and is neither pushed nor forked
 meanwhile. `still_shared` finds shared sessions that still have text that was cut on this machine.
 
-Only records that a server has withdrawn go, and with them the agent's own bookkeeping. If an agent's sessions cannot
-be cut, its copies are rewritten without the records.
+Only records that a server has withdrawn are removed, and with them the agent's own bookkeeping. If an agent's sessions
+cannot be cut, its copies are rewritten without the records.
 """
 
 from __future__ import annotations
@@ -54,13 +55,15 @@ _EditsByKey = Mapping[str, bytes | None]
 
 
 def is_rewritten(agent: str) -> bool:
-    """Return True if copies of this agent's sessions cannot be cut, and are rewritten instead."""
+    """Return True if withdrawn records cannot be cut out of this agent's logs, so that copies are rewritten without
+    them.
+    """
     found = AGENTS.find_cutter(agent)
     return found is None or not found.withdraws
 
 
 def refuse_uncuttable(agent: str, session_id: str) -> None:
-    """Refuse to withdraw messages of a shared session if sessions of its agent cannot be cut.
+    """Refuse to withdraw messages of a shared session if no messages can be cut out of its agent's logs.
 
     Raises:
         ForkRefused: the agent's sessions cannot be cut.
@@ -73,7 +76,7 @@ def refuse_uncuttable(agent: str, session_id: str) -> None:
 
 
 def _record_lines(one: ReceivedLog, keys: _EditsByKey) -> tuple[list[TimedLine], list[TimedLine]]:
-    """Return the records of a copy before and after the edits, each with its time.
+    """Return the records of a copy as they are, and as `keys` edits them. Each record comes with its time.
 
     Raises:
         NotFound: the copy has no conversation.
@@ -86,7 +89,9 @@ def _record_lines(one: ReceivedLog, keys: _EditsByKey) -> tuple[list[TimedLine],
 
 
 def _rewrite(one: ReceivedLog, keys: _EditsByKey, path: Path, *, remove: bool = False) -> bool:
-    """Rewrite a copy, or a log made of it, without the edited records. Return True if the log is deleted.
+    """Rewrite the log at `path` with the edits `keys` of its records. It is the copy `one`, or a log made of it.
+
+    With `remove`, delete the log. Return True if it is deleted, also because no message remains.
 
     Raises:
         NotFound: the log has no conversation.
@@ -140,7 +145,7 @@ def _said(records: Iterable[Record]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class AppliedWithdrawals:
-    """The result of applying withdrawals: changed logs, removed logs, and postponed logs with the reason."""
+    """The logs that lost withdrawn text: changed logs, removed logs, and logs that were put off, with the reason."""
 
     changed: tuple[Path, ...] = ()
     removed: tuple[Path, ...] = ()
@@ -148,7 +153,10 @@ class AppliedWithdrawals:
 
 
 def apply_pending(*, remove: bool = False) -> AppliedWithdrawals:
-    """Make all pending edits, and delete unfinished copies. With `remove`, delete the edited logs as a whole."""
+    """Make all pending edits in logs that contain withdrawn text, and delete unfinished copies.
+
+    With `remove`, delete these logs as a whole.
+    """
     received_logs.clear_unfinished()
     changed: list[Path] = []
     removed: list[Path] = []
@@ -168,13 +176,15 @@ def apply_pending(*, remove: bool = False) -> AppliedWithdrawals:
 
 
 def _has_of_others(one: ReceivedLog, edits: Edits) -> bool:
-    """Return True if some of the edited records came from other users."""
+    """Return True if some of the records that `edits` changes in the log came from other users."""
     own = (digest for digest, key in one.records if key)
     return any(digest in edits for digest in (*own, *one.crossed_from))
 
 
 def _settled(one: ReceivedLog, edits: Edits, changed: list[Path], put_off: dict[Path, str], *, remove: bool) -> bool:
-    """Make the pending edits of a log and of everything made of it. Return True if the log is deleted.
+    """Make the `edits` of withdrawn records in a log, and in everything made of it. Return True if the log is deleted.
+
+    Other changed logs are added to `changed`. Logs that cannot be changed now are added to `put_off`, with the reason.
 
     Raises:
         ForkRefused: an agent has the log open, or something made of it is postponed.
@@ -211,8 +221,9 @@ def _settled(one: ReceivedLog, edits: Edits, changed: list[Path], put_off: dict[
 
 
 def _settled_file(one: ReceivedLog, edits: Edits, *, remove: bool) -> bool:
-    """Make the pending edits of a file of shared records. Its first line describes the session. Return True if it is
-    deleted.
+    """Make the `edits` of withdrawn records in a file of a shared session. Its first line describes the session.
+
+    Return True if the file is deleted, as `remove` asks.
     """
     if remove:
         one.path.unlink()
@@ -231,14 +242,17 @@ def _settled_file(one: ReceivedLog, edits: Edits, *, remove: bool) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Removal:
-    """A way to remove content: the lost content, and the function that cuts a log."""
+    """Withdrawn content that a log loses, and the function that cuts it out of a log."""
 
     lost: Loss
     cut: Callable[..., bool]
 
 
 def _removals(one: ReceivedLog, keys: _EditsByKey, edits: Edits, *, is_crossed: bool) -> Iterator[_Removal]:
-    """Yield the removals for a log. Each must be done before the next is requested."""
+    """Yield the steps that remove withdrawn content from a log: content and cutting function.
+
+    Make each step before requesting the next.
+    """
     if keys and is_rewritten(one.agent):
         yield _Removal(_loss_of(one, edits, *_record_lines(one, keys)), partial(_rewrite, one, keys))
     elif keys:
@@ -256,7 +270,9 @@ def _removals(one: ReceivedLog, keys: _EditsByKey, edits: Edits, *, is_crossed: 
 
 
 def _removal_of_lost_log(one: ReceivedLog, keys: _EditsByKey, edits: Edits) -> _Removal:
-    """Return the removal for sessions that were made of a deleted log."""
+    """Return the withdrawn content, and the function to cut it, for sessions that were made of a log that is
+    deleted.
+    """
     lost = _loss_of(one, edits, _kept_lines(one, keys), (), (key.removeprefix("id:") for key in keys))
     if is_rewritten(one.agent):
         return _Removal(lost, partial(_rewrite, one, keys))
@@ -264,7 +280,7 @@ def _removal_of_lost_log(one: ReceivedLog, keys: _EditsByKey, edits: Edits) -> _
 
 
 def _kept_lines(one: ReceivedLog, keys: _EditsByKey) -> list[TimedLine]:
-    """Return the edited records that only snapshots still have, because they were already cut here."""
+    """Return the withdrawn records that were already cut here, from the log's snapshots, each with its time."""
     forms, place = AGENTS.forms_of(one.agent), HomePlace.of(one.root)
     kept = snapshots.snapshots(READERS[one.agent].id_of(one.path))
     lines = (line for snapshot in kept for line in snapshots.lines(snapshot))
@@ -283,7 +299,10 @@ def _loss_of(
     after: Sequence[TimedLine],
     keys: Iterable[str] = (),
 ) -> Loss:
-    """Return the content that a log loses, including records that were already cut here."""
+    """Return the content that a log loses by the `edits` of its records, including records that were already cut here.
+
+    `before` and `after` are the log's lines with their times, and `keys` are the keys of removed records.
+    """
     stays = {one.time(digest) for digest in one.digests if digest not in edits}
     gone = {one.time(old) for old, new in edits.items() if new is None}
     forms, here = AGENTS.forms_of(one.agent), Identity(HomePlace.of(one.root), {})
@@ -293,7 +312,7 @@ def _loss_of(
 
 
 def _follow(one: ReceivedLog, way: _Removal, changed: list[Path], put_off: dict[Path, str], edits: Edits) -> None:
-    """Remove the content from everything made of a log.
+    """Remove withdrawn content from everything made of a log: its forks, hand-overs and snapshots.
 
     Raises:
         ForkRefused: a derived log cannot be cut now. It is added to `put_off`.
@@ -327,12 +346,14 @@ def _follow(one: ReceivedLog, way: _Removal, changed: list[Path], put_off: dict[
 
 
 def _is_author(edits: Edits) -> bool:
-    """Return True if some edited records were pushed from here. A log with equal records may then be the original."""
+    """Return True if this machine pushed some of the edited records. A log with equal records may then be the
+    original.
+    """
     return any(digest in edits and not key for one in received_logs.all_received() for digest, key in one.records)
 
 
 def _of_records(one: ReceivedLog, keys: _EditsByKey) -> Planner:
-    """Return a planner that finds the edited records in a log, and plans to cut or replace them."""
+    """Return a function that plans a cut: it finds the edited records in a log, and plans to cut or replace them."""
     forms, place = AGENTS.forms_of(one.agent), HomePlace.of(one.root)
 
     def planned(session: Transcript, more: Collection[str]) -> tuple[CutPlan, dict[int, bytes]]:
@@ -358,7 +379,11 @@ def _of_records(one: ReceivedLog, keys: _EditsByKey) -> Planner:
 
 
 def _track(one: ReceivedLog, edits: Edits, before: int, *, gone: bool) -> None:
-    """Update the aliases of a log to the server's records after the edits, or delete them if the log is `gone`."""
+    """Update the aliases under which a log is tracked, after `edits` of its records. If the log is `gone`, delete
+    them.
+
+    `before` is the number of the log's records before the edits.
+    """
     tracking = Tracking(ProjectFolder(one.root, one.project))
     if not tracking.path.is_file():
         return
@@ -377,7 +402,10 @@ def _track(one: ReceivedLog, edits: Edits, before: int, *, gone: bool) -> None:
 
 
 def _moved(one: ReceivedLog, alias: Alias, edits: Edits, before: int) -> Alias:
-    """Return an alias after the edits. Its base is computed here, without trust in the server."""
+    """Return the alias of a log after `edits` of its records: with new counts and digests, without a title.
+
+    They are computed from the log, without trust in the server.
+    """
     alias = alias.model_copy(update={"title": ""})  # it may be made of what went; the next answer of the server has it
     if not alias.base_digest or one.digest(alias.base_count) != alias.base_digest:
         return alias
@@ -390,9 +418,10 @@ def _moved(one: ReceivedLog, alias: Alias, edits: Edits, before: int) -> Alias:
 
 
 def still_shared(path: Path, tool: str) -> dict[str, str]:
-    """Find shared sessions that still have a record that was cut out of a transcript or of a log made of it.
+    """Find shared sessions that still have a record that was cut out of the transcript at `path`, or of a log made of
+    it.
 
-    Also report a transcript that still contains withdrawn text. Return the next step by path or address.
+    Also find a log that still contains withdrawn text. Return what to do for each, by path or address.
     """
     if call_context.limited():
         return {}
@@ -404,7 +433,10 @@ def still_shared(path: Path, tool: str) -> dict[str, str]:
 
 
 def _owing(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield the log if it, or a log made of it, still contains withdrawn text, with the next step."""
+    """Yield each log that still contains withdrawn text, if it is the log at `path` or that log was made of it.
+
+    With it comes a sentence that says what to do.
+    """
     for one in received_logs.with_pending_edits():
         if path in {one.path, *(other.path for other in transcript.derived_from_log(one.agent, one.path).logs)}:
             again = advice("Take it out: smart-fork team sync.", tool="The next team sync takes it out.")

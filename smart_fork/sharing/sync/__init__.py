@@ -1,1 +1,1 @@
-"""Synchronization of one person's sessions between machines, encrypted, over a ref of a private git remote."""
+"""Synchronization of one person's sessions between machines: encrypted, over a ref in a private git remote."""

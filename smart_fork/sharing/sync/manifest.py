@@ -1,6 +1,6 @@
-"""The encrypted list of the remote's sessions, the encrypted records of each, and the key to both.
+"""The encrypted files on the remote: the list of synchronized sessions, and each session's records; and their key.
 
-Each text is encrypted with its own key, derived from the person's key with a random salt, and bound to its purpose.
+Each file is encrypted with its own key, derived from the person's key with a random salt, and bound to its purpose.
 The list authenticates the records by their digests. Its number grows with each change.
 """
 
@@ -37,7 +37,7 @@ class WrongKey(SmartForkError):
 
 @dataclass(frozen=True, slots=True)
 class SyncKey:
-    """The secret key of a person's machines. Only `words` prints the key."""
+    """The secret key that all machines of a person share. Only `words` shows it."""
 
     secret: bytes = field(repr=False)
 
@@ -46,7 +46,7 @@ class SyncKey:
         return BEGINNING + base64.b32encode(self.secret + _check(self.secret)).decode().rstrip("=").lower()
 
     def seal(self, what: str, data: bytes) -> bytes:
-        """Encrypt `data` for the purpose `what`, which is needed again to decrypt it."""
+        """Encrypt `data` for the purpose `what`, such as a session's id. Decryption needs the same purpose."""
         from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
         salt, nonce = os.urandom(_SALT), os.urandom(_NONCE)
@@ -73,27 +73,32 @@ class SyncKey:
         )
 
     def name(self, what: str) -> str:
-        """Return a pseudonym for `what`, equal on all machines with this key, that reveals nothing."""
+        """Return the file name on the remote for `what`: a pseudonym, equal on all machines with this key, that
+        reveals nothing.
+        """
         return hmac.new(self._derived("name"), what.encode(), sha256).hexdigest()
 
     def id(self, what: str) -> str:
-        """Return the pseudonym for `what` in the form of a session id."""
+        """Return an id for `what` in the form of a session id, equal on all machines with this key. It reveals
+        nothing.
+        """
         return str(uuid.UUID(bytes=bytes.fromhex(self.name(what))[:16], version=5))
 
     def _derived(self, use: str, salt: bytes = b"") -> bytes:
-        """Derive a key for one use as HKDF's expand step does. The extract step is not needed, since the secret is
-        random.
+        """Derive a key for the use `use` from the secret and a salt, as HKDF's expand step does.
+
+        HKDF's extract step is not needed, since the secret is random.
         """
         return hmac.new(self.secret, b"\0".join((_FORM, use.encode(), salt)), sha256).digest()
 
 
 def new_key() -> SyncKey:
-    """Return a new random key."""
+    """Create a random key for synchronization."""
     return SyncKey(os.urandom(_KEY))
 
 
 def store_key(key: SyncKey) -> None:
-    """Store the key of this machine, which may come from another machine.
+    """Store `key` as this machine's key for synchronization.
 
     Raises:
         FileExistsError: this machine has a key already.
@@ -102,7 +107,7 @@ def store_key(key: SyncKey) -> None:
 
 
 def own_key() -> SyncKey:
-    """Return the key of this machine.
+    """Read this machine's key for synchronization.
 
     Raises:
         NotFound: this machine has no key.
@@ -116,17 +121,17 @@ def own_key() -> SyncKey:
 
 
 def has_key() -> bool:
-    """Return True if this machine has a key."""
+    """Return True if this machine has a key for synchronization."""
     return _path().exists()
 
 
 def delete_key() -> None:
-    """Delete the key from this machine."""
+    """Delete this machine's key for synchronization."""
     _path().unlink(missing_ok=True)
 
 
 def parse_key(words: str) -> SyncKey:
-    """Parse a key in words.
+    """Parse a key for synchronization as `SyncKey.words` writes it.
 
     Raises:
         Usage: the text is no key. The message does not repeat it, since it may be nearly a key.
@@ -143,7 +148,7 @@ def parse_key(words: str) -> SyncKey:
 
 
 def folder() -> Path:
-    """Return the folder for synchronization's own files."""
+    """Return the folder for synchronization's own files. It is created if needed."""
     return private_dir(state_home() / "sync")
 
 
@@ -165,7 +170,8 @@ PathText = Annotated[str, StringConstraints(max_length=4096)]
 
 
 class SharedEntry(canonical.WireModel):
-    """A session in the list of the remote. `directory` is its repository on the machine that sent it.
+    """A session in the remote's list of synchronized sessions. `directory` is its repository on the machine that sent
+    it.
 
     `remote`, `roots` and `head` identify the repository. `sealed` is the digest of the encrypted records.
     """
@@ -185,7 +191,7 @@ class SharedEntry(canonical.WireModel):
 
 
 class Manifest(canonical.WireModel):
-    """The list of all sessions on the remote, and of withdrawn sessions with the time."""
+    """The remote's list of synchronized sessions, and the time at which each withdrawn session was withdrawn."""
 
     form: Literal[1] = 1
     number: canonical.Count = 0
@@ -194,12 +200,12 @@ class Manifest(canonical.WireModel):
 
 
 def sealed(manifest: Manifest, key: SyncKey) -> bytes:
-    """Encrypt the list."""
+    """Encrypt the list of synchronized sessions, for the remote."""
     return key.seal(NAME, _packed(manifest.model_dump_json().encode()))
 
 
 def opened(data: bytes, key: SyncKey) -> Manifest:
-    """Decrypt the list.
+    """Decrypt the list of synchronized sessions that is on the remote.
 
     Raises:
         WrongKey: the list was encrypted with another key.
@@ -220,7 +226,7 @@ def sealed_records(session_id: str, records: tuple[bytes, ...], key: SyncKey) ->
 
 
 def opened_records(session_id: str, entry: SharedEntry, data: bytes, key: SyncKey) -> tuple[bytes, ...]:
-    """Decrypt the records of a session.
+    """Decrypt the records of a session, and check them against its `entry` in the list.
 
     Raises:
         WrongKey: the records were encrypted with another key.

@@ -1,4 +1,5 @@
-"""A ref of a git remote. Its commit has no parent, so a removed file cannot be reached there any longer.
+"""The ref of a git remote that holds the synchronized files. Its commit has no parent, so that removed files are not
+reachable.
 
 Git runs in a separate bare repository, and touches no other. The user's own git settings apply, since they contain the
 login; but hooks, prompts, and transports that could run a program are disabled.
@@ -55,7 +56,7 @@ _AUTHOR = {
 
 
 def checked(remote: str) -> str:
-    """Return the address of a remote, or the absolute path of a remote on this machine.
+    """Check the address of a git remote. Return it, or the absolute path of a remote on this machine.
 
     Raises:
         Usage: the address is not one that git may be given.
@@ -80,7 +81,9 @@ def checked(remote: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """The content of the remote: its commit, and the blobs of its files by name. An empty remote has no commit."""
+    """The files on the remote when they were fetched: the commit, and git's blob ids by file name. Without files, no
+    commit.
+    """
 
     commit: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
@@ -88,13 +91,13 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """The synchronization ref on a remote, with a `checked` address."""
+    """The git ref on the remote that synchronization uses. `remote` is an address that `checked` returned."""
 
     remote: str
     processes: Processes = field(default_factory=Processes)
 
     def fetch(self) -> Fetched:
-        """Fetch the current content of the remote.
+        """Fetch the remote's files into the local repository.
 
         Raises:
             ProgramFailed: the remote does not answer.
@@ -112,7 +115,7 @@ class Ref:
         return Fetched(commit, dict(self._listed(commit)))
 
     def read(self, blob: str) -> bytes:
-        """Return the content of a fetched blob.
+        """Return the content of a fetched file by its blob id.
 
         Raises:
             Unshareable: the blob is larger than any file of smart-fork.
@@ -122,11 +125,12 @@ class Ref:
         return self._asked("cat-file", "blob", blob).stdout
 
     def add(self, data: bytes) -> str:
-        """Store a file in the local repository until the next push, and return its blob."""
+        """Store a file's content in the local repository for the next push, and return its blob id."""
         return self._asked("hash-object", "-w", "--stdin", given=data).text
 
     def push(self, files: Mapping[str, str], before: Fetched) -> bool:
-        """Replace the fetched content with `files`. Return False if another machine has pushed meanwhile.
+        """Replace the remote's files with `files`, blob ids by name. Return False if the remote has changed since
+        `before`.
 
         Raises:
             ProgramFailed: the remote refuses the push.
@@ -153,7 +157,7 @@ class Ref:
         return manifest.folder() / "repository.git"
 
     def _there(self) -> str:
-        """Return the commit of the ref on the remote; empty without one."""
+        """Ask the remote for the commit of its ref; empty if it has no such ref."""
         said = self._moved("ls-remote", *self._program("upload-pack"), "--", self.remote, REF, seconds=ASK_SECONDS)
         for line in said.text.splitlines():
             commit, _, name = line.partition("\t")
@@ -173,7 +177,9 @@ class Ref:
         return found
 
     def _program(self, name: str) -> tuple[str, ...]:
-        """Return the option that makes git on the other side run without hooks, for a remote on this machine."""
+        """Return the option that makes the git program `name` at the other end run no hooks. Only for a remote on this
+        machine.
+        """
         here = self.remote.startswith("/") or self.remote.lower().startswith("file://")
         return (f"--{name}={_THERE} {name}",) if here else ()
 
@@ -200,7 +206,7 @@ class Ref:
         return self.processes.run(["git", *arguments], env=clean | dict(env or {}), timeout=seconds, input=given)
 
     def _has_ssh_command(self, clean: Mapping[str, str]) -> bool:
-        """Return True if the user has configured git's ssh command. Only ssh remotes are asked."""
+        """Return True if the remote uses ssh and the user has configured git's ssh command, which must then be kept."""
         if self.remote.startswith("/") or self.remote.lower().startswith(("https:", "file:")):
             return False
         asked = ["git", "config", "--get", "core.sshCommand"]

@@ -1,5 +1,6 @@
-"""Synchronization with the remote, and its setup: fetch, withdraw, receive, send; repeated if another machine was
-faster.
+"""Synchronization of sessions with the remote, and its setup.
+
+A run fetches, withdraws, receives and sends. If another machine has pushed meanwhile, it starts again.
 """
 
 from __future__ import annotations
@@ -38,13 +39,14 @@ Copies = Mapping[str, sending.SyncedCopy]
 
 
 def _is_own(entry: SharedEntry) -> bool:
-    """Return True if this machine has the log from which the session was sent."""
+    """Return True if this machine has the log from which the remote's session was sent."""
     return any(not checkpoints.is_within(str(path)) for path in READERS[entry.agent].locate(entry.session_id))
 
 
 def _root_of(entry: SharedEntry, directories: Sequence[str]) -> Path | None:
-    """Return the participating directory on this machine with the repository that a session worked in; `None` if there
-    is none.
+    """Find the directory on this machine with the repository that a remote session worked in.
+
+    Only the synchronized `directories` are searched; `None` if none has that repository.
     """
     given, there = repositories.adopted().get(entry.directory), _repository(entry)
     for directory in directories:
@@ -58,15 +60,17 @@ def _root_of(entry: SharedEntry, directories: Sequence[str]) -> Path | None:
 
 
 def _is_alike(there: repositories.SeenRepository, here: repositories.SeenRepository) -> bool:
-    """Return True if neither repository has a remote, and both have equal paths and a common first commit.
+    """Return True if two repositories without remotes have the same path and a common first commit.
 
-    Without a remote, users cannot adopt the other repository's sessions by hand.
+    Users cannot tell smart-fork by hand that repositories without remotes are the same.
     """
     return there.top == here.top and not (there.remote or here.remote) and bool(there.roots & here.roots)
 
 
 def _note(entry: SharedEntry) -> None:
-    """Note the repository of a session that waits, so that `project` can name it as a possible match."""
+    """Note the repository of a remote session that has no place on this machine. The command `project` offers it as a
+    match.
+    """
     if not Path(entry.directory).exists() and entry.directory not in repositories.noted():
         repositories.note(_repository(entry))
 
@@ -79,13 +83,14 @@ def _repository(entry: SharedEntry) -> repositories.SeenRepository:
 
 
 def _copies_of(source: str, here: Copies) -> list[ReceivedLog]:
-    """Return the logs on this machine that were written from one of the remote's sessions."""
+    """Return the register entries of the logs on this machine that were written from the remote's session `source`."""
     found = (received_logs.of_session(session_id) for session_id, copy in here.items() if copy.source == source)
     return [one for one in found if one is not None]
 
 
 def _receive(source: str, entry: SharedEntry, records: Sequence[bytes], root: Path) -> Path | None:
-    """Update the copies of a remote session on this machine, and return the log; `None` if an agent has it open.
+    """Update this machine's copies of a remote session, or write one. Return its log; `None` if an agent has a copy
+    open.
 
     Content that was cut on the remote is cut out of every copy. A copy that was continued here keeps its own turns,
     and the session is written a second time.
@@ -122,7 +127,10 @@ def _copy(source: str, entry: SharedEntry, now: LocalRecords) -> sending.SyncedC
 
 
 def _written(source: str, entry: SharedEntry, records: Sequence[bytes], root: Path, session_id: str) -> Path:
-    """Write a copy of a session, and return its log. After a kill, the next command deletes the unfinished copy."""
+    """Write a copy of a remote session with this session id, and return its log.
+
+    After a kill, the next command deletes the unfinished copy.
+    """
     place = ProjectFolder(root, entry.remote)
     with received_logs.writing_copy(entry.agent, session_id, place):
         made = write_local(
@@ -140,7 +148,10 @@ def _written(source: str, entry: SharedEntry, records: Sequence[bytes], root: Pa
 
 
 def _take_out(one: ReceivedLog, records: Sequence[bytes]) -> None:
-    """Store pending edits that remove records which the session no longer has from a copy, or replace them."""
+    """Store edits of a copy as pending: they remove or replace the records that the remote's session no longer has.
+
+    `records` are the remote's records.
+    """
     digests = {sha256(record).hexdigest() for record in records}
     gone = [(digest, key) for digest, key in one.records if digest not in digests]
     if gone:
@@ -156,7 +167,9 @@ _STILL = "Withdrawn text is still in it."
 
 @value
 class MovedSession(Value):
-    """A session that was sent, received or withdrawn. `session_id` is this machine's id, if the session is on it."""
+    """A session that synchronization sent, received or withdrew. `session_id` is this machine's id, if the session is
+    on it.
+    """
 
     session_id: str
     agent_type: str = ""
@@ -167,7 +180,7 @@ class MovedSession(Value):
 
 @value
 class PendingSessions(Value):
-    """The number of sessions of a repository that is synchronized on another machine but not here."""
+    """The number of remote sessions that wait, because their repository is not synchronized on this machine."""
 
     directory: str
     machine: str
@@ -177,7 +190,7 @@ class PendingSessions(Value):
 
 @value
 class FailedMove(Value):
-    """A session that was not sent or received, and the reason."""
+    """A session that synchronization could not send or receive, and the reason."""
 
     session_id: str
     error: str
@@ -186,7 +199,9 @@ class FailedMove(Value):
 
 @record
 class Synced(Value):
-    """The results of a synchronization; with `dry_run`, of a planned one."""
+    """The result of a synchronization: the sessions sent, received, withdrawn, waiting and failed. With `dry_run`, a
+    plan.
+    """
 
     remote: str
     sent: tuple[MovedSession, ...] = ()
@@ -206,9 +221,9 @@ class _Done:
 
 
 def sync(*, dry_run: bool = False, older: bool = False, progress: sending.Progress | None = None) -> Synced:
-    """Send new sessions, receive new ones, and remove withdrawn sessions on both sides.
+    """Synchronize with the remote: send new sessions, receive new ones, and remove withdrawn sessions on both sides.
 
-    `older` accepts a remote with an older list than before.
+    `older` accepts a remote with an older list of sessions than before, such as a restored one.
 
     Raises:
         NotFound: this machine is not set up.
@@ -221,7 +236,7 @@ def sync(*, dry_run: bool = False, older: bool = False, progress: sending.Progre
 
 
 def _note_withdrawn(source: str) -> None:
-    """Note that the next synchronization must withdraw a session."""
+    """Note that the next synchronization must withdraw the remote's session `source`: delete it and its copies."""
     with held(manifest.folder(), fcntl.LOCK_EX):
         now = sending.sync_state()
         replace(now, withdrawn={**now.withdrawn, source: timestamp()}).keep()
@@ -248,7 +263,9 @@ class _Run:
         raise Conflict("Other machines keep changing the remote.", "Try again.")
 
     def _read(self, fetched: Fetched, *, older: bool) -> Manifest:
-        """Return the list on the remote. An older list than the one seen last is refused."""
+        """Decrypt the list of sessions on the remote. Refuse a list that is older than the last one, unless `older` is
+        True.
+        """
         now, blob = self._settled, fetched.files.get(manifest.NAME, "")
         there = manifest.opened(self._ref.read(blob), self._key) if blob else Manifest()
         self._withdrawn_there = dict(there.withdrawn)
@@ -260,7 +277,9 @@ class _Run:
         )
 
     def _withdrawn(self, there: Manifest) -> Manifest:
-        """Remove withdrawn sessions from this machine, and return the list without them."""
+        """Delete the copies of withdrawn sessions on this machine, and return the remote's list `there` without these
+        sessions.
+        """
         here = sending.copies()
         gone = {**self._settled.withdrawn, **there.withdrawn}
         for agent, session_id in forgotten():
@@ -334,7 +353,7 @@ class _Run:
             self._done.received[source] = MovedSession(session_id, entry.agent, entry.title, entry.machine, str(path))
 
     def _sent(self, there: Manifest, fetched: Fetched) -> bool:
-        """Send this machine's sessions. Return False if another machine was faster."""
+        """Send this machine's new sessions to the remote. Return False if another machine has pushed meanwhile."""
         sessions, withdrawn, before = dict(there.sessions), dict(there.withdrawn), self._stamps(there, fetched)
         if self._prepared is None:
             now = replace(self._settled, stamps=before)
@@ -368,13 +387,19 @@ class _Run:
         return self._pushed(fetched, after, stamps, blobs)
 
     def _stamps(self, there: Manifest, fetched: Fetched) -> dict[str, str]:
-        """Return the stamps of sent logs that the remote still has, and of copies with an original that it has."""
+        """Return the stored states of the logs that need not be sent again, by remote session id.
+
+        They are logs that the remote still has, and copies of sessions that it has.
+        """
         own = {one for one in there.sessions if self._key.name(one) in fetched.files}
         copied = {sending.source_id(self._key, copy.agent, session_id) for session_id, copy in sending.copies().items()}
         return {source: stamp for source, stamp in self._settled.stamps.items() if source in own | copied}
 
     def _is_news(self, source: str, entry: SharedEntry, there: SharedEntry | None) -> bool:
-        """Return True if the session must be sent. If two machines have its log, the later one wins."""
+        """Return True if the session `source` must be sent, because the remote has another version `there` or none.
+
+        If two machines have its log, the later one wins.
+        """
         if there is None or source in self._settled.stamps:
             return there is None or there.digest != entry.digest
         return there.digest != entry.digest and entry.last_activity >= there.last_activity
@@ -396,14 +421,15 @@ class _Run:
 
 @value
 class SyncedRepositories(Value):
-    """The remote, and the directories of the repositories that are synchronized."""
+    """The remote that this machine synchronizes with, and the directories of the repositories that take part."""
 
     remote: str
     directories: tuple[str, ...]
 
 
 def set_up(remote: str, words: str | None, project: str | None) -> SyncedRepositories:
-    """Set this machine up with the key of another machine, or with a new key if the remote is empty.
+    """Set up synchronization on this machine with the key of another machine, or with a new key if the remote is
+    empty.
 
     Raises:
         Usage: the address or the key is invalid, or the machine has another one already.
@@ -432,7 +458,8 @@ def set_up(remote: str, words: str | None, project: str | None) -> SyncedReposit
 
 
 def add(project: str | None) -> SyncedRepositories:
-    """Synchronize the sessions of a repository.
+    """Let the sessions of a repository take part in synchronization. `project` is a directory, by default the current
+    one.
 
     Raises:
         NotFound: this machine is not set up.
@@ -442,7 +469,7 @@ def add(project: str | None) -> SyncedRepositories:
 
 
 def remove(project: str | None) -> SyncedRepositories:
-    """Stop synchronizing the sessions of a repository.
+    """Stop synchronizing the sessions of a repository. `project` is a directory, by default the current one.
 
     Raises:
         NotFound: this machine is not set up, or the repository is not synchronized.
@@ -454,7 +481,7 @@ def remove(project: str | None) -> SyncedRepositories:
 
 
 def leave() -> SyncedRepositories:
-    """Delete the key, the fetched data and the settings of synchronization. Sessions stay.
+    """End synchronization on this machine: delete the key, the fetched data and the settings. Sessions stay.
 
     Raises:
         NotFound: this machine is not set up.
@@ -467,7 +494,9 @@ def leave() -> SyncedRepositories:
 
 
 def withdraw(reference: str, *, progress: sending.Progress | None = None) -> Synced:
-    """Withdraw a session from all machines, and synchronize.
+    """Withdraw a session: delete it from the remote, and its copies from all machines. The original log stays.
+
+    `reference` names the session, such as its id.
 
     Raises:
         NotFound: the session does not exist, or this machine is not set up.

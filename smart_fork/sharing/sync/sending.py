@@ -1,4 +1,6 @@
-"""The selection and preparation of the sessions to send to the remote. Their content is that of `team push`."""
+"""The selection of the sessions to send to the remote, and their preparation. They contain what `team push` would
+send.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ _NAME, _COPY = "sync", "sync copy "
 
 @dataclass(frozen=True, slots=True)
 class SyncState:
-    """The stored settings and state of synchronization on this machine.
+    """The stored settings of synchronization on this machine, and what it did last.
 
     `number` and `blob` identify the remote's list that was seen last. `withdrawn` has all withdrawn sessions. `stamps`
     has the state of each log when it was sent last.
@@ -46,14 +48,15 @@ class SyncState:
     stamps: Mapping[str, str] = field(default_factory=dict)
 
     def keep(self) -> None:
-        """Store the settings and state."""
+        """Store these settings and this state, in place of the earlier ones."""
         state.keep(_NAME, asdict(self))
 
 
 @dataclass(frozen=True, slots=True)
 class SyncedCopy:
-    """A copy on this machine of a remote session: the session's id and digest there, and the state of the log when
-    written.
+    """A copy on this machine of a remote session. `source` and `shared` are the session's id and digest on the remote.
+
+    `count` and `digest` describe the records of the copy's log when it was written.
     """
 
     source: str
@@ -64,7 +67,7 @@ class SyncedCopy:
 
 
 def sync_state() -> SyncState:
-    """Return the synchronization settings and state of this machine.
+    """Read the settings of synchronization on this machine, and what it did last.
 
     Raises:
         NotFound: this machine is not set up.
@@ -81,12 +84,14 @@ def is_set_up() -> bool:
 
 
 def forget() -> None:
-    """Delete the synchronization settings. The notes of copies stay, so that copies are not sent to another remote."""
+    """Delete the synchronization settings. It stays noted which sessions are copies, so that another remote never gets
+    them.
+    """
     state.keep(_NAME, None)
 
 
 def copies() -> dict[str, SyncedCopy]:
-    """Return the copies of remote sessions on this machine, by session id."""
+    """Return which sessions on this machine are copies of remote sessions, by session id."""
     import orjson
 
     found = state.rows("SELECT name, value FROM facts WHERE substr(name, 1, ?) = ?", len(_COPY), _COPY)
@@ -94,7 +99,7 @@ def copies() -> dict[str, SyncedCopy]:
 
 
 def keep_copy(session_id: str, copy: SyncedCopy | None) -> None:
-    """Store of which remote session a session is a copy; with `None`, delete the note."""
+    """Note that a session of this machine is a copy of a remote session; with `None`, delete the note."""
     state.keep(_COPY + session_id, copy and asdict(copy))
 
 
@@ -106,7 +111,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class PreparedSession:
-    """A session that can be sent. Without an `entry` it is a copy that was not continued here.
+    """A session that is ready to be sent to the remote. Without an `entry` it is a copy that was not continued here.
 
     The field `sealed` of the entry is a placeholder until the records are encrypted.
     """
@@ -119,7 +124,7 @@ class PreparedSession:
 
 @dataclass(frozen=True, slots=True)
 class UnsentSession:
-    """A session that is not sent, and the reason. With `excluded`, it must not stay on the remote either."""
+    """A session that is not sent to the remote, and the reason. If `excluded`, the remote must not keep it either."""
 
     id: str
     session_id: str
@@ -129,14 +134,17 @@ class UnsentSession:
 
 
 def source_id(key: SyncKey, agent: str, session_id: str) -> str:
-    """Return the remote's id for a session of the machine that has its log."""
+    """Return the id on the remote for a session of this machine, computed from its agent and id with the key."""
     return key.id(f"{agent}:{session_id}")
 
 
 def prepared_sessions(
     known: SyncState, key: SyncKey, withdrawn: Container[str], copies: Mapping[str, SyncedCopy], progress: Progress
 ) -> Iterator[PreparedSession | UnsentSession]:
-    """Yield each session that has changed since it was last sent and was not withdrawn, prepared for sending."""
+    """Prepare each session that has changed since it was last sent, and yield it, or the reason why it is not sent.
+
+    Withdrawn sessions are skipped. `copies` are the sessions that are copies of remote ones.
+    """
     readers = [READERS[agent.name] for agent in AGENTS if agent.has("forms")]
     logs = {file.location: file.stamp for reader in readers for file in reader.discover()}
     projects = [project_of(one) for one in known.directories]
@@ -194,7 +202,10 @@ def _entry(out: Outgoing, root: Path) -> SharedEntry:
 def _stamp(
     session: Session, logs: Mapping[str, tuple[int, int, int]], chosen: config.TeamSection, hidden: bytes
 ) -> str:
-    """Return a digest that changes with a log, and with the settings that decide which content of the log is sent."""
+    """Return a digest of a log's state, and of the settings that decide which of its content is sent.
+
+    If it changes, the session is sent again.
+    """
     about = (logs.get(str(session.source_path)), session.last_activity, VERSION, chosen, hidden)
     return sha256(repr(about).encode()).hexdigest()
 
