@@ -1,8 +1,9 @@
 """Find the past session of a coding agent that already knows how, in this repository, and run a fork of it.
 
-import smart_fork as sf for hit in sf.find("flaky auth test", project=".", limit=1, min_score=0.3):  # nothing is
-forked if nothing fits
-    worker = sf.fork(hit.session_id, "fix the same race in api/")
+    import smart_fork as sf
+
+    for hit in sf.find("flaky auth test", project=".", limit=1, min_score=0.3):  # nothing is forked if nothing fits
+        worker = sf.fork(hit.session_id, "fix the same race in api/")
 
 The names come from `smart_fork.public`. It is imported at the first use of a name, so that `smart-fork mcp` starts
 fast.

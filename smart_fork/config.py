@@ -1,7 +1,7 @@
 """The user's settings in ``<SMART_FORK_HOME>/config.toml``.
 
-The file is not parsed with pydantic: every `find` on the command line asks for `engine`, and importing pydantic takes
-longer than the rest of the command's start. A requested section is checked completely. An unknown name is refused in
+The file is not parsed with pydantic: every `find` on the command line reads it, and importing pydantic takes longer
+than the rest of the command's start. A section is checked completely when it is read. An unknown name is refused in
 any section, because an ignored misspelled setting would seem to be in effect.
 """
 
@@ -28,13 +28,13 @@ _EXAMPLES = {
 
 
 def _key(default: Any, meaning: str) -> Any:
-    """Return a field for a key, with its `meaning` for people."""
+    """Return a dataclass field for a setting: its default value, and its `meaning` in words for people."""
     return field(default=default, metadata={"meaning": meaning})
 
 
 @dataclass(frozen=True, slots=True)
 class TopLevel:
-    """The keys above the first section."""
+    """The settings of config.toml above its first section."""
 
     engine: str = _key("", "Search engine: builtin or qmd.")
     homes: tuple[str, ...] = _key((), "Further folders of agents, such as a second account's: VARIABLE=FOLDER each.")
@@ -42,14 +42,14 @@ class TopLevel:
 
 @dataclass(frozen=True, slots=True)
 class ServiceSection:
-    """The section ``[service]``."""
+    """The settings of the section ``[service]`` in config.toml."""
 
     projects: tuple[str, ...] = _key((), "Folders of projects that every client of the service may search.")
 
 
 @dataclass(frozen=True, slots=True)
 class TeamSection:
-    """The section ``[team]``: folders that are never pushed, patterns to mask besides secrets, and harmless texts.
+    """The settings of the section ``[team]`` in config.toml: what is never shared with a team, and what is masked.
 
     See `sharing_rules`.
     """
@@ -69,32 +69,38 @@ _Section = TypeVar("_Section", bound=TopLevel | ServiceSection | TeamSection)
 
 
 def all_keys() -> Iterator[tuple[str, Field[Any]]]:
-    """Yield each key with the name of its section."""
+    """Yield each setting of config.toml, as the name of its section and its dataclass field."""
     return ((name, one) for name, kind in SECTIONS.items() for one in fields(kind))
 
 
 def allowed_projects() -> list[str]:
-    """Return ``[service] projects``. Raises `Usage` as `section` does."""
+    """Return the project folders that every client of the service may search: ``[service] projects`` in config.toml.
+
+    Raises `Usage` as `section` does.
+    """
     return list(section(ServiceSection).projects)
 
 
 def engine() -> str:
-    """Return the name of the search engine in lower case, or an empty string. Raises `Usage` as `section` does."""
+    """Return the name of the search engine in config.toml in lower case, or "". Raises `Usage` as `section` does."""
     return section(TopLevel).engine.strip().lower()
 
 
 def homes() -> tuple[str, ...]:
-    """Return the further folders of agents as they are written. Raises `Usage` as `section` does."""
+    """Return the setting ``homes`` of config.toml, further folders with agents' logs: "VARIABLE=FOLDER" each.
+
+    Raises `Usage` as `section` does.
+    """
     return section(TopLevel).homes
 
 
 def team() -> TeamSection:
-    """Return the rules for content that leaves this machine. Raises `Usage` as `section` does."""
+    """Return the section ``[team]`` of config.toml, which says what may be shared. Raises `Usage` as `section` does."""
     return section(TeamSection)
 
 
 def sharing_rules() -> TeamSection:
-    """Return the ``[team]`` section with checked patterns and absolute paths, for preparing what leaves this machine.
+    """Return the section ``[team]`` of config.toml for sharing sessions: with checked patterns and absolute paths.
 
     Raises:
         Usage: the section or a pattern is invalid.
@@ -111,7 +117,7 @@ def sharing_rules() -> TeamSection:
 
 
 def section(kind: type[_Section]) -> _Section:
-    """Return a section, or the keys above the first section. Unknown names anywhere in the file are refused.
+    """Read a section of config.toml, or with `TopLevel` the settings above the first section.
 
     Raises:
         Usage: the file is no TOML, or has an unknown name or an invalid value.

@@ -1,4 +1,6 @@
-"""The checks of every part of the installation, by using it. A failed check names the next step."""
+"""The checks of ``smart-fork doctor``: each part of the installation is tried out. A failed check names the next
+step.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,7 @@ RUN_INDEX = "Run `smart-fork index run`."
 
 @value
 class Check(Value):
-    """The result of checking one part. A missing `optional` part, such as tmux, is no failure."""
+    """The result of checking one part of the installation. A missing `optional` part, such as tmux, is no failure."""
 
     name: str
     ok: bool
@@ -64,7 +66,9 @@ class Check(Value):
 
     @classmethod
     def run(cls, name: str, check: Callable[[], Iterator[Check]]) -> list[Check]:
-        """Return the results of a check. An exception becomes a failed result."""
+        """Run the function `check`, and return its results with the time they took. An exception becomes a failed
+        result.
+        """
         started = time.perf_counter()
         step = "Reinstall smart-fork, and report this."
         try:
@@ -84,7 +88,7 @@ class Check(Value):
 
 @value
 class Checked(Value):
-    """The results of all checks. `seed` selected the sample of a deep check."""
+    """The results of all checks of ``smart-fork doctor``. `seed` selected the sample of a deep check."""
 
     ok: bool
     checks: tuple[Check, ...]
@@ -92,12 +96,12 @@ class Checked(Value):
 
     @classmethod
     def of(cls, checks: Sequence[Check], seed: int | None = None) -> Checked:
-        """Summarize checks: they are `ok` if all parts that are not optional work."""
+        """Summarize the results of `checks`: `ok` is True if all parts that are not optional work."""
         return cls(all(check.ok or check.optional for check in checks), tuple(checks), seed)
 
 
 def run_checks(embedder: Embedder | None = None, processes: Processes | None = None) -> list[Check]:
-    """Run all checks. A failed check does not stop the next one."""
+    """Run all checks of ``smart-fork doctor``. A failed check does not stop the next one."""
     embedder, processes = embedder or configured_embedder(), processes or Processes()
     checks: dict[str, Callable[[], Iterator[Check]]] = {
         "state folder": _state,
@@ -123,7 +127,7 @@ def run_checks(embedder: Embedder | None = None, processes: Processes | None = N
 
 
 def team_checks() -> Iterator[Check]:
-    """Check the team's server and its failed jobs. Without a login there is nothing to check."""
+    """Check that the team's server answers, and report its failed jobs. Without a login, yield nothing."""
     if is_known() and (there := team_room().server_state()) is not None:
         detail = there.problem or there.origin
         yield Check("team", ok=not there.problem, detail=detail, next_step=there.next_step, optional=True)
@@ -151,7 +155,7 @@ def _state() -> Iterator[Check]:
 
 
 def _facts() -> Iterator[Check]:
-    """Check the data that cannot be rebuilt from logs."""
+    """Check the database of the facts that cannot be rebuilt from agents' logs, such as forgotten sessions."""
     file, damaged = state.path(), state.damage()
     step = f"Stop smart-fork and move {file} away. Hand-overs, shared sessions and forgotten sessions are noted in it."
     detail = f"{file}: {damaged}" if damaged else str(file) if file.exists() else "nothing is kept yet"
@@ -170,7 +174,7 @@ def _settings() -> Iterator[Check]:
 
 
 def _project() -> Iterator[Check]:
-    """Report the project of the current directory."""
+    """Report the project that smart-fork finds for the current directory."""
     try:
         project = project_of(Path.cwd())
     except FileNotFoundError:
@@ -213,7 +217,9 @@ def _logs() -> Iterator[Check]:
 
 
 def _other_homes(agent: AgentAdapter) -> list[Path]:
-    """Return folders that look like an agent's folder for a further account, and are not read."""
+    """Return folders that look like an agent's folder for a second account, but are not among the folders that are
+    read.
+    """
     usual = AGENTS[agent.name].home.default
     if AGENTS[agent.name].home.inside:
         return []
@@ -223,7 +229,7 @@ def _other_homes(agent: AgentAdapter) -> list[Path]:
 
 
 def _deleted_logs() -> Iterator[Check]:
-    """Report the logs that an agent will delete."""
+    """Report the logs that an agent will delete because of their age, and whether copies are kept."""
     for one in Deletion.expected(time.time()):
         name, how = f"{one.agent} deletes logs", "copies are kept" if one.kept else f"no copies are kept, {one.room()}"
         step = f"`smart-fork setup --keep-logs` keeps compressed copies; or change {one.setting}."
@@ -232,7 +238,7 @@ def _deleted_logs() -> Iterator[Check]:
 
 
 def _odd_logs() -> Iterator[Check]:
-    """Report files among the logs that contain no session."""
+    """Report files in the agents' log folders that contain no session."""
     try:
         with opened() as store:
             found = passed_over(store)
@@ -246,7 +252,9 @@ def _odd_logs() -> Iterator[Check]:
 
 
 def _formats() -> Iterator[Check]:
-    """Report the logs that a newer version of an agent wrote, and the share of unknown records."""
+    """Report logs that a newer version of an agent wrote than smart-fork was tried with, and the share of unknown
+    records.
+    """
     found: dict[Agent, Understood] = {}
     with known_index() as store:
         found.update(
@@ -281,7 +289,7 @@ def _database() -> Iterator[Check]:
 
 
 def _vectors() -> Iterator[Check]:
-    """Check that the vector store can be loaded, even if the index has no vectors."""
+    """Check that SQLite can load sqlite-vec, which stores the index's vectors."""
     with closing(apsw.Connection(":memory:")) as db:
         load_vectors(db)
         version = db.execute("SELECT vec_version()").get
@@ -289,7 +297,7 @@ def _vectors() -> Iterator[Check]:
 
 
 def _install() -> Iterator[Check]:
-    """Report the kind of installation. Both kinds are complete."""
+    """Report whether the installation is full or light, which decides the embedding models. Both are complete."""
     detail = "full: sentence-transformers embeds many passages, and other models are possible"
     if not has_frameworks():
         detail = "light: onnxruntime embeds everything; other models need sentence-transformers"

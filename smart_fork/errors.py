@@ -1,17 +1,22 @@
 """Errors in words for people. `SmartForkError` is the base of all errors that a caller can meet.
 
-SmartForkError          anything below; `message` says what failed, `hint` what to do next, `code` tells a program ├──
-Usage               the request itself is wrong: a bad id, an empty or too long prompt │   └── Ambiguous       a
-reference means several sessions ├── NotFound            a session, worker, message or directory does not exist ├──
-ProgramMissing      an agent's program, git or tmux is not installed, or too old to fork ├── ProgramFailed       a
-program ran and failed, or did not answer in time ├── RegistryUnavailable the registry of workers is damaged, or cannot
-be written ├── IndexUnavailable    the search index is damaged, or cannot be written ├── ForkRefused         the action
-is possible but not allowed: it would overwrite a file, mix agents, … ├── NotAuthenticated    the team's server does
-not know the caller ├── WrongVerb           the session does not allow this action, or its project belongs to others
-├── Conflict            the remote session has changed since it was last seen ├── ServerUnavailable   the team's server
-does not answer, or its answer is invalid ├── Unshareable         sent or received content is not in the form of shared
-sessions │   └── TooLarge        content has the right form, and is too large └── IndexerError        logs cannot be
-read, indexed or embedded: another process indexes, a model is missing, …
+    SmartForkError          anything below; `message` says what failed, `hint` what to do next, `code` tells a program
+    ├── Usage               the request itself is wrong: a bad id, an empty or too long prompt
+    │   └── Ambiguous       a reference means several sessions
+    ├── NotFound            a session, worker, message or directory does not exist
+    ├── ProgramMissing      an agent's program, git or tmux is not installed, or too old to fork
+    ├── ProgramFailed       a program ran and failed, or did not answer in time
+    ├── RegistryUnavailable the registry of workers is damaged, or cannot be written
+    ├── IndexUnavailable    the search index is damaged, or cannot be written
+    ├── ForkRefused         the action is possible but not allowed: it would overwrite a file, mix agents, …
+    ├── NotAuthenticated    the team's server does not know the caller
+    ├── WrongVerb           the session does not allow this action, or its project belongs to others
+    ├── Conflict            the remote session has changed since it was last seen
+    │   └── Withdrawn       some of the sent content was withdrawn by its owner
+    ├── ServerUnavailable   the team's server does not answer, or its answer is invalid
+    ├── Unshareable         sent or received content is not in the form of shared sessions
+    │   └── TooLarge        content has the right form, and is too large
+    └── IndexerError        logs cannot be read, indexed or embedded: another process indexes, a model is missing, …
 
 Errors of one package derive from these, and are defined in that package. `SmartForkError` and `IndexerError` are
 defined in `indexer.errors`, which cannot import this module.
@@ -31,7 +36,7 @@ logging.getLogger("smart_fork").addHandler(logging.NullHandler())
 
 
 class Usage(SmartForkError):
-    """The request itself is wrong."""
+    """A wrong request, such as one with an invalid id or an empty prompt."""
 
     code = "usage"
     exit_code = 2
@@ -40,12 +45,14 @@ class Usage(SmartForkError):
 
     @staticmethod
     def first_empty(given: Mapping[str, object]) -> str | None:
-        """Return the name of the first blank value, or of a list with a blank element; `None` if there is none."""
+        """Return the name of the first argument in `given` that is blank text, or a list with a blank element; else
+        `None`.
+        """
         return next((name for name, value in given.items() if is_empty(value)), None)
 
     @classmethod
     def refuse_empty(cls, given: Mapping[str, object]) -> None:
-        """Refuse blank values, such as an unset shell variable or a field that a program left empty.
+        """Refuse arguments with blank values, such as an unset shell variable or a field that a program left empty.
 
         Raises:
             Usage: a value is blank.
@@ -55,7 +62,7 @@ class Usage(SmartForkError):
 
     @classmethod
     def refuse_both(cls, given: Mapping[str, object], pairs: Sequence[tuple[str, str]]) -> None:
-        """Refuse pairs of values that contradict each other.
+        """Refuse a call that gives both arguments of one of the `pairs`, which contradict each other.
 
         Raises:
             Usage: both values of a pair are given.
@@ -66,13 +73,13 @@ class Usage(SmartForkError):
 
 
 class Ambiguous(Usage):
-    """A reference means several sessions, and the caller must choose one."""
+    """A reference, such as the start of an id, that means several sessions. The caller must choose one."""
 
     code = "ambiguous"
 
 
 class NotFound(SmartForkError):
-    """The requested object does not exist."""
+    """A session, worker, message or directory that does not exist."""
 
     code = "not_found"
     exit_code = 3
@@ -80,38 +87,38 @@ class NotFound(SmartForkError):
 
 
 class ProgramMissing(SmartForkError):
-    """A program is not installed, or too old for this action."""
+    """A program, such as git, that is not installed, or is too old for this action."""
 
     code = "program_missing"
 
 
 class ProgramFailed(SmartForkError):
-    """A program ran and failed, or did not answer in time."""
+    """A program that ran and failed, or did not answer in time."""
 
     code = "program_failed"
 
 
 class ForkRefused(SmartForkError):
-    """The action is possible but not allowed."""
+    """An action that is possible but not allowed, such as overwriting a file."""
 
     code = "fork_refused"
     http_status = 409
 
 
 class RegistryUnavailable(SmartForkError):
-    """The registry of workers is damaged, or cannot be written."""
+    """A registry of workers that is damaged or cannot be written."""
 
     code = "registry_unavailable"
 
 
 class IndexUnavailable(SmartForkError):
-    """The search index is damaged, written by a newer version, or its folder cannot be written."""
+    """A search index that is damaged, was written by a newer version, or has a folder that cannot be written."""
 
     code = "index_unavailable"
 
 
 class NotAuthenticated(SmartForkError):
-    """The team's server does not know the caller."""
+    """A caller that the team's server does not know."""
 
     code = "not_authenticated"
     exit_code = 4
@@ -119,7 +126,7 @@ class NotAuthenticated(SmartForkError):
 
 
 class WrongVerb(SmartForkError):
-    """The session does not allow this action."""
+    """An action that the session does not allow to this caller."""
 
     code = "forbidden"
     exit_code = 4
@@ -127,7 +134,9 @@ class WrongVerb(SmartForkError):
 
 
 class Conflict(SmartForkError):
-    """The remote session has changed since it was last seen. `count` and `digest` describe its records now."""
+    """A session on the server that has changed since it was last seen. `count` and `digest` describe its records
+    now.
+    """
 
     code = "conflict"
     exit_code = 9
@@ -139,13 +148,13 @@ class Conflict(SmartForkError):
 
 
 class Withdrawn(Conflict):
-    """Some of the sent content was withdrawn by its owner."""
+    """Sent content that its owner has withdrawn, so that the server does not accept it again."""
 
     code = "withdrawn"
 
 
 class ServerUnavailable(SmartForkError):
-    """The team's server does not answer, or its answer is invalid.
+    """A team's server that does not answer, or whose answer is invalid.
 
     `answered` is True if the server answered. `again` is True if the request is repeated once.
     """
@@ -158,14 +167,14 @@ class ServerUnavailable(SmartForkError):
 
 
 class Unshareable(SmartForkError):
-    """Sent or received content is not in the form of shared sessions."""
+    """Sent or received content that is not in the form of shared sessions."""
 
     code = "unshareable"
     http_status = 422
 
 
 class TooLarge(Unshareable):
-    """The content is larger than allowed."""
+    """Shared content that is larger than allowed."""
 
     code = "too_large"
     http_status = 413
@@ -176,7 +185,7 @@ _of_tools: ContextVar[bool] = ContextVar("of_tools", default=False)
 
 
 def speak_of_tools() -> None:
-    """Address further hints of this context to a caller that has tools and no command line."""
+    """Make the hints of further errors in this context name tools: its caller is a model without a command line."""
     _of_tools.set(True)
 
 

@@ -1,8 +1,8 @@
 """Editing JSON text in place: all bytes that are not edited stay, with their order, indentation and spelling.
 
-Settings must be strict JSON: programs disagree about duplicate names and comments. In records, no value that stays is
-decoded and encoded, because each program writes some values differently: integers beyond a double, half surrogate
-pairs, escapes, white space.
+The text is a settings file or a line of a log. Settings must be strict JSON: programs disagree about duplicate names
+and comments. In a log's records, unchanged values are not decoded and encoded, because each program writes some values
+differently: integers beyond a double, half surrogate pairs, escapes, white space.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ _decode: Decode = json.JSONDecoder().raw_decode
 
 @dataclass(frozen=True, slots=True)
 class JsonItem:
-    """A member of an object or an element of an array: the positions of its start, of its value, and of its value's
-    end.
+    """The position in a JSON text of a member of an object, or of an element of an array.
+
+    `start` is where it begins, and its value is from `value` to `end`. An element's `key` is empty.
     """
 
     key: str
@@ -35,7 +36,7 @@ class JsonItem:
 
 
 def read_object(text: str) -> dict[str, Any]:
-    """Parse `text` as an object.
+    """Parse `text` as a JSON object.
 
     Raises:
         ValueError: `text` is not strict JSON, is not an object, or contains a name twice.
@@ -54,7 +55,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def items(text: str, at: int, decode: Decode = _decode) -> list[JsonItem]:
-    """Parse the members of the object or array at `at`."""
+    """Find the members of the object, or the elements of the array, that begins at position `at`."""
     named = text[at] == "{"
     found: list[JsonItem] = []
     at = skip(text, at + 1)
@@ -72,22 +73,25 @@ def items(text: str, at: int, decode: Decode = _decode) -> list[JsonItem]:
 
 
 def root(text: str) -> int:
-    """Return the start of the outermost value."""
+    """Return the position at which the JSON value of `text` begins."""
     return skip(text, 0)
 
 
 def interior(text: str, at: int) -> str:
-    """Return the white space in an empty object or array."""
+    """Return the white space inside the empty object or array that begins at position `at`."""
     return text[at + 1 : skip(text, at + 1)]
 
 
 def member(text: str, at: int, key: str) -> JsonItem | None:
-    """Find a member of the object at `at`; `None` if it is missing, or there is no object."""
+    """Find the member `key` of the object at position `at`; `None` if it is missing, or there is no object."""
     return next((item for item in items(text, at) if item.key == key), None) if text[at] == "{" else None
 
 
 def append(text: str, at: int, value: Any, key: str | None = None) -> str:
-    """Append `value` to the object (as `key`) or array at `at`, formatted like its siblings. Return the new text."""
+    """Add `value` at the end of the object (as member `key`) or array at position `at`. Return the new text.
+
+    The value is formatted like its siblings.
+    """
     inside = items(text, at)
     unit, outer = _unit(text), _indentation(text, at)
     if inside:
@@ -104,7 +108,7 @@ def append(text: str, at: int, value: Any, key: str | None = None) -> str:
 
 
 def replace(text: str, item: JsonItem, value: Any) -> str:
-    """Replace the value of `item`. Return the new text."""
+    """Replace the value of the member or element `item` by `value`. Return the new text."""
     before = text[: item.start].rpartition("\n")
     lined = before[1] and not before[2].strip()
     written = _written(value, None, before[2] if lined else None, _unit(text))
@@ -112,8 +116,9 @@ def replace(text: str, item: JsonItem, value: Any) -> str:
 
 
 def remove(text: str, at: int, item: JsonItem, empty: str = "") -> str:
-    """Remove `item` from the object or array at `at`. Return the new text. `empty` is written into an emptied
-    container.
+    """Remove `item` from the object or array at position `at`. Return the new text.
+
+    If nothing is left in it, the white space `empty` is written inside.
     """
     inside = items(text, at)
     index = inside.index(item)
@@ -128,7 +133,10 @@ Way = tuple[str, ...]
 
 
 def insert(text: str, way: Way, value: Any, key: str | None = None) -> str:
-    """Append `value` to the container at the path `way`, and create missing containers. Return the new text."""
+    """Add `value` at the end of the object or array that the names in `way` lead to. Return the new text.
+
+    `key` is the value's name in an object. Missing objects and arrays on the way are created.
+    """
     at = root(text)
     for depth, name in enumerate(way):
         found = member(text, at, name)
@@ -142,7 +150,11 @@ def insert(text: str, way: Way, value: Any, key: str | None = None) -> str:
 
 
 def empty_on(text: str, way: Way) -> dict[Way, str]:
-    """Return the path and the white space of the innermost existing container on `way` if it is empty; else nothing."""
+    """Follow the names in `way` as far as they exist. If they end at an empty object or array, return its path and
+    white space.
+
+    Otherwise return an empty mapping. `withdraw` needs the result to restore the text.
+    """
     at, depth = root(text), 0
     while depth < len(way) and (found := member(text, at, way[depth])):
         at, depth = found.value, depth + 1
@@ -150,9 +162,10 @@ def empty_on(text: str, way: Way) -> dict[Way, str]:
 
 
 def withdraw(text: str, way: Way, item: JsonItem, empty: Mapping[Way, str]) -> str:
-    """Remove `item` from the container at `way`, and containers that become empty. Return the new text.
+    """Remove `item` from the object or array that the names in `way` lead to, and then objects and arrays that became
+    empty.
 
-    The containers in `empty` were empty before: they stay, with their white space.
+    Those in `empty`, which were empty before an `insert`, stay with their white space. Return the new text.
     """
     ways = [root(text)]
     for name in way:
@@ -170,7 +183,9 @@ def withdraw(text: str, way: Way, item: JsonItem, empty: Mapping[Way, str]) -> s
 
 
 def _written(value: Any, key: str | None, indentation: str | None, unit: str | None) -> str:
-    """Format a value in lines below `indentation`, or in one line without it."""
+    """Write `value` as JSON text, with `key` as its name if given: on several lines below `indentation`, or on one
+    line.
+    """
     lined = indentation is not None and unit is not None
     text = json.dumps(value, ensure_ascii=False, indent=unit if lined else None)
     if lined:
@@ -179,7 +194,7 @@ def _written(value: Any, key: str | None, indentation: str | None, unit: str | N
 
 
 def _unit(text: str) -> str | None:
-    """Return one step of indentation; `None` if the text has only one line."""
+    """Return the white space of one indentation step in a JSON text; `None` if the text has only one line."""
     first = re.match(r"\s*[\[{]\s*?\n([ \t]*)", text)
     if first:
         return first[1] or "  "
@@ -192,7 +207,7 @@ def _indentation(text: str, at: int) -> str:
 
 
 def skip(text: str, at: int) -> int:
-    """Return the position after white space."""
+    """Return the position of the first character from `at` on that is not white space."""
     found = _SPACE.match(text, at)
     return found.end() if found else at
 
@@ -205,9 +220,10 @@ _DECODER = json.JSONDecoder(strict=False, parse_int=str, parse_float=str, parse_
 
 
 def respelled(source: bytes, record: dict[str, Any]) -> bytes:
-    """Return `record` as one line. Values that are equal in `source`, its former line, keep their spelling.
+    """Write a changed log `record` as one line of JSON. `source` is its line before.
 
-    Without a `source` the record is newly encoded. Bytes that are no text are replaced.
+    Unchanged values keep their spelling from `source`. With an empty `source`, all is newly written. Bytes that are no
+    text are replaced.
     """
     objects = as_read(source) if source else []
     if len(objects) == 1:
@@ -222,7 +238,9 @@ def respelled(source: bytes, record: dict[str, Any]) -> bytes:
 
 
 class _Member(NamedTuple):
-    """A member of an object, or an element of an array (without a name): its value's `text` and the text around it."""
+    """A member of an object, or an element of an array, in its JSON text: the value's `text`, and what is `before` and
+    `behind` it. An element has no name.
+    """
 
     name: str
     before: str
@@ -235,7 +253,9 @@ def _readable(text: str) -> bytes:
 
 
 def _value(text: str, before: Any, after: Any) -> str:
-    """Return `after` as text. Parts that are equal in `before` keep their spelling in `text`."""
+    """Write the value `after` as JSON text. `text` is the text of the value `before`: unchanged parts keep their
+    spelling.
+    """
     if before == after:
         return text
     if isinstance(before, dict) and isinstance(after, dict):
@@ -258,7 +278,9 @@ def _object(text: str, before: dict[str, Any], after: dict[str, Any]) -> str:
 
 
 def _list(text: str, before: Sequence[Any], after: Sequence[Any]) -> str:
-    """Return an array as text. Elements may have been changed one by one, or removed and added."""
+    """Write the array `after` as JSON text. `text` is the text of the array `before`: unchanged elements keep their
+    spelling.
+    """
     there = list(_members(text))
     if len(before) == len(after):
         each = zip(there, before, after, strict=True)
@@ -272,7 +294,7 @@ def _list(text: str, before: Sequence[Any], after: Sequence[Any]) -> str:
 
 
 def _members(text: str) -> Iterator[_Member]:
-    """Yield the members of an object or the elements of an array."""
+    """Yield the members of an object, or the elements of an array, of the JSON text `text`."""
     begin = 1
     for one in items(text, 0, _DECODER.raw_decode):
         name = one.key.encode("utf-8", "replace").decode()  # as it is decoded where it is read

@@ -1,6 +1,6 @@
-"""The public functions for Python scripts, such as `smart_fork.find`.
+"""The functions of smart-fork for Python scripts, such as `smart_fork.find` and `smart_fork.fork`.
 
-All answers are frozen values. Their `as_json()` returns JSON values.
+All results are frozen values. Their `as_json()` returns JSON values.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A started worker, with methods to control it. `started` is the answer of its start."""
+    """A running fork of a session, with methods to control it. `started` has the facts about its start."""
 
     started: Forked
 
@@ -46,13 +46,13 @@ class Worker:
         return self.started.new_session_id
 
     def as_json(self) -> dict[str, Any]:
-        """Return the facts about the worker's start as JSON values."""
+        """Return the facts about the worker's start as a JSON object."""
         return self.started.as_json()
 
     def wait(self, timeout: float | None = None) -> WorkerWaited:
         """Wait until the worker is idle, asks a question or ends, for at most `timeout` seconds.
 
-        In the answer, `settled` says whether it has, and `last_words` are its last message.
+        In the result, `settled` is False if the time ran out before, and `last_words` are the worker's last message.
 
         Raises:
             SmartForkError: the worker no longer exists, or the time is negative.
@@ -63,7 +63,7 @@ class Worker:
         return seen
 
     def read(self, exchanges: int = 3) -> WorkerRead:
-        """Return the worker's last exchanges, without the exchanges of the forked session.
+        """Return the worker's last exchanges (a prompt with its answer). Those from the forked session do not count.
 
         Raises:
             SmartForkError: the worker no longer exists, or `exchanges` is below one.
@@ -142,7 +142,8 @@ def fork(
     as_agent: str | None = None,
     **options: Any,
 ) -> Worker:
-    """Run a fork of a session with `prompt`, optionally from message number `at` on. The original stays unchanged.
+    """Run a fork of a session with `prompt`, optionally with its messages up to number `at` only. The original stays
+    unchanged.
 
     A session that the team shares is first written to this machine, and deleted again if nothing is started.
 
@@ -184,7 +185,9 @@ def read(
 def conversation(
     reference: str, reading: ReadRange, project: Path | None, *, notice: str = ""
 ) -> Conversation | Exported:
-    """Return the conversation of a session of this machine, or of one that the team of `project` shares. See `read`.
+    """Read the conversation of a session of this machine, or of one that the team of `project` shares.
+
+    `reading` selects its messages. `notice` is a text to add to the result. See `read`.
 
     Raises:
         SmartForkError: the session or the message does not exist, or cannot be read.
@@ -247,7 +250,8 @@ def merge(
     as_agent: str | None = None,
     **options: Any,
 ) -> Worker:
-    """Run one fork of several sessions, with the exchanges of each that answer, within one `budget`. See `fork`.
+    """Run one fork of several sessions. It has those exchanges of each that answer the prompt, within one `budget`.
+    See `fork`.
 
     The fork begins with the first session, followed by the kept exchanges of the others. `started.selection` describes
     the kept exchanges of the first session, and `started.merged` describes the kept exchanges of each other session.
@@ -268,8 +272,8 @@ def _forked(
     asked: Mapping[str, Any],
     wanted: Budget | None,
 ) -> Forked:
-    """Fork one session, or merge several. A copy of a shared session is deleted if the fork fails or is only a
-    preview.
+    """Fork one session, or merge several. `asked` are further fields of the `ForkRequest`, and `wanted` is the
+    budget.
     """
     from smart_fork.agents.options import Options
     from smart_fork.forking.plan import fork_session
@@ -287,7 +291,9 @@ def _wanted(
     keep: Sequence[int] = (),
     drop: Sequence[int] = (),
 ) -> Budget | None:
-    """Return the budget with the exchanges to keep and drop; `None` without a budget."""
+    """Build the `Budget` of a fork: its tokens, and the numbers of exchanges to keep and to drop. `None` without a
+    budget.
+    """
     from smart_fork.forking.request import Budget, parse_amount
 
     if budget is None:
@@ -341,8 +347,8 @@ def cut(
     """Cut turns out of a session's transcript so that its agent can still resume it. `turns` is such as "5-7,9".
 
     With `ids`, turns are selected by id. With `secrets`, secrets are masked instead, in all turns or in the selected
-    ones. `force` cuts despite warnings, and `dry_run` only reports. `snapshot` names the stored transcript from
-    before.
+    ones. `force` cuts despite warnings, and `dry_run` only reports. In the result, `snapshot` names the stored
+    transcript from before the cut.
 
     Raises:
         SmartForkError: nothing was cut: a session or turn does not exist, it is running, or something would break.
@@ -376,7 +382,9 @@ def _library(project: str | None = None, elsewhere: RemoteSearch | None = None) 
 
 @cache
 def _embedder() -> Embedder:
-    """Return the embedder of this process, so that its model is loaded only once."""
+    """Return the embedder, which turns text into vectors. The process has only one, so that its model is loaded
+    once.
+    """
     from indexer.default_embedder import configured_embedder
 
     return configured_embedder()

@@ -1,7 +1,7 @@
-"""Origins of sessions: which sessions and messages come from other people, and the source of each hand-over.
+"""Where sessions come from: which sessions and messages are from other people, and which sessions others were made of.
 
-Anybody who can share a session can put words into it. So an agent that resumes a foreign session asks before it acts,
-whatever settings and records say. Forks of a foreign session have its messages, too.
+Anybody who can share a session can put words into it. So an agent that resumes a foreign session (one from other
+people) asks before it acts, whatever settings and records say. Forks of a foreign session have its messages, too.
 
 Branches, hand-overs and merges are noted here. Logs of one agent do not name sessions of another agent, nor all of
 their sources, and a log or the registry of workers may be lost.
@@ -21,7 +21,9 @@ from smart_fork.errors import Conflict, advice
 
 
 def remember_foreign(session_id: str, messages: Iterable[str]) -> None:
-    """Note that a session on this machine, and these of its `messages`, come from other people."""
+    """Note that a session on this machine, and those of its messages with an id in `messages`, come from other
+    people.
+    """
     with state.changing() as db:
         db.execute("DELETE FROM foreign_ids WHERE session_id = ?", (session_id,))
         ids = dict.fromkeys((session_id, *messages))
@@ -29,17 +31,19 @@ def remember_foreign(session_id: str, messages: Iterable[str]) -> None:
 
 
 def forget_foreign(session_id: str) -> None:
-    """Delete the notes about a deleted session's foreign messages."""
+    """Delete the note that a session and its messages come from other people, after the session was deleted."""
     state.change("DELETE FROM foreign_ids WHERE session_id = ?", session_id)
 
 
 def has_foreign() -> bool:
-    """Return True if a session or message on this machine is foreign. Most machines have no foreign session."""
+    """Return True if any session or message on this machine comes from other people. On most machines, none does."""
     return bool(state.rows("SELECT 1 FROM foreign_ids LIMIT 1"))
 
 
 def was_received(session_id: str) -> bool:
-    """Return True if the session's log was written here from a teammate's or another machine's session."""
+    """Return True if smart-fork wrote the session's log here, as a copy of a teammate's or another machine's
+    session.
+    """
     return bool(state.rows("SELECT 1 FROM pulled WHERE id = ?", session_id))
 
 
@@ -49,7 +53,9 @@ _LOOKED_AT: dict[str, str] = {}
 
 @contextmanager
 def viewing_copy(session_id: str, shared_id: str) -> Iterator[None]:
-    """Note that a copy of a shared session exists only inside the block, because its user only reads it."""
+    """Note, while the block runs, that the session is a temporary copy of the shared session `shared_id`, only for
+    reading.
+    """
     _LOOKED_AT[session_id] = shared_id
     try:
         yield
@@ -58,12 +64,14 @@ def viewing_copy(session_id: str, shared_id: str) -> Iterator[None]:
 
 
 def viewed_as(session_id: str) -> str | None:
-    """Return the shared session of a copy that exists only for reading; `None` for other sessions."""
+    """Return the id of the shared session, if this session is a temporary copy of it only for reading; else `None`."""
     return _LOOKED_AT.get(session_id)
 
 
 def foreign_among(ids: Iterable[str | None]) -> frozenset[str]:
-    """Return the ids of foreign sessions and messages among `ids`; all ids if the notes cannot be read."""
+    """Return those of the session and message `ids` that come from other people; all of them if the notes cannot be
+    read.
+    """
     every = [one for one in ids if one]
     query = "SELECT value FROM json_each(?) WHERE EXISTS (SELECT 1 FROM foreign_ids WHERE id = value)"
     try:
@@ -73,7 +81,7 @@ def foreign_among(ids: Iterable[str | None]) -> frozenset[str]:
 
 
 def refuse_pending_withdrawal(session_id: str) -> None:
-    """Refuse a session that still contains withdrawn text.
+    """Refuse to use a session that still contains text which its owner has withdrawn.
 
     Raises:
         Conflict: the session contains withdrawn text.
@@ -90,16 +98,17 @@ def refuse_pending_withdrawal(session_id: str) -> None:
 
 
 def pending_withdrawals() -> frozenset[str]:
-    """Return the ids of the sessions on this machine that still contain withdrawn text."""
+    """Return the ids of the sessions on this machine that still contain text which its owner has withdrawn."""
     return frozenset(one for (one,) in state.rows("SELECT id FROM pulled WHERE edits IS NOT NULL"))
 
 
 @dataclass(frozen=True, slots=True)
 class HandedOver:
-    """The origin of a session of `agent`: its source session, and the last message that it took from the source.
+    """The origin of a session: the source session that it was branched, handed over or merged from.
 
-    `merged` means that the session began from another source, and this source's part follows. `copied` means that it
-    has copied records of the source; otherwise the source was retold for another agent.
+    `through` is the last message that it took from the source. `merged` means that the session began from another
+    source, and this source's part follows. `copied` means that it has copied records of the source; otherwise the
+    source was retold for another agent.
     """
 
     session_id: str
@@ -112,7 +121,8 @@ class HandedOver:
 
 
 def remember_handover(one: HandedOver, others: Iterable[tuple[AgentName, str]] = ()) -> None:
-    """Note the origin of a session: its first source, and the `others` that were merged into it, each with its agent.
+    """Note where a session comes from: `one` is its first source, and `others` are sources merged into it, by agent
+    and id.
 
     Raises:
         OSError: the origin cannot be stored.
@@ -125,14 +135,15 @@ def remember_handover(one: HandedOver, others: Iterable[tuple[AgentName, str]] =
 
 
 def forget_handover(session_id: str) -> None:
-    """Delete the origin of a deleted session."""
+    """Delete the note of where a session comes from, after the session was deleted."""
     state.change("DELETE FROM handovers WHERE session_id = ?", session_id)
 
 
 def handovers() -> list[HandedOver]:
-    """Return the origins of all sessions. The first source of each session comes before its merged sources.
+    """Return the origins of all sessions that were branched, handed over or merged.
 
-    The list is empty if the state folder cannot be read, as on a team's server.
+    The first source of each session comes before its merged sources. The list is empty if the state folder cannot be
+    read, as on a team's server.
     """
     found: list[HandedOver] = []
     first = ""

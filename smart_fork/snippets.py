@@ -34,7 +34,9 @@ _PLAIN_MARKS = str.maketrans(BRACKETS + QUOTES, "[]" * (len(BRACKETS) // 2) + "'
 
 
 def time_of(moment: str | None) -> datetime | None:
-    """Parse `moment` into this machine's time, in UTC if it names no time zone; `None` if it is no valid time."""
+    """Parse an ISO 8601 time into this machine's time zone; `None` if it is invalid. Without a time zone it is read as
+    UTC.
+    """
     try:
         then = datetime.fromisoformat(moment or "")
         return (then if then.tzinfo else then.replace(tzinfo=UTC)).astimezone()
@@ -59,14 +61,14 @@ def duration(seconds: float) -> str:
 
 
 def ago(moment: str | None, now: datetime | None = None) -> str:
-    """Return the age of `moment` in one unit: "3 days ago"; empty if unknown."""
+    """Return how long ago the ISO 8601 time `moment` is: "3 days ago"; empty if it is unknown."""
     then = time_of(moment)
     seconds = ((now or datetime.now(UTC)) - then).total_seconds() if then else 0
     return f"{in_words(seconds)} ago" if seconds >= _MINUTE else "just now" if then else ""
 
 
 def minute(moment: str | None) -> str:
-    """Format `moment` to the minute, in this machine's time: ``2026-11-20 21:00``."""
+    """Format an ISO 8601 time to the minute, in this machine's time zone: ``2026-11-20 21:00``."""
     return f"{then:%Y-%m-%d %H:%M}" if (then := time_of(moment)) else (moment or "")[:16].replace("T", " ")
 
 
@@ -85,18 +87,20 @@ def printable(text: str) -> str:
 
 
 def quoted(given: str, limit: int = QUOTED_CHARACTERS) -> Masked:
-    """Quote user input for an error: on one line, without secrets, shortened."""
+    """Prepare a user's input to be repeated in an error message: on one line, without secrets, shortened to `limit`."""
     return shorten(printable(mask(given)), limit)
 
 
 def quotation(text: str, characters: int) -> Masked:
-    """Return a text on one line, without characters that could end the quotation or its element."""
+    """Prepare a text to be quoted inside quotation marks or an XML-like element: one line, without brackets and
+    quotes.
+    """
     line = " ".join(printable(mask(text)).split())
     return shorten(mask(line.translate(_PLAIN_MARKS)), characters)
 
 
 def storable(given: str) -> str:
-    """Return an argument in a form that a database accepts: bytes that are not UTF-8 become "?"."""
+    """Return a command-line argument as text that a database accepts: bytes that are not UTF-8 become "?"."""
     return given.encode(errors="replace").decode()
 
 
@@ -105,7 +109,7 @@ def _visible(character: str) -> str:
 
 
 def shown(value: object) -> Masked:
-    """Quote a value as JSON for an error."""
+    """Write a value as JSON to be repeated in an error message: masked and shortened."""
     return quoted(json.dumps(value, ensure_ascii=False, default=str))
 
 
@@ -116,7 +120,9 @@ def tokens_about(count: int | None) -> str:
 
 
 def plain_name(name: str | None) -> Masked:
-    """Return `name` on one line of at most 200 characters, without secrets and terminal control characters."""
+    """Clean a worker's or session's name: one line of at most 200 characters, no secrets and no terminal control
+    characters.
+    """
     text = _CONTROL.sub(" ", (name or "").encode("utf-8", "replace").decode())
     return shorten(mask(text), MAX_NAME_CHARACTERS)
 
@@ -143,7 +149,10 @@ _STAGE_TITLES = {
 
 @dataclass(slots=True)
 class Stage:
-    """A stage of long work. At the time `began`, `before` of it was done; now `done` of `total` is."""
+    """The progress of one stage of long work, such as embedding: `done` of `total` steps.
+
+    `before` steps were done at the time `began`, when the stage started or resumed.
+    """
 
     name: str
     began: float
@@ -153,7 +162,7 @@ class Stage:
 
     @property
     def title(self) -> str:
-        """Return the title of the stage."""
+        """Return the name of the stage for people: "embedding passages"."""
         return _STAGE_TITLES.get(self.name, self.name)
 
     def share(self, now: float) -> str:
@@ -163,12 +172,12 @@ class Stage:
         return f"{self.done:,} of {self.total:,} ({100 * self.done // self.total} %){self._left(now)}"
 
     def ended(self, now: float) -> str:
-        """Describe the completed work and its duration."""
+        """Describe the finished stage: "350 of 350 in 1 min 20 s"; only the duration for a single step."""
         done = "" if self.total <= 1 else f"{self.done:,} of {self.total:,} in "
         return f"{done}{duration(now - self.began)}"
 
     def _left(self, now: float) -> str:
-        """Return the estimated time left at the speed so far; empty before any progress."""
+        """Return the estimated time left, such as ", about 12 s left"; empty before any progress."""
         if self.before < self.done < self.total and now > self.began:
             return f", about {duration((self.total - self.done) * (now - self.began) / (self.done - self.before))} left"
         return ""
