@@ -70,13 +70,13 @@ def _print(checks: Sequence[Check]) -> None:
 
 
 #: Logs that are read again: the newest, and some by chance. Passages that are embedded again; questions that are asked.
-NEWEST, BY_CHANCE, EMBEDDED, ASKED = 10, 10, 20, 5
+NEWEST_LOGS, RANDOM_LOGS, MAX_PASSAGES, MAX_QUESTIONS = 10, 10, 20, 5
 #: A vector is stored rounded; one of another text is far below.
-ALIKE = 0.99
+MIN_SIMILARITY = 0.99
 #: A passage of fewer different words might stand in many sessions.
-TELLING_WORDS = 4
+MIN_WORDS = 4
 #: The result must be among so many.
-FIRST = 5
+MAX_RANK = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class _Examination:
             (VERSION,),
         )
         same = [(path, row) for path, row, *stamp in rows if path in there and there[path].stamp == tuple(stamp)]
-        chosen = same[:NEWEST] + self._chance.sample(same[NEWEST:], min(BY_CHANCE, len(same[NEWEST:])))
+        chosen = same[:NEWEST_LOGS] + self._chance.sample(same[NEWEST_LOGS:], min(RANDOM_LOGS, len(same[NEWEST_LOGS:])))
         sessions = self._store.sessions(row for _, row in chosen)
         return [_Sample(sessions[row], there[path]) for path, row in chosen]
 
@@ -252,11 +252,12 @@ class _Examination:
             yield Check("meaning", ok=False, detail=detail, next_step=step)
             return
         ids = [chunk for (chunk,) in self._store.db.execute("SELECT id FROM chunks WHERE block ORDER BY id")]
-        texts = self._store.texts(self._chance.sample(ids, min(EMBEDDED, len(ids))))
+        texts = self._store.texts(self._chance.sample(ids, min(MAX_PASSAGES, len(ids))))
         far = 0
         for number, (chunk, text) in enumerate(texts.items()):
             self._progress("embedding again", number, len(texts))
-            far += self._similarity(chunk, self._embedder.embed([text])[0].astype(np.float32).tobytes()) < ALIKE
+            vector = self._embedder.embed([text])[0].astype(np.float32).tobytes()
+            far += self._similarity(chunk, vector) < MIN_SIMILARITY
         faults = [f"{far} of {len(texts)} passages have the vector of another text"] if far else []
         yield from _told(
             "meaning", faults, f"{len(texts)} passages were embedded again, and match the index", _rebuild()
@@ -275,8 +276,8 @@ class _Examination:
         missed: list[str] = []
         asked = 0
         for one in self._chance.sample(self._samples, len(self._samples)):
-            if asked < ASKED and (text := self._telling(one.session.row)):
-                self._progress("asking", asked, ASKED)
+            if asked < MAX_QUESTIONS and (text := self._telling(one.session.row)):
+                self._progress("asking", asked, MAX_QUESTIONS)
                 asked += 1
                 error, miss = self._asked(one.session, text)
                 failed += [error] * bool(error)
@@ -290,11 +291,11 @@ class _Examination:
         """Return the passage of a session with the most different words; empty if even that one has too few."""
         texts = self._store.texts(place.chunk for place in self._store.placements_of(session))
         best = max(texts.values(), key=lambda text: len(words_of(text)), default="")
-        return best if len(words_of(best)) >= TELLING_WORDS else ""
+        return best if len(words_of(best)) >= MIN_WORDS else ""
 
     def _asked(self, session: SessionRow, text: str) -> tuple[str, str]:
         """Search for a passage's `text`. Return two complaints: the failed way of search, and the missing session."""
-        query = Query(text, Scope((session.part,)), FIRST)
+        query = Query(text, Scope((session.part,)), MAX_RANK)
         store = cast("Store", self._store)  # to search is to read
         found = search(store, query, partial(embedded, self._embedder))
         families = {row.row for hit in found.hits for row in hit.family} | {hit.session.row for hit in found.hits}
@@ -302,7 +303,7 @@ class _Examination:
         who = f"{session.agent} session {session.session_id}"
         return (
             f"found by {found.mode} alone: {found.error}" if found.error else "",
-            "" if there else f"{who} is not among the first {FIRST} for the words of its own passage",
+            "" if there else f"{who} is not among the first {MAX_RANK} for the words of its own passage",
         )
 
 

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from smart_fork.finding.answer import Answer
 
 
-#: The team's server lists so many at once.
-_MOST_SHARED = 100
+#: The most sessions that the team's server lists in one page.
+_MAX_SHARED = 100
 #: Of an error on standard input no more is read.
-MOST_ERROR = 1 << 20
-#: So long the first line of a patch on standard input is waited for.
+_MAX_ERROR_CHARACTERS = 1 << 20
+#: How long to wait for the first line of a patch on standard input.
 _PATCH_SECONDS = 5.0
 
 
@@ -142,7 +142,7 @@ def _at(message: int | None) -> str:
 @takes(only=("limit",), order="agent project limit")
 def fix(*, asked: FindRequest, agent: WhoseOption = EVERYBODY, project: ProjectOption = None) -> None:
     """Print what ended an error in earlier sessions of this repository. The error is read from standard input."""
-    error = "" if sys.stdin.isatty() else sys.stdin.read(MOST_ERROR)
+    error = "" if sys.stdin.isatty() else sys.stdin.read(_MAX_ERROR_CHARACTERS)
     with library_shown(project) as known:
         told = known.fix(replace(asked, agent_type=agent, error=error))
     if not printed_as_json(told):
@@ -179,9 +179,9 @@ def list_sessions(
     """List recent sessions, straight from the logs: no index is needed. Pinned sessions come first."""
     if team:
         whose = None if agent == EVERYBODY else str(agent)
-        if asked.limit > _MOST_SHARED:
+        if asked.limit > _MAX_SHARED:
             raise Usage(
-                f"--limit is at most {_MOST_SHARED} with --team, not {asked.limit}",
+                f"--limit is at most {_MAX_SHARED} with --team, not {asked.limit}",
                 "`smart-fork team list --page` lists more.",
             )
         team_commands = command_module("team")

@@ -316,7 +316,7 @@ def _print_forks(forks: Sequence[Forked | NotForked], *, dry_run: bool) -> None:
         out.print(f"Compare them: smart-fork compare {' '.join(started)}")
 
 
-#: Columns where nobody looks: lines are as long as they are.
+#: The width of output that is not a terminal: lines are not wrapped.
 WIDE = 10_000
 #: Commits that are named one by one.
 COMMITS = 3

@@ -21,7 +21,7 @@ CATALOGUE = os.path.join(os.path.dirname(__file__), "mcp.json")  # noqa: PTH118,
 #: Lets all tools be listed where no option says it.
 VARIABLE = "SMART_FORK_TOOLS"
 FEW, ALL = "few", "all"
-#: Where requests of a protocol without a handshake have what is said of the client.
+#: The keys with which a client introduces itself in a protocol without a handshake.
 _ENVELOPE, _OF_THE_CLIENT = "io.modelcontextprotocol", ("protocolVersion", "clientInfo", "clientCapabilities")
 #: A message has one of these.
 _SPEAK = {"method", "result", "error"}

@@ -18,7 +18,7 @@ from smart_fork.snippets import printable
 from smart_fork.system.call_context import calling
 from smart_fork.system.processes import Processes
 
-#: What is said stands so far to the right, so that no text in it passes for the heading of a message.
+#: The indentation of messages, so that no text in them looks like the heading of a message.
 _INDENT = 4
 #: Longer lines are hard to read.
 _MAX_WIDTH = 100

@@ -22,11 +22,11 @@ from smart_fork.cli.command_table import COMMANDS
 from smart_fork.cli.short_ids import harmless, is_id, short
 from smart_fork.workers.registry_file import registry_file
 
-#: What the shell scripts of `--install-completion` set; nobody else does.
+#: The variable that the shell scripts of `--install-completion` set.
 VARIABLE = "_SMART_FORK_COMPLETE"
 _OF_SESSIONS = ("show", "export", "fork", "branch", "lineage", "forget", "resume", "verdict", "tag", "pin", "archive")
 _OF_WORKERS = ("read", "message", "wait", "close", "compare")
-#: Options whose value is a session, and options that have none.
+#: Options with a session as value, and options without a value.
 _SESSION_OPTIONS = ("--fork-from", "--resume")
 _FLAGS = (
     "--json", "--html", "--markdown", "--force", "--worktree", "-w", "--dry-run", "--yes", "-y", "--any", "--start",

@@ -305,7 +305,7 @@ def _indexing(answer: Found) -> str:
 
 Action = Literal["fork", "open", "copy"]
 OFFERED, ANSWERS = 100, 30
-#: So long typing must rest before it is searched: fzf ends the search before, and with it this pause.
+#: The pause in typing before a search starts. fzf ends the previous search, and with it this pause.
 PAUSE = 0.15
 #: Messages that the preview shows before and behind the one that answers.
 CONTEXT = 3

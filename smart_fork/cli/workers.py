@@ -184,7 +184,7 @@ def _in_words(one: WorkerState) -> str:
 
 
 #: What a column of the table shows; all of it is in the page and in the JSON.
-ANSWER_CHARACTERS, MOST_FILES = 1_500, 15
+MAX_ANSWER_CHARACTERS, MAX_FILES = 1_500, 15
 
 
 def compare(
@@ -226,11 +226,11 @@ def _print(found: list[Compared], *, diff: bool) -> None:
 
 def _files(one: Compared) -> str:
     lines = [f"{file.path} {file.counted()}" for file in one.files or ()]
-    return "\n".join(lines[:MOST_FILES] + ([f"… {len(lines) - MOST_FILES} more"] if len(lines) > MOST_FILES else []))
+    return "\n".join(lines[:MAX_FILES] + ([f"… {len(lines) - MAX_FILES} more"] if len(lines) > MAX_FILES else []))
 
 
 def _answer(one: Compared) -> str:
-    text = beginning(one.answer, ANSWER_CHARACTERS)
+    text = beginning(one.answer, MAX_ANSWER_CHARACTERS)
     return "\n".join([*([text] if text else []), *(f"({note}.)" for note in one.notes)])
 
 

@@ -41,7 +41,7 @@ _MOMENT = re.compile(
     rb'(?P<stamp>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)|(?P<key>"(?:started|completed)_at":)(?P<seconds>\d+)'
     rb"|(?P<id>[0-9a-f]{8}-[0-9a-f]{4})(?=-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12})"
 )
-#: What a fork of Codex says of its parent's file, whose size depends on the directory.
+#: The size of the parent's log in a fork of Codex: it depends on the length of the home's path.
 _PARENT_SIZE = re.compile(rb'("thread_id":"([^"]+)","end_ordinal_exclusive":\d+,"end_byte_offset":)"{{size of it}}"')
 
 

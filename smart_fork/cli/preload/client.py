@@ -27,7 +27,7 @@ READY, REFUSED, ENDED, BECOMES = b"+", b"-", b"=", b">"
 #: What goes there: begin; a signal by its number; the program could not be started, followed by the error's number.
 GO, FAILED = b"\0", 255
 SIZE = 8
-_MOST = 1 << 16
+_MAX_CHUNK = 1 << 16
 _SEPARATOR = b"\0"
 #: Signals that are passed on, by number: HUP, INT, QUIT, USR1, USR2, TERM.
 PASSED_ON = (1, 2, 3, 10, 12, 15)
@@ -155,7 +155,7 @@ def exactly(line: Socket, size: int) -> bytes:
     """
     said = b""
     while len(said) < size:
-        part = line.recv(min(size - len(said), _MOST))
+        part = line.recv(min(size - len(said), _MAX_CHUNK))
         if not part:
             raise ConnectionError
         said += part
@@ -193,7 +193,7 @@ def _become(fields: list[str]) -> OSError:
 
 
 #: Longest path of a Unix socket that every system accepts.
-LONGEST = 100
+MAX_PATH_BYTES = 100
 #: Read by the interpreter, unless it is isolated, or by the system's libraries when a process starts, and never again.
 #: Of a locale that is its encoding.
 _READ_AT_START = ("PYTHON", "LD_", "DYLD_", "MALLOC_", "OMP_", "OPENBLAS_")
@@ -209,7 +209,7 @@ def folder() -> str:
 def socket_path() -> str | None:
     """Return the path of the preloader's socket for this code; `None` if the path is too long for a socket."""
     path = os.path.join(folder(), code())  # noqa: PTH118
-    return path if len(os.fsencode(path)) <= LONGEST else None
+    return path if len(os.fsencode(path)) <= MAX_PATH_BYTES else None
 
 
 def code() -> str:

@@ -83,16 +83,16 @@ def _label(of: Path) -> str:
         return ""
 
 
-#: Processes that wait: a second one for whoever asks while the first is being replaced.
+#: The number of waiting processes: the second one takes a command while the first one is being replaced.
 WAITING = 2
 #: Without a command for so long, the preloader ends.
 IDLE_SECONDS = 600.0
 #: How often it looks whether its code is still the installed one, and its socket still there.
 LOOK_SECONDS = 20.0
-#: So long it waits before it replaces a process that was killed: one that cannot live is not begun without end.
+#: The pause before a killed process is replaced, so that a process that cannot live does not restart endlessly.
 KILLED_SECONDS = 1.0
 #: Longer than the arguments and variables that a system lets a program have.
-LONGEST = 8 << 20
+MAX_REQUEST_BYTES = 8 << 20
 #: A text in which every kind of rule has something to look at.
 _SAMPLE = (
     'export API_KEY="abc" # the password for it is: hunter2 https://a:b@example.com/?token=x $ mysql -u a -p b '
@@ -249,7 +249,7 @@ def _asked(line: socket.socket) -> _Asked | None:
     """Return the command that the client sends; `None` if it is incomplete, or must run in the client's process."""
     head, descriptors, _, _ = socket.recv_fds(line, SIZE, _DESCRIPTORS)
     with suppress(ValueError, OSError):
-        asked = _Asked(unpacked(exactly(line, min(int.from_bytes(head), LONGEST))), descriptors)
+        asked = _Asked(unpacked(exactly(line, min(int.from_bytes(head), MAX_REQUEST_BYTES))), descriptors)
         if len(descriptors) == _DESCRIPTORS:
             return asked
     _close(descriptors)

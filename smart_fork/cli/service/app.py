@@ -71,7 +71,7 @@ _EVENTS = {
     "stop": "Stop",
     "session-end": "SessionEnd",
 }
-#: Need no token, are no work, and tell nobody's secret.
+#: Paths that need no token: they cost little, and reveal nothing.
 PUBLIC = ("/healthz",)
 
 log = logging.getLogger(__name__)
@@ -232,10 +232,10 @@ class Entrance(SignIn):
 #: What is asked to see whether questions are answered.
 QUESTION = FindRequest("is anybody there", agent_type="all", limit=1)
 
-#: So long the end waits for an index run: what it has done by then is kept, and the next one goes on from there.
+#: How long a restart waits for an index run. Finished work is kept, and the next run continues from there.
 RUN_SECONDS = 3600.0
 
-#: So long it waits for the log that is being read; the whole end is to take no more than twice as long.
+#: How long the end waits for the log that is being read. The whole end takes at most twice as long.
 STOP_SECONDS = 1.0
 
 

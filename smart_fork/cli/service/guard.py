@@ -31,11 +31,11 @@ MAX_BODY, MAX_STRANGERS_BODY = 1024 * 1024, 4096
 MAX_LENGTH_DIGITS = 20
 #: A client has so long to send its request.
 BODY_SECONDS = 10.0
-#: Wrong tokens: so many at once, and so many a second.
+#: Accepted requests with a wrong token: in a burst, and per second.
 WRONG_BURST, WRONG_RATE = 20.0, 1.0
 #: The same for requests without the token. Those with it have no limit.
 STRANGERS_BURST, STRANGERS_RATE = 200.0, 100.0
-#: Refusals that are logged: what somebody without the token does must not push out what the log is for.
+#: Refusals that are logged, in a burst and per second: clients without the token must not fill the log.
 LOGGED_BURST, LOGGED_RATE = 50.0, 0.1
 #: What browsers call a file of which a form is sent.
 FILE_ORIGINS = (["null"], ["file://"])

@@ -193,7 +193,7 @@ def _kill(process: int) -> None:
     raise ProgramFailed(f"Process {process} does not end")
 
 
-#: So many starts within so many seconds, none of them ended properly, are a loop.
+#: The number of starts within a window of seconds, without a proper end, that counts as a loop of crashes.
 LIMIT, WINDOW = 5, 600.0
 #: What is left of a log of crashes that has grown beyond ten times as much.
 KEPT_BYTES = 100_000

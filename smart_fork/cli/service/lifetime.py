@@ -50,7 +50,7 @@ from smart_fork.system.release import own_version
 #: What it stands for wherever it can be looked up, and where it cannot.
 LOCALHOST = "localhost"
 BACKLOG = 512
-#: An address that this machine has not: nobody can listen there.
+#: Errors for an address that this machine does not have.
 _NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 _OTHER = "Choose an address of this machine, --host, and a port above 1023, --port N."
 
@@ -190,7 +190,7 @@ def _named(host: str, port: int) -> str:
 
 #: A client asks several things in a row; it is done when it has asked nothing for so long.
 QUIET_SECONDS = 5.0
-#: So long the end waits for a request, and for a client that only listens: it connects again.
+#: How long a restart waits for requests, and for streams of clients, which connect again.
 REQUEST_SECONDS, STREAM_SECONDS = 3600.0, 600.0
 
 
@@ -226,8 +226,8 @@ class Traffic:
             self._last = self._clock() if counts else self._last
 
 
-FILES = 4 * Connection.MAX_CONNECTIONS
-#: So long the end waits for answers that are being given.
+MAX_OPEN_FILES = 4 * Connection.MAX_CONNECTIONS
+#: How long the end waits for running answers.
 GRACE_SECONDS = 1
 
 #: Who is told the address.
@@ -274,7 +274,7 @@ def serve(
 def allow_files() -> None:
     """Raise the limit of open files to the number of connections and index files: macOS begins with 256."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+    wanted = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(MAX_OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with suppress(OSError, ValueError):  # where it must not be, there are fewer
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

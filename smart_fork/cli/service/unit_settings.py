@@ -55,7 +55,7 @@ class UnitState:
 
 #: Folders: the service runs in another directory, so they are written as absolute paths.
 _FOLDERS = (Setting.HOME, *AGENTS.home_variables())
-#: Taken over from whoever installs the service, where set. Never a key or a token.
+#: Variables that an installation takes over from its environment. Never a key or a token.
 PASSED_ON = (
     *_FOLDERS,
     *(one for one in VARIABLES if one.kept),

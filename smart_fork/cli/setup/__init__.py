@@ -366,7 +366,7 @@ def _short(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 1].rstrip()}…"
 
 
-#: Another process that is indexing is not waited for: it does the same. So many passages are embedded in a moment.
+#: No waiting for another process that is indexing. So few passages are embedded in a moment.
 _PATIENCE, _FEW = 0.0, 128
 
 

@@ -191,7 +191,7 @@ _END_SECONDS = 5.0
 _TOOL = "find_sessions"
 _RESULTS = 5
 #: A title of fewer words, as "ship it", may stand above anything.
-_TELLING_WORDS = 3
+_MIN_TITLE_WORDS = 3
 
 
 class _BrokenError(Exception):
@@ -250,7 +250,7 @@ def _newest(agent: str) -> RecentSession | None:
     """Return the newest session with a telling title, if possible one of `agent`; `None` without sessions."""
     for whose in (agent, "all") if agent in READERS.names else ("all",):
         found = [one for one in list_recent(whose, None, _RESULTS, everywhere=True).sessions if one.project_path]
-        if titled := [one for words in (_TELLING_WORDS, 1) for one in found if len(one.title.split()) >= words]:
+        if titled := [one for words in (_MIN_TITLE_WORDS, 1) for one in found if len(one.title.split()) >= words]:
             return titled[0]
     return None
 
