@@ -143,9 +143,7 @@ def _reach(
     store: Searchable, query: Query, similarities: Similarities | None, wording: QueryWords | None,
     own: Collection[int], *, room: float = 1.0,
 ) -> _Reached:  # fmt: skip
-    """Find the first candidates of a search, `room` times as many as usual. Passages in `own`, the caller's, do not
-    count.
-    """
+    """Find the first candidates, `room` times as many as usual. Passages in `own`, the caller's, do not count."""
     # The chunks of two phrasings are together not many more than those of one.
     nearest = similarities.best(round(NEAREST_CHUNKS * 2 // (1 + len(query.embedded)) * room)) if similarities else ()
     near = {hit.row: hit.cosines for hit in nearest}
@@ -221,10 +219,7 @@ def _find_point(
     store: Searchable, found: Gathered, words: Sequence[Mapping[int, float]],
     by_meaning: Sequence[Mapping[int, Evidence]],
 ) -> None:  # fmt: skip
-    """Store in `found` the evidence for each exchange of the asked session, and the exchange to fork after.
-
-    After that exchange, the session knows all that the question asks.
-    """
+    """Store in `found` the evidence for each exchange of the asked session, and the exchange to fork after."""
     for row in found.passages.keys() & found.sessions.keys():
         similar = [one[row].similar for one in by_meaning]
         places = store.placements_of(row)
@@ -242,10 +237,9 @@ def _evidence(
     places: Sequence[Placement], telling: Collection[int], sessions: Sequence[Mapping[int, float]],
     chunks: Sequence[Mapping[int, float]], commits: Sequence[Mapping[int, float]],
 ) -> list[dict[int, Evidence]]:  # fmt: skip
-    """Return, for each phrasing of the question, the evidence by words for each session.
+    """Return, for each phrasing, the evidence by words for each session that any phrasing found.
 
-    Sessions that only another phrasing found are included. `telling` are the sessions found by the words of their
-    whole text.
+    `telling` are the sessions found by the words of their whole text.
     """
     evidence: defaultdict[int, list[Evidence]] = defaultdict(lambda: [Evidence() for _ in sessions])
     for place in places:
