@@ -1,4 +1,6 @@
-"""Updates the index for a question, within the time that the question may wait. A background indexer does the rest."""
+"""Updates the index for a question, for as long as the question may wait. A background indexer does the remaining
+work.
+"""
 
 from __future__ import annotations
 
@@ -69,9 +71,10 @@ _SWITCHED_OFF = "Indexing is switched off (SMART_FORK_INDEXING=false)."
 
 @dataclass(slots=True)
 class Engine:
-    """The embedder, the reranker, and the time that a question may wait. `progress` receives the steps of long work.
+    """The models and time limits of a search: the embedder, the reranker, and how long a question may wait.
 
-    `unfinished` is called with the project to index first, if work is left and this process has no indexer.
+    `progress` receives the steps of long work. `unfinished` is called with the project to index first, if indexing is
+    not complete and this process has no indexer.
     """
 
     embedder: Embedder
@@ -85,7 +88,7 @@ class Engine:
 
     @property
     def indexer(self) -> Freshener | None:
-        """Return the indexer of this process, if there is one."""
+        """Return the background indexer that runs in this process, if there is one."""
         return self.embedder.indexer if isinstance(self.embedder, SharedEmbedder) else None
 
 
@@ -93,8 +96,8 @@ class Refreshed(NamedTuple):
     """The state of the index after an update.
 
     `left` counts the changed logs that were not read, and `problem` says why none was read. `absent` says why there is
-    no model. `background` describes the work that continues, `seconds_left` its time, if known. `unread` are the logs
-    that were not read.
+    no embedding model. `background` describes the indexing that continues, `seconds_left` its time, if known. `unread`
+    are the logs that were not read.
     """
 
     left: int | None
@@ -117,9 +120,10 @@ def refresh(
     store: Store, engine: Engine, project: Project | None, query: Callable[[], Query],
     session: tuple[AgentName, str] | None = None, *, vectors: bool = True,
 ) -> Refreshed:  # fmt: skip
-    """Update the index within the time limit; for a question about one `session`, only from that session's log.
+    """Update the index within the engine's time limits; for a question about one `session`, only from that session's
+    log.
 
-    `query` returns the question for the index as it is after reading. Without `vectors`, no embeddings are made.
+    `query` is called after logs were read, and returns the question. Without `vectors`, no embeddings are made.
     """
     absent = known_absence(engine.embedder.model)
 
@@ -166,9 +170,7 @@ def refresh(
 
 
 def _telling(engine: Engine) -> Progress:
-    """Return a progress callback that calls `engine.progress`. If many logs are read, it also begins to load the
-    model.
-    """
+    """Return a progress callback that calls `engine.progress`, and begins to load the model if many logs are read."""
 
     def told(stage: str, done: int, total: int) -> None:
         if total >= MANY_LOGS and engine.embed_seconds > 0 and isinstance(engine.embedder, Beginning):
@@ -180,7 +182,11 @@ def _telling(engine: Engine) -> Progress:
 
 
 def continue_indexing(engine: Engine, project: Project | None) -> bool:
-    """Have the remaining work indexed, by this process's indexer if there is one. Return True if a process does it."""
+    """Have the remaining logs and passages indexed in the background, `project` first. Return True if a process does
+    it.
+
+    That is this process's indexer if there is one, else `engine.unfinished`.
+    """
     if engine.indexer is not None:
         engine.indexer.run_soon(project)
     elif engine.unfinished:
@@ -192,7 +198,7 @@ def continue_indexing(engine: Engine, project: Project | None) -> bool:
 
 def makes_vectors(engine: Engine, state: Refreshed) -> bool:
     """Return True if missing embeddings will be made: by this question, by this process's indexer, or by another
-    process.
+    process. `state` is the index after its update.
     """
     able = not state.absent and not Setting.INDEXING.is_off(engine.environment)
     return able and (engine.embed_seconds > 0 or engine.unfinished is not None or engine.indexer is not None)
@@ -201,9 +207,9 @@ def makes_vectors(engine: Engine, state: Refreshed) -> bool:
 def embed_some(store: Store, engine: Engine, query: Query) -> tuple[str, float]:
     """Embed passages for a question within the time limit, first the passages that match the question's words.
 
-    If a background indexer continues the work, only first passages are embedded. Nothing is embedded if this process
-    has an indexer, or if the question has no words. Return why there is no model (else empty), and the passages made
-    in a second.
+    If a background indexer continues the work, only first passages of exchanges are embedded. Nothing is embedded if
+    this process has an indexer, or if the question has no words. Return why there is no model (else empty), and the
+    number of passages embedded in a second.
     """
     if engine.indexer is not None or engine.embed_seconds <= 0 or not query.intent:
         return "", 0.0
@@ -231,14 +237,14 @@ def embed_some(store: Store, engine: Engine, query: Query) -> tuple[str, float]:
 
 
 def _put_first(store: Store, query: Query, indexer: Freshener) -> None:
-    """Have this process's indexer embed first the passages that match the question's words."""
+    """Tell this process's indexer to embed first the passages that match the question's words."""
     counts = store.counts(query.scope)
     if counts.embedded < counts.chunks:
         indexer.put_first(query.scope.project, _wanted(store, query))
 
 
 def _wanted(store: Store, query: Query) -> frozenset[int]:
-    """Return the passages that match the question's words; none if words cannot be searched."""
+    """Return the passages to embed first: those that match the question's words; none if words cannot be searched."""
     try:
         return found_by_words(store, query)
     except Exception as error:
@@ -259,9 +265,9 @@ EARLY_THRESHOLD = 0.9
 
 
 def covered(store: Store, counts: Counts, scope: Scope | None = None) -> Covered:
-    """Return the share of passages that have an embedding: of the first passages of exchanges, and of all passages.
+    """Return the shares of passages with an embedding: among the first passages of exchanges, and among all passages.
 
-    `counts` are those of `scope`.
+    `counts` are the counts of the sessions in `scope`.
     """
     if counts.embedded == counts.chunks:
         return Covered(1.0, 1.0)
@@ -270,15 +276,17 @@ def covered(store: Store, counts: Counts, scope: Scope | None = None) -> Covered
 
 
 def doubt(shares: Covered) -> float:
-    """Return the points against every session while embeddings are missing: later embeddings may favor another
-    session.
+    """Return the points to subtract from every session's score while embeddings are missing.
+
+    `shares` are the shares of passages with an embedding. Later embeddings may favor another session.
     """
     return MAX_DOUBT * (1 - (shares.first_passages + shares.all_passages) / 2)
 
 
 def unread_notice(new: int, sessions: int, *, scored: bool = True) -> str:
-    """Say that some logs were never read, and what follows. Empty if all were read. `scored` answers also have lower
-    scores.
+    """Return a notice that `new` logs were never read and may hold the right session; empty if all were read.
+
+    `sessions` counts the known sessions. With `scored`, the notice adds that scores are lower.
     """
     if not new:
         return ""
@@ -292,7 +300,7 @@ def unread_notice(new: int, sessions: int, *, scored: bool = True) -> str:
 
 
 def early_notice(shares: Covered) -> str:
-    """Say that an answer is early because few passages are embedded; empty if enough are."""
+    """Return a notice that an answer is early because few passages are embedded; empty if enough are."""
     if shares.first_passages >= EARLY_THRESHOLD:
         return ""
     known = math.floor(100 * shares.all_passages)
@@ -303,7 +311,7 @@ def early_notice(shares: Covered) -> str:
 
 
 def _share(part: int, whole: int) -> float:
-    """Return part / whole, rounded down: nearly all is not all."""
+    """Return part / whole, rounded down so that only all of `whole` gives 1."""
     return math.floor(1000 * part / whole) / 1000 if whole else 1.0
 
 
@@ -311,7 +319,7 @@ def _share(part: int, whole: int) -> float:
 
 
 def background_notice(counts: Counts, left: int, seconds: float) -> str:
-    """Describe in a line the work that continues in the background; empty if nothing is left.
+    """Return a line about the indexing that continues in the background; empty if nothing is left.
 
     `left` counts the unread logs. `seconds` is the remaining time to embed passages, 0 if unknown.
     """
@@ -326,7 +334,7 @@ def background_notice(counts: Counts, left: int, seconds: float) -> str:
 
 
 def seconds_left(store: Store, counts: Counts, rate: float) -> float:
-    """Estimate the remaining time to embed passages; 0 if unknown.
+    """Estimate the remaining seconds to embed passages; 0 if unknown.
 
     `rate` is the number of passages embedded in a second. Without one, the last full run gives a lower bound for the
     rate: that run also read logs.
@@ -342,8 +350,9 @@ log = logging.getLogger(__name__)
 
 
 def index_in_background(project: Project | None) -> None:
-    """Start ``smart-fork index run`` as a detached process, `project` first. It ends immediately if another process
-    indexes.
+    """Start ``smart-fork index run`` as a detached process that indexes `project` first.
+
+    The process ends immediately if another process indexes.
     """
     argv = [sys.executable, "-m", "smart_fork", "index", "run", "--if-idle"]
     argv += [f"--project={project.root}"] if project else []
@@ -358,7 +367,7 @@ def index_in_background(project: Project | None) -> None:
 
 
 def index_status() -> IndexStatus:
-    """Return counts, freshness and unreadable logs of the index. A missing index is created; no log is read.
+    """Return the counts, freshness and unreadable logs of the index. A missing index is created; no log is read.
 
     Raises:
         IndexUnavailable: the index cannot be opened, or is damaged.
@@ -378,7 +387,7 @@ def index_status() -> IndexStatus:
 
 
 def indexed(store: SqliteStore, report: Report, before: Mapping[str, SeenFile], engine: str) -> Indexed:
-    """Summarize an index run: its `report`, the logs changed since `before`, and the content of the index.
+    """Summarize an index run: its `report`, the logs read since the state `before`, and the content of the index.
 
     The caller adds the total time.
     """

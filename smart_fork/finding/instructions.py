@@ -38,7 +38,8 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 
 
 def without_instructions(text: str, embedder: Embedder) -> str:
-    """Return `text` without its instructions. If it has nothing else, return its least instruction-like part.
+    """Return the question `text` without instructions on how to work. If nothing else is left, return its least
+    instruction-like part.
 
     Parts with names of code are kept. For a model other than the default, return all of the text.
 
@@ -62,7 +63,9 @@ def without_instructions(text: str, embedder: Embedder) -> str:
 
 @cache
 def _numbers() -> tuple[str, NDArray[np.float32], float]:
-    """Return the classifier: the model it is for, one weight for each dimension of a vector, and the bias."""
+    """Return the classifier of instructions: the name of its embedding model, one weight for each dimension, and the
+    bias.
+    """
     from indexer.arrays import np
 
     told = orjson.loads(NUMBERS.read_bytes())
@@ -70,8 +73,9 @@ def _numbers() -> tuple[str, NDArray[np.float32], float]:
 
 
 def _parts(text: str) -> Iterator[Sequence[str]]:
-    """Yield the sentences of a text. Short sentences are joined, long ones split into clauses, long clauses into
-    pieces.
+    """Yield the parts of a text to classify: sentences, as lists of pieces.
+
+    Short sentences are joined, long ones split into clauses, long clauses into pieces.
     """
     for sentence in _together(_SENTENCE_END.split(text)):
         if len(sentence.split()) <= SENTENCE_WORDS:
@@ -84,7 +88,7 @@ def _parts(text: str) -> Iterator[Sequence[str]]:
 
 
 def _windows(part: Sequence[str]) -> Sequence[str]:
-    """Return pairs of neighboring pieces: instructions end somewhere inside a pair."""
+    """Return the pairs of neighboring pieces of a part, as texts to embed; a single piece as it is."""
     return [f"{one} {other}" for one, other in pairwise(part)] or part
 
 

@@ -1,4 +1,4 @@
-"""The index as one caller may search it, for one project or all: opened once, and updated once."""
+"""Opens and updates the index once for one caller, who then searches it for one project or all projects."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ProjectIndex:
     """The index, searched by one caller for the project of `path` (by default the working directory), or for all
     projects.
 
-    Nothing is read before the first question.
+    Nothing is read before the first question. The caller is the session that asks, if any.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class ProjectIndex:
 
     @cached_property
     def directory(self) -> Path:
-        """Return the directory of the question."""
+        """Return the directory from which the question is asked."""
         return resolve(self.path or Path.cwd())
 
     @cached_property
@@ -80,7 +80,7 @@ class ProjectIndex:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Close the index after the block."""
+        """Close the index at the end of the block, after running embeddings have ended."""
         with reporting_loading(self.engine.progress), self._held:
             try:
                 yield
@@ -89,10 +89,10 @@ class ProjectIndex:
 
     @contextmanager
     def index(self) -> Iterator[SqliteStore]:
-        """Open the index, once. Any error inside the block closes the index, and a damaged index is set aside.
+        """Open the index for the block; a later block gets the open one. An error in the block closes it.
 
         Raises:
-            IndexUnavailable: the index cannot be opened, or is damaged.
+            IndexUnavailable: the index cannot be opened, or is damaged. A damaged index is set aside.
         """
         if self._store is None:
             self._store = self._held.enter_context(opened())
@@ -110,7 +110,9 @@ class ProjectIndex:
         return self._store
 
     def scope(self, asked: FindRequest) -> Scope:
-        """Return the scope of a request: sessions of the project and the agents, limited to a tag if one is given."""
+        """Return which sessions a request searches: those of the project and the agents, limited to a tag if one is
+        given.
+        """
         scope = self.store.scope(self.project, asked.agents, automated=asked.include_automated or bool(asked.tag))
         if not asked.tag:
             return scope
@@ -119,9 +121,9 @@ class ProjectIndex:
         return replace(scope, sessions=(*tagged, *(row.row for row in guests.values())))
 
     def query(self, asked: FindRequest, withheld: frozenset[str] = frozenset()) -> Query:
-        """Build the query of a request, with the facts known about the caller.
+        """Build the query of a request, with the facts known about the session that asks.
 
-        The caller's own session, the caller's workers and `withheld` sessions are not found.
+        The asking session, its workers and the `withheld` sessions are never found.
         """
         caller, own = self._caller_and_own()
         return self.relevant(asked.query(
@@ -131,8 +133,9 @@ class ProjectIndex:
         ))  # fmt: skip
 
     def relevant(self, query: Query) -> Query:
-        """Return the query without instructions on how to work. A short query, or one without the default model, is
-        unchanged.
+        """Return the query with the intent also stored without its instructions on how to work ("be careful").
+
+        A short query is unchanged. So is any query if the model is not the default.
         """
         if len(query.intent.split()) < LONG_WORDS:
             return query
@@ -144,18 +147,22 @@ class ProjectIndex:
         return replace(query, relevant=self._relevant.get(query.intent, ""))
 
     def pointed_at(self, intent: str) -> dict[str, str]:
-        """Return query fields for the current branch, with its commits' subjects if the intent refers to the branch."""
+        """Return the query's fields about the current branch: its name, and its last commits' subjects if `intent`
+        refers to it.
+        """
         return _pointed_at(intent, self.directory, self.engine.processes) if self.project else {}
 
     def refreshed(self, asked: FindRequest, *, vectors: bool = True) -> Refreshed:
-        """Update the index, once. Embeddings are made for each request."""
+        """Update the index, only at the first call. Each call embeds some missing passages for its request."""
         wanted = vectors and self.search_program is None
         return self.refreshed_for(lambda: asked.query(self.scope(asked)), vectors=wanted)
 
     def refreshed_for(
         self, query: Callable[[], Query], session: tuple[AgentName, str] | None = None, *, vectors: bool = True
     ) -> Refreshed:
-        """Update the index for a `query`, once for one `session` or once for all."""
+        """Update the index for a `query`: from one `session`'s log, or from all logs. Repeated calls only embed
+        passages.
+        """
         engine, state = self.engine, self._states.get(session) or self._states.get(None)
         if state is None or (session and session not in self._states and state.left != 0):
             state = refresh(self.store, engine, None if session else self.project, query, session, vectors=vectors)
@@ -167,7 +174,9 @@ class ProjectIndex:
         return state
 
     def meaning(self, texts: Sequence[str]) -> Meaning:
-        """Return an object that embeds these texts, and share it among all who ask for them."""
+        """Return the object that embeds these texts. Equal texts get the same object, so that they are embedded
+        once.
+        """
         return self._meanings.setdefault(tuple(texts), Meaning(self.engine.embedder, texts))
 
     def vectors(self, absent: str, texts: Sequence[str]) -> list[bytes]:
@@ -175,7 +184,7 @@ class ProjectIndex:
 
         Raises:
             LookupError: the index has embeddings of another model, or none.
-            ModelUnavailableError: the model is `absent`, or cannot be loaded.
+            ModelUnavailableError: `absent` (why there is no model) is not empty, or the model cannot be loaded.
         """
         check_comparable(self.store, self.engine.embedder.model, absent)
         self._begin(texts)
@@ -184,8 +193,9 @@ class ProjectIndex:
         return [vectors[text] for text in texts]
 
     def expect(self, intent: str, also: Sequence[str] | None) -> None:
-        """Open the index, and begin to embed an intent about which one session will be asked. Do nothing without an
-        index.
+        """Open the index, and begin to embed an intent, before the question about one session is asked.
+
+        Do nothing if there is no index.
         """
         if (words := plain(intent)) and index_db().exists():
             self._begin((words, *further(words, also)))
@@ -193,18 +203,19 @@ class ProjectIndex:
                 pass  # it stays open
 
     def settle(self) -> None:
-        """Wait until no embedding is running: a process that ends or is replaced during one is aborted."""
+        """Wait until no text is being embedded: a process that ends or is replaced during an embedding is aborted."""
         for one in self._meanings.values():
             one.settle()
 
     def _begin(self, texts: Sequence[str]) -> None:
-        """Begin to embed those of these texts that are not being embedded yet."""
+        """Begin to embed the texts that are not being embedded yet."""
         if left := [text for text in texts if not any(text in known for known in self._meanings)]:
             self.meaning(left).begin()
 
     def _caller_and_own(self) -> tuple[SessionRow | None, frozenset[str]]:
-        """Return the calling session, if indexed, and the ids that it must not find: its own and those of
-        its workers.
+        """Return the session that asks, if it is indexed, and the ids of sessions that it must not find.
+
+        These are its own id and the ids of its workers.
         """
         if not self.caller:
             return None, frozenset()
@@ -230,7 +241,7 @@ def _workers_of(session_id: str) -> list[str]:
 
 
 def adopt(project: Project, directory: str, *, remove: bool = False) -> AboutProject:
-    """Assign the sessions of `directory` to a project, or undo the assignment.
+    """Assign the sessions that worked in `directory` to a project; with `remove`, undo the assignment.
 
     Raises:
         Usage: the directory is the project's own.
@@ -263,7 +274,9 @@ _CHANGED = ("diff-index", "--name-only", "-z", "--no-renames", "--no-ext-diff", 
 
 
 def with_files(query: Query, code: Code, processes: Processes) -> Query:
-    """Return the query with the files in play: those the caller names, else those changed in the working tree."""
+    """Return the query with the files that are being worked on: files and lines that `code` names, else uncommitted
+    ones.
+    """
     project, given = query.scope.project, [*code.files]
     if code:
         from smart_fork.finding.git_blame import parsed, touched_by
@@ -291,7 +304,9 @@ _LANDED_SECONDS = 0.5
 
 
 def _pointed_at(intent: str, directory: Path, processes: Processes) -> dict[str, str]:
-    """Return the current branch and, if the intent refers to the branch, the subjects of its last commits."""
+    """Return the query's fields about the current branch: its name, and its last commits' subjects if `intent` refers
+    to it.
+    """
     branch = branch_at(directory)
     if not branch or branch in TRUNKS or not is_of_this_branch(intent):
         return {"branch": branch}

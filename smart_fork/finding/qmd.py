@@ -1,8 +1,8 @@
-"""The search program qmd (``npm install -g @tobilu/qmd``), which searches the exports in its own index.
+"""Searches with the program qmd (``npm install -g @tobilu/qmd``), which has its own index of the exports.
 
-The index is in ``<SMART_FORK_HOME>/qmd``. A person's own qmd index and settings are never touched: `INDEX_PATH` and
-`QMD_CONFIG_DIR` point to this folder. qmd runs where no project's ``.qmd`` can override them. Downloaded models are
-shared.
+An export is the Markdown file of a session. The index is in ``<SMART_FORK_HOME>/qmd``. A person's own qmd index and
+settings are never touched: `INDEX_PATH` and `QMD_CONFIG_DIR` point to this folder. qmd runs where no project's
+``.qmd`` can override them. Downloaded models are shared.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ _DECODER = json.JSONDecoder()
 
 
 class NotJson(ProgramFailed):
-    """An output with neither results nor a statement that there are none. The message quotes the output."""
+    """A failure to read qmd's output: it has neither results nor a statement that there are none. The message quotes
+    it.
+    """
 
     code = "not_json"
 
@@ -59,8 +61,9 @@ def without_steering(text: str) -> str:
 
 
 def results_in(printed: str) -> list[dict[str, Any]]:
-    """Parse the results in an output: a list, ``{"results": […]}``, one object, or one object a line. Other text is
-    ignored.
+    """Parse the results in qmd's output. Text around them is ignored.
+
+    The forms are a list, ``{"results": […]}``, one object, or one object a line.
 
     Raises:
         NotJson: the output has no readable results, for instance because it was cut off.
@@ -86,17 +89,17 @@ def results_in(printed: str) -> list[dict[str, Any]]:
 
 
 def location_of(result: dict[str, Any]) -> str:
-    """Return the document's location as the program prints it; empty if it prints none."""
+    """Return where the document of a search result is, as qmd prints it; empty if it prints no place."""
     return _field(result, _LOCATIONS)
 
 
 def text_of(result: dict[str, Any]) -> str:
-    """Return the program's quotation from the document."""
+    """Return the text that a search result quotes from its document."""
     return _field(result, _TEXTS)
 
 
 def _values(text: str) -> list[Any]:
-    """Return the outermost JSON values among other text.
+    """Return the outermost JSON values in a text that also has other lines.
 
     Raises:
         NotJson: a value begins and does not end.
@@ -152,12 +155,12 @@ _INSTALL = "Install qmd (npm install -g @tobilu/qmd) and put it on PATH, or set 
 
 
 def _exported(agent: AgentName) -> bool:
-    """Return True if the agent has exports. Asking qmd about an agent takes a quarter of a second."""
+    """Return True if the agent's sessions have exports. Without exports, qmd need not be asked, which takes 0.25 s."""
     return any(index_root().glob(f"{agent}/*"))
 
 
 class Qmd:
-    """qmd as a `SearchEngine`. `environment` says which program to run, and how long it may take."""
+    """The program qmd as a `SearchEngine`. `environment` says which program to run, and how long it may take."""
 
     name = "qmd"
 
@@ -203,9 +206,9 @@ class Qmd:
             return False
 
     def _read(self, missing: list[AgentName], stamp: str, seconds: float) -> bool:
-        """Create missing collections, have qmd read the exports, and erase deleted content from its index.
+        """Create `missing` collections in qmd, have qmd read the exports, and erase deleted content from qmd's index.
 
-        Return False if the erasing failed.
+        `stamp` is stored as the state that qmd has read. Return False if the erasing failed.
 
         Raises:
             EngineUnavailable: a collection cannot be created.
@@ -231,7 +234,7 @@ class Qmd:
             raise EngineUnavailable(_failure("collection add", done), _INSTALL)
 
     def _missing(self) -> list[AgentName]:
-        """Return the agents with exports that qmd does not know.
+        """Return the agents whose exports qmd does not know yet.
 
         Raises:
             EngineUnavailable: qmd is not installed, or the program is not qmd.
@@ -273,8 +276,9 @@ class Qmd:
         return Ranking((), None, "; ".join(failed), said=_said(None, failed))
 
     def _found(self, way: Way, question: EngineQuestion) -> tuple[list[RankedDocument], int]:
-        """Return the documents, and the number of results that are no exports. Ask for more if the first are not
-        enough.
+        """Return the documents that qmd finds with one of its commands, and the number of results that are no exports.
+
+        qmd is asked for more if the first documents are not enough.
         """
         documents, dropped, more = self._ranked(way, question, WANTED)
         if more and not question.enough(documents):
@@ -297,7 +301,10 @@ class Qmd:
         return documents, results - len(documents), more
 
     def _by_words(self, agent: AgentName, question: EngineQuestion, wanted: int) -> list[dict[str, Any]]:
-        """Find documents with most of the words: ``search`` requires all of them, and an intent is a sentence."""
+        """Find documents with most of the question's words, by searching each word alone.
+
+        qmd's ``search`` finds only documents with all words, and an intent is a whole sentence.
+        """
         words = sorted(question.words, key=len, reverse=True)[:MAX_WORDS]
         best: dict[str, dict[str, Any]] = {}
         total: dict[str, float] = {}
@@ -338,7 +345,7 @@ class Qmd:
                 yield RankedDocument(agent, session_id, _score(result), _HUNK.sub("", text_of(result)))
 
     def _looked_up(self, agent: AgentName, place: str) -> str | None:
-        """Find the session of a document that qmd lists under another name: file names differ among qmd's versions."""
+        """Return the session id in a document whose file name qmd changed: versions of qmd change names differently."""
         try:
             done = self._run(["get", place, "--no-line-numbers", "-l", str(HEADER_LINES)], LIST_SECONDS)
         except (ProgramFailed, EngineUnavailable):
@@ -351,7 +358,7 @@ class Qmd:
     # -- the program -----------------------------------------------------------------------------------------------
 
     def program(self) -> str:
-        """Return the program's absolute path.
+        """Return the absolute path of the qmd executable.
 
         Raises:
             EngineUnavailable: the program is not found.
@@ -404,7 +411,7 @@ def _query(command: str, intent: str) -> str:
 
 
 def _said(way: Way | None, failed: list[str]) -> dict[str, Any]:
-    """Return an answer's fields about qmd."""
+    """Return the fields about qmd for a search's answer: the command that found the results, and the failures."""
     return {"qmd_command": _COMMANDS[way] if way else None, **({"qmd_error": "; ".join(failed)} if failed else {})}
 
 
@@ -418,7 +425,7 @@ def _quoted(said: str, characters: int) -> Masked:
 
 
 def _score(result: Mapping[str, Any]) -> float | None:
-    """Return the relevance from 0 to 1; `None` if the result has no valid score."""
+    """Return the score of a search result, cut to 0…1; `None` if it has no valid score."""
     score = result.get("score")
     if isinstance(score, bool) or not isinstance(score, int | float):
         return None
@@ -426,7 +433,7 @@ def _score(result: Mapping[str, Any]) -> float | None:
 
 
 def _export(agent: AgentName, place: str) -> Path | None:
-    """Return the file in the export folder at a location; `None` for a location outside that folder."""
+    """Return the export file that qmd names as `place`; `None` for a place outside the agent's export folder."""
     if place.startswith("qmd://"):
         collection, _, name = place.removeprefix("qmd://").partition("?")[0].partition("/")
         if collection != collection_of(agent):
@@ -443,7 +450,7 @@ def _export(agent: AgentName, place: str) -> Path | None:
 
 
 def _owner(agent: AgentName, export: Path) -> str | None:
-    """Return the id of the session of an export; `None` if the file is missing or is no export."""
+    """Return the id of the session whose export this is; `None` if the file is missing or is no export."""
     try:
         if export.is_symlink() or not export.is_file():
             return None
@@ -456,6 +463,6 @@ def _owner(agent: AgentName, export: Path) -> str | None:
 
 
 def _named(agent: AgentName, text: str) -> str | None:
-    """Return the session id in an export's header, if the header names this agent."""
+    """Return the session id in the header of an export's `text`; `None` if the header names another agent."""
     header = parse_front_matter(text)
     return header.get("session_id") if header.get("agent", agent) == agent else None

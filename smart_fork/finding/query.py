@@ -1,4 +1,4 @@
-"""Converts a question to a full-text query, and holds the question's other facts.
+"""Converts a question to a full-text query, and defines the values of a search: query, candidates, word matches.
 
 Every word is quoted: nothing that a person types can be an operator.
 """
@@ -104,9 +104,10 @@ def plain(intent: str) -> str:
 
 
 def words_of(text: str) -> tuple[str, ...]:
-    """Return the words to search for: in order, each once, in lower case, without stop words if other words are left.
+    """Return the words of a question to search for: in order, each once, in lower case, mostly without stop words.
 
-    A pull request's address and number are left out: they would find every other pull request.
+    If all words are stop words, they are kept. A pull request's address and number are left out: they would find every
+    other pull request.
     """
     named = _WORD.findall(bigrams(_NUMBERED.sub(" ", text)))
     words = list(dict.fromkeys(word.lower()[:MAX_WORD_CHARACTERS] for word in named))
@@ -115,7 +116,7 @@ def words_of(text: str) -> tuple[str, ...]:
 
 
 def doubt_of(text: str, words: int | None = None, strange: float = 0.0) -> float:
-    """Return the points against every session for a long question, for a short prompt, and for unknown names.
+    """Return the points to subtract from every session's score for a long question, a short prompt, and unknown names.
 
     A long question has something in common with most sessions. A short prompt may ask for something new; `words` is
     its full length. `strange` (0…1) says how unknown the question's names are to all sessions.
@@ -126,15 +127,16 @@ def doubt_of(text: str, words: int | None = None, strange: float = 0.0) -> float
 
 
 def is_prompt(text: str) -> bool:
-    """Return True if `text` is written to an agent, not to search with: it addresses an agent, or has a whole
-    sentence.
+    """Return True if `text` reads like a prompt for an agent instead of search words.
+
+    Such a text addresses an agent, has a whole sentence, or has several lines.
     """
     sentence = text[:1].isupper() and (_SENTENCE.search(text) or len(text.split()) >= SENTENCE_OF_WORDS)
     return bool(sentence or "\n" in text or _ADDRESS.search(text))
 
 
 def unnamed(text: str) -> str:
-    """Return a sentence that asks which work is meant, if `text` has only words that occur in any prompt; else empty.
+    """Return a request to name the work, if `text` has only words that occur in any prompt ("fix this"); else empty.
 
     An agent's command at the beginning does not count.
     """
@@ -146,7 +148,8 @@ def unnamed(text: str) -> str:
 
 
 def terms_of(text: str) -> tuple[str, ...]:
-    """Return the search terms, each quoted for FTS5: the words, and compounds such as ``src/upload.py`` as phrases.
+    """Return the search terms in a question, each quoted for FTS5: words, and compounds such as ``src/upload.py`` as
+    phrases.
 
     A pull request is a compound of its kind and its number.
     """
@@ -166,7 +169,7 @@ def names_of(text: str) -> tuple[str, ...]:
 
 
 def quoted_names(given: Iterable[str]) -> tuple[str, ...]:
-    """Quote file names and code names for FTS5. Of a long path, only the end is used."""
+    """Return file names and code names, quoted as search terms for FTS5. Of a long path, only the end is used."""
     names = (_WORD.findall(name.lower().replace("_", " ")) for name in given)
     phrases = dict.fromkeys(" ".join(word[:MAX_WORD_CHARACTERS] for word in name[-MAX_PHRASE_WORDS:]) for name in names)
     return tuple(f'"{bigrams(phrase)}"' for phrase in phrases if phrase)[:MAX_NAMES]
@@ -197,7 +200,7 @@ _NAME_LETTERS = re.compile(r"[^\W\d_]{2,}")
 
 
 def is_of_this_branch(text: str) -> bool:
-    """Return True if `text` asks for the work on the current branch."""
+    """Return True if a question refers to the current branch without naming it, such as "my tests" or "this PR"."""
     return _THIS_BRANCH.search(text) is not None
 
 
@@ -214,10 +217,10 @@ SENTENCE_WORDS = 3
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """The code that a question is about: `lines` as PATH:FIRST-LAST, `files`, a `commit`, uncommitted `changes`, or a
-    `pull`.
+    """The code that a question is about: `lines` as PATH:FIRST-LAST, `files`, a `commit`, `changes`, or a `pull`.
 
-    `changes` is True for the caller's own, or a patch. `pull` is the number of a pull request.
+    `changes` is True for the caller's uncommitted changes, or the text of a patch. `pull` is the number of a pull
+    request.
     """
 
     lines: Sequence[str] = ()
@@ -232,14 +235,14 @@ class Code:
 
 @dataclass(frozen=True)
 class Query:
-    """A valid question. `also` has it in other words; all phrasings are answered together.
+    """A checked question to the index. `intent` is its text, `also` has it in other words; all phrasings are used.
 
     `everywhere` means all projects. `caller` is the session that asks, `relatives` are sessions of other families that
-    share content with the caller. `hidden` sessions are never found. `doubt` are points against every session, while
-    embeddings are missing. `read` is the share of logs that were read. `relevant` is the intent without instructions
-    on how to work, if known. `branch` is the current branch, `landed` the subjects of its commits. `in_play` are the
-    files being worked on, `given` by the caller or found changed. `agents` are those to search. `directory` is where
-    the question is asked.
+    share content with the caller. `hidden` sessions are never found. `doubt` is subtracted from every session's
+    points, while embeddings are missing. `read` is the share of logs that were read. `relevant` is the intent without
+    instructions on how to work, if known. `branch` is the current branch, `landed` the subjects of its commits.
+    `in_play` are the files being worked on; `given` is true if the caller named them. `agents` are those to search.
+    `directory` is where the question is asked.
     """
 
     intent: str
@@ -263,18 +266,19 @@ class Query:
 
     @property
     def known_families(self) -> frozenset[str]:
-        """Return the families of the caller and of the caller's relatives."""
+        """Return the families (each a session and its forks) of the session that asks and of its relatives."""
         return frozenset(one.root_id for one in (self.caller, *self.relatives) if one and one.root_id)
 
     def is_kin(self, session: SessionRow) -> bool:
-        """Return True if the session shares content with the caller: by a common origin, a hand-over or a merge."""
+        """Return True if `session` shares content with the session that asks: by a fork, a hand-over or a merge."""
         known = (one for one in (self.caller, *self.relatives) if one)
         return bool(session.root_id) and any(session.root_id == one.root_id for one in known)
 
     @cached_property
     def phrasings(self) -> tuple[str, ...]:
-        """Return the question's phrasings, the person's own first, with the words of the branch that the question
-        refers to.
+        """Return the texts to search with: the person's question, then its other phrasings.
+
+        If the question refers to the current branch, the branch's words are added to the question.
         """
         pointed = (branch_words(self.branch), self.landed) if is_of_this_branch(self.intent) else ()
         return (" ".join(filter(None, (self.relevant or self.intent, *pointed))), *self.also)
@@ -284,9 +288,9 @@ class Query:
         """Return the indexes of the phrasings that are also compared by meaning: the person's own and the shortest
         sentence.
 
-        One embedding is most of a question's time, and other phrasings mostly help by their words. A second embedding
-        helps if the model does not know the person's language. If one session is asked, all are embedded, to tell its
-        exchanges apart.
+        One embedding takes most of a question's time, and other phrasings help mostly by their words. A second
+        embedding helps if the model does not know the person's language. If one session is asked, all phrasings are
+        embedded, to tell its exchanges apart.
         """
         others = range(1, len(self.phrasings))
         if self.scope.session is not None:
@@ -299,14 +303,17 @@ class Query:
         return tuple(self.phrasings[number] for number in self.embedded)
 
     def _meaning_and_size(self, number: int) -> tuple[bool, int]:
-        """Return a phrasing's sort key: sentences before names of one or two words, then by length."""
+        """Return the sort key of phrasing `number`: whole sentences before one or two words, then shorter texts
+        first.
+        """
         text = self.phrasings[number]
         return len(text.split()) < SENTENCE_WORDS, len(text)
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A session, its score, and its passage that answers best with the words of the question in that passage.
+    """A session that a search found, with its score, the passage that answers best, and the asked words in that
+    passage.
 
     `why` explains the score before reranking; `None` if another engine gave the score. `lines` are the passage's first
     and last line in the export. `asked` are all words of the `phrasings`. `voices` says where in the text another
@@ -330,12 +337,12 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Candidates, best first, how they were found, and what failed. `dropped` counts the sessions without an id or
-    directory.
+    """The sessions that a search found, best first, with the way they were found and the failures.
 
-    `rerank_error` says why a configured reranker was not used. `engine` found the candidates; `said` are fields of an
-    external engine for the answer. `rivals` are the families that share the chance, with their leads. `weighed` are
-    the searched terms by phrasing, with their weights.
+    `dropped` counts the sessions without an id or directory. `rerank_error` says why a configured reranker was not
+    used. `engine` found the candidates; `said` are fields of an external engine for the answer. `rivals` are the
+    families that share the chance, each with its points. `weighed` are the searched terms by phrasing, with their
+    weights.
     """
 
     hits: tuple[Candidate, ...]
@@ -350,7 +357,7 @@ class Candidates:
 
     @property
     def fallback_used(self) -> bool:
-        """Return True if the first way of searching failed."""
+        """Return True if the best way of searching failed, and another way found the candidates."""
         return bool(self.error)
 
 
@@ -363,14 +370,14 @@ MAX_NAME_TERMS, MIN_PREFIX_LETTERS = 2, 3
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """The best rows of a table by all words, and the BM25 score that each phrasing gives them."""
+    """The rows of an index table that match a question's words best, and each phrasing's BM25 score for them."""
 
     rows: frozenset[int]
     scores: tuple[Mapping[int, float], ...]
 
 
 class QueryWords:
-    """The terms of each phrasing, weighted by rarity, and the rows that they match in the question's scope.
+    """The search terms of each phrasing of a question, weighted by rarity. They find rows in the question's scope.
 
     `weighed` are the terms with their weights, if a question with equal phrasings and another scope computed them.
     """
@@ -383,13 +390,14 @@ class QueryWords:
         self._having: dict[HavingTable, dict[str, Collection[int]]] = {}
 
     def matches(self, table: WordTable, limit: int) -> Matches:
-        """Return the best rows of a table."""
+        """Return the `limit` rows of an index table that match the words best."""
         best = self._store.match_words(table, self._terms, self._scope, limit)
         return Matches(frozenset(hit.row for hit in best), self._shared(table, best))
 
     def _shared(self, table: WordTable, best: Sequence[Scored]) -> tuple[Mapping[int, float], ...]:
-        """Return each phrasing's BM25 scores. BM25 is a sum over terms, so a phrasing's score is the sum of its own
-        terms'.
+        """Return each phrasing's BM25 scores of the `best` rows.
+
+        BM25 is a sum over terms, so a phrasing's score is the sum of its own terms' scores.
         """
         if len(self.phrasings) == 1:
             return (dict(best),)
@@ -412,11 +420,11 @@ class QueryWords:
         return [_shares(terms, rows, having) for terms, rows in zip(self.phrasings, best, strict=True)]
 
     def worked_on(self, sessions: Collection[int]) -> tuple[list[dict[int, float]], float]:
-        """Return how much of each phrasing's files and code names each session worked on, and how strange the names
+        """Return how much of each phrasing's file and code names each session worked on, and how strange the names
         are.
 
         The shares are from 0 to 1; rare names weigh more, names without a session do not count. The last set of shares
-        is for the files in play. Strangeness (0…1) says how few of the question's names any session worked on.
+        is for the files being worked on. Strangeness (0…1) says how few of the question's names any session worked on.
         """
         names = list(dict.fromkeys(chain.from_iterable(self._names)))
         having = self._store.having("work", names, sessions) if names else {}
@@ -456,7 +464,10 @@ def _weight(count: int, everything: int) -> float:
 def _known(
     terms: Sequence[str], counts: Mapping[str, int], count: Callable[[Sequence[str]], Mapping[str, int]]
 ) -> Mapping[str, int]:
-    """Return the number of sessions with each term. If no session has a short name, count words that begin with it."""
+    """Return the number of sessions with each term.
+
+    If no session has one or two given terms, sessions with words that begin like them are counted.
+    """
     known = {term: counts[term] for term in terms}
     if len(known) > MAX_NAME_TERMS or any(known.values()):
         return known

@@ -1,4 +1,6 @@
-"""Quotes a passage: the matching sentence, the text after it, and the speaker."""
+"""Chooses what to quote from a passage that a search found: the matching sentence, the text after it, and the
+speaker.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,7 @@ class Quotation(NamedTuple):
 
 
 class SpokenPart(NamedTuple):
-    """One speaker's part of a passage. Its text is not masked yet, since most of it is never shown."""
+    """The text of one speaker in a passage. It is not masked yet, since most of it is never shown."""
 
     said_by: Speaker | None
     text: str
@@ -61,7 +63,7 @@ class SpokenPart(NamedTuple):
 
 
 def quotations(hits: Sequence[Candidate], limit: int, nearness: Nearness | None) -> list[Quotation]:
-    """Quote each hit in at most `limit` characters.
+    """Quote the passage of each hit in at most `limit` characters.
 
     Each quotation begins at the sentence with the best evidence for the asked words. If a passage has none of the
     words, it begins at the sentence nearest in meaning, if `nearness` can tell, else at the first sentence.
@@ -79,7 +81,7 @@ def quotations(hits: Sequence[Candidate], limit: int, nearness: Nearness | None)
 
 
 def _said(hit: Candidate) -> list[SpokenPart]:
-    """Split a passage into its speakers' parts. Lines about an agent's actions belong to the agent."""
+    """Split a hit's passage into its speakers' parts. Lines about an agent's actions belong to the agent."""
     if hit.place is None:
         return [SpokenPart(None, said)] if (said := tidied(hit.text)) else []
     role = hit.place.role
@@ -100,7 +102,9 @@ def _said(hit: Candidate) -> list[SpokenPart]:
 
 
 def _most_telling(parts: Sequence[SpokenPart], words: Sequence[str]) -> tuple[int, int] | None:
-    """Find the sentence with the best evidence, among equals the first, as (part, sentence)."""
+    """Find the first sentence with the best evidence for `words`. Return the indexes of its part and of the
+    sentence.
+    """
     found, most = None, 0.0
     for number, part in enumerate(parts):
         for place, (start, end) in enumerate(sentences(part.text)):
@@ -110,7 +114,11 @@ def _most_telling(parts: Sequence[SpokenPart], words: Sequence[str]) -> tuple[in
 
 
 def _nearest(passages: Sequence[Sequence[SpokenPart]], nearness: Nearness) -> list[tuple[int, int] | None]:
-    """Find each passage's sentence that is nearest in meaning, as (part, sentence). One call compares all sentences."""
+    """Find, for each passage, the sentence nearest in meaning to the question: the indexes of its part and the
+    sentence.
+
+    One call of `nearness` compares all sentences.
+    """
     candidates = [_to_compare(parts) for parts in passages]
     near = iter(nearness([text for among in candidates for *_, text in among]) if any(candidates) else ())
     found: list[tuple[int, int] | None] = []
@@ -121,8 +129,9 @@ def _nearest(passages: Sequence[Sequence[SpokenPart]], nearness: Nearness) -> li
 
 
 def _to_compare(parts: Sequence[SpokenPart]) -> list[tuple[int, int, str]]:
-    """Return a passage's first sentences that a speaker said; else its first lines about actions, as commands have
-    many tokens.
+    """Return the first sentences of a passage, with the indexes of part and sentence, for a comparison by meaning.
+
+    Lines about actions are only used if nothing else is there, because commands have many tokens.
     """
     first = [
         (number, place, part.text[start:end])
@@ -139,7 +148,9 @@ def _quoted(parts: Sequence[SpokenPart], place: tuple[int, int], words: Sequence
 
 
 def nearness(embedder: Embedder, asked: Callable[[], Sequence[bytes]]) -> Nearness:
-    """Return a function that compares sentences with the asked vectors, and gives each sentence its best cosine."""
+    """Return a function that gives texts their cosine to the nearest of the question's vectors, which `asked`
+    returns.
+    """
 
     def near(texts: Sequence[str]) -> list[float]:
         from indexer.arrays import np
@@ -159,10 +170,10 @@ def nearness(embedder: Embedder, asked: Callable[[], Sequence[bytes]]) -> Nearne
 
 
 def snippet(text: str, words: Iterable[str], limit: int = SNIPPET_CHARACTERS, *, nearest: int | None = None) -> Masked:
-    """Return at most `limit` characters of `text`, beginning at the matching sentence and cut between characters.
+    """Return at most `limit` characters of `text`, masked, from the sentence that matches `words` best.
 
-    The sentence is the one with the best evidence for `words`; without evidence the `nearest` sentence, else the
-    first. Control characters are removed, because a snippet is shown in terminals.
+    Without a match it begins at sentence `nearest`, else at the first. Control characters are removed, because a
+    snippet is shown in terminals.
     """
     text, words = mask(tidied(text)), tuple(words)
     spans = sentences(text)
@@ -185,7 +196,7 @@ def snippet(text: str, words: Iterable[str], limit: int = SNIPPET_CHARACTERS, *,
 
 
 def tidied(text: str) -> str:
-    """Return `text` without blank lines and without lines that are only Markdown marks."""
+    """Return `text` without control characters, blank lines, and lines that are only Markdown marks."""
     lines = (_HEADING.sub("", line.rstrip()) for line in printable(text).strip().splitlines())
     return "\n".join(line for line in lines if not _MARKS.fullmatch(line))
 
@@ -199,15 +210,15 @@ def matched_words(text: str, words: Iterable[str]) -> tuple[str, ...]:
 
 
 def _begins_one(word: str, in_order: Sequence[str]) -> bool:
-    """Return True if one of the sorted words begins with `word`. Only the first word that is not before `word` can."""
+    """Return True if one of the sorted words `in_order` begins with `word`."""
     place = bisect_left(in_order, word)
     return place < len(in_order) and in_order[place].startswith(word)
 
 
 def _densest(text: str, words: frozenset[str], width: int) -> int:
-    """Return the start of the window of `width` characters with the most different query words.
+    """Return where to begin a cut-out of `width` characters with as many different query words as possible.
 
-    The window begins a little before the first of these words.
+    The cut-out begins a little before the first of these words.
     """
     stems = tuple(word[: max(4, len(word) - 2)] for word in words)
     places = (
@@ -222,7 +233,7 @@ def _densest(text: str, words: frozenset[str], width: int) -> int:
 
 
 def sentences(text: str) -> list[tuple[int, int]]:
-    """Return the span of each sentence, in order, without surrounding white space."""
+    """Return the start and end of each sentence in `text`, in order, without surrounding white space."""
     spans = []
     for start, end in _paragraphs(text):
         cuts = [start, *(found.end() for found in _END.finditer(text, start, end) if found.end() < end), end]
@@ -231,7 +242,7 @@ def sentences(text: str) -> list[tuple[int, int]]:
 
 
 def evidence(sentence: str, words: Iterable[str]) -> float:
-    """Count the `words` in a sentence: exact, inside names, or by stem."""
+    """Return how many of the `words` a sentence has. A word with another ending counts less than 1."""
     text = sentence.lower()
     tokens = {*_WORD.findall(text), *_WORD.findall(text.replace("_", " "))}
     beginnings = f" {' '.join(tokens)}"
@@ -239,15 +250,16 @@ def evidence(sentence: str, words: Iterable[str]) -> float:
 
 
 def best(text: str, spans: Sequence[tuple[int, int]], words: Sequence[str]) -> int | None:
-    """Return the index of the sentence with the best evidence for `words`, among equals the first; `None` without
-    evidence.
+    """Return the index of the sentence that has most of the `words`, among equals the first; `None` if none has any.
+
+    `spans` are the start and end of each sentence.
     """
     given = [evidence(text[start:end], words) for start, end in spans]
     return given.index(max(given)) if any(given) else None
 
 
 def _paragraphs(text: str) -> list[tuple[int, int]]:
-    """Return the spans of lines, with the lines of a wrapped sentence joined."""
+    """Return the start and end of each line; lines of one wrapped sentence count as one line."""
     found: list[tuple[int, int]] = []
     for line in _LINE.finditer(text):
         start, end = line.span()
