@@ -1,4 +1,4 @@
-"""The requests and answers of the commands that cut."""
+"""The requests and answers of the ``excise`` commands, which remove turns from a transcript."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ class UncutFile(Value):
 class IndexAfterCut(Value):
     """The state of the index after a cut.
 
-    `updated` is true if the logs were read again, and `erased` if the old passages are erased. `read` counts the logs.
+    `updated` is true if the index has read the changed logs again, and `erased` if their old passages are erased.
+    `read` is the number of these logs.
     """
 
     updated: bool
@@ -80,9 +81,10 @@ class IndexAfterCut(Value):
 
 @record
 class Excised(Value):
-    """The answer of a cut: the records that it removed, or would remove in a dry run. `next` names the next step.
+    """The answer of a cut: `removed` has the ids of the turns that it removed, or would remove in a dry run.
 
-    A dry run has no fields from `followed` on. `index` and `erased` are set only if the copies were searched.
+    `next` is the command to run next. A dry run has no fields from `followed` on. `index` and `erased` are set only if
+    copies of the session were searched and cut as well.
     """
 
     session_id: str
@@ -138,7 +140,10 @@ class Trimmed(Excised):
 
 @record
 class Restored(Value):
-    """A transcript that a snapshot restored. `snapshot` has the replaced content; `None` if nothing changed."""
+    """A transcript that was restored from a snapshot (a file's content before a cut).
+
+    `snapshot` has the content that was replaced. It is `None` if nothing changed.
+    """
 
     session_id: str
     restored: str
@@ -148,7 +153,11 @@ class Restored(Value):
 
 @record
 class RolledBack(Restored):
-    """The answer of a rollback: the named transcript, and all other files of the undone cut or rollback."""
+    """The answer of a rollback (the undoing of a cut): the restored transcript, with the other files that the same cut
+    or rollback changed.
+
+    `followed` are the other restored files, `left` those that could not be restored.
+    """
 
     followed: tuple[Restored, ...]
     left: tuple[UncutFile, ...]
@@ -157,7 +166,7 @@ class RolledBack(Restored):
 
 @value
 class FileWithCutText(Value):
-    """A file outside smart-fork that still contains cut words, with the next step in `reason`."""
+    """A file, mostly an agent's, that still contains words cut from a session. `reason` says what to do."""
 
     path: str
     words_found: tuple[str, ...]
@@ -166,7 +175,10 @@ class FileWithCutText(Value):
 
 @value
 class Remnant(Value):
-    """A file of smart-fork that still contains cut words, with the kind of the file."""
+    """A file of smart-fork's own that still contains words cut from a session.
+
+    `kind` is "export" or "log", for example.
+    """
 
     path: str
     kind: str
@@ -174,7 +186,7 @@ class Remnant(Value):
 
 @record
 class Soundness(Value):
-    """The answer of ``excise verify``: defects of a transcript, and the places that still have its cut words."""
+    """The answer of ``excise verify``: defects of a transcript, and the files that still contain its cut words."""
 
     session_id: str
     tool: str
@@ -193,7 +205,11 @@ class Soundness(Value):
 
 @value
 class Suggestion(Value):
-    """Turns that could be cut. `range` can be passed to ``cut``, which saves `tokens`. Secrets are masked, not cut."""
+    """Turns that could be cut.
+
+    `range` can be passed to ``excise cut``, which then saves about `tokens` tokens. For a secret, the suggested
+    command masks it instead.
+    """
 
     kind: str
     range: str

@@ -47,9 +47,9 @@ def closure(turns: Sequence[TranscriptTurn], to_cut: Collection[str]) -> set[str
 
 
 def same_records(turns: Sequence[TranscriptTurn]) -> defaultdict[str, list[str]]:
-    """Return for each turn id the ids of the other lines with its record. A merged session may have a record twice.
+    """Map each turn's id to the ids of all lines that repeat its record. A merged session may have a record twice.
 
-    Lines with one key and different timestamps are different records.
+    Turns without a repetition are left out. Lines with equal keys and different timestamps are different records.
     """
     lines: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for turn in turns:
@@ -59,7 +59,7 @@ def same_records(turns: Sequence[TranscriptTurn]) -> defaultdict[str, list[str]]
 
 
 def repeated_lines(turns: Sequence[TranscriptTurn], gone: Collection[str]) -> set[str]:
-    """Return the ids of bookkeeping lines that repeat cut turns (`gone`) and no other turn."""
+    """Return the ids of titles and summaries that repeat text of cut turns (`gone`) and of no other turn."""
     cut, staying = set[str](), set[str]()
     for turn in turns:
         (cut if turn.id in gone else staying).update(turn.says)
@@ -70,7 +70,7 @@ def repeated_lines(turns: Sequence[TranscriptTurn], gone: Collection[str]) -> se
 
 
 def verify(turns: Sequence[TranscriptTurn], to_cut: Collection[str]) -> list[CutWarning]:
-    """Return a warning for each tool result that would be cut while its call stays."""
+    """Return a warning for each tool result that would be cut while its tool call stays. `to_cut` has turn ids."""
     gone = set(to_cut)
     return sorted({
         CutWarning(turn.id, f"holds the result of {call}, but its call stays in turn {owner.id}")
@@ -80,7 +80,7 @@ def verify(turns: Sequence[TranscriptTurn], to_cut: Collection[str]) -> list[Cut
 
 
 def results_without_call(turns: Sequence[TranscriptTurn | Turn]) -> list[CutWarning]:
-    """Return a warning for each tool result without an earlier call."""
+    """Return a warning for each tool result that has no tool call before it."""
     asked = {""}
     found: set[CutWarning] = set()
     for turn in turns:
@@ -97,10 +97,10 @@ def calls_without_result(turns: Sequence[TranscriptTurn]) -> set[str]:
 
 
 def _pairs(turns: Sequence[TranscriptTurn]) -> Iterator[tuple[TranscriptTurn, str, TranscriptTurn]]:
-    """Yield for each tool result its turn, the call's id, and the turn of the call.
+    """Yield for each tool result: its turn, the id of its tool call, and the turn with that call.
 
-    An id may be used twice: the last call before the result counts, or else the first call after it. Results with an
-    empty id are skipped.
+    Several calls may have one id. Then the last call before the result is taken, or else the first call after it.
+    Results with an empty id are skipped.
     """
     first: dict[str, TranscriptTurn] = {}
     for turn in reversed(turns):
@@ -129,7 +129,7 @@ def calls_with_cut_result(session: Transcript, cut: Collection[str]) -> list[Cut
 
 
 def broken_links(session: Transcript) -> list[CutWarning]:
-    """Return a warning for each turn with a parent that is not in the file."""
+    """Return a warning for each turn that names a parent turn which is not in the session's file."""
     known = {name for turn in session.turns for name in (turn.id, *turn.aliases)}
     return [
         CutWarning(turn.id, f"its parent {turn.parent_id} is not in the file")
@@ -139,7 +139,7 @@ def broken_links(session: Transcript) -> list[CutWarning]:
 
 
 class Refused(SmartForkError):
-    """The cut is possible, but has a problem or a warning. ``--force`` makes it nevertheless."""
+    """The error for a cut that is possible, but has a problem or a warning. ``--force`` makes the cut nevertheless."""
 
     code = "refused"
 
@@ -148,9 +148,10 @@ class Refused(SmartForkError):
 class CutPlan:
     """A planned cut of a session. Nothing is written yet.
 
-    `seeds` are the ids of the named turns, and `gone` the ids of all cut turns. `repeated` are cut bookkeeping lines
-    that only repeat cut turns. `relinked` are turns that get another parent. `edits` has the new bytes of rewritten
-    lines, by position. `apart` are the keys of rewritten lines in other files of the session.
+    `seeds` are the ids of the turns that the user named, and `gone` the ids of all turns to cut. `repeated` are
+    bookkeeping lines to cut, since they only repeat cut turns. `relinked` are turns that get another parent. `edits`
+    has the new bytes of rewritten lines, by their position in the session. `apart` are the keys of lines to rewrite in
+    other files of the session.
     """
 
     session: Transcript
@@ -166,7 +167,10 @@ class CutPlan:
 
     @classmethod
     def of(cls, session: Transcript, to_cut: Collection[str], *, relink: bool = True) -> Self:
-        """Plan to cut the turns with these ids. The plan includes the warnings and problems."""
+        """Plan to cut the turns with the ids in `to_cut`. The plan includes the warnings and problems.
+
+        With `relink`, turns below a cut turn get the next remaining turn above it as their parent.
+        """
         turns = session.turns
         seeds = frozenset(to_cut) & {turn.id for turn in turns}
         paired = closure(turns, seeds)
@@ -191,8 +195,8 @@ class CutPlan:
     ) -> Self:
         """Plan to mask secrets and to cut the turns in `ids`.
 
-        Each secret is replaced by its kind, in the turns of `among`, or in all turns if it is `None`. Only lines of
-        the session's own file are masked.
+        A mask names the kind of the secret. Masked are the turns of `among`, or all turns if it is `None`. Only lines
+        of the session's own file are masked.
         """
         if among is not None:
             same = same_records(session.turns)
@@ -227,12 +231,12 @@ class CutPlan:
 
     @property
     def changes(self) -> bool:
-        """Return True if the plan writes anything."""
+        """Return True if the plan changes any line of the session's files."""
         return bool(self.gone or self.edits or self.apart)
 
     @property
     def tokens_after(self) -> int:
-        """The estimated number of tokens after the cut."""
+        """The estimated number of tokens that the session has after the cut."""
         return sum(turn.token_est for turn in self.survivors)
 
     @property
@@ -242,7 +246,7 @@ class CutPlan:
 
     @property
     def beside(self) -> list[Path]:
-        """The files next to the transcript that are deleted together with the cut turns."""
+        """The files next to the transcript, such as long tool outputs, that are deleted together with the cut turns."""
         return AGENTS.cutter_of(self.session.tool).beside(self.session.source_path, self.removed)
 
     def refuse(self) -> None:
@@ -265,7 +269,7 @@ class CutPlan:
             )
 
     def report(self, *, dry_run: bool) -> Excised:
-        """Return the plan as the answer that the commands print."""
+        """Return the plan as an `Excised`, the answer that the commands print."""
         session = self.session
         gone = [turn.id for turn in self.removed]
         turns = zip(session.numbers, session.turns, strict=True)
@@ -313,10 +317,11 @@ _THINKING = ("thinking", "redacted_thinking")
 def _mask(
     session: Transcript, among: Collection[str] | None, before: Mapping[int, bytes]
 ) -> tuple[dict[int, bytes], Counter[str], set[str]]:
-    """Mask the secrets of a session's lines. `before` has lines that the plan rewrites already.
+    """Mask the secrets in a session's lines: in the turns of `among`, or in all turns if it is `None`.
 
-    Return the rewritten lines by position, the number of secrets of each kind, and the ids of turns to cut. A turn
-    with signed thinking cannot be rewritten, so it is cut.
+    `before` has the new bytes of lines that the plan rewrites already, by position. Return the rewritten lines by
+    position, the number of secrets of each kind, and the ids of turns to cut instead. A turn that has nothing but
+    signed thinking cannot be masked, so it is cut.
     """
     edits: dict[int, bytes] = {}
     kinds: Counter[str] = Counter()
@@ -368,9 +373,9 @@ def _masked(raw: bytes, keys: Collection[str], *, padded: bool) -> tuple[bytes, 
 
 
 def _without_signed(record: dict[str, Any], new: dict[str, Any]) -> bool:
-    """Remove changed thinking blocks from `new`, since thinking is signed. Return False if no content is left.
+    """Remove the thinking blocks that masking changed from `new`: these are signed, so nobody can rewrite them.
 
-    `record` is the unchanged record, and `new` its masked copy.
+    `record` is the unmasked record, and `new` its masked copy. Return False if `new` has no content left.
     """
     message = new.get("message")
     content, before = dict_in(message).get("content"), dict_in(record.get("message")).get("content")
@@ -389,9 +394,10 @@ def _without_signed(record: dict[str, Any], new: dict[str, Any]) -> bool:
 def _collecting(
     found: list[str], keys: Collection[str]
 ) -> tuple[Callable[[str], str], Callable[[list[str]], list[str]]]:
-    """Return two masking functions: for one text, and for several texts that form one text.
+    """Return two masking functions: one for a text, and one for a list of lines that form one text.
 
-    Both append the kinds of masked secrets to `found`. Lines of known `keys` are masked everywhere.
+    Both append the kinds of masked secrets to `found`. Lines of known private keys (`keys`) are masked wherever they
+    occur.
     """
 
     def change(text: str) -> str:
@@ -417,7 +423,8 @@ _ChangeAll = Callable[[list[str]], list[str]]
 def map_texts(value: Any, change: _Change, lines: _ChangeAll = list, depth: int = 0) -> Any:
     """Return a copy of a JSON value in which `change` is applied to every text.
 
-    Texts in a list that form one text are changed together by `lines`. A text that holds JSON stays valid JSON.
+    Texts in a list that form one text are changed together by `lines`. A text that is itself JSON is still valid JSON
+    afterwards.
     """
     if isinstance(value, str):
         return _mapped_text(value, change, lines, depth)

@@ -1,4 +1,4 @@
-"""The commands that cut: cut turns or mask secrets in a transcript, undo that, and write a copy without turns."""
+"""The commands that cut turns out of a transcript or mask its secrets, undo that, and write a copy without turns."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ Confirm = Callable[[CutPlan], bool]
 
 
 def _steps(progress: Progress | None, total: int, stage: str = "cutting and erasing") -> Iterator[None]:
-    """Report the progress of a cut: each log that is cut, then indexing, erasing and searching."""
+    """Report the progress of a cut: yield after each log that is cut, then after indexing, erasing and searching."""
     for done in range(total + 1):
         if progress:
             progress(stage, done, total)
@@ -92,7 +92,7 @@ def cut(
 
 
 def plan_of(request: CutRequest, progress: Progress | None = None) -> CutPlan:
-    """Plan the requested cut. Write nothing. Raises the errors of `cut`."""
+    """Return the plan of the requested cut. Write nothing. Raises the errors of `cut`."""
     steps = _steps(progress, 2, "reading the session")
     next(steps)
     session = transcript.resolve_transcript(request.reference, request.tool, request.composer, numbered=True)
@@ -103,7 +103,7 @@ def plan_of(request: CutRequest, progress: Progress | None = None) -> CutPlan:
 
 
 def _cut_everywhere(planned: CutPlan, change: CutChange, outcome: Excised, progress: Progress | None) -> Excised:
-    """Cut the session, then its copies and branches, then smart-fork's own data. Return the completed `outcome`."""
+    """Cut the session and its copies, and erase the text from smart-fork's own data. Return the completed `outcome`."""
     session = planned.session
     descent = derived_from(session, change.keys | change.masked)
     if not change.follows:
@@ -142,14 +142,17 @@ def _cut_everywhere(planned: CutPlan, change: CutChange, outcome: Excised, progr
 def _completed(
     outcome: Excised, planned: CutPlan, ids: Collection[str], descent: Descent, others: Iterable[Descendant] = ()
 ) -> Excised:
-    """Return the outcome with the remaining places, the snapshots, and the command that deletes the snapshots."""
+    """Complete the answer of a cut: add `remains` (places that may still have the text), `snapshots`, and `discard`.
+
+    `discard` is the command that deletes these snapshots of the sessions in `ids`.
+    """
     kept = tuple(one.id for name in sorted(ids) for one in snapshots.snapshots(name))
     discard = shlex.join(["smart-fork", "excise", "discard", *kept])
     return replace(outcome, remains=tuple(_places_outside(planned, descent, others)), snapshots=kept, discard=discard)
 
 
 def _places_outside(planned: CutPlan, descent: Descent, others: Iterable[Descendant]) -> list[str]:
-    """Return the places outside smart-fork's control that can still have the cut text."""
+    """Return places that can still have the cut text, which smart-fork leaves alone, such as prompt histories."""
     session = planned.session
     found = list(map(str, planned.beside))
     if session.tool in READERS.names:
@@ -243,7 +246,7 @@ class LastCut:
 
 
 def last_cut(session_id: str) -> LastCut | None:
-    """Return the newest cut of a session's log or of a copy. Cuts without a snapshot and undone cuts do not count."""
+    """Return the newest cut of a session's log or of a copy of it, if a snapshot of it exists and it was not undone."""
     kept = {one.id for one in snapshots.snapshots(session_id)}
     logged = snapshots.noted_changes()
     sources = {one.source_path for one in logged if one.session_id == session_id and not one.beside}
@@ -257,7 +260,7 @@ def last_cut(session_id: str) -> LastCut | None:
 
 @dataclass(frozen=True, slots=True)
 class _Undoing:
-    """The options of one undo, for all its files."""
+    """The options of one rollback, which apply to each file that it restores."""
 
     force: bool
     disk: Disk
@@ -302,7 +305,7 @@ def rollback(
 
 
 def _changed_with(entry: snapshots.NotedChange, logged: Iterable[snapshots.NotedChange]) -> list[snapshots.NotedChange]:
-    """Return the logged changes of the other files that were changed together with `entry`."""
+    """Return the changes that one cut or rollback made to other files than that of `entry`, one for each file."""
     together = (one for one in logged if entry.change and one.change == entry.change)
     others = (one for one in together if one.source_path != entry.source_path)
     return list({one.source_path: one for one in others if one.snapshot or one.beside}.values())
@@ -319,7 +322,7 @@ def _put_back_other(entry: snapshots.NotedChange, undoing: _Undoing) -> Restored
 
 
 def _delete_again(entry: snapshots.NotedChange, undoing: _Undoing) -> Restored:
-    """Delete a file next to a transcript again, which a cut had deleted and a rollback had restored."""
+    """Delete a file next to a transcript a second time: a cut had deleted it, and a rollback had restored it."""
     session, path = Transcript(entry.tool, Path(entry.source_path), entry.session_id, ()), Path(entry.source_path)
     before = snapshots.save(path, entry.session_id, undoing.now, disk=undoing.disk)
     snapshots.note(
@@ -351,7 +354,7 @@ def _put_back(
 
 
 def _is_as_before(snapshot: snapshots.Snapshot, session: Transcript) -> bool:
-    """Return True if the file equals the snapshot: the cut was undone, or never made."""
+    """Return True if the session's file already equals the snapshot, so that a rollback has nothing to restore."""
     if session.stamp is None:
         return False
     files = AGENTS.files_of(session.tool)
@@ -447,7 +450,7 @@ def _planned_copy(session: Transcript, turns: str, ids: Sequence[str], *, secret
 
 
 def _name(planned: CutPlan, parent: Conversation) -> str:
-    """Return the title for the copy: the parent's, or if that quotes a cut prompt, one made from a remaining prompt."""
+    """Return the parent's title for the copy, or if it quotes a cut prompt, one made from a remaining prompt."""
     staying = planned.survivors
     gone = titles.marks(key for turn in planned.removed for key in turn.says)
     gone -= titles.marks(key for turn in staying for key in turn.says)
@@ -457,7 +460,7 @@ def _name(planned: CutPlan, parent: Conversation) -> str:
 
 
 def _conversation(session: Transcript, now: datetime) -> Conversation:
-    """Return the session to copy. Refuse a session that is being written."""
+    """Return the session to copy, as its agent's reader reads it. Refuse a session that its agent is writing."""
     conversation = session.conversation
     if conversation is None:
         raise ForkRefused("No conversation to branch.", "It has no prompt.")
@@ -467,8 +470,9 @@ def _conversation(session: Transcript, now: datetime) -> Conversation:
 
 
 def _write(planned: CutPlan, parent: Conversation, target: Path, new: NewSession) -> list[str]:
-    """Write the copy and the files next to it. Return a sentence for each missing file. After an error nothing is
-    left.
+    """Write the copy at `target`, and the files next to it. After an error, delete what was written.
+
+    Return a sentence for each file that is missing next to the parent's log.
     """
     source = planned.session.source_path
     original = replace(parent, session_id=planned.session.session_id, source_path=source)
@@ -485,7 +489,7 @@ def _write(planned: CutPlan, parent: Conversation, target: Path, new: NewSession
 
 
 def _records(planned: CutPlan) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """Yield the records that stay, each with its serialized form."""
+    """Yield the records that stay in the copy: the bytes of each line, and its JSON object."""
     for position, turn in enumerate(planned.session.turns):
         if turn.id not in planned.gone:
             yield from decode_line(planned.edits.get(position, turn.raw))[0]

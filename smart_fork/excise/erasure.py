@@ -61,8 +61,8 @@ _TOKEN = re.compile(rb"[0-9A-Za-z\x80-\xff]{5,}")
 def note_pending(session: Transcript, session_ids: Collection[str], change: str = "") -> int:
     """Note a cut before it is made, and return the note's number. The note has none of the cut words.
 
-    If the process is killed, `run_pending` completes the cut of the session and its copies, and the erasing for all
-    `session_ids`.
+    If the process is killed, `run_pending` reads the note. It completes the cut of the session and its copies, and
+    erases their text for all `session_ids`. `change` is the id of the cut.
 
     Raises:
         OSError: the note cannot be kept.
@@ -73,10 +73,10 @@ def note_pending(session: Transcript, session_ids: Collection[str], change: str 
 
 
 def note_cut_done(note: int) -> None:
-    """Note that a cut is made in all files. Its words are still to be erased.
+    """Record in a cut's note that all files are cut. The cut words are still to be erased from smart-fork's data.
 
     Raises:
-        OSError: it cannot be noted.
+        OSError: the note cannot be changed.
     """
     state.change("UPDATE owed_erasures SET facts = json_set(facts, '$.change', '') WHERE id = ?", note)
 
@@ -89,7 +89,7 @@ def _note(facts: dict[str, object]) -> int:
 
 
 def erase_again(reference: str | None, tool: str = "auto") -> bool:
-    """Erase the cut text of a session again, wherever it is found. Return True if none is known to be left.
+    """Erase the cut text of a session again, wherever it is found. Return True if no cut text is known to be left.
 
     Raises:
         NotFound, Usage: no transcript matches.
@@ -103,9 +103,10 @@ def erase_again(reference: str | None, tool: str = "auto") -> bool:
 
 
 def run_pending(known: Mapping[int, Collection[str]] = MappingProxyType({})) -> bool:
-    """Run the erasures that stored notes ask for. Skip notes of other live processes. Return True if no note is left.
+    """Run the erasures that stored notes of cuts ask for. Skip notes of other live processes. Return True if no note
+    is left.
 
-    `known` has the cut words by note number, for sessions that the caller has just read.
+    `known` has the cut words by number of the note, so that these sessions are not read again.
     """
     try:
         notes = state.rows("SELECT id, pid, facts FROM owed_erasures ORDER BY id")
@@ -117,7 +118,10 @@ def run_pending(known: Mapping[int, Collection[str]] = MappingProxyType({})) -> 
 
 
 def _is_erased_elsewhere() -> bool:
-    """Return True if the qmd index, which few users have, keeps nothing that was removed from the exports."""
+    """Erase deleted text from the index of qmd, a search program that few users have.
+
+    Return True if that succeeded, or if qmd is not used.
+    """
     return not (state_home() / "qmd").exists() or bool(resolve_name("smart_fork.finding.qmd:Qmd")().erase())
 
 
@@ -165,10 +169,9 @@ def _forgotten(agent: AgentName, session_id: str) -> bool:
 def erase(
     agent: AgentName | None, session_ids: Collection[str], words: Iterable[str], staying: Iterable[str] = ()
 ) -> bool:
-    """Erase words from smart-fork's data, except from index, exports and snapshots. Return True if that succeeded.
+    """Erase words from smart-fork's data about `session_ids`, except from index, exports and snapshots.
 
-    The words of the texts in `words` are erased, unless a text in `staying` has them. The data belong to
-    `session_ids`.
+    The words of the texts in `words` are erased, unless a text in `staying` has them. Return True if that succeeded.
     """
     wanted = words_in(*words) - words_in(*staying)
     if not wanted or not state_home().is_dir():
@@ -194,14 +197,14 @@ def erase(
 
 
 def _remove_older_indexes() -> None:
-    """Delete indexes that were set aside because they were damaged: they may hold erased text."""
+    """Delete older indexes, which were set aside because they were damaged: they may hold erased text."""
     remove_older(index_db(), datetime.now(UTC).isoformat())
 
 
 def forget_workers(session_id: str) -> bool:
-    """Erase the names, prompts and output of a session's workers. Return True if the registry erased its old bytes.
+    """Erase the names, prompts and output of a session's workers; the registry still lists the workers themselves.
 
-    The registry still lists the workers themselves.
+    Return True if no trace of the erased text is left in the registry's file.
     """
     if not has_registry():
         return True
@@ -218,16 +221,16 @@ def forget_workers(session_id: str) -> bool:
 
 
 def _drop_kept_parts(copy: kept_logs.KeptLog, wanted: frozenset[str]) -> None:
-    """Drop files that were kept next to a log, such as long outputs, if they contain the words."""
+    """Delete files kept with smart-fork's copy of a log, such as long outputs, if they contain one of the words."""
     texts = {name: b"".join(pieces(copy.folder, part)) for name, part in copy.beside.items()}
     if names := [name for name, text in texts.items() if wanted & words_in(text.decode("utf-8", "ignore"))]:
         kept_logs.leave_out(copy, names)
 
 
 def _erase_registry(session_ids: Collection[str], wanted: frozenset[str]) -> tuple[list[WorkerRecord], bool]:
-    """Remove the words from the worker registry.
+    """Remove the words from the entries of the sessions' workers in the worker registry.
 
-    Return the workers of other sessions, and True if the registry erased its old bytes.
+    Return the workers of other sessions, and True if no trace of the words is left in the registry's file.
     """
     if not has_registry():
         return [], True
@@ -249,7 +252,10 @@ def _without(text: str, wanted: frozenset[str]) -> str:
 
 
 def _overwrite_logs(wanted: frozenset[str], others: Iterable[WorkerRecord]) -> None:
-    """Overwrite the words in log files in place, since other processes may have the files open."""
+    """Overwrite the words in smart-fork's log files in place, since other processes may have the files open.
+
+    Logs of `others`, the workers of other sessions, are not changed.
+    """
     told = wanted - own_words()
     spared = tuple(f"{worker.id}." for worker in others)
     if not told:
@@ -282,8 +288,9 @@ FORGET_SECONDS = 60.0
 class Removal(Value):
     """The answer of ``forget``. `jsonl_path` is the agent's own log, which is unchanged.
 
-    `erased` says whether no file of smart-fork has the session's text; `None` after an undo. `left` names the logs
-    made from the session, which still have its text. If a log is gone, it names smart-fork's own files of it.
+    `erased` is true if no file of smart-fork has the session's text; `None` after an undo. `left` names the logs of
+    sessions made from this one, which still have its text. If a log is gone, `left` names smart-fork's own files of
+    that session.
     """
 
     session_id: str

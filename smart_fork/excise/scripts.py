@@ -1,4 +1,5 @@
-"""The names that scripts import from `smart_fork.excise`: the commands' functions, with answers as JSON values.
+"""The names that scripts import from `smart_fork.excise`: functions that do what the commands do, with answers as JSON
+values.
 
 For each agent there are also a loader and a writer class, named after the agent.
 """
@@ -36,7 +37,8 @@ class Writer:
     tool: model.Tool = Session.UNKNOWN
 
     def write(self, session: Session, turns: Sequence[Turn], *, relink: bool = False, disk: Disk = DISK) -> Path:
-        """Write the session with only these turns. Lines stay as they are, except for parents if `relink` is set.
+        """Write the session with only these turns. Lines stay as they are; with `relink`, they get new parents where
+        the old ones are gone.
 
         Return the path of the written file.
 

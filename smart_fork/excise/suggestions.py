@@ -1,4 +1,4 @@
-"""The suggestions of turns to cut, each with a reason (``excise suggest``). Only turns that the user names are cut."""
+"""The suggestions of turns to cut, each with a reason (``excise suggest``). Nothing is cut here."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def suggest(reference: str | None, tool: str = "auto") -> Suggestions:
 
 
 def suggestions(session: Transcript) -> list[Suggestion]:
-    """Return the suggestions for a loaded session. Turns in its parent's file are ignored."""
+    """Return the suggested cuts for a loaded session. Turns that are in the file of its parent are ignored."""
     found = [
         *_reverted(session), *_repeated_outputs(session), *_unused_outputs(session), *_secrets(session),
     ]  # fmt: skip
@@ -62,7 +62,7 @@ def _reverted(session: Transcript) -> Iterator[Suggestion]:
 
 
 def _repeated_outputs(session: Transcript) -> Iterator[Suggestion]:
-    """Suggest all but the last of equal long outputs."""
+    """Suggest long tool outputs that occur again later in the same words; the last one stays."""
     last: dict[bytes, TranscriptTurn] = {}
     for turn in session.turns:
         if turn.is_parents or not turn.tool_results or turn.token_est < MIN_REPEATED_TOKENS:
@@ -74,7 +74,7 @@ def _repeated_outputs(session: Transcript) -> Iterator[Suggestion]:
 
 
 def _unused_outputs(session: Transcript) -> Iterator[Suggestion]:
-    """Suggest long outputs with names that no later turn mentions."""
+    """Suggest long tool outputs if no later turn mentions a name (of a file or function) that they contain."""
     mentioned: set[str] = set()
     for turn in reversed(session.turns):
         if turn.is_parents:
@@ -110,8 +110,10 @@ def _suggestion(session: Transcript, kind: str, ids: Collection[str], reason: st
 
 
 def _with_calls(session: Transcript, turn: TranscriptTurn) -> list[str]:
-    """Return the ids of the turns to cut for a turn's results: the turns with only these calls, or else the turn
-    itself.
+    """Return the ids of the turns to cut so that a turn's tool results go.
+
+    These are the turns with only the calls of these results: a result is cut together with its call. Without such a
+    turn, it is the turn itself.
     """
     wanted = {result.tool_use_id for result in turn.tool_results}
     calls = [one for one in session.turns if one.tool_calls and {call.id for call in one.tool_calls} <= wanted]

@@ -1,7 +1,7 @@
-"""The search for cut words, runs of words and secrets: in lines of logs, and in smart-fork's own files.
+"""The search for cut words, runs of four words and secrets: in lines of logs, and in smart-fork's own files.
 
-A word that another session or smart-fork's own messages contain is no evidence. The answers name only files, and never
-the found words.
+A found word proves nothing if it also occurs in another session or in smart-fork's own messages. The answers name only
+files, and never the found words.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _NO_LETTERS = bytes(byte for byte in range(256) if not (byte < 128 and chr(byte)
 
 
 def all_words(some: Iterable[str]) -> set[str]:
-    """Return the words of texts, in lower case."""
+    """Return all words of some texts, in lower case."""
     return {word.lower() for text in some for word in _WORD.findall(text)}
 
 
@@ -62,12 +62,15 @@ def words_of(lines: Iterable[bytes]) -> set[str]:
 
 
 def runs_of(lines: Iterable[bytes]) -> set[str]:
-    """Return all runs of four words in the texts of lines, joined with single blanks."""
+    """Return all runs of four successive words in the texts of JSON lines.
+
+    The words of a run are joined with single blanks.
+    """
     return {run for line in lines for text in _texts(line) for run in _runs(text)}
 
 
 def solid_texts_of(lines: Iterable[bytes]) -> set[str]:
-    """Return the texts without blanks that have letters, digits and other characters, as passwords have."""
+    """Return the texts without blanks in JSON lines that mix letters, digits and other characters, as passwords do."""
     return _solid_texts(text for line in lines for text in _texts(line))
 
 
@@ -79,7 +82,7 @@ def secrets_of(lines: Iterable[bytes]) -> set[str]:
 
 
 def words_and_runs(lines: Iterable[bytes]) -> set[str]:
-    """Return the words in lines, and the runs of four words, which contain blanks."""
+    """Return the words in JSON lines, and the runs of four words. A run contains blanks, a word does not."""
     some = list(lines)
     return words_of(some) | runs_of(some)
 
@@ -90,7 +93,7 @@ def words_inside(lines: Iterable[bytes], words: Iterable[str]) -> set[str]:
 
 
 def remaining_words(lines: Iterable[bytes], wanted: Collection[str], solid: Iterable[str] = ()) -> set[str]:
-    """Return the wanted words, runs of four words and `solid` texts (texts without blanks) that lines contain.
+    """Return the wanted words, runs of four words and `solid` texts (texts without blanks) that some lines contain.
 
     A word counts only as a whole word, not as a part of a longer one.
     """
@@ -103,7 +106,7 @@ def remaining_words(lines: Iterable[bytes], wanted: Collection[str], solid: Iter
 
 
 def remaining_secrets(lines: Iterable[bytes], wanted: Iterable[str]) -> set[str]:
-    """Return the wanted secrets that occur in lines and look like secrets there."""
+    """Return the wanted secrets that lines contain. Words in ids of agents do not count."""
     return _found(lines, _Search(wanted, _lower, secrets_of))
 
 
@@ -115,10 +118,10 @@ def _found(lines: Iterable[bytes], *searches: _Search) -> set[str]:
 
 
 class _Search:
-    """A search for many words in lines, at the speed of a single one: most lines need no list of their words.
+    """A search for many words in lines. All words are searched in one pass, without splitting most lines into words.
 
-    `spelled` returns the searched form of a line. If `exact` is given, a found word counts only if it returns the
-    word.
+    `spelled` converts a line to the form that is searched, for example lower case. `exact`, if given, returns the
+    words of a line: only these count as found.
     """
 
     def __init__(
@@ -128,7 +131,7 @@ class _Search:
         self._spelled, self._exact, self._lines = spelled, exact, 0
 
     def look_at(self, line: bytes) -> None:
-        """Search one line, and add its words to `found`."""
+        """Search one line, and add the words that it contains to `found`."""
         if not self._lines & (self._lines - 1):  # after 1, 2, 4, 8 … lines, what was found is no longer searched for
             self.left = [one for one in self.left if one not in self.found]
             self._search = BytesAhoCorasick([one.replace(" ", "").encode("utf-8", "replace") for one in self.left])
@@ -141,7 +144,7 @@ class _Search:
 
 
 def _lower(line: bytes) -> bytes:
-    """Return a line in lower case, followed by its decoded texts if escapes may hide words."""
+    r"""Return a line in lower case. If escapes such as ``\u0041`` may hide words, its decoded texts follow."""
     if (apart := _ESCAPE.search(line)) is None and line.isascii():
         return line.lower()
     read = list(_texts(line)) if apart or _CAPITAL_SIGMA in line else []
@@ -183,14 +186,15 @@ _UNSEARCHED_NAMES = ("config.toml", "excise.jsonl")
 
 
 def words_in(*texts: str) -> frozenset[str]:
-    """Return the words of texts that are long enough to be searched in raw bytes."""
+    """Return the words of texts that have at least five letters. Shorter ones occur in compressed bytes by chance."""
     return frozenset(word for text in texts for word in _LONG_WORD.findall(text.lower()))
 
 
 def traces(agent: AgentName | None, session_ids: Collection[str], words: Collection[str]) -> list[Remnant]:
-    """Return smart-fork's own files, except snapshots, that contain one of the `words` of the sessions.
+    """Return smart-fork's own files, except snapshots, that contain one of the `words` that were cut from the
+    sessions.
 
-    The index is included if it has not erased deleted text yet.
+    The index is included if deleted text was not yet erased from its file.
     """
     wanted = words_in(*words)
     if not wanted:
@@ -208,7 +212,7 @@ def traces(agent: AgentName | None, session_ids: Collection[str], words: Collect
 
 
 def agent_of(tool: str) -> AgentName | None:
-    """Return the name of an agent with indexed sessions, or `None` if `tool` is not one."""
+    """Return `tool` if it names an agent with indexed sessions, else `None`."""
     return tool if tool in READERS.names else None
 
 
@@ -223,14 +227,20 @@ def worker_text(worker: WorkerRecord) -> str:
 
 
 def words_at(path: Path, wanted: frozenset[str], parts: Mapping[str, str] = MappingProxyType({})) -> set[str]:
-    """Return the words in a file, decompressed if needed. Of the texts in `parts`, a part is enough."""
+    """Return which of the `wanted` words a file contains; it is decompressed if needed.
+
+    `parts` maps further words to texts, which may also be found inside a longer word.
+    """
     return words_among(_pieces(path), wanted, parts)
 
 
 def words_among(
     pieces: Iterable[bytes], wanted: frozenset[str], parts: Mapping[str, str] = MappingProxyType({})
 ) -> set[str]:
-    """Return the wanted words in pieces of bytes. `parts` has texts by name that may also be a part of a word."""
+    """Return which of the `wanted` words some pieces of bytes contain.
+
+    `parts` maps further words to texts, which may also be found inside a longer word.
+    """
     found: set[str] = set()
     for piece in pieces:
         text = piece.decode("utf-8", "ignore")
@@ -262,7 +272,7 @@ def own_source() -> str:
 
 
 class _OwnFiles:
-    """smart-fork's own files, except databases, with their kinds."""
+    """smart-fork's own files except databases: the kind of each, and whether it has one of the `wanted` words."""
 
     def __init__(self, agent: AgentName | None, session_ids: Collection[str], wanted: frozenset[str]) -> None:
         self._session_ids, self._wanted = session_ids, wanted
@@ -271,7 +281,7 @@ class _OwnFiles:
         self._spared = tuple(f"{one.id}." for one in Registry.known_workers() if not is_worker_of(one, session_ids))
 
     def kind_of(self, path: Path) -> str:
-        """Return the kind of a file, or an empty string if it cannot have text of the sessions."""
+        """Return the kind of a file, such as "export" or "log"; empty if the file cannot have text of the sessions."""
         first, *rest = path.relative_to(state_home()).parts
         if path.name.endswith(".tmp"):
             return "half a file"
@@ -289,7 +299,10 @@ class _OwnFiles:
         return "file"
 
     def has_trace(self, path: Path, kind: str) -> bool:
-        """Return True if a file has cut text."""
+        """Return True if a file contains one of the wanted words.
+
+        In logs, words of smart-fork's own messages do not count.
+        """
         found = words_at(path, self._wanted)
         return bool(found - own_words() if kind in ("log", "file") else found)
 
@@ -315,13 +328,16 @@ def _unpacked(path: Path, file: IO[bytes]) -> Iterator[bytes]:
 
 
 def telling_words(lines: Iterable[bytes], gone: Collection[str]) -> set[str]:
-    """Return the words of `gone` in lines, or none if all of them are words of smart-fork's own messages."""
+    """Return the cut words (`gone`) that some lines contain.
+
+    Return none if smart-fork's own messages contain all of them.
+    """
     said = remaining_words(lines, gone)
     return all_words(said) if any(map(is_telling, said)) else set()
 
 
 def is_telling(word: str) -> bool:
-    """Return True if a word or a run of words does not occur in smart-fork's own messages."""
+    """Return True if a word, or a run of words, identifies cut text: smart-fork's own messages do not contain it."""
     if " " in word:
         return word not in _own_text()
     return any(map(str.isdigit, word)) or bool(words_in(word) - own_words())
@@ -329,5 +345,5 @@ def is_telling(word: str) -> bool:
 
 @cache
 def _own_text() -> str:
-    """Return the source text of smart-fork as words with single blanks."""
+    """Return the words of smart-fork's source text, joined with single blanks."""
     return " ".join(LETTERS.findall(own_source().lower()))

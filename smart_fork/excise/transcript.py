@@ -1,7 +1,7 @@
-"""The transcript to cut, its numbered turns, and a list of everything that was made from it.
+"""The transcript to cut: finding it, loading it, numbering its turns, and finding everything that was made from it.
 
-Cutting, verifying, withdrawing and forgetting share this list. It has copies, branches, forks and hand-overs
-(`derived_from`), and smart-fork's own files of each session. These are its export, kept copy and rows in the index.
+Copies, branches, forks and hand-overs were made from it (`derived_from`). smart-fork's own files of a session are its
+export, its kept copy and its rows in the index.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from smart_fork.system import call_context
 
 
 def auto(path: Path) -> str:
-    """Return the agent that wrote the transcript. Cursor is tried first.
+    """Return the name of the agent that wrote the transcript in `path`. Cursor is tried first.
 
     Raises:
         Usage: no agent wrote it.
@@ -67,7 +67,9 @@ def load_auto(path: Path) -> Transcript:
 
 
 def load_with_tool(tool: str, path: Path, composer: str = "") -> Transcript:
-    """Load the transcript in `path` as one of the agent `tool`; ``auto`` detects the agent.
+    """Load the transcript in `path`, written by the agent `tool`. With ``auto``, the agent is detected.
+
+    `composer` is the id of a chat in Cursor's database, which has several.
 
     Raises:
         NotFound, Usage: the file does not exist, or the agent does not exist.
@@ -76,7 +78,11 @@ def load_with_tool(tool: str, path: Path, composer: str = "") -> Transcript:
 
 
 def load_for_cut(tool: str, path: Path, composer: str = "", *, numbered: bool = False) -> Transcript:
-    """Load a transcript with previews of prompts only, as a cut needs. Raises the errors of `load_with_tool`."""
+    """Load a transcript in the form that a cut needs: only prompts have a preview text. Raises the errors of
+    `load_with_tool`.
+
+    With `numbered`, its turns have message numbers.
+    """
     with only_prompts_previewed():
         return (load_numbered if numbered else load_with_tool)(tool, path, composer)
 
@@ -170,9 +176,9 @@ def _found(reference: str | None, tool: str) -> tuple[Path, str]:
 
 
 def _log_to_cut(found: sessions.Located, longest: Path) -> Path:
-    """Return the log to cut, of a session with several logs: one that was cut before, or else the longest.
+    """Return the log to cut, of a session with several logs: the one that was cut before, or else the longest.
 
-    A cut log need not be the longest if the copies were not cut.
+    A cut log may be shorter than its copies that were not cut.
 
     Raises:
         ForkRefused: the session continued in two logs. Then `smart-fork show` counts the messages of both.
@@ -190,10 +196,10 @@ def _log_to_cut(found: sessions.Located, longest: Path) -> Path:
 
 
 def newest(tool: str) -> Path:
-    """Return the newest transcript of an agent, over all projects.
+    """Return the newest transcript of an agent, in any project.
 
     Raises:
-        NotFound: there is none.
+        NotFound: the agent has no transcript.
     """
     if found := AGENTS.cutter_of(tool).newest():
         return found
@@ -233,7 +239,7 @@ def numbered_turns(session: Transcript) -> NumberedTurns:
 
 
 def left_out(session: Transcript) -> str:
-    """Return a sentence on the skipped part of a large log; empty if nothing was skipped."""
+    """Return a sentence that says which part of a large log was not read; empty if all of it was read."""
     return sessions.left_out(session.conversation) if session.conversation else ""
 
 
@@ -312,15 +318,17 @@ def _is_number(text: str) -> bool:
 
 
 def keys_of(turns: Iterable[TranscriptTurn]) -> set[str]:
-    """Return the keys of records, which are equal in every copy of a session, and the keys of titles that quote the
-    records.
+    """Return the keys of records. A record's key is equal in every copy of its session.
+
+    The keys of titles that quote these records are included.
     """
     return {key for turn in turns for key in (turn.key, *turn.aliases, *titles.marks(turn.says)) if key}
 
 
 def matching_turns(session: Transcript, keys: Collection[str]) -> set[str]:
-    """Return the ids of a copy's turns with one of the keys, and of its titles that quote a record with one of the
-    keys.
+    """Return the ids of turns with one of the keys, in a copy of a session.
+
+    Titles that quote a record with one of the keys are included.
     """
     return {
         turn.id
@@ -330,15 +338,15 @@ def matching_turns(session: Transcript, keys: Collection[str]) -> set[str]:
 
 
 def dependent_logs(tool: str, paths: Collection[Path], first: int = 0) -> list[Path]:
-    """Return the logs of forks that read records from these files, directly or through another fork.
+    """Return the logs of forks that do not copy their parent's records, but read them from one of these files.
 
-    Only records from number `first` on count.
+    Forks of such forks are included. Only records from number `first` on count.
     """
     return agent.heirs(paths, first) if (agent := AGENTS.find_cutter(tool)) else []
 
 
 def load_copy(session: Transcript, path: Path) -> Transcript | None:
-    """Load the copy in `path`. Return `None` if it cannot be read."""
+    """Load the file in `path`, a copy of `session`. Return `None` if it cannot be read."""
     try:
         return load_for_cut(session.tool, path)
     except (SmartForkError, OSError) as error:
@@ -351,9 +359,9 @@ INDEX_LOCK_SECONDS = 30.0
 
 
 def derived_from(session: Transcript, keys: Collection[str] = ()) -> Descent:
-    """Return the sessions made from a session: copies, branches, forks and hand-overs that the client may see.
+    """Return the sessions made from a session: copies, branches, forks and hand-overs that the calling client may see.
 
-    `keys` are the keys of records by which copies are recognized.
+    Copies are recognized by records with one of the `keys`.
     """
     if session.tool not in READERS.names:
         return Descent()
@@ -376,13 +384,13 @@ def derived_from_log(agent: AgentName, path: Path, keys: Collection[str] = ()) -
 
 
 def other_files(session: Transcript) -> list[Path]:
-    """Return the session's other files, which hold rewound records."""
+    """Return the session's other files, which hold rewound records (turns that the user has undone)."""
     own = AGENTS.find_cutter(session.tool)
     return own.others(session.source_path) if own else []
 
 
 def _is_permitted(one: Descendant) -> bool:
-    """Return True if the client may read the project of this copy, and therefore cut it."""
+    """Return True if the calling client may read the project of this copy, and therefore cut it."""
     if not call_context.limited():
         return True
     with suppress(OSError):
@@ -392,7 +400,7 @@ def _is_permitted(one: Descendant) -> bool:
 
 
 def own_files_with(agent: AgentName, session_id: str, gone: Collection[str]) -> Iterator[tuple[Path, set[str]]]:
-    """Yield smart-fork's own files of a session that contain these words, each with the found words.
+    """Yield smart-fork's own files of a session that contain cut words (`gone`), each with the words that it contains.
 
     The files are its export, its kept copy and the index.
 
@@ -415,7 +423,10 @@ def own_files_with(agent: AgentName, session_id: str, gone: Collection[str]) -> 
 
 
 def copies_with(agent: AgentName, session_id: str, gone: Collection[str], reason: str) -> Iterator[FileWithCutText]:
-    """Yield smart-fork's own files of a session that contain these words, unless all found words are ordinary."""
+    """Yield smart-fork's own files of a session that contain cut words (`gone`), each with this `reason`.
+
+    A file is skipped if all its found words also occur in smart-fork's own messages.
+    """
     for path, said in own_files_with(agent, session_id, gone):
         if any(map(is_telling, said)):
             yield FileWithCutText(str(path), tuple(sorted(all_words(said))), reason)
@@ -431,25 +442,25 @@ def _indexed(store: SqliteStore, row: SessionRow, gone: Collection[str]) -> set[
 
 
 def _is_form(word: str, others: set[str]) -> bool:
-    """Return True if the index may treat `word` as a form of one of the others: "raising" for "raises"."""
+    """Return True if the index may treat `word` as a form of another word, as "raising" of "raises"."""
     stem = word[: max(3, len(word) - 3)]
     return word.isalpha() and (len(word) == len(stem) or any(one.startswith(stem) for one in others))
 
 
 def lines_of(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a regular file; nothing if it cannot be read."""
+    """Yield the lines of a regular file. Yield nothing if the file cannot be read."""
     with suppress(OSError), open_regular(path) as file:
         yield from file
 
 
 def own_files(agent: AgentName, session_id: str) -> list[Path]:
-    """Return the existing export and kept copy of a session."""
+    """Return the files that smart-fork itself has of a session: its export and its kept copy, if they exist."""
     kept, export = kept_logs.find(agent, session_id), export_path(agent, session_id)
     return [*([kept.folder] if kept else []), *([export] if export.exists() else [])]
 
 
 def remove_own_files_with(agent: AgentName, session_id: str, words: Collection[str]) -> None:
-    """Remove smart-fork's own files of a session if one of them contains these words.
+    """Remove smart-fork's own files of a session if one of them contains one of these words.
 
     Raises:
         IndexBusyError, IndexUnavailable: see `remove_own_files`.
@@ -459,7 +470,8 @@ def remove_own_files_with(agent: AgentName, session_id: str, words: Collection[s
 
 
 def remove_own_files(agent: AgentName, session_id: str) -> None:
-    """Delete a session's export and kept copy, and remove it from the index. Its log is about to be deleted.
+    """Delete smart-fork's export and kept copy of a session, and its rows in the index. The caller then deletes its
+    log.
 
     Raises:
         IndexBusyError: another process is indexing for too long.

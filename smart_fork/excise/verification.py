@@ -1,4 +1,4 @@
-"""The check that a transcript is intact, and that cut text is found nowhere (``excise verify``).
+"""The check that a transcript is intact, and that no file still has text that was cut from it (``excise verify``).
 
 The text is searched in everything made from the session, and in the agents' other files.
 """
@@ -44,7 +44,7 @@ def check(reference: str | None, tool: str = "auto") -> Soundness:
     files.
 
     The cut text is known from snapshots. `unknown` counts the cuts without a snapshot. If there are any, `ok` is
-    False, and `unsearched` names the logs of sessions that received a hand-over.
+    False, and `unsearched` names the logs of sessions that received a hand-over of this one.
 
     Raises:
         NotFound, Usage: no transcript matches.
@@ -78,7 +78,10 @@ def check(reference: str | None, tool: str = "auto") -> Soundness:
 
 
 def still_shared(session: Transcript) -> list[FileWithCutText]:
-    """Return the shared sessions that still have cut text. Without shared sessions, nothing is imported for this."""
+    """Return the shared (pushed) sessions that still have text that was cut from this one.
+
+    Without shared sessions, no team module is imported.
+    """
     if not state.rows("SELECT 1 FROM pulled LIMIT 1"):
         return []
     found: dict[str, str] = resolve_name(_STILL_SHARED_FUNCTION)(session.source_path, session.tool)
@@ -86,14 +89,15 @@ def still_shared(session: Transcript) -> list[FileWithCutText]:
 
 
 def still_kept(session: Transcript) -> tuple[list[str], int]:
-    """Return the ids of the snapshots with cut text, and the number of cuts without a snapshot."""
+    """Return the ids of the snapshots that have the session's cut text, and the number of cuts without a snapshot."""
     cuts = [one.snapshot for one in cuts_of(session) if one.snapshot]
     there = [one.id for one in snapshots.snapshots(session.session_id)]
     return there if cuts else [], len(set(cuts) - set(there))
 
 
 def words_found(session: Transcript, gone: set[str]) -> list[str]:
-    """Return the cut words (`gone`) that the session's index rows, export or kept copy still contain.
+    """Return the cut words (`gone`) that smart-fork's own data of the session still contain: index rows, export, kept
+    copy.
 
     Raises:
         IndexUnavailable: the index cannot be read.
@@ -105,9 +109,10 @@ def words_found(session: Transcript, gone: set[str]) -> list[str]:
 
 
 class CutText(NamedTuple):
-    """The cut lines of a session, and the words and texts in them that no remaining line has.
+    """The lines that were cut from a session, and their words and texts that no remaining line has.
 
-    `runs` are runs of four words, and texts without blanks. `in_bytes` are words that can be searched in raw bytes.
+    `runs` are runs of four words, and texts without blanks. `in_bytes` are words long enough to be searched in raw
+    bytes.
     """
 
     lines: set[bytes]
@@ -137,7 +142,7 @@ def _gone_of(session: Transcript, path: Path | None) -> CutText:
 
 
 def cuts_of(session: Transcript) -> list[snapshots.NotedChange]:
-    """Return the cuts of all files of a session that were not undone."""
+    """Return all cuts of a session's files, as the snapshot log lists them, except undone cuts."""
     return [one for path in (written_path(session), *transcript.other_files(session)) for one in snapshots.cuts(path)]
 
 
@@ -170,11 +175,12 @@ _PROGRAM_FOLDERS = ("node_modules", "bin")
 
 
 def beside_logs(session: Transcript, gone: Collection[str], below: Iterable[Descendant]) -> Iterator[FileWithCutText]:
-    """Find cut words in files that agents keep apart from logs: prompt histories, plans, file versions, databases.
+    """Find cut words (`gone`) in files that agents keep apart from logs: prompt histories, plans, file versions,
+    databases.
 
-    The agents of the session and of its descendants in `below` are searched. In a file or line that names one of the
-    sessions, all cut words count. Elsewhere only words that look like secrets count, since other sessions use ordinary
-    words as well.
+    The agents of the session and of the sessions made from it (`below`) are searched. In a file or line that names one
+    of these sessions, all cut words count. Elsewhere only words that look like secrets count, since other sessions use
+    ordinary words as well.
     """
     if call_context.limited() or session.tool not in READERS.names:
         return
@@ -186,7 +192,10 @@ def beside_logs(session: Transcript, gone: Collection[str], below: Iterable[Desc
 
 
 class _FileSearch:
-    """A search for cut words in files of an agent, which may name one of `session_ids`."""
+    """A search for cut words (`gone`) in files of agents.
+
+    In files that name one of `session_ids`, every cut word counts.
+    """
 
     def __init__(self, gone: Collection[str], session_ids: Collection[str]) -> None:
         self.session_ids = session_ids
@@ -203,7 +212,10 @@ class _FileSearch:
         )
 
     def behind(self, path: Path, owner: str) -> Iterator[FileWithCutText]:
-        """Yield the file or git store if it has cut words, or cannot be searched."""
+        """Yield the file or git store at `path` if it has cut words, or cannot be searched.
+
+        `owner` is the agent's title.
+        """
         is_store = path.is_dir()
         look = f"It is a {'git repository' if is_store else 'file'} of {owner}'s own"
         where = str(path.parent if is_store else path)
@@ -217,7 +229,10 @@ class _FileSearch:
             yield FileWithCutText(where, tuple(sorted(found)), reason)
 
     def _in_store(self, store: Path) -> set[str]:
-        """Return the cut secrets in any version of any file of a git repository. It does not name sessions."""
+        """Return the cut secrets in any version of any file of a git repository.
+
+        Ordinary cut words are not searched, since such a repository does not name sessions.
+        """
         likely = (*self._secret, *self.solid)
         pieces = contents(store, Processes()) if likely else ()
         some = (one for one in pieces if any(word in one.decode("utf-8", "ignore").lower() for word in likely))
@@ -241,7 +256,8 @@ class _FileSearch:
 
 
 def _files_of(agent: str, session_ids: Collection[str]) -> Iterator[Path]:
-    """Yield an agent's files to search, and for a git repository the folder of its objects.
+    """Yield the files of an agent that are searched for cut text. For a git repository, yield the folder of its
+    objects.
 
     Logs, programs, and files next to other sessions' logs are skipped.
     """
@@ -264,7 +280,7 @@ _LOSES_IT_TOO = "It loses the text when that session does."
 
 
 def _secrets_aside(session: Transcript, secrets: Collection[str]) -> list[FileWithCutText]:
-    """Find cut secrets in remaining lines that are not messages: summaries, titles, rewound turns."""
+    """Find cut secrets in a session's remaining lines other than messages: summaries, titles, rewound turns."""
     wanted = text_search.remaining_secrets(TranscriptTurn.raws(session.turns), secrets)
     if not wanted:
         return []
@@ -290,8 +306,9 @@ def _secrets_aside(session: Transcript, secrets: Collection[str]) -> list[FileWi
 
 
 def files_with_cut_text(session: Transcript, gone: CutText) -> list[FileWithCutText]:
-    """Return the agents' files that still have cut text of a session, each with the next step. Each copy is loaded
-    once.
+    """Return the agents' files that still have text that was cut from a session (`gone`), each with the next step.
+
+    Each copy is loaded once.
     """
     cuts = snapshots.cuts(written_path(session))
     cut = frozenset(key for one in cuts for key in one.keys)
@@ -310,7 +327,7 @@ def files_with_cut_text(session: Transcript, gone: CutText) -> list[FileWithCutT
 
 
 def has_cut_text(one: Descendant, planned: CutPlan) -> bool:
-    """Return True if a log has text that a planned cut will remove from its session."""
+    """Return True if the log of another session (`one`) has text that the planned cut will remove."""
     turns, edits = planned.session.turns, planned.edits
     changes = (turn for at, turn in enumerate(turns) if turn.id in planned.gone or at in edits)
     wanted = text_search.words_and_runs(TranscriptTurn.raws(changes))
@@ -320,7 +337,8 @@ def has_cut_text(one: Descendant, planned: CutPlan) -> bool:
 
 
 class _CopySearch:
-    """A search of copies for cut words, keys of cut records, and secrets.
+    """A search in the copies of a session: for cut words (`gone`), for keys of cut records (`cut`), and for cut
+    secrets.
 
     `asides` lists the secrets found in lines that are not messages.
     """
@@ -332,7 +350,10 @@ class _CopySearch:
         self.asides = _secrets_aside(session, secrets)
 
     def into(self, one: Descendant, *, is_unclear: bool) -> Iterator[FileWithCutText]:
-        """Search one log and the files next to it."""
+        """Search one log and the files next to it. Yield those with cut text.
+
+        `is_unclear` is true if it is unknown whether the log is the copy or the original.
+        """
         copy = None if one.handed_over else transcript.load_copy(self.session, one.path)
         self.asides += _secrets_aside(copy, self._secrets) if copy and not is_unclear else []
         said = text_search.telling_words(_lines(one) if copy is None else TranscriptTurn.raws(copy.own), self.gone)
@@ -352,7 +373,7 @@ class _CopySearch:
         return copy is not None and bool(transcript.matching_turns(copy, self._cut))
 
     def beside(self, log: Path, agent: str = "") -> Iterator[FileWithCutText]:
-        """Search the files next to a log."""
+        """Search the files next to a log, such as long tool outputs. Yield those with cut words."""
         cutter = AGENTS.find_cutter(agent or self.session.tool)
         for path in cutter.files_of(log) if cutter else ():
             if said := text_search.telling_words(transcript.lines_of(path), self.gone):
@@ -372,7 +393,7 @@ class _CopySearch:
 
 
 def _archived(look: _CopySearch, descent: Descent, keys: Collection[str]) -> Iterator[FileWithCutText]:
-    """Search smart-fork's own files of related sessions with deleted logs."""
+    """Search what smart-fork keeps of related sessions whose logs are deleted. Yield the files with cut text."""
     session = look.session
     cutter, lost = AGENTS.find_cutter(session.tool), set(descent.without_log)
     if call_context.limited() or cutter is None:
@@ -405,7 +426,7 @@ def _told(one: Descendant) -> str:
 
 
 def _cut_it(reference: str, session_id: str) -> str:
-    """Return advice on how to cut the text out of another transcript."""
+    """Return advice on how to cut the text out of another transcript, which `reference` names."""
     return advice(
         f"smart-fork excise list {shlex.quote(reference)} numbers its turns: cut it there.",
         tool=f"Cut it there: {session_id or reference}.",

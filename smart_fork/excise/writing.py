@@ -1,6 +1,6 @@
 """The writing of a cut: into the transcript, into copies, branches and forks made from it, and into the index.
 
-A file has either its old content or its new content, also after a kill.
+If the process is killed, each file has either its old content or its new content.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CutChange:
-    """The values that all files of one cut share.
+    """The values that all files of one cut share, such as its id and time.
 
-    `keys` are the keys of the removed records, and `masked` the keys of records with masked secrets. `follows` says
-    whether the files next to a log are changed too.
+    `keys` are the keys of the removed records, and `masked` the keys of records with masked secrets. `follows` is true
+    if copies, and the files next to a log, are changed too.
     """
 
     keys: frozenset[str]
@@ -83,10 +83,10 @@ def change_of(planned: CutPlan, command: str, disk: Disk, now: datetime, *, foll
 def write(
     planned: CutPlan, change: CutChange, command: str = "", descent: Descent = NO_DESCENT
 ) -> tuple[str | None, list[CutFile]]:
-    """Cut one transcript, and delete or rewrite the files next to it.
+    """Cut one transcript as planned, and delete or rewrite the files next to it.
 
-    `descent` names the sessions made from it, for the log of snapshots. Return the id of the snapshot of the old
-    content, and the changed files next to the transcript.
+    The log of snapshots gets an entry, which also names the sessions made from this one (`descent`). Return the id of
+    the snapshot of the old content, and the changed files next to the transcript.
 
     Raises:
         ForkRefused: the session is running, or its file has changed.
@@ -128,8 +128,9 @@ def write(
 
 
 def cut_copies(session: Transcript, change: CutChange, copies: Iterable[Path]) -> tuple[list[CutFile], list[UncutFile]]:
-    """Cut the changed records out of copies and branches of a session. Copies without these records are in neither
-    list.
+    """Cut the records of a cut out of copies and branches of its session. Return the cut files, and those not cut.
+
+    Copies that do not have these records are in neither list.
     """
     done = [one for copy in copies for one in _followed(session, change, copy)]
     left = [one for one in done if isinstance(one, UncutFile)]
@@ -137,7 +138,11 @@ def cut_copies(session: Transcript, change: CutChange, copies: Iterable[Path]) -
 
 
 def finish_cut(session: Transcript, change_id: str) -> tuple[list[CutFile], list[UncutFile]]:
-    """Finish an interrupted cut of a session. Do nothing if the cut was never made, or was undone."""
+    """Finish an interrupted cut of a session in its copies. Do nothing if the session itself was not cut, or the cut
+    was undone.
+
+    Return the cut files, and those that could not be cut.
+    """
     made = next((one for one in snapshots.cuts(written_path(session)) if one.change == change_id), None)
     if made is None or _is_as_before(session, made):
         return [], []
@@ -173,14 +178,18 @@ def _followed(session: Transcript, change: CutChange, copy: Path) -> Sequence[Cu
 
 
 def changed_beside(planned: CutPlan, keys: Collection[str]) -> dict[Path, bytes]:
-    """Return the new content of each file next to a transcript that a cut changes; empty content deletes the file."""
+    """Return the new content of each file next to a transcript that the cut changes. Empty content means: delete the
+    file.
+
+    `keys` are the keys of the cut records.
+    """
     session = planned.session
     revised = AGENTS.cutter_of(session.tool).revised(session.source_path, keys)
     return {**dict.fromkeys(planned.beside, b""), **revised}
 
 
 def write_or_delete(path: Path, new: bytes) -> None:
-    """Write the new content of a file next to a log. Delete the file if the content is empty."""
+    """Write the new content of a file next to a log. If the content is empty, delete the file."""
     if new:
         replace_file(path, [new], like_before=True)
     else:
@@ -188,7 +197,10 @@ def write_or_delete(path: Path, new: bytes) -> None:
 
 
 def _noted(session: Transcript, path: Path, change: CutChange, size: int) -> CutFile:
-    """Take a snapshot of a file next to a log, and record its change in the snapshot log."""
+    """Take a snapshot of a file next to a log, and record its change in the snapshot log.
+
+    `size` is its size afterwards.
+    """
     snapshot = snapshots.save(path, session.session_id, change.now, disk=change.disk)
     command = f"{change.command} (beside {session.session_id})"
     snapshots.note(session, command, snapshot, path, change.now, size_after=size, change=change.id, beside="yes")
@@ -196,22 +208,23 @@ def _noted(session: Transcript, path: Path, change: CutChange, size: int) -> Cut
 
 
 def _masked(planned: CutPlan) -> list[str]:
-    """Return the keys of the lines with masked secrets, or the turn id of a line without a key."""
+    """Return the keys of the lines in which the plan masks secrets. A line without a key is named by its turn's id."""
     turns = planned.session.turns
     own = [turns[at].key or turns[at].id for at in sorted(planned.edits)] if planned.masked else []
     return [*own, *sorted(planned.apart)]
 
 
 def _is_as_before(session: Transcript, made: snapshots.NotedChange) -> bool:
-    """Return True if a file still begins with its content before the cut: the cut was recorded but not made."""
+    """Return True if a file still begins with its content before the cut `made`: the cut was recorded but not made."""
     kept = next((one for one in snapshots.snapshots(made.session_id) if one.id == made.snapshot), None)
     return kept is not None and AGENTS.cutter_of(session.tool).begins_with(session.source_path, snapshots.content(kept))
 
 
 def write_lines(session: Transcript, gone: Collection[int], edits: Mapping[int, bytes], *, disk: Disk = DISK) -> Path:
-    """Write a session without the turns at the positions in `gone`, and with the lines in `edits`. Return its path.
+    """Write a session's file without the turns at the positions in `gone`. Lines in `edits` get new bytes, by
+    position.
 
-    Raises the errors of `write`.
+    Return the path of the file. Raises the errors of `write`.
     """
     if not session.source_path.name:
         raise Usage("The session has no source path")
@@ -225,7 +238,7 @@ def write_lines(session: Transcript, gone: Collection[int], edits: Mapping[int, 
 
 
 def written_size(session: Transcript, gone: Collection[int], edits: Mapping[int, bytes]) -> int:
-    """Return the size of the file that `write_lines` writes."""
+    """Return the size in bytes that the session's file has after `write_lines` with these arguments."""
     if session.padded and session.stamp:
         return session.stamp.size
     own = (at for at, turn in enumerate(session.turns) if at not in gone and turn.is_line)
@@ -238,7 +251,10 @@ def _length(turn: TranscriptTurn) -> int:
 
 
 def written_path(session: Transcript) -> Path:
-    """Return the path of the file that is written: the target of a link, or the side-car of a database."""
+    """Return the path of the file that a cut writes.
+
+    For a symbolic link, that is its target; for a database, its side-car file.
+    """
     return AGENTS.cutter_of(session.tool).written(session.source_path.resolve())
 
 
@@ -252,7 +268,7 @@ def _lines(session: Transcript, gone: Collection[int], edits: Mapping[int, bytes
 def _padded(session: Transcript, gone: Collection[int], edits: Mapping[int, bytes]) -> Iterator[bytes]:
     """Yield the lines of a log with blanks in place of cut text, so that every remaining byte keeps its offset.
 
-    Codex's own database and the headers of forks refer to offsets in this file.
+    Codex's own database and the headers of forks refer to offsets in the log.
     """
     turns = [(at, turn) for at, turn in enumerate(session.turns) if not turn.inherited]
     own = [(at, turn, turn.place) for at, turn in turns if turn.place]
@@ -273,7 +289,7 @@ def _padded(session: Transcript, gone: Collection[int], edits: Mapping[int, byte
 
 
 def _blank(size: int) -> bytes:
-    """Return line ends and blanks of this size: one line end, and a blank line if there is more room."""
+    """Return filler of `size` bytes between two lines: one line end, and a blank line if there is room for it."""
     return b"\n" * size if size < 2 else b"\n" + b" " * (size - 2) + b"\n"
 
 
@@ -286,7 +302,7 @@ MAX_WAITING = 2048
 
 
 def refresh(tool: str, paths: Iterable[Path]) -> IndexAfterCut:
-    """Let the index read the logs of one agent again from the first byte, and the forks that read from these logs.
+    """Let the index read logs of one agent again from the first byte, and the logs of forks that read from them.
 
     Afterwards no export, passage or vector has cut text.
     """
@@ -310,15 +326,18 @@ def refresh(tool: str, paths: Iterable[Path]) -> IndexAfterCut:
 
 
 def _logs_of(tool: str, path: Path) -> list[Path]:
-    """Return the logs that change if this file changes: of a file with rewound records, the session's log."""
+    """Return the logs whose sessions change if the file at `path` changes.
+
+    For a file with rewound records, that is the log of its session; for a log, the log itself.
+    """
     found = READERS[tool].logs_of(str(path)) if tool in READERS.names else ()
     return [one.path for one in found] or [path]
 
 
 def _kept_again(tool: str, path: Path) -> None:
-    """Delete a log's export, and compress a log again if smart-fork keeps a copy of it.
+    """Delete a log's export. If smart-fork keeps a copy of the log, replace the copy by the present log.
 
-    The index writes no new export for a log that it does not know. A kept copy that cannot be written is removed.
+    The export of a log that the index does not know would stay otherwise. A copy that cannot be replaced is removed.
     """
     file = _log_file(tool, str(path))
     if file is None:
@@ -337,7 +356,10 @@ def _kept_again(tool: str, path: Path) -> None:
 
 
 def _read_again(store: SqliteStore, tool: str, paths: list[Path]) -> tuple[int, list[tuple[int, bytes]]]:
-    """Read the logs again. Return the number of logs, and the old vectors of passages with unchanged text."""
+    """Read logs into the index again. Return their number, and the known vectors of passages with unchanged text.
+
+    A vector comes with the number of its passage.
+    """
     there = {path.resolve() for path in paths}
     names = {path.name for path in (*paths, *there)}  # of very many: to resolve one asks for each folder above it
     likely = (one for one in store.seen() if one.rpartition("/")[2] in names or os.path.islink(one))  # noqa: PTH114
@@ -368,7 +390,7 @@ def _row_of(store: SqliteStore, tool: str, location: str) -> SessionRow | None:
 
 
 def _empty(store: SqliteStore, row: SessionRow, file: LogFile) -> None:
-    """Empty a session in the index that has no prompt any more, so that a search finds nothing of it."""
+    """Remove the text of a session from the index, so that no search finds it: its log has no prompt any more."""
     rest = Conversation(row.agent, row.session_id, file.path, (), cwd=row.cwd, root_id=row.root_id)
     project = project_of(row.repo_root) if row.repo_root else Project("", "", git=False)
     document = Document(rest, project, row.resolved_cwd, (), Words("", "", "", "", ""))
@@ -378,7 +400,11 @@ def _empty(store: SqliteStore, row: SessionRow, file: LogFile) -> None:
 
 
 def _agent_of(tool: str, location: str) -> AgentName | None:
-    """Return the agent of a log: the cut's tool, or else the agent that has the log. `None` if it is no log."""
+    """Return the agent of the log at `location`: `tool`, the agent of the cut, if known, or else the agent that owns
+    the log.
+
+    Return `None` if no agent owns it.
+    """
     if tool != Transcript.UNKNOWN:
         return tool if tool in READERS.names else None
     return next((agent.name for agent in READERS if agent.log_at(location)), None)
@@ -395,7 +421,8 @@ def _log_file(tool: str, location: str) -> LogFile | None:
 
 
 def _embed(known: Sequence[tuple[int, bytes]]) -> str:
-    """Embed the passages that have no vector, if the index has vectors. Return a note if some remain.
+    """Compute vectors for the passages in the index that have none, if the index has vectors. Return a note if some
+    remain.
 
     `known` are vectors of passages with unchanged text, which are reused.
     """
