@@ -65,7 +65,7 @@ class Fold(ABC):
         self._model: object = None
         self._ahead = utc(time.time() + _AHEAD_SECONDS)
         self.facts, turns = kept or ({}, [])
-        self.doings = self.notes(self.facts, self.codec, self.session_logs.search)
+        self.recorder = self.notes(self.facts, self.codec, self.session_logs.search)
         self.begin(turns)
 
     @abstractmethod
@@ -223,8 +223,8 @@ class Fold(ABC):
             parent_id=facts.get("parent"),
             root_id=self.family(turns),
             compactions=facts.get("compactions", 0),
-            symbols=tuple(self.doings.symbols),
-            wrote=tuple(self.doings.wrote),
+            symbols=tuple(self.recorder.symbols),
+            wrote=tuple(self.recorder.wrote),
             copied=self.is_copy(),
             named=bool(self.given_name()),
             circular=self.is_circular(),
@@ -232,8 +232,8 @@ class Fold(ABC):
             inferred_from=inferred_from,
             head=head if not cwd or inferred_from == "commands" else "",
             begun_at=head,
-            remote=facts.get("remote") or self.doings.remote,
-            commits=tuple(self.doings.commits),
+            remote=facts.get("remote") or self.recorder.remote,
+            commits=tuple(self.recorder.commits),
             models=tuple(facts.get("models", ())),
             own=self.own(turns),
             resumed=self.resumed(turns),
@@ -313,7 +313,7 @@ def read(begun: Callable[..., LineFold], path: Path, checkpoint: Checkpoint | No
     fold.masks = checkpoint is not None and not keep_raw
     if fold.masks:
         reader.bound = None  # the index has whole sessions
-    fold.doings.names_code = reader.bound is None
+    fold.recorder.names_code = reader.bound is None
     fold.sizes = {} if reader.bound and reader.bound.measures else None
     keeps = fold.take(reader).finish(turns=True) or reader.worth_resuming
     after = Checkpoint(
@@ -330,7 +330,7 @@ def read(begun: Callable[..., LineFold], path: Path, checkpoint: Checkpoint | No
 def glance(begun: Callable[..., LineFold], path: Path) -> Session | None:
     """Read only the beginning and the end of a log, and return the session for a list; `None` if it is no session."""
     fold = begun(path, None, keep_raw=False)
-    fold.doings.names_code = False
+    fold.recorder.names_code = False
     fold.take(first_lines(path, fold.lacks))
     for record in last_records(path, fold.naming):
         fold.note_title(record)

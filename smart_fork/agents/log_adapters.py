@@ -65,7 +65,7 @@ class LogAdapter(OwnLogs):
         from indexer.transcripts.lines import current_bound
 
         fold: LineFold = self.tree(path, None, keep_raw=False)
-        fold.doings.names_code = current_bound.get() is None
+        fold.recorder.names_code = current_bound.get() is None
         return fold
 
     def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:

@@ -290,12 +290,12 @@ class Tree(LineFold):
         """Add the turns of other logs of the session, if `turns` is True: a copied session may go on in both."""
         for path in self.twins() if turns and not self._of_subagent else ():
             other = self.of_twin(path)
-            other.masks, other.sizes, other.doings.names_code = self.masks, self.sizes, self.doings.names_code
+            other.masks, other.sizes, other.recorder.names_code = self.masks, self.sizes, self.recorder.names_code
             with suppress(OSError):
                 other.take(LineReader(path))
                 if {turn.id for turn in other.active()}.difference(turn.id for turn in self.chain.turns):
                     self.elsewhere.append(other)
-                    self.doings.share(other.doings)
+                    self.recorder.share(other.recorder)
         self.elsewhere.sort(key=lambda one: one.last_activity())
         return False
 
@@ -304,7 +304,7 @@ class Tree(LineFold):
         if self.elsewhere:
             return b""
         chain = {"links": self.chain.links, "moments": self.chain.moments, "leaf": self.chain.leaf}
-        return pack(self.facts, chain | self.doings.kept(), list(self.chain.turns))
+        return pack(self.facts, chain | self.recorder.kept(), list(self.chain.turns))
 
     def feed(self, line: Line) -> None:
         record = line.record
@@ -372,7 +372,7 @@ class Tree(LineFold):
         """Return a turn with this role, text, tool calls and results."""
         return turn_of(
             identity, parent_of(record), role, self._moment, text,
-            tool_calls=self.doings.calls(calls), tool_results=self.doings.results(results), prompt=prompt,
+            tool_calls=self.recorder.calls(calls), tool_results=self.recorder.results(results), prompt=prompt,
             group=intern(group), raw=line.raw if self.keep_raw else b"", loaded=loaded, cached_for=cached_for,
         )  # fmt: skip
 

@@ -147,7 +147,7 @@ class CodexFold(fold.LineFold):
 
     def pack(self) -> bytes:
         parts = {"inherited": len(self.inherited), "directories": self.directories.packed}
-        return pack(self.facts | parts, self.doings.kept(), self.all_turns())
+        return pack(self.facts | parts, self.recorder.kept(), self.all_turns())
 
     def finish(self, *, turns: bool) -> bool:
         """Add what a fork inherits from its parents. Return True: it is saved, since a parent may be gone later."""
@@ -192,7 +192,7 @@ class CodexFold(fold.LineFold):
         if path is None:
             return None
         above = CodexFold(path, None, keep_raw=self.keep_raw)
-        above.doings.names_code = self.doings.names_code
+        above.recorder.names_code = self.recorder.names_code
         above.masks, above.sizes = self.masks, self.sizes
         lines = LineReader(path) if whole else first_lines(path)
         if self.masks and isinstance(lines, LineReader):
@@ -221,7 +221,7 @@ class CodexFold(fold.LineFold):
         self._roll_back(turns, self.facts.pop("rolled_back", 0))
         self.inherited = turns
         self.facts["models"] = [*dict.fromkeys((*above.facts.get("models", ()), *self.facts.get("models", ())))]
-        self.doings.share(above.doings)
+        self.recorder.share(above.recorder)
 
     def all_turns(self) -> list[Turn]:
         return self.inherited + self.turns
@@ -302,9 +302,9 @@ class CodexFold(fold.LineFold):
             if "cwd" not in self.facts:
                 self.directories.note(made.name, made.given)
             ours = is_ours(made.name, str(item.get("namespace") or ""))
-            self._add(identity, "assistant", moment, raw, tool_calls=(self.doings.call(made, ours=ours),))
+            self._add(identity, "assistant", moment, raw, tool_calls=(self.recorder.call(made, ours=ours),))
         elif kind in OUTPUTS:
-            self._add(identity, "tool", moment, raw, tool_results=self.doings.results(CODEC.decode(item).results))
+            self._add(identity, "tool", moment, raw, tool_results=self.recorder.results(CODEC.decode(item).results))
 
     def _message(self, item: dict[str, Any], identity: str, moment: str, raw: bytes) -> None:
         text = text_of(item.get("content"))

@@ -129,7 +129,7 @@ class GeminiFold(fold.LineFold):
         )
 
     def pack(self) -> bytes:
-        return pack(self.facts, {"memory": self._memory.kept()} | self.doings.kept(), self.active())
+        return pack(self.facts, {"memory": self._memory.kept()} | self.recorder.kept(), self.active())
 
     def feed(self, line: Line) -> None:
         record = line.record
@@ -238,7 +238,7 @@ class GeminiFold(fold.LineFold):
     def _heard(self, identity: str, record: Record, moment: str, raw: bytes) -> Turn:
         if answers := results_in(record):
             known = self._given_back()
-            results = self.doings.results(one for one in answers if one.id not in known)
+            results = self.recorder.results(one for one in answers if one.id not in known)
             return turn_of(identity, None, "tool" if results else "system", moment, tool_results=results, raw=raw)
         if is_context(record):
             found = _WORKSPACE.search(said_in(record))
@@ -261,13 +261,13 @@ class GeminiFold(fold.LineFold):
         calls, results = [], []
         for made in calls_in(record):
             call = UsedTool(made.id, made.name, made.given if isinstance(made.given, dict) else {})
-            calls.append(known.get(made.id) or self.doings.call(call))
+            calls.append(known.get(made.id) or self.recorder.call(call))
             if made.id in given_back:
                 results.append(given_back[made.id])
             elif made.result is not None:
-                if made.name == _SHELL and made.id not in self.doings.ours:
-                    self.doings.begin(call)
-                results.append(self.doings.result(result_of(made)))
+                if made.name == _SHELL and made.id not in self.recorder.ours:
+                    self.recorder.begin(call)
+                results.append(self.recorder.result(result_of(made)))
         return tuple(calls), tuple(results)
 
 

@@ -341,7 +341,7 @@ class OpenCodeFold(Fold):
             self._make(said, "system", "", loaded=estimate_tokens(left), summary=mask_once(left))
             return
         item = CODEC.decode({"parts": said.parts})
-        done = {"tool_calls": self.doings.calls(item.calls), "tool_results": self.doings.results(item.results)}
+        done = {"tool_calls": self.recorder.calls(item.calls), "tool_results": self.recorder.results(item.results)}
         self.note_model(said.info.get("modelID"))
         self.facts["interrupted"] = dict_in(said.info.get("error")).get("name") == ABORTED
         text, loaded = strip_recall(item.text), loaded_after(said.info)
