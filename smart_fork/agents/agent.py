@@ -112,14 +112,14 @@ class Agent(AgentDescription):
         "set_up": Ability("setup", "registration"),
     })  # fmt: skip
     command: ProgramSpec | None = None
-    #: Of the variables that it sets, those that identify it.
+    #: The variables that identify the agent, of those that it sets.
     marks: tuple[str, ...] = ()
-    #: Those with its session's id, and with the project's directory.
+    #: The variables with its session's id, and with the project's directory.
     session_variables: tuple[str, ...] = ()
     project_variables: tuple[str, ...] = ()
     #: Parts of the names under which it connects to MCP servers.
     clients: tuple[str, ...] = ()
-    #: Whether its program appends to a file that was cut.
+    #: True if its program appends to a file that was cut.
     writes_on: bool = True
     #: Reasons for what it cannot do, by ability (see `ABILITIES`).
     lacks: Mapping[str, str] = MappingProxyType({})
@@ -164,7 +164,7 @@ class Agent(AgentDescription):
     prompts: Callable[[Container[str]], Iterator[KeptPrompt]] | None
     #: Registers smart-fork's MCP server in its settings.
     registration: Registration | None
-    #: Knows its verbs for background sessions.
+    #: Knows its commands for background sessions.
     background: Background | None
 
     if not TYPE_CHECKING:  # else any name would pass for a facet
@@ -292,7 +292,7 @@ class CallerIdentity:
         return []
 
 
-#: Logs of a folder that are looked into for the session that calls.
+#: The number of logs of a folder that are searched for a tool call.
 MAX_LOGS = 8
 
 

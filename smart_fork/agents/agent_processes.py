@@ -15,7 +15,7 @@ from smart_fork.system.processes import Running
 _INTERPRETERS = {"node", "bun"}
 
 
-#: A process that began later after a note was made has only got the number of the one that made it.
+#: A process that began this many seconds after a note only has the same number as the noted process.
 START_SECONDS = 60.0
 
 

@@ -16,11 +16,11 @@ from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents.codec import Header, ReadCodec, Record, item_of, text_of
 from smart_fork.agents.log_adapters import ReadAdapter
 
-#: How the name of a thread's file begins, and the scheme of a directory's address.
+#: The prefix of a thread's file name, and of a directory's address.
 _THREAD, _FILE = "T-", "file://"
-#: Where a tool's result has its text, if it is an object.
+#: The fields with the text of a tool result that is an object.
 _OUTPUTS = ("output", "content", "message")
-#: What became of calls that gave nothing back.
+#: The states of calls without a result.
 _FAILED = ("error", "cancelled", "rejected-by-user")
 
 

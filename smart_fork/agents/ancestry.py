@@ -63,7 +63,7 @@ class FamilyLog:
     messages: list[CopiedMessage] = field(default_factory=list)
 
 
-#: A session's id, and that of another one, or what `message_tie` makes of a message's.
+#: A session's id, and the id of another session, or the `message_tie` of a message.
 Tie = tuple[str, str]
 
 
@@ -211,7 +211,7 @@ class TreeHeads(Heads):
 
     #: The types of records that are messages.
     said: tuple[str, ...] = ("user", "assistant")
-    #: The types of records before the first message of which one shows that the agent itself began the file.
+    #: The types of records before the first message that show that the agent itself began the file.
     native: tuple[str, ...] = ()
 
     @abstractmethod

@@ -29,10 +29,10 @@ from smart_fork.agents.copier import NewSession
 from smart_fork.agents.record_conversion import HomePlace, TargetSession
 from smart_fork.errors import SmartForkError
 
-#: Agents that are only read. Their histories are written as a plain log that both readers take.
+#: Agents that are only read. Their histories are written in a plain format that both decoders read.
 _PLAIN = ("cursor", "droid")
 _HOME = re.compile(r"/(?:(?:Users|home)/[^/]+|root(?=/|$))")
-#: What an odd transcript may raise in what converts records.
+#: The errors that an odd transcript may raise in the conversion of records.
 _ODD = (SmartForkError, ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError)
 
 

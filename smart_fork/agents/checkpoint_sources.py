@@ -27,12 +27,13 @@ from smart_fork.errors import SmartForkError
 from smart_fork.snippets import printable
 from smart_fork.system.processes import Processes
 
-#: Far more than anybody has: of a transcript, and of sessions and checkpoints of a repository.
-_MOST_BYTES, _MOST_SESSIONS, _MOST_CHECKPOINTS = 64 << 20, 5_000, 20_000
-#: Of facts about a session, and of a tree; and of all that is read for one question.
-_MOST_FACTS, _MOST_TREE, _MOST_READ = 1 << 20, 1 << 20, 256 << 20
-_SECONDS, _AT_ONCE, _BYTES_AT_ONCE, _NAME, _TITLE = 60.0, 500, 32 << 20, 80, 200
-#: One branch with all checkpoints, in its later form a ref of its own; and one ref for each checkpoint.
+#: Limits far above any real repository: bytes of a transcript, sessions, and checkpoints.
+_MAX_BYTES, _MAX_SESSIONS, _MAX_CHECKPOINTS = 64 << 20, 5_000, 20_000
+#: Limits in bytes: of the facts about a session, of a git tree, and of all objects read by one call.
+_MAX_FACTS, _MAX_TREE, _MAX_READ = 1 << 20, 1 << 20, 256 << 20
+#: The limit of one git command in seconds; objects and bytes that are read by one; characters of a name and a title.
+_SECONDS, _BATCH_OBJECTS, _BATCH_BYTES, _NAME_CHARACTERS, _TITLE_CHARACTERS = 60.0, 500, 32 << 20, 80, 200
+#: The branch with all checkpoints, or the ref that replaced it; and the ref of a single checkpoint.
 _BRANCH = re.compile(
     r"refs/(?:heads|remotes/[^/]+)/entire/checkpoints/v1|refs/entire/(?:remotes/[^/]+/)?checkpoints/v1\.1"
 )
@@ -42,7 +43,7 @@ _HEX, _NUMBER = re.compile(r"[0-9a-f]{12}"), re.compile(r"[0-9]{1,6}")
 _COMMIT = re.compile(r"tree (?P<tree>[0-9a-f]{40,64})\n(?:parent [0-9a-f]+\n)*author (?P<author>[^<\n]*)")
 _PART = re.compile(r"full\.jsonl(?:\.(\d{3,6}))?")
 _DATED = re.compile(r"\d{4}-\d\d-\d\d-(?=[0-9a-f]{8}-)")
-#: Names of agents there, by how they begin without spaces. The first versions knew one agent and named none.
+#: Agents by the beginning of their names in checkpoints, without spaces. The first versions named no agent.
 _AGENTS = {"claude": "claude", "codex": "codex", "gemini": "gemini", "opencode": "opencode", "qwen": "qwen"} | {
     "copilot": "copilot", "githubcopilot": "copilot", "vscode": "copilot", "cursor": "cursor", "droid": "droid",
     "factory": "droid", "": "claude",
@@ -95,7 +96,7 @@ def refs_of(common: str) -> list[tuple[str, str]]:
     """Return the commit and the name of each ref that has checkpoints."""
     said = _git(common, "for-each-ref", "--format=%(objectname) %(refname)", *_PATTERNS)
     refs = (line.partition(" ") for line in said.decode("utf-8", "replace").splitlines())
-    return [(commit, name) for commit, _, name in refs if _is_ours(name)][:_MOST_CHECKPOINTS]
+    return [(commit, name) for commit, _, name in refs if _is_ours(name)][:_MAX_CHECKPOINTS]
 
 
 def _is_ours(name: str) -> bool:
@@ -107,7 +108,7 @@ def _authors(common: str, commit: str) -> Iterator[tuple[str, str, str]]:
     """Yield checkpoint, session and author from the commits of a branch, newest first."""
     form = "%an%x00%s%x00%(trailers:key=Entire-Session,valueonly,separator=%x20)%x00"
     try:
-        said = _git(common, "rev-list", f"--max-count={_MOST_CHECKPOINTS}", f"--format={form}", commit)
+        said = _git(common, "rev-list", f"--max-count={_MAX_CHECKPOINTS}", f"--format={form}", commit)
     except OSError:  # a shallow or broken history: its last author stands for all
         return
     fields = said.decode("utf-8", "replace").split("\0")
@@ -122,10 +123,10 @@ def _read(common: str, ids: Sequence[str], most: int) -> Iterator[tuple[str, byt
     """
     read, size_of, waiting = 0, 0, list[str]()
     for one, (kind, size) in zip(ids, _sizes(common, ids), strict=True):
-        fits = bool(kind) and size <= most and read + size <= _MOST_READ
+        fits = bool(kind) and size <= most and read + size <= _MAX_READ
         read, size_of = read + size * fits, size_of + size * fits
         waiting.append(one if fits else "")
-        if len(waiting) >= _AT_ONCE or size_of >= _BYTES_AT_ONCE:
+        if len(waiting) >= _BATCH_OBJECTS or size_of >= _BATCH_BYTES:
             yield from _content(common, waiting)
             size_of, waiting = 0, []
     yield from _content(common, waiting)
@@ -190,7 +191,7 @@ class _Place(NamedTuple):
 def sessions_in(common: str, refs: Sequence[tuple[str, str]]) -> dict[str, StoredSession]:
     """Return the newest state of each session in these refs by session id, newest sessions first."""
     places, authors = [], dict[tuple[str, str], str]()
-    commits = _read(common, [commit for commit, _ in refs], _MOST_FACTS)
+    commits = _read(common, [commit for commit, _ in refs], _MAX_FACTS)
     for (commit, name), (kind, data) in zip(refs, commits, strict=True):
         said = _COMMIT.match(data.decode("utf-8", "replace")) if kind == "commit" else None
         if said is None:
@@ -204,11 +205,11 @@ def sessions_in(common: str, refs: Sequence[tuple[str, str]]) -> dict[str, Store
             authors.setdefault((checkpoint, ""), whose)
         authors.setdefault(("", ""), said["author"])
     found: dict[str, StoredSession] = {}
-    for one in _told(common, places[:_MOST_CHECKPOINTS], authors):
+    for one in _told(common, places[:_MAX_CHECKPOINTS], authors):
         known = found.get(one.session_id)
         if known is None or (one.at, one.size) > (known.at, known.size):
             found[one.session_id] = one
-    newest = sorted(found.values(), key=lambda one: -one.at)[:_MOST_SESSIONS]
+    newest = sorted(found.values(), key=lambda one: -one.at)[:_MAX_SESSIONS]
     return {one.session_id: one for one in newest}
 
 
@@ -231,15 +232,15 @@ def _told(common: str, places: Sequence[_Place], authors: dict[tuple[str, str], 
         for place, entries in zip(places, _trees(common, [place.tree for place in places]), strict=True)
         for one in entries
         if one.mode == b"40000" and _NUMBER.fullmatch(one.name)
-    ][:_MOST_CHECKPOINTS]
+    ][:_MAX_CHECKPOINTS]
     folders = []
     for (place, _), entries in zip(numbered, _trees(common, [one for _, one in numbered]), strict=True):
         files = {one.name: one.id for one in entries if one.mode in (b"100644", b"100755")}
         found = sorted((int(part[1] or 0), one) for name, one in files.items() if (part := _PART.fullmatch(name)))
         if found and [number for number, _ in found] == list(range(len(found))) and "metadata.json" in files:
             folders.append((place, files, tuple(one for _, one in found)))
-    facts = _read(common, [files["metadata.json"] for _, files, _ in folders], _MOST_FACTS)
-    prompts = _read(common, [files.get("prompt.txt", files["metadata.json"]) for _, files, _ in folders], _MOST_FACTS)
+    facts = _read(common, [files["metadata.json"] for _, files, _ in folders], _MAX_FACTS)
+    prompts = _read(common, [files.get("prompt.txt", files["metadata.json"]) for _, files, _ in folders], _MAX_FACTS)
     sizes = iter(_sizes(common, [one for _, _, parts in folders for one in parts]))
     for (place, files, parts), (_, said), (_, asked) in zip(folders, facts, prompts, strict=True):
         held = [next(sizes) for _ in parts]
@@ -248,21 +249,23 @@ def _told(common: str, places: Sequence[_Place], authors: dict[tuple[str, str], 
         agent = agent_named(told.get("agent", ""))
         named = text_in(told.get("session_id"))
         session_id = _DATED.sub("", named)
-        is_whole = all(kind for kind, _ in held) and 0 < size <= _MOST_BYTES
+        is_whole = all(kind for kind, _ in held) and 0 < size <= _MAX_BYTES
         if not (agent and is_session_id(session_id) and is_whole):
             continue
         author = place.author or authors.get((place.id, named)) or authors.get((place.id, "")) or authors.get(("", ""))
         title = asked.decode("utf-8", "replace").strip().partition("\n")[0] if "prompt.txt" in files else ""
         yield StoredSession(
-            agent, session_id, plain_text(author or "", _NAME) or "unknown", plain_text(title, _TITLE),
-            plain_text(text_in(told.get("branch")), _TITLE), time_of(told.get("created_at")), size,
+            agent, session_id,
+            plain_text(author or "", _NAME_CHARACTERS) or "unknown",
+            plain_text(title, _TITLE_CHARACTERS),
+            plain_text(text_in(told.get("branch")), _TITLE_CHARACTERS), time_of(told.get("created_at")), size,
             files["metadata.json"], parts,
         )  # fmt: skip
 
 
 def _trees(common: str, ids: Sequence[str]) -> list[list[_Entry]]:
     """Return the entries of each git tree, in the order of `ids`; empty for an object that is no tree."""
-    return [_listed(data) if kind == "tree" else [] for kind, data in _read(common, ids, _MOST_TREE)]
+    return [_listed(data) if kind == "tree" else [] for kind, data in _read(common, ids, _MAX_TREE)]
 
 
 def _listed(data: bytes) -> list[_Entry]:
@@ -314,11 +317,11 @@ def time_of(said: object) -> int:
     return max(0, min(int(at * 1e9), int(datetime.now().timestamp() * 1e9)))  # noqa: DTZ005 - a number of seconds
 
 
-#: How the facts of such a session begin: what the file was when it was listed.
+#: The prefix of a history's `facts`, before the stamp of its file.
 _FACTS = "markdown "
-#: The newest files of a repository, bytes of one, and characters of a title and of an action.
-_MOST_FILES, _MAX_HISTORY_BYTES, _TITLE_CHARACTERS, _ACTION = 1_000, 16 << 20, 200, 240
-#: Looked at of the beginning of a file, and of what a tool was given.
+#: Limits: files of a repository, bytes of a file, and characters of an action.
+_MAX_FILES, _MAX_HISTORY_BYTES, _ACTION_CHARACTERS = 1_000, 16 << 20, 240
+#: Characters that are searched at the beginning of a file, and of a tool's input.
 _HEAD_CHARACTERS = _INSIDE = 4_000
 _SESSION_COMMENT = re.compile(r"<!-- ([\w .-]{1,40}?) Session ([\w-]{8,100}) \([^)\n]{0,40}\) -->")
 _GENERATED = "<!-- Generated by SpecStory"
@@ -329,7 +332,7 @@ _ASIDE = re.compile(r"<think>.*?(?:</think>|\Z)|<!-- message-id: [^\n]*? -->", r
 _TOOL = re.compile(
     r'<tool-use data-tool-type="(\w*)" data-tool-name="([^"\n]{0,80})">(.*?)(?:</tool-use>|\Z)', re.DOTALL
 )
-#: As older versions have it: until the next separator.
+#: A tool call in the format of older versions, up to the next separator.
 _OLD_TOOL = re.compile(r"^Tool use: \*\*([\w.-]{1,80})\*\*\n(.*?)(?=^---$|\Z)", re.DOTALL | re.MULTILINE)
 _COMMAND = re.compile(r"```(?:bash|sh|zsh|shell)\n(.*?)\n```|^`([^`\n]+)`$", re.DOTALL | re.MULTILINE)
 _FILE = re.compile(
@@ -360,7 +363,7 @@ def stamps(folder: str) -> Iterator[tuple[str, int, int, int]]:
         entries = [one for one in os.scandir(folder) if one.name.endswith(".md") and one.is_file(follow_symlinks=False)]
     except (OSError, ValueError):
         return
-    for entry in sorted(entries, key=lambda one: one.name)[-_MOST_FILES:]:
+    for entry in sorted(entries, key=lambda one: one.name)[-_MAX_FILES:]:
         info = entry.stat(follow_symlinks=False)
         if 0 < info.st_size <= _MAX_HISTORY_BYTES and entry.name.isprintable():
             yield entry.name, info.st_mtime_ns, info.st_size, info.st_ino
@@ -475,7 +478,7 @@ def _line(kind: str, name: str, inside: str) -> str:
     file, command = _FILE.search(inside), _COMMAND.search(inside)
     path = next(filter(None, file.groups()), "").strip() if file else ""
     if command and (kind in ("shell", "") or name in ("Bash", "command", "run_terminal_cmd")):
-        return f"run {' '.join((command[1] or command[2]).split())}"[:_ACTION]
+        return f"run {' '.join((command[1] or command[2]).split())}"[:_ACTION_CHARACTERS]
     if path and (kind in ("read", "write") or not kind):
         return f"{'read' if kind == 'read' or name.startswith('read') else 'edit'} {path}"
     return name or "act"

@@ -27,11 +27,11 @@ from indexer.transcripts.model import AgentName, Session
 if TYPE_CHECKING:
     from smart_fork.agents.checkpoint_sources import StoredSession
 
-#: Fetches both forms of refs. What the remote does not have is no error.
+#: The command that fetches both kinds of refs. A missing ref is no error.
 _FETCH = "git fetch origin '+refs/heads/entire/*:refs/remotes/origin/entire/*' '+refs/entire/*:refs/entire/*'"
-#: Of the file of packed refs this much is looked at, and of a folder so many entries.
-_MOST_REFS, _MOST_NAMES = 64 << 20, 1_100
-#: Where SpecStory writes sessions as Markdown, and how the name of such a file ends.
+#: Limits: bytes of the file of packed refs, and entries of a folder.
+_MAX_REFS, _MAX_NAMES = 64 << 20, 1_100
+#: The folder of SpecStory's histories, and the suffix of their names.
 HISTORIES, _MARKDOWN = ".specstory/history", ".md"
 
 
@@ -236,7 +236,7 @@ def _loose(common: str) -> Iterator[str]:
 
 def _names(folder: str) -> list[str]:
     try:
-        return sorted(os.listdir(folder))[:_MOST_NAMES]  # noqa: PTH208 - as text
+        return sorted(os.listdir(folder))[:_MAX_NAMES]  # noqa: PTH208 - as text
     except OSError:
         return []
 
@@ -254,6 +254,6 @@ def _may_have(common: str) -> bool:
         return True
     try:
         with open(f"{common}/packed-refs", "rb") as file:  # noqa: PTH123 - as text
-            return b"entire/" in file.read(_MOST_REFS)
+            return b"entire/" in file.read(_MAX_REFS)
     except OSError:
         return False

@@ -111,8 +111,8 @@ class ReadCodec(Codec):
         """Return the place and facts of a record; `None` for a record of an unknown kind."""
 
 
-#: A file beside a log is not larger.
-_MOST = 1 << 20
+#: The limit of a file beside a log, in bytes.
+_MAX_FILE_BYTES = 1 << 20
 
 
 class ReadSource(AgentAdapter):
@@ -130,7 +130,7 @@ class ReadSource(AgentAdapter):
             from indexer.safe_files import open_regular
 
             with open_regular(path) as file:
-                return dict_in(json_in(file.read(_MOST)))
+                return dict_in(json_in(file.read(_MAX_FILE_BYTES)))
         except OSError:
             return {}
 
@@ -288,7 +288,7 @@ def in_paragraphs(texts: Iterable[object]) -> str:
 
 
 _UNNAMED = r'[^"\n]{1,1000}'
-#: What follows an answer between quotation marks. A preview is the agent's.
+#: The text after an answer between quotation marks. A preview is the agent's text.
 _END = late(
     r'"(?: selected preview:\n.*?)?(?: user notes: (?P<notes>.*?))?'
     r"(?:, |\. (?:You can now continue|Read the answers carefully|Call \w+ again).*|\.?\s*)\Z",
@@ -342,8 +342,9 @@ IMAGE_CHARACTERS = 6_000
 _IMAGE_TYPES = frozenset({"image", "input_image", "image_url", "inlineData", "document"})
 #: No record is deeper.
 _MAX_DEPTH = 64
-#: The characters kept at either end of a shortened result; at either end of one of many texts; of the line between.
-END_CHARACTERS, _LEAST_END, _LINE = 200, 20, 80
+#: The characters kept at each end of a shortened result, and at least at each end of one of many texts; and the
+#: length of the note between.
+END_CHARACTERS, _MIN_END_CHARACTERS, _LINE = 200, 20, 80
 #: The fields of a result with its text.
 _RESULT_TEXTS = frozenset({"text", "output", "content", "error", "functionResponse", "response"})
 
@@ -358,7 +359,7 @@ def shortened(result: Any, kind: str = "text", end: int = END_CHARACTERS, depth:
     if depth >= _MAX_DEPTH:
         return result
     if isinstance(result, list):
-        each = max(_LEAST_END, end // max(1, len(result)))
+        each = max(_MIN_END_CHARACTERS, end // max(1, len(result)))
         return [shortened(part, kind, each, depth + 1) for part in result]
     if isinstance(result, dict):
         if str(result.get("type")) in _IMAGE_TYPES or "inlineData" in result:

@@ -16,7 +16,7 @@ from smart_fork import config
 if TYPE_CHECKING:
     from indexer.transcripts.base import AgentAdapter
 
-#: The folder of data, which ``XDG_DATA_HOME`` names otherwise, for all programs.
+#: The default of ``XDG_DATA_HOME``, the folder with the data of all programs.
 _DATA = ".local/share/"
 
 

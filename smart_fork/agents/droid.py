@@ -14,9 +14,9 @@ from indexer.values import dict_in
 from smart_fork.agents.codec import Header, ReadCodec, Record, item_of
 from smart_fork.agents.log_adapters import ReadAdapter
 
-#: How the title of a sub-agent's session begins.
+#: The beginning of a sub-agent's title.
 _SUBAGENT = "# Task Tool Invocation"
-#: Who speaks in a message, and the records that say nothing of the conversation.
+#: The roles of messages, and the records outside the conversation.
 _ROLES, _ASIDE = ("user", "assistant"), ("todo_state", "agent_turn_outcome", "session_end")
 
 

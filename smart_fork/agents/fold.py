@@ -23,14 +23,14 @@ from smart_fork.agents.codec import Codec
 Record = dict[str, Any]
 #: The facts and turns of an earlier reading.
 Kept = tuple[dict[str, Any], list[Turn]] | None
-#: Different models remembered a session, and how much of the name of one.
-_MOST_MODELS, _MODEL_CHARACTERS = 20, 100
-#: A time that is later than this from now has not come yet: clocks differ, and a time may lack its zone.
+#: Limits: models of a session, and characters of a model's name.
+_MAX_MODELS, _MODEL_CHARACTERS = 20, 100
+#: A later time than this from now is in the future: clocks differ, and a time may lack its zone.
 _AHEAD_SECONDS = 86_400
-#: So many times of the last records tell when a log was written, if they are among its last lines. For the first of
-#: them more lines are read: hundreds may tell of nothing but progress.
-_LAST_TIMES, _LAST_LINES, _MOST_LINES = 3, 80, 2_000
-#: What agents write in the place of a model that none was.
+#: This many times among the last lines tell when a log was last written. For the first time, more lines are read:
+#: hundreds may only report progress.
+_LAST_TIMES, _LAST_LINES, _MAX_LINES = 3, 80, 2_000
+#: The names that agents write if no model answered.
 _NO_MODELS = ("<synthetic>", "unknown")
 
 
@@ -43,7 +43,7 @@ class Fold(ABC):
     """
 
     agent: AgentName
-    #: Finds a log in the line of an action: a command that opens one reads more of our answer.
+    #: Finds a log in the line of an action. A command that opens a log reads more of smart-fork's answer.
     session_logs: ClassVar[re.Pattern[str]]
     #: Its tools.
     codec: Codec
@@ -58,9 +58,9 @@ class Fold(ABC):
 
     def __init__(self, path: Path, kept: Kept, *, keep_raw: bool) -> None:
         self.path, self.keep_raw = path, keep_raw
-        #: By turn; `None` where none is asked for.
+        #: The sizes of records by turn; `None` if they are not measured.
         self.sizes: dict[str, RecordSize] | None = None
-        #: The bytes at the log's end that a look at a very large one has not read.
+        #: The bytes at the end of a very large log that were not read.
         self.unread = 0
         self._model: object = None
         self._ahead = utc(time.time() + _AHEAD_SECONDS)
@@ -250,7 +250,7 @@ class Fold(ABC):
 class LineFold(Fold):
     """A fold of a log that has one record on each line."""
 
-    #: Words of which a record that names the session has one.
+    #: The words that records with the session's name contain.
     naming: ClassVar[tuple[bytes, ...]] = ()
 
     @abstractmethod
@@ -288,7 +288,7 @@ class LineFold(Fold):
         Records written at the same time need not be in the order of their times.
         """
         found = list[str]()
-        for number, line in enumerate(islice(last_lines(self.path), _MOST_LINES)):
+        for number, line in enumerate(islice(last_lines(self.path), _MAX_LINES)):
             for _, record in decode_line(line)[0]:
                 moment, done = self.moment_of(record)
                 if done and "" < moment < self._ahead:
@@ -344,7 +344,7 @@ def _with_model(known: Iterable[str], name: object) -> list[str]:
     names = list(known)
     if isinstance(name, str) and (said := name.strip()[:_MODEL_CHARACTERS]) and said not in _NO_MODELS:
         said = mask(said)
-        return names if said in names or len(names) >= _MOST_MODELS else [*names, said]
+        return names if said in names or len(names) >= _MAX_MODELS else [*names, said]
     return names
 
 

@@ -33,7 +33,7 @@ _SESSION = (
     "id", "name", "description", "user_set_name", "session_type", "working_dir", "created_at", "model_config_json",
 )  # fmt: skip
 _MESSAGE = ("message_id", "role", "created_timestamp", "content_json", "metadata_json")
-_NEEDED = MappingProxyType({
+_NEEDED_COLUMNS = MappingProxyType({
     "sessions": {"id", "working_dir", "created_at", "updated_at"},
     "messages": {"id", "session_id", "role", "content_json", "created_timestamp"},
 })  # fmt: skip
@@ -113,7 +113,7 @@ class GooseAdapter(DatabaseAdapter, ReadAdapter):
     def opened(self, path: Path) -> AbstractContextManager[apsw.Connection]:
         from smart_fork.agents.foreign_database import with_tables
 
-        return with_tables(path, _NEEDED, "a Goose database")
+        return with_tables(path, _NEEDED_COLUMNS, "a Goose database")
 
     def stamps(self, db: apsw.Connection, key: str) -> Iterator[SessionStamp]:
         """Yield the stamps of sessions. Times are whole seconds, so the last row's id is added to detect changes."""

@@ -14,14 +14,14 @@ from indexer.values import dict_in, dicts_in
 from smart_fork.agents.codec import Header, JsonAnswers, ReadCodec, Record, status_first, text_of
 from smart_fork.agents.log_adapters import ReadAdapter
 
-#: The main agent's log below a session's folder, and how the name of that folder begins.
+#: The main agent's log below a session's folder, and the prefix of the folder's name.
 _LOG, _SESSION = "/agents/main/wire.jsonl", "session_"
-#: Kinds of records that say nothing of the conversation, by the word before the dot.
+#: Kinds of records outside the conversation, by the word before the dot.
 _ASIDE = (
     "cron", "file_history", "full_compaction", "goal", "llm", "mcp", "micro_compaction", "permission", "plan_mode",
     "plugin", "runtime", "swarm_mode", "token_counting", "tools", "turn", "usage",
 )  # fmt: skip
-#: How the output of a command ends that failed.
+#: The end of a failed command's output.
 _ENDED = re.compile(r"\n?Command failed with exit code: (\d{1,9})\.?\s*\Z")
 
 

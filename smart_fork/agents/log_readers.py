@@ -10,7 +10,7 @@ from indexer.transcripts.base import AgentAdapter, Agents
 from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.workers.registry_file import has_registry
 
-#: For the agents' own logs alone.
+#: The adapters for the agents' own logs, without sessions in repositories.
 OWN = Agents(*(agent.reader for agent in AGENTS))
 
 

@@ -19,7 +19,7 @@ SOON_DAYS = 7.0
 _DAY = 86_400.0
 #: The number of logs, and the bytes of each, that are compressed to estimate the size of copies.
 _SAMPLES, _SAMPLE_BYTES = 8, 1 << 20
-#: The latest date of a calendar.
+#: The latest date that Python can represent.
 _LATEST = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 
 

@@ -129,7 +129,7 @@ class Options:
 
 
 _Handler = TypeVar("_Handler", bound=Callable[..., Any])
-#: How a handler's requests are shown, by its attribute of this name.
+#: The attribute of a handler that says how its requests are shown.
 _TAKES = "takes"
 
 

@@ -14,10 +14,10 @@ from indexer.values import dict_in, dicts_in
 from smart_fork.agents.codec import Header, ReadCodec, Record, status_first, text_of
 from smart_fork.agents.log_adapters import ReadAdapter
 
-#: Records that only stand between two messages, and messages that no person wrote.
+#: Records that only connect two messages, and messages that no person wrote.
 _LINKS = ("model_change", "thinking_level_change", "custom", "label", "session_info")
 _INJECTED = ("custom", "hookMessage", "branchSummary", "compactionSummary", "bashExecution")
-#: How the output of a command ends that failed.
+#: The end of a failed command's output.
 _ENDED = re.compile(r"\n*Command exited with code (\d{1,9})\s*\Z")
 
 

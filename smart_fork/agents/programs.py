@@ -30,7 +30,7 @@ _VERSION = re.compile(r"\d+(?:\.\d+)+(?:[-+][\w.+-]{1,40})?")
 #: The results by program version.
 _seen: dict[Sign, bool] = {}
 #: The file with positive results for later processes, and the most it keeps.
-_KEPT, _MOST_KEPT = "programs", 100
+_KEPT, _MAX_KEPT = "programs", 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ class Program:
         found, kept = [key for key, listed in _seen.items() if listed], _kept()
         if new := [key for key in found if key not in kept]:
             with contextlib.suppress(OSError):
-                state.keep(_KEPT, [*kept, *new][-_MOST_KEPT:])
+                state.keep(_KEPT, [*kept, *new][-_MAX_KEPT:])
 
     @staticmethod
     def standing(login: Login, env: Mapping[str, str], program: str, processes: Processes) -> LoginState:

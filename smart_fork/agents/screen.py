@@ -15,7 +15,7 @@ from indexer.masking import Masked, beginning, mask, mask_screen
 from smart_fork.snippets import printable
 
 #: The number of lines read above a question's options, or at the screen's end.
-_MOST_ABOVE = 20
+_MAX_LINES_ABOVE = 20
 #: The mark before the selected option, and before the input line.
 _MARK = "[\u276f\u203a]"
 _MARKED = re.compile(rf"^\s*{_MARK}\s*(\d)[.)]\s+\S")
@@ -90,7 +90,7 @@ class Screen:
 
     def works(self, screen: str) -> bool:
         """Return True if the screen shows that the agent works. Agents do not show this while they ask."""
-        return any(map(self.busy.search, screen.rstrip().splitlines()[-_MOST_ABOVE:]))
+        return any(map(self.busy.search, screen.rstrip().splitlines()[-_MAX_LINES_ABOVE:]))
 
     def hears(self, screen: str) -> bool:
         """Return True if the screen has an input line."""
@@ -119,10 +119,10 @@ class Screen:
 
     def _above(self, lines: list[str], first: int) -> int:
         """Return the number of the first line that belongs to the question."""
-        for i in range(first - 1, max(-1, first - 1 - _MOST_ABOVE), -1):
+        for i in range(first - 1, max(-1, first - 1 - _MAX_LINES_ABOVE), -1):
             if self.above.match(lines[i]):
                 return i + 1
-        return max(0, first - _MOST_ABOVE)
+        return max(0, first - _MAX_LINES_ABOVE)
 
     def _unnumbered(self, lines: list[str]) -> Question | None:
         """Return the question above a last line about Enter and Esc, with numbers for its options."""

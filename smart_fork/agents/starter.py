@@ -96,7 +96,7 @@ class Starter(ABC):
     #: The form of its session ids, and of their beginnings.
     ids: re.Pattern[str] = re.compile(r"(?=.*[^-])[0-9a-fA-F-]{32,36}")
     beginnings: re.Pattern[str] = re.compile(r"[0-9a-fA-F-]{8,36}")
-    #: The words with which a person forks the session ``ID``: its own, unless these lose or lack something.
+    #: The words with which a person forks the session ``ID``: the agent's own command, unless it loses something.
     forks: tuple[str, ...] = ("smart-fork", "fork", "ID")
     #: `True` if the agent starts a new session for a fork without a session.
     forks_nothing: bool = False
@@ -131,7 +131,7 @@ class OptionStarter(Starter):
     #: The beginnings of prompts that are commands of its own, and whether they are commands without a screen too.
     commands: tuple[str, ...] = ("/", "?")
     always: bool = True
-    #: `True` if it takes a session's id only behind ``=``.
+    #: `True` if it takes a session's id only after ``=``.
     joined: bool = False
     resumed: Staging = "nothing"
 
@@ -184,7 +184,7 @@ class Background(AgentFacet):
     2.1.197 has these commands hidden: its sessions lose ``ANTHROPIC_BASE_URL``, and it only resumes copies.
     """
 
-    #: The help of a version that has them matches this.
+    #: The pattern that matches the help of a version with these commands.
     sign = r"(?m)^  stop\b.* <id>"
     listing = ("agents", "--json", "--all")
 

@@ -19,7 +19,7 @@ from indexer.transcripts.texts import LEFT_OUT_TAG
 from indexer.values import seconds_in
 from smart_fork.agents.fold import Kept, LineFold, Record
 
-#: Claude Code 2.1.197 and 2.1.332 bridge a missing record to the newest one that is at most so much older.
+#: Claude Code 2.1.197 and 2.1.332 bridge a missing record to the newest record at most this much older.
 CLOSE_SECONDS = 5
 
 
@@ -36,16 +36,16 @@ class Chain:
         moments: Mapping[str, str] | None = None, leaf: str = "",
     ) -> None:  # fmt: skip
         self._bridged = bridged
-        #: The times of links that come from a record which was not there when they were.
+        #: The times of links with a parent that was not read before them.
         self.moments: dict[str, str] = dict(moments or {})
         self._turns: dict[str, Turn] = {}
         self._mended: dict[str, str | None] = {}
-        #: The first turn after the last gap on the way, where a record was never written; empty without one.
+        #: The first turn after the last gap (a record that was never written); empty without a gap.
         self.after_gap = ""
         self._links: dict[str, str | None] = {one: end or None for end, many in (links or {}).items() for one in many}
         for turn in turns:
             self.add(turn)
-        #: The record that a person went back to, with nothing after it yet; empty without one.
+        #: The record to which a person went back, if nothing follows it yet; else empty.
         self.leaf = leaf
 
     @property
@@ -202,12 +202,12 @@ class Chain:
                 alive.add(identity)
 
 
-#: Different working directories remembered a session.
+#: The number of different working directories that are kept for a session.
 MAX_CWDS = 50
 #: A file whose name is shorter is not named after its session.
 ID_CHARACTERS = 32
 _ASIDE = f"<{LEFT_OUT_TAG}>".encode()
-#: What the first record of a copy that leaves out its beginning calls the first of its family.
+#: The field of a copy's first record with the id of its family's first record, if the copy lacks that record.
 ROOT = "smartForkRoot"
 
 
@@ -219,9 +219,9 @@ def rooted(record: Record, root: str) -> Record:
 class Tree(LineFold):
     """A fold of a log that is a tree of records: the state after the records of one file."""
 
-    #: Whether the agent goes on with what stands before a record whose parent is missing.
+    #: True if the agent continues with the records before a missing parent.
     bridged: ClassVar[bool] = True
-    #: Fields of nearly every record of which the last one counts.
+    #: Fields of nearly every record. The last value counts.
     noted: ClassVar[tuple[str, ...]] = ("gitBranch", "version")
 
     def __init__(

@@ -6,7 +6,7 @@ from smart_fork.agents.agent import Agent, ProgramSpec, Sign, usual_facets
 from smart_fork.agents.description import Home
 
 HOME = Home("CLAUDE_CONFIG_DIR", ".claude")
-#: In it programs that Claude Code starts find the id of its session.
+#: The variable with the id of the session, for programs that Claude Code starts.
 SESSION = "CLAUDE_CODE_SESSION_ID"
 
 

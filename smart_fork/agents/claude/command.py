@@ -20,7 +20,7 @@ from smart_fork.agents.claude import HOME
 from smart_fork.agents.starter import CommandLine, LaunchKind, LaunchRequest, Staging, Starter
 from smart_fork.system.processes import Running
 
-#: As long as it waits for a server to start at all.
+#: The variable that makes it wait for servers as long as for their start.
 _PATIENT = {"MCP_CONNECT_TIMEOUT_MS": "30000"}
 _STAGED: dict[LaunchKind, Staging] = {"new": "nothing", "resume": "name", "fork": "transcript"}
 

@@ -24,7 +24,7 @@ from smart_fork.agents.copier import Entry, Excerpt, NewSession, copy_file, copy
 from smart_fork.agents.record_conversion import Forms, Image, TargetSession, Utterance, all_texts
 from smart_fork.agents.tree_copy import Beside, TreeCopier, TreeCopy, records_in_order
 
-#: The record that stands where a compaction was.
+#: The subtype of the record that marks a compaction.
 _BOUNDARY = "compact_boundary"
 
 
@@ -81,13 +81,13 @@ def _is_plain(name: str) -> bool:
     return bool(name) and name not in (".", "..") and "/" not in name and "\0" not in name
 
 
-#: What every record says of where and when it is from.
+#: The fields of every record that tell its place and time.
 _OF_EACH = frozenset({"cwd", "version", "gitBranch", "userType", "isSidechain", "timestamp", "entrypoint", "slug"})
 
 
-#: How a boundary names the messages that its compaction has kept: all of them, and the ends of each row.
+#: The fields of a boundary with the messages that its compaction kept: all of them, or the ends of each row.
 _PRESERVED = ("preservedMessages", "preservedSegment")
-#: The records with which the program's own ``/branch`` carries over how a session asks its model.
+#: The records that Claude Code's own ``/branch`` copies, since they shape the requests to the model.
 _OF_SESSION = frozenset({"atis-latch", "tools-used", "memory-mode", "repl-mode", "history-suppression"})
 
 
@@ -235,9 +235,9 @@ def _in(value: object, known: Container[str]) -> bool:
     return isinstance(value, str) and value in known
 
 
-#: The records of a session that another agent began are named in this space.
+#: The namespace for the ids of records in a handed-over session.
 _MADE = UUID("6b7c4f2e-2f0a-5d0e-9a36-6f6f726b7365")
-#: What of a record is shared. Not among it are modes of permission, hooks, settings of thinking, lists of things to do.
+#: The fields of a record that are shared, without permission modes, hooks, settings of thinking and to-do lists.
 _FIELDS = frozenset({
     "type", "subtype", "uuid", "timestamp", "cwd", "gitBranch", "version", "userType", "entrypoint", "isSidechain",
     "isMeta", "isCompactSummary", "isVisibleInTranscriptOnly", "message", "requestId", "toolUseResult", "promptId",
@@ -247,7 +247,7 @@ _FIELDS = frozenset({
 _OF_MESSAGE = frozenset({
     "role", "content", "id", "model", "type", "stop_reason", "stop_sequence", "stop_details", "usage",
 })  # fmt: skip
-#: The kinds of blocks, and what of each is shared; of what a server's tools gave back all is.
+#: The shared fields of each kind of block; results of server tools are shared completely.
 _ALL = frozenset[str]()
 _BLOCKS = {
     "text": frozenset({"type", "text", "citations"}),
@@ -325,7 +325,7 @@ class ClaudeForms(ClaudeCodec, Forms):
         return None
 
 
-#: In a message there is a text in the place of an image; what the program shows of it is a text alone.
+#: The form of a note instead of an image: a text block in a message, a plain text in the display.
 _STANDS_FOR: dict[str, Callable[[str], Any]] = {
     "source": lambda note: {"type": "text", "text": note},
     "file": str,

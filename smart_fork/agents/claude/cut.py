@@ -18,7 +18,8 @@ from smart_fork.agents.cuts.model import TranscriptTurn
 from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, RecordFacts, TreeCutter
 from smart_fork.errors import NotFound
 
-#: What a first line has of one; summaries and snapshots of files, which may come first, have the last two.
+#: The fields that show a first line of Claude Code. Summaries and file snapshots, which may come first, have the last
+#: two.
 _MARKS = ("uuid", "sessionId", "parentUuid", "leafUuid", "messageId")
 #: A message with one of these was not typed by a person.
 _NOT_TYPED = ("isMeta", "isCompactSummary", "isSidechain")

@@ -42,7 +42,7 @@ class ClaudeAnswers(QuotedAnswers):
         r"(?:[Tt]he user said:|reason for the rejection:)\s*"
     )
     behind = late(r"\n\s*Note: The user's next message may contain ")
-    #: This stands where the person wants to talk about the questions, with the answers so far.
+    #: The text before the answers so far, if the person wants to talk about the questions.
     clarifies = "The user wants to clarify these questions"
 
     def refusal(self, words: str) -> Said:
@@ -130,12 +130,12 @@ def _unified(hunks: object) -> str:
 
 #: The tokens of a request: sent, written, read from the cache and written to it.
 USAGE = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-#: How many seconds a cache lives whose tokens a field counts.
+#: The lifetime of a cache in seconds, by the field that counts its tokens.
 _LIFETIMES = {"ephemeral_5m_input_tokens": 300, "ephemeral_1h_input_tokens": 3600}
 #: Records that name the session, and the field that has the name.
 _TITLES = {"custom-title": "customTitle", "agent-name": "agentName", "ai-title": "aiTitle"}
 CODEC = ClaudeCodec()
-#: The records that say nothing of the conversation.
+#: The records outside the conversation.
 _ASIDE = (
     "progress", "file-history-snapshot", "queue-operation", "last-prompt", "mode", "permission-mode", "pr-link",
     "bridge-session", "api-request", "api-request-shape", "api-request-blob", "cost-state", "atis-latch", "tools-used",
@@ -342,11 +342,11 @@ def usage_of(message: Record) -> Record:
     return usage if isinstance(usage, dict) and message.get("model") != "<synthetic>" else {}
 
 
-#: What an answer has in it that names a sub-agent.
+#: The bytes of a result that names a sub-agent.
 _NAMES = b'"agentId"'
-#: The tools that set one to work, and of what is noted beside its log so much is read.
-_TOOLS, _MOST = ("Agent", "Task"), 64 * 1024
-#: The folder of their logs, and how many below it those are in that a workflow began.
+#: The tools that start a sub-agent, and the limit in bytes of the file beside its log.
+_TOOLS, _MAX_FILE_BYTES = ("Agent", "Task"), 64 * 1024
+#: The folder of sub-agents' logs, and the depth below it of those that a workflow began.
 _FOLDER, _BELOW = "subagents", 2
 
 
@@ -375,7 +375,7 @@ def _beside(log: Path) -> str:
     """Return the id of the call that began a sub-agent, from the file beside its log; empty if it is not noted."""
     try:
         with open_regular(log.with_suffix(".meta.json")) as file:
-            return text_in(dict_in(json_in(file.read(_MOST))).get("toolUseId"))
+            return text_in(dict_in(json_in(file.read(_MAX_FILE_BYTES))).get("toolUseId"))
     except OSError:
         return ""
 
@@ -392,7 +392,7 @@ def _named(raw: bytes) -> Iterator[tuple[str, str]]:
 class ClaudeHeads(TreeHeads):
     """The reader of first records in Claude Code's logs."""
 
-    #: What is written at the top of a new file.
+    #: The types of records at the top of a new file.
     native = ("mode", "permission-mode", "queue-operation", "custom-title")
 
     def names_a_copy(self, record: dict[str, Any]) -> bool:

@@ -20,7 +20,7 @@ from smart_fork.agents.agent import KeptPrompt, Storage
 from smart_fork.agents.claude import HOME
 from smart_fork.agents.log_adapters import TreeAdapter
 
-#: The setting that says after how many days it deletes a log at its next start; with 0 it keeps none.
+#: The setting with the days after which a log is deleted at the next start; with 0 none is kept. Then its default.
 _DAYS, _USUAL_DAYS = "cleanupPeriodDays", 30.0
 
 
@@ -99,9 +99,9 @@ def unslugged(name: str) -> str:
     return guess if guess.startswith("/") and Path(guess).is_dir() else ""
 
 
-#: Of a larger file the end is read: ten thousand prompts, which every search looks through.
-MOST_BYTES = 2 << 20
-#: Older versions name no session: then nobody can tell whether it is gone.
+#: The bytes at the file's end that are read: ten thousand prompts, which every search looks through.
+MAX_BYTES = 2 << 20
+#: Finds the session of a prompt. Older versions name none, so that it is unknown whether the session still exists.
 _SESSION = re.compile(rb'"sessionId" ?: ?"([0-9A-Za-z-]{8,64})"')
 
 
@@ -114,7 +114,7 @@ def kept_prompts(known: Container[str]) -> Iterator[KeptPrompt]:
     from indexer.transcripts.lines import last_lines
 
     try:
-        lines = [*last_lines(HOME.folder() / "history.jsonl", MOST_BYTES)]
+        lines = [*last_lines(HOME.folder() / "history.jsonl", MAX_BYTES)]
     except FileNotFoundError:
         return
     # What is open, and so new that nothing was written, is not gone.

@@ -26,7 +26,7 @@ from smart_fork.errors import SmartForkError
 if TYPE_CHECKING:
     from smart_fork.system.processes import Completed
 
-#: Seconds after which Claude Code takes a lock for one that was left by a process that died.
+#: Seconds after which Claude Code considers a lock abandoned.
 _STALE = 10.0
 _PATIENCE, _LOOK = 12.0, 0.05
 
@@ -106,15 +106,16 @@ class ClaudeHooks(Hooks):
 
     edits = "Edit|MultiEdit"
     failures = ("PostToolUseFailure", "Bash")
-    #: No others: it stops at its start to ask about an event that it does not know.
+    #: No others: Claude Code stops at its start to ask about an unknown event.
     events = ("SessionStart", "UserPromptSubmit", "Notification", "Stop", "SessionEnd")
 
 
-#: A shorter id of a tool call says too little to recognise a log by.
+#: A shorter id of a tool call is too common to identify a log.
 MIN_CALL_ID = 8
-#: How far back in a log the call that is just being made can stand.
+#: The bytes at a log's end that are searched for the current call.
 TAIL_BYTES = 512 * 1024
-#: So often, and so far apart, it is looked for where nothing else names the session: seen in the log after 53-88 ms.
+#: How often, and how far apart in seconds, the log is searched if nothing else names the session: the call was in the
+#: log after 53-88 ms.
 LOOKS, LOOK_SECONDS = 6, 0.06
 
 
@@ -154,12 +155,12 @@ def _ends_with(path: Path, needle: bytes) -> bool:
     return False
 
 
-#: Each of these logs it in.
+#: The variables of which each is a login.
 _KEYS = (
     "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_USE_BEDROCK",
     "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY",
 )  # fmt: skip
-#: Whom it asks, what as, and what the clouds' own logins take.
+#: The variables that select a server, a model or an account, and those of the clouds' own logins.
 _BESIDE = (
     "ANTHROPIC_BASE_URL", "ANTHROPIC_CUSTOM_HEADERS", "ANTHROPIC_MODEL", "ANTHROPIC_SMALL_FAST_MODEL",
     "ANTHROPIC_DEFAULT_OPUS_MODEL", "ANTHROPIC_DEFAULT_SONNET_MODEL", "ANTHROPIC_DEFAULT_HAIKU_MODEL",

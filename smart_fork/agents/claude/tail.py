@@ -13,7 +13,7 @@ from smart_fork.agents.codec import texts_of
 _INTERRUPTED_TEXT = "[Request interrupted by user"
 
 
-#: What Claude Code writes down about commands of its own, which no model sees or answers.
+#: The beginnings of texts about Claude Code's own commands, which are not sent to a model.
 _OWN_COMMANDS = ("<command-name>", "<local-command-", "<command-message>")
 
 
@@ -114,5 +114,5 @@ def _is_prompt(record: Mapping[str, Any]) -> bool:
     return dict_in(record.get("attachment")).get("type") == "prompt_snapshot"
 
 
-#: Logs of Claude Code.
+#: The functions for Claude Code's logs.
 TAIL = log_tail.Tail("claude", _sign, _steps, _answers, is_prompt=_is_prompt)

@@ -66,15 +66,15 @@ def payload_of(record: Record) -> tuple[str, Record]:
     return ("response_item" if isinstance(record.get("type"), str) else "session_meta"), record
 
 
-#: The kinds of items that are calls of tools, and what came back from them.
+#: The kinds of items that are tool calls, and those that are tool results.
 CALLS = ("function_call", "custom_tool_call", "local_shell_call", "tool_search_call")
 OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "tool_search_output")
-#: The bytes of a record that tells of thoughts.
+#: The bytes that a record with thoughts contains.
 _REASONS = b'"reasoning"'
 _IMAGES = ("input_image", "image_generation_call")
 
 
-#: What a compaction leaves that the model alone can read.
+#: The kinds of items of a compaction that only the model can read.
 COMPACTIONS = ("compaction", "compaction_summary")
 
 

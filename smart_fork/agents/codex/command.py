@@ -59,7 +59,7 @@ class CodexStarter(Starter):
         )
 
 
-#: The words of its processes that are no window of a person.
+#: The words of processes that are no window of a person.
 _SERVES = {"app-server", "exec", "mcp-server"}
 _OPEN = "Codex still has it open. Close Codex and stop its server: codex app-server daemon stop"
 

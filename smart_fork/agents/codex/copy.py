@@ -32,10 +32,10 @@ from smart_fork.agents.cuts.cutter import only_prompts_previewed
 from smart_fork.agents.record_conversion import Forms, Identity, Image, TargetSession, Utterance, all_texts
 from smart_fork.json_text import respelled
 
-#: What a header says of how its own file is kept and where it is from.
+#: The fields of a header that are only true of its own file.
 OF_ITS_FILE = ("history_mode", "history_base", "forked_from_ordinal_exclusive", "parent_thread_id", "context_window")
 
-#: What Codex wants of each header, though the oldest have nothing of it: without them it does not load the session.
+#: The fields that Codex needs to load a session, with values for headers of old versions that lack them.
 OF_EACH_HEADER = {"originator": "smart-fork", "cli_version": "0.0.0"}
 
 
@@ -178,8 +178,8 @@ def to_legacy(payload: Record) -> None:
 
 _CALLS = (*CALLS, "web_search_call")
 _ANY = ("type", "id", "call_id", "name", "namespace", "status", "turn_id")
-#: What is shared of each kind of item and event. Not among them are what the program told the model by itself, what it
-#: may do here, copies of outputs for the screen, and how much of somebody's allowance is left.
+#: The shared fields of each kind of item and event. The program's own messages to the model, permissions, copies of
+#: outputs for the screen, and rate limits are not shared.
 _ITEMS = {
     "message": ("role", "content", "phase", "internal_chat_message_metadata_passthrough"),
     "reasoning": ("summary", "content", "encrypted_content"),
@@ -202,9 +202,9 @@ _EVENTS = {
     "thread_rolled_back": ("num_turns",),
     "context_compacted": (),
 }  # fmt: skip
-#: How ids begin that its API gives.
+#: The beginning of an id that the API gave.
 _OF_THE_API = re.compile(r"[a-z]{2,4}_[0-9a-f]")
-#: What the program puts before what a person says, as a message of its own.
+#: The beginning of a message that the program itself puts before a person's prompt.
 _AROUND = re.compile(r"\s*<(?:environment_context|user_instructions|permissions instructions)[\s>]|# AGENTS\.md instr")
 _IMAGE_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,")
 

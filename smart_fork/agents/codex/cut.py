@@ -25,7 +25,7 @@ from smart_fork.agents.cuts.cutter import Cutter, Edits, first_record, head, ope
 from smart_fork.agents.cuts.model import CutWarning, FileVersion, Transcript, TranscriptTurn
 
 _ENVELOPED = ("session_meta", "response_item", "event_msg", "turn_context", "compacted", "world_state")
-#: The first record, without which Codex does not load a file.
+#: The mark of the first record, which Codex needs to load a file.
 _HEADER = {"needed": "Codex"}
 
 

@@ -59,16 +59,16 @@ _ITEMS = frozenset({
     *CALLS, *OUTPUTS, "message", "reasoning", "web_search_call", "image_generation_call", "ghost_snapshot",
     "compaction", "compaction_summary",
 })  # fmt: skip
-#: Who says what a compaction has left, what Codex puts before its summary, and in the middle of what was too long.
+#: The roles of messages that a compaction leaves, the line before its summary, and the mark in a shortened text.
 _SPEAKING = ("user", "assistant")
 _SUMS_UP = re.compile(r"Another language model started to solve this problem[^\n]*\n")
 _CUT = re.compile(r"\u2026\d+ tokens truncated\u2026")
-#: A command that runs on has a number in the header of its output, which is in this many characters.
+#: The header of an output, which has the number of a command that still runs, is within this many characters.
 _STILL_RUNNING = re.compile(r"^Process running with session ID (\d{1,18})$", re.MULTILINE)
 _HEADER_CHARACTERS = 8000
-#: What Codex needs of a header to load a session.
-_NEEDED = frozenset({"cwd", "originator", "cli_version"})
-#: A fork of an old version carries its parent's header second.
+#: The fields of a header that Codex needs to load a session.
+_NEEDED_FIELDS = frozenset({"cwd", "originator", "cli_version"})
+#: The lines that can have a header: a fork of an old version has its parent's header second.
 _HEADER_LINES = 2
 
 
@@ -114,7 +114,7 @@ class CodexFold(fold.LineFold):
     notes = _Doings
     empty = "it has no prompt"
     naming = (b'"thread_name_updated"',)
-    #: Whether what stands before a rollout was found.
+    #: True if the rollout that this one continues was found.
     is_joined = False
 
     def is_known(self, record: fold.Record) -> bool:
@@ -265,7 +265,7 @@ class CodexFold(fold.LineFold):
             if isinstance(meta.get("id"), str) and meta["id"] != facts["id"]:
                 facts.setdefault("parent", meta["id"])
             return
-        facts["id"], facts["headed"] = str(meta.get("id") or ""), meta.keys() >= _NEEDED
+        facts["id"], facts["headed"] = str(meta.get("id") or ""), meta.keys() >= _NEEDED_FIELDS
         facts["version"] = mask(str(meta.get("cli_version") or ""))
         facts["originator"] = str(meta.get("originator") or "")
         source = meta.get("source")

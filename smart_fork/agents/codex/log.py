@@ -93,10 +93,10 @@ class Thread(NamedTuple):
     name: str
 
 
-#: So many rows are read, with so many characters of a text.
-_MOST_THREADS, _MOST_TEXT = 100_000, 2_000
-#: Steps of SQLite's machine, at most: an odd database must not keep a list waiting.
-_MOST_STEPS = 50_000_000
+#: Limits: rows of the database, and characters of a text.
+_MAX_THREADS, _MAX_TEXT = 100_000, 2_000
+#: The limit of steps of SQLite's virtual machine: an odd database must not keep a list waiting.
+_MAX_STEPS = 50_000_000
 _TEXTS = ("id", "rollout_path", "name", "title", "first_user_message", "preview")
 
 
@@ -127,11 +127,11 @@ def _threads(path: Path, _stamps: tuple[tuple[int, ...], ...]) -> Mapping[str, T
 
     try:
         with read_only(path, locked=True) as db:
-            db.set_progress_handler(lambda: True, _MOST_STEPS)
+            db.set_progress_handler(lambda: True, _MAX_STEPS)
             is_table = "SELECT 1 FROM sqlite_schema WHERE name = 'threads' AND type = 'table'"
             there = columns(db, "threads") if db.execute(is_table).get else ()
-            wanted = ", ".join(f"substr({one}, 1, {_MOST_TEXT})" if one in there else "''" for one in _TEXTS)
-            rows = db.execute(f"SELECT {wanted} FROM threads LIMIT {_MOST_THREADS}").fetchall()  # noqa: S608 - constants
+            wanted = ", ".join(f"substr({one}, 1, {_MAX_TEXT})" if one in there else "''" for one in _TEXTS)
+            rows = db.execute(f"SELECT {wanted} FROM threads LIMIT {_MAX_THREADS}").fetchall()  # noqa: S608 - constants
     except (OSError, apsw.Error, UnicodeDecodeError):
         return {}
     return {row["id"]: Thread(PurePosixPath(row["rollout_path"]).name, _name_of(row)) for row in map(texts, rows)}
@@ -153,10 +153,10 @@ class CodexStorage(Storage):
         return f"sessions/{'/'.join(day)}/{name}" if day else place
 
 
-#: Names that people gave threads.
+#: The file with names that people gave to threads.
 _FILE = "session_index.jsonl"
-#: Of a longer file the end is read: where the newest names are.
-_MOST_BYTES = 4 << 20
+#: The bytes at the file's end that are read, where the newest names are.
+_MAX_BYTES = 4 << 20
 
 
 def thread_name(home: Path, session_id: str) -> str:
@@ -173,7 +173,7 @@ def thread_name(home: Path, session_id: str) -> str:
 def _names(path: Path, *_state: int) -> Mapping[str, str]:
     """Return the names of threads by id, as of one version of the file."""
     names = {}
-    for line in reversed([*last_lines(path, _MOST_BYTES)]):
+    for line in reversed([*last_lines(path, _MAX_BYTES)]):
         for _, record in decode_line(line)[0] if line else ():
             if isinstance(known := record.get("id"), str) and isinstance(name := record.get("thread_name"), str):
                 names[known] = name

@@ -18,7 +18,7 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _IDS = re.compile(rf"({_UUID.pattern})(?:_({_UUID.pattern}))?$")
 
 
-#: How the names of its files end.
+#: The suffixes of rollouts.
 ENDINGS = (".jsonl", COMPRESSED)
 
 

@@ -19,17 +19,17 @@ from smart_fork.agents.cuts.cutter import head, only_prompts_previewed, turn_of,
 from smart_fork.agents.cuts.model import LinePlace, TranscriptTurn
 from smart_fork.agents.cuts.titles import mark
 
-#: Records that stay when what they repeat goes, without that.
+#: The kinds of records that a cut keeps, without the texts that they repeat.
 _KINDS: Mapping[str, Mapping[str, Any]] = {
     "task_complete": {"repeating": True},
     "compacted": {"repeating": True, "compacts": True},
 }
 _NOTHING: Mapping[str, Any] = {}
-#: A record, and how it is spelled.
+#: A record, with its bytes in the log.
 Entry = tuple[bytes, Record]
-#: What begins with a turn of the agent's; it goes with what follows.
+#: The kinds of records at the beginning of a turn; they belong to the records after them.
 _BEGINS = ("task_started", "turn_context", "world_state")
-#: What speaks of the whole session, and would be wrong of a part of it.
+#: The kinds of records about the whole session, which would be wrong in a part of it.
 _OF_THE_WHOLE = ("token_count", "thread_rolled_back", "thread_name_updated", "context_compacted", "session_meta")
 
 

@@ -88,7 +88,7 @@ def line_end(text: str) -> str:
 _SERVERS = "mcp_servers"
 _TABLE = (_SERVERS, NAME)
 _DEFAULTS: Mapping[str, Any] = {"startup_timeout_sec": 30, "tool_timeout_sec": 300}
-#: What Codex passes on of its own environment.
+#: The variables of its own environment that Codex passes to servers.
 _PASSED_ON = ("HOME", "PATH", "TERM", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "SHELL", "USER", "TMPDIR", "TZ")
 
 
@@ -308,7 +308,7 @@ class CodexHooks(Hooks):
 
 _LOGIN_KEYS = ("CODEX_API_KEY", "OPENAI_API_KEY")
 _BESIDE = ("OPENAI_BASE_URL", "OPENAI_ORGANIZATION", "OPENAI_PROJECT")
-#: The provider that is meant where none is named.
+#: The default provider.
 _OWN = "openai"
 
 

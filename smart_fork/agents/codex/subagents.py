@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     pass
 from smart_fork.agents.codex.fold import subagent_in
 
-#: The tool that sets one to work, and what its answer has in it.
+#: The tool that starts a sub-agent, and the bytes in its result.
 _TOOL, _NAMES_AGENT = "spawn_agent", b"agent_id"
 
 
-#: Sub-agents that begin others are followed so far.
-_DEEPEST = 8
+#: The depth to which sub-agents of sub-agents are followed.
+_MAX_DEPTH = 8
 
 
 class CodexSubAgents(SubAgents):
@@ -49,7 +49,7 @@ def _logs() -> Mapping[str, Path]:
 def _is_of(session: Session, name: str, logs: Mapping[str, Path]) -> bool:
     """Return True if `session`, an ancestor, or a sub-agent of them began the session called `name`."""
     own = {session.session_id, session.parent_id, session.root_id}
-    for _ in range(_DEEPEST):
+    for _ in range(_MAX_DEPTH):
         if (log := logs.get(name)) is None:
             return False
         if (name := _parent(log)) in own:

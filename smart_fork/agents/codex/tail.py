@@ -13,7 +13,7 @@ from smart_fork.agents import log_tail
 from smart_fork.agents.codec import texts_of
 from smart_fork.agents.codex.log import CodexAdapter
 
-#: So much is read of a log's end, of the newest logs that so many.
+#: The bytes at a log's end that are read, and the number of newest logs.
 _BYTES, _LOGS = 1 << 20, 5
 _SAID = re.compile(rb'"model_context_window":\s*(\d{4,8})\b')
 
@@ -124,5 +124,5 @@ def _answers(records: Iterable[Mapping[str, Any]]) -> log_tail.AnswerTokens:
             yield log_tail.answer_tokens(total or number, last, _USAGE, of=thread)
 
 
-#: Rollouts of Codex.
+#: The functions for Codex's rollouts.
 TAIL = log_tail.Tail("codex", _sign, _steps, _answers, window=_window)

@@ -89,7 +89,7 @@ class Cutter(Files, AgentFacet, ABC):
 
     #: The suffixes of its files.
     suffixes: tuple[str, ...] = (".jsonl",)
-    #: Whether what a team withdraws is cut out of copies; else these are written again.
+    #: True if text that a team withdraws is cut out of copies; else the copies are written again.
     withdraws = True
     #: Files in its home with the prompts of all sessions.
     histories: tuple[str, ...] = ("history.jsonl",)
@@ -260,7 +260,8 @@ def load_lines(tool: Tool, path: Path, see: Callable[[RawLine], SeenLine]) -> Tr
 
 
 PREVIEW_CHARACTERS = 120
-#: Of a longer text only so much is masked for a preview, unless most of that is secret: no secret is nearly as long.
+#: The characters of a longer text that are masked for a preview, unless most of them are secret: no secret is nearly
+#: this long.
 _MASKED_CHARACTERS = 1 << 11
 #: The number of characters by which a repeated text is recognized.
 HEAD_CHARACTERS = 80

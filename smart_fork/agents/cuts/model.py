@@ -166,7 +166,7 @@ class CutWarning(Value):
     reason: str
 
 
-#: Deeper than any record is.
+#: The limit of nesting, deeper than any record.
 MAX_DEPTH = 64
 #: Fields that are never searched or changed.
 FIXED_FIELDS = frozenset({
@@ -179,7 +179,7 @@ FIXED_FIELDS = frozenset({
     "sessionID", "messageID", "parentID", "callID", "message_id", "aggregate_id", "project_id",
     "projectID", "providerID", "modelID",
 })  # fmt: skip
-#: Those of them that are paths.
+#: The fields of `FIXED_FIELDS` that are paths.
 PATH_FIELDS = frozenset({"cwd", "gitRoot", "transcriptPath", "transcript_path"})
 
 

@@ -20,7 +20,7 @@ from indexer.transcripts.texts import strip_boilerplate, title_of
 _SUFFIX = re.compile(r"(\s*\(Branch(?: \d+)?\))+$", re.IGNORECASE)
 _PREFIX = "title:"
 #: Titles are made from at most this many characters of a prompt.
-_LOOKED_AT = 1 << 16
+_PROMPT_CHARACTERS = 1 << 16
 
 
 def without_suffix(title: str) -> str:
@@ -35,7 +35,7 @@ def comparable_title(title: str) -> str:
 
 def mark_of_prompt(prompt: str) -> tuple[str, ...]:
     """Return the mark of the title that a prompt gives its session; empty for automated prompts."""
-    said = strip_boilerplate(prompt[:_LOOKED_AT])
+    said = strip_boilerplate(prompt[:_PROMPT_CHARACTERS])
     return (_mark(title_of("", (said,))),) if said.strip() else ()
 
 
@@ -54,7 +54,7 @@ def _mark(title: str) -> str:
 
 
 _BYTES = 32
-#: The key of a process that has not noted anything.
+#: The key of a process that has not saved a key.
 _PASSING = secrets.token_bytes(_BYTES)
 _KNOWN: dict[tuple[str | None, ...], bytes] = {}
 

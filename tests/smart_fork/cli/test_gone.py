@@ -143,7 +143,7 @@ def test_what_is_no_prompt_of_a_session_says_nothing(run, world, shop, line):
 def test_of_a_large_file_the_end_is_read_and_what_is_no_file_is_passed_over(run, world, shop, monkeypatch):
     world.claude(shop, "draw the map", "drawn")
     keep(world, typed("old " * 100, shop), typed("new", shop))
-    monkeypatch.setattr(log, "MOST_BYTES", 300)
+    monkeypatch.setattr(log, "MAX_BYTES", 300)
 
     assert ["new"] == [one["prompt"] for one in gone(run, "list")]
 
