@@ -170,9 +170,9 @@ def read(
 ) -> Conversation | Exported:
     """Return a session's conversation, with the message numbers that `fork` takes.
 
-    With `at`, it begins at that message, or has `context` messages before and after it. A session that is not on this
-    machine may be one that the team of `project` shares. A session without a log is returned as its export, in
-    `markdown`.
+    With `at`, the conversation begins at that message, or has `context` messages before and after it. A session that
+    is not on this machine may be one that the team of `project` shares. A session without a log is returned as its
+    export, in `markdown`.
 
     Raises:
         SmartForkError: the session or the message does not exist, or cannot be read.
@@ -226,8 +226,8 @@ def preview(
 ) -> Forked:
     """Preview what `fork` would start with these arguments: its command, and its `selection` within a `budget`.
 
-    Its `ways` give the tokens of each way to fork: the whole session, up to `at`, up to the answer, and within
-    budgets.
+    In the result, `ways` gives the tokens of each way to fork: the whole session, up to `at`, up to the answer, and
+    within budgets.
 
     Raises:
         SmartForkError: the fork could not be started.
@@ -319,7 +319,8 @@ def branch(
 ) -> Branched:
     """Copy a session under a new title, up to message number `at` if given, without running anything.
 
-    Within a `budget` the copy has only what answers the `intent`. With `as_agent` it is handed over. See `fork`.
+    Within a `budget` the copy has only what answers the `intent`. With `as_agent`, the copy is a session of that other
+    agent. See `fork`.
 
     Raises:
         SmartForkError: nothing was copied.
@@ -362,7 +363,9 @@ def cut(
 
 
 def forget(session_id: str, *, undo: bool = False) -> Removal:
-    """Remove all stored data of a session and never index it again; with `undo`, allow it to be indexed again.
+    """Remove all data that smart-fork stores about a session, and never index it again. Its agent's log stays.
+
+    With `undo`, allow the session to be indexed again.
 
     Raises:
         SmartForkError: the session does not exist, or another process is indexing for too long.

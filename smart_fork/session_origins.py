@@ -4,7 +4,7 @@ Anybody who can share a session can put words into it. So an agent that resumes 
 people) asks before it acts, whatever settings and records say. Forks of a foreign session have its messages, too.
 
 Branches, hand-overs and merges are noted here. Logs of one agent do not name sessions of another agent, nor all of
-their sources, and a log or the registry of workers may be lost.
+their sources. Besides, a log or the registry of workers may be lost.
 """
 
 from __future__ import annotations

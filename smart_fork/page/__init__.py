@@ -1,1 +1,1 @@
-"""The web page of the service: search, read and compare sessions, start forks, and watch workers."""
+"""The web page of smart-fork's service: search, read and compare sessions, start forks, and watch workers."""

@@ -39,7 +39,7 @@ _TOLD = {"new file mode": "added", "deleted file mode": "deleted", "rename from 
 _BINARIES = ("\nBinary files ", "\nGIT binary patch")
 _NAMES = re.compile(r'^(?:\+\+\+|---|rename to) ("?)(?:[ab]/)?(.+?)\1\t?$')
 _NOWHERE, _BINARY = "/dev/null", "a binary file"
-#: The lines shown of each file of a whole patch.
+#: The number of lines shown of each file in a git patch.
 MAX_PATCH_LINES = 4_000
 #: The arguments of tools with the replaced text and its replacement, with the text of a whole file, and with a path.
 _PAIRS = (("old_string", "new_string"), ("old_str", "new_str"), ("oldString", "newString"))
@@ -279,7 +279,7 @@ _THOUGHT_CHARACTERS = 8_000
 OUTPUT_CHARACTERS = 400_000
 #: The kind of a step by the first word of its action.
 _KINDS: Mapping[str, StepKind] = {"read": "read", "run": "run", "edit": "edit", "search": "search"}
-#: The fields that may have the text of a part.
+#: The fields that may have the text of an item of a plan or a question.
 _WORDS = ("content", "step", "question", "text")
 _IN_PARTS, _ANSWERED = ("plan", "question"), ("question", "agent")
 _AGENTS = ("Task", "Agent", "task", "agent", "spawn_agent")
@@ -298,9 +298,9 @@ class PageStep:
     """One step of the agent, in turn `number`: a tool call or a thought.
 
     `call` is the index of the tool call in its turn; -1 for a thought. `line` describes the step, and `whole` is a
-    command that does not fit in one line. `note` says what failed, `last` has the last lines of the output or the text
-    of an answer, and `diffs` are the changes of an edit. `parts` are the items of a plan or a question. `lines` counts
-    the lines of the output; 0 if `last` shows them all. `agent` names the sub-agent that the step started, if its
+    command that does not fit in one line. `note` says what failed. `last` has the last lines of the output or the text
+    of an answer. `diffs` are the changes of an edit. `parts` are the items of a plan or a question. `lines` counts the
+    lines of the output; 0 if `last` shows them all. `agent` names the sub-agent that the step started, if its
     conversation can be read.
     """
 

@@ -1,9 +1,9 @@
 """A session's conversation on the page: its exchanges and steps, an outline, its forks, and what changed since the
 page was opened.
 
-Links and forms of a page carry a mark (a digest of the session's state that the page showed). If the session was cut
-or resumed from an earlier message meanwhile, a message number from the old page is never taken for a message of the
-new state.
+Links and forms of a page carry a mark (a digest of the session's state that the page showed). The session may be cut
+or resumed from an earlier message after that. Then a message number from the old page is never taken for a message of
+the new state.
 """
 
 from __future__ import annotations
@@ -146,9 +146,9 @@ def _said(turn: Turn) -> bytes:
 
 #: The limits of a page: exchanges, characters (more only for a single exchange), and characters shown of a message.
 PAGE_EXCHANGES, PAGE_CHARACTERS, MESSAGE_CHARACTERS = 400, 3_000_000, 40_000
-#: The length of a prompt that names its exchange.
+#: The characters of a prompt that the page uses as the name of its exchange.
 QUESTION_CHARACTERS = 120
-#: The roles with turns that are messages.
+#: The roles of turns that are messages.
 SPEAK = ("user", "assistant")
 
 log = logging.getLogger(__name__)
@@ -208,7 +208,7 @@ class ShownExchange:
 
 
 class ShownExchanges:
-    """The exchanges of a page. Each is built when the template reaches it."""
+    """The exchanges on one page of a conversation. Each is built only when the template reaches it."""
 
     def __init__(self, reading: _Reading, entries: Sequence[OutlineEntry]) -> None:
         self._reading, self._entries = reading, entries

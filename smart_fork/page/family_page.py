@@ -268,7 +268,7 @@ def _seconds(moment: str | None) -> float | None:
     return then.timestamp() if then else None
 
 
-#: The number of files named for a session, and the number and bytes of the logs that are read for it.
+#: The number of edited files named for a session, and the number and bytes of the logs read for a family.
 MAX_FILES = 3
 MAX_READ, MAX_BYTES = 60, 100_000_000
 #: The outcomes that make a session the best one to fork.

@@ -104,7 +104,7 @@ def answer(name: str, version: str) -> Response:
     return Response(file.content, media_type=file.media_type, headers=headers)
 
 
-#: The word for a score, by its lowest score.
+#: The words for a search result's score, each with the lowest score for which it is used.
 _CHANCES = ((0.75, "very likely"), (0.5, "likely"), (0.3, "possible"), (0.0, "unlikely"))
 #: The periods of a list of sessions, by their age in days.
 _PERIODS, _EARLIER = ((0, "Today"), (1, "Yesterday"), (7, "Last 7 days"), (30, "Last 30 days")), 31

@@ -92,7 +92,7 @@ def forked(form: Mapping[str, str], *, library: Opening, dry_run: bool = False) 
 def previewed(form: Mapping[str, str], library: Opening) -> Shown:
     """Return the template values for a preview of the fork that a form asks for: its tokens, and what it keeps.
 
-    `parts` describes the tokens of the whole session, `chosen` is the chosen option, and `moved` are the exchanges
+    `parts` describes the tokens of the whole session, and `chosen` is the chosen option. `moved` are the exchanges
     that the user keeps or drops by hand.
 
     Raises:
@@ -199,7 +199,7 @@ class WorkerViews:
         self._listeners = 0
 
     def routes(self) -> list[Route]:
-        """Return the routes about workers."""
+        """Return the routes of the pages that show workers and act on them."""
         return [
             Route("/workers", self._endpoints.page("workers.html", self._workers)),
             Route("/board", partial(self._fragment, "board.html")),
@@ -367,7 +367,7 @@ class Page:
         return Endpoints(self.sign_in.forms, self.board, self.state)
 
     def routes(self) -> list[Route]:
-        """Return the routes for browsers."""
+        """Return the routes of the web page for browsers."""
         fork = partial(forked, library=self.library)
         return [
             *SearchViews(self.endpoints, self.library, self.project_cookie).routes(),

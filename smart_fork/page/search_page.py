@@ -435,7 +435,7 @@ class SearchViews:
     project_cookie: ProjectCookie
 
     def routes(self) -> list[Route]:
-        """Return the routes of the search and the lists."""
+        """Return the routes of the search page, and of the lists of sessions and families."""
         return [
             Route("/", self._search),
             Route("/results", self._results),

@@ -411,7 +411,7 @@ def _named_session(form: Mapping[str, str]) -> str:
 
 
 def undone(form: Mapping[str, str]) -> RolledBack:
-    """Undo the last cut of a session, in all files that the cut changed.
+    """Undo the last cut (turns removed from a session's log), in all files that the cut changed.
 
     Raises:
         SmartForkError: nothing was undone.

@@ -73,7 +73,7 @@ class SignInCookies:
         return any(self._use(value) for value in values)
 
     def end(self) -> None:
-        """Make all cookies invalid."""
+        """Make all cookies invalid, so that all browsers are signed out."""
         self._seen.clear()
         self._note()
 

@@ -201,7 +201,7 @@ def shown(text: str) -> str:
 Text = Annotated[str, StringConstraints(max_length=TEXT), AfterValidator(shown)]
 AgentName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
 SessionId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")]
-#: See `sharing.canonical.written` and `sharing.segments.Place.digest`.
+#: A digest of records (see `written`), and a digest of a segment (see `team.records.SegmentPlace`).
 Digest = Annotated[str, StringConstraints(pattern=r"^sf1:[0-9a-f]{64}$")]
 SegmentDigest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0, le=1 << 40)]

@@ -31,7 +31,7 @@ from smart_fork.forking.preconditions import Occupation
 from smart_fork.sharing import received_logs
 from smart_fork.sharing.canonical import encode
 
-#: The time of a line, and the line.
+#: A line of a log, after its time.
 TimedLine = tuple[str, bytes]
 #: Plans a cut of a log, given further turns to cut. Returns the plan and the rewritten lines by position.
 Planner = Callable[[Transcript, Collection[str]], tuple[CutPlan, dict[int, bytes]]]

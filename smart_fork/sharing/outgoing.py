@@ -390,7 +390,7 @@ class _Steps:
 
 
 def _note(kind: str, size: int) -> str:
-    """Return the text that replaces an image: ``[image dropped: png, 120 kB]``."""
+    """Return the text that replaces a removed image in a record: ``[image dropped: png, 120 kB]``."""
     what, _, which = kind.rpartition("/")
     return f"[{what if what == 'image' else 'document' if what else 'image'} dropped: {which}, {_size(size)}]"
 
@@ -472,7 +472,8 @@ def ignore_rules(place: HomePlace) -> IgnoreRules | None:
 
 
 def linear(expression: str) -> str:
-    """Rewrite a regular expression of pathspec so that matching takes time in proportion to the length of the name.
+    """Rewrite a regular expression that pathspec made from a pattern: matching a path then takes time in proportion to
+    its length.
 
     Each star except the last in its part of the path becomes atomic and takes as little as it can. The matches do not
     change: where the next text is met first, it is met as well as anywhere. Each ``**`` among the parts is treated

@@ -38,7 +38,7 @@ from smart_fork.sharing.tracking import Alias, ProjectFolder, Tracking
 
 #: The agent name for a file of shared records, and the key of a record that was converted for another agent.
 RECORD_FILE, CONVERTED = "file", "crossed"
-#: The replacement of each record by its digest, or `None` to remove it.
+#: The new bytes of each edited record, by the record's digest; `None` removes the record.
 Edits = Mapping[str, bytes | None]
 
 

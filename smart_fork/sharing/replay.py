@@ -1,8 +1,8 @@
 """The check of records before they are shared: the reader of their agent must read back an equal session.
 
-Records are written to a temporary log. Reading the log must give equal records in equal order, so that every id, every
-pair of call and result, and every link between records is intact. The sent part must be equal to the local session:
-its turns with their ids, calls and results; no broken link; ids, signatures and encrypted reasoning byte for byte. No
+Records are written to a temporary log. Reading the log must give equal records in equal order. So every id, every pair
+of call and result, and every link between records is intact. The sent part must be equal to the local session: its
+turns with their ids, calls and results; no broken link; ids, signatures and encrypted reasoning byte for byte. No
 secret may be left that masking would find.
 """
 

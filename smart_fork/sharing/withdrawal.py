@@ -50,7 +50,7 @@ from smart_fork.sharing.received_logs import Edits, ReceivedLog
 from smart_fork.sharing.tracking import Alias, ProjectFolder, Tracked, Tracking
 from smart_fork.system import call_context
 
-#: The replacement of each record by its key in a log, or `None` to remove it.
+#: The new bytes of each edited record, by the record's key in a log; `None` removes the record.
 _EditsByKey = Mapping[str, bytes | None]
 
 

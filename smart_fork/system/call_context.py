@@ -51,7 +51,7 @@ def limit_to(allowed: Iterable[Permitted]) -> None:
 
 
 def limited() -> bool:
-    """Return True if the caller is limited to some projects."""
+    """Return True if the caller may read only about some projects."""
     return _allowed.get() is not None
 
 
@@ -125,7 +125,7 @@ _given_up: ContextVar[Event] = ContextVar("given_up", default=_NEVER)
 
 
 class Cancelled(ForkRefused):
-    """The caller has cancelled the call."""
+    """A call that its caller has cancelled."""
 
     code = "cancelled"
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Line(Protocol):
-        """A connected socket."""
+        """A connected Unix socket."""
 
         def getsockopt(self, level: int, name: int, size: int, /) -> bytes: ...
 

@@ -31,7 +31,7 @@ _LOOKS, _LOOK_SECONDS = 100, 0.01
 _STATUS_SECONDS = 2.0
 #: Programs with a longer timeout get a guard. Starting one costs processor time.
 _BRIEF_SECONDS = 240.0
-#: The silent servers and repositories by program: the time until they are asked again, and the timeout that passed.
+#: Servers and repositories that were silent, by program: when they may be asked again, and the timeout that passed.
 #: So an answer that needs many requests waits for one timeout only.
 _SILENT_SECONDS = 60.0
 _silent: dict[tuple[str, str], tuple[float, float]] = {}
@@ -49,7 +49,7 @@ class Completed:
 
     @property
     def ok(self) -> bool:
-        """Return True if the exit status is 0."""
+        """Return True if the program ended with exit status 0."""
         return self.returncode == 0
 
     @property

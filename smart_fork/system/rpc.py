@@ -49,7 +49,7 @@ class RpcMessage:
 
     @property
     def params(self) -> dict[str, Any]:
-        """Return the parameters of the message."""
+        """Return the parameters that a request or notification passes to its method; empty without any."""
         return self.content.get("params") or {}
 
     @classmethod

@@ -30,7 +30,7 @@ _FORM = b"smart-fork/sync/1"
 
 
 class WrongKey(SmartForkError):
-    """The remote's content was encrypted with another key, or was changed there."""
+    """Data on synchronization's remote that was encrypted with another key, or was changed there."""
 
     code = "wrong_key"
 
@@ -53,7 +53,7 @@ class SyncKey:
         return salt + nonce + ChaCha20Poly1305(self._derived("seal", salt)).encrypt(nonce, data, what.encode())
 
     def open(self, what: str, sealed: bytes) -> bytes:
-        """Decrypt data that was encrypted for the purpose `what`.
+        """Decrypt data that `seal` encrypted for the purpose `what`.
 
         Raises:
             WrongKey: the data has another key or purpose, or was changed.
@@ -221,7 +221,7 @@ def opened(data: bytes, key: SyncKey) -> Manifest:
 
 
 def sealed_records(session_id: str, records: tuple[bytes, ...], key: SyncKey) -> bytes:
-    """Encrypt the records of a session."""
+    """Encrypt the records of a session, for the remote."""
     return key.seal(session_id, _packed(orjson.dumps([one.decode() for one in records])))
 
 

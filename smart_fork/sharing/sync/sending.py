@@ -103,7 +103,7 @@ def keep_copy(session_id: str, copy: SyncedCopy | None) -> None:
     state.keep(_COPY + session_id, copy and asdict(copy))
 
 
-#: A limit beyond the sessions of any project.
+#: A number of sessions that no project reaches.
 _ALL = 100_000
 #: Receives a stage, the steps done, and all steps.
 Progress = Callable[[str, int, int], None]
