@@ -1,4 +1,4 @@
-"""Where sessions come from: which sessions and messages are from other people, and which sessions others were made of.
+"""Origins of sessions: which sessions and messages are from other people, and which sessions others were made of.
 
 Anybody who can share a session can put words into it. So an agent that resumes a foreign session (one from other
 people) asks before it acts, whatever settings and records say. Forks of a foreign session have its messages, too.

@@ -279,7 +279,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class OwnWork:
-    """What a session did without its parent: its first own prompt, its edited files, and its outcome."""
+    """A session's work beyond its parent's: its first own prompt, its edited files, and its outcome."""
 
     question: str
     files: tuple[str, ...]

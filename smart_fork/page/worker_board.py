@@ -84,7 +84,7 @@ class ChangeCount:
 
 
 class WorkSummary(NamedTuple):
-    """What a worker has done: its last words, outcome, changes in its worktree, and the part from its parent.
+    """A summary of a worker's work: its last words, outcome, changes in its worktree, and the part from its parent.
 
     If `stamp` is no longer the worker's current one, the other values may be outdated.
     """

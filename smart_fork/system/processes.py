@@ -397,7 +397,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What workers are started and watched with: processes, environment variables and the clock. Tests replace them."""
+    """The tools to start and watch workers: processes, environment variables and the clock. Tests replace them."""
 
     processes: Processes = field(default_factory=lambda: Processes())  # noqa: PLW0108 - tests put another one here
     env: Mapping[str, str] = field(default_factory=lambda: os.environ)
