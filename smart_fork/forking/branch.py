@@ -1,6 +1,7 @@
-"""Branch of a session: a copy with its own title, which an agent can continue while the original stays unchanged.
+"""Branches of sessions. A branch is a copy with its own title that an agent can continue; the original stays
+unchanged.
 
-The worker registry and the tasks in the log tell whether an agent is at work in the original.
+A session whose agent is still answering is refused. The worker registry and the tasks in the log show that.
 """
 
 from __future__ import annotations
@@ -71,14 +72,14 @@ NAMED = 3
 
 
 def is_unfinished(session: Session) -> bool:
-    """Return True if a call or prompt at the session's end has no answer."""
+    """Return True if the session ends with a tool call without a result, or with a prompt without an answer."""
     points = session.branch_points()
     done = [i for i, turn in enumerate(session.turns) if turn.prompt or turn.tool_calls or turn.tool_results]
     return not points or (bool(done) and done[-1] > points[-1])
 
 
 def earlier_message() -> str:
-    """Return the hint to branch at an earlier message meanwhile."""
+    """Return a hint for error messages: to branch at an earlier message, with the option that does it."""
     return advice(
         "Or branch at an earlier message: --at N, numbered as in `smart-fork show`.",
         tool="Or branch at an earlier message: at, numbered as in read_session.",
@@ -86,7 +87,8 @@ def earlier_message() -> str:
 
 
 def refuse_while_working(session: Session, now: float, hint: str) -> None:
-    """Refuse to copy a session while its agent writes to it. `now` is the current time in seconds.
+    """Refuse to copy a session while its agent is answering. `now` is the current time in seconds; `hint` goes into
+    the error.
 
     Raises:
         ForkRefused: the agent is answering, or one of its tools runs.
@@ -100,9 +102,10 @@ def refuse_while_working(session: Session, now: float, hint: str) -> None:
 
 
 def refuse_while_tasks_run(session: Session, hint: str, *, caller: str | None = None) -> None:
-    """Refuse a session with running background tasks: they would continue in the original only.
+    """Refuse to copy a session with running background tasks: they would report to the original only.
 
-    `caller` is the id of the session that makes the request. Unfinished tasks of an ended agent do not count.
+    `hint` goes into the error. `caller` is the id of the session that makes the request. Unfinished tasks of an agent
+    that has ended do not count.
 
     Raises:
         ForkRefused: shells, monitors or sub-agents of the session still run.
@@ -124,7 +127,10 @@ WRITTEN_SECONDS, LOOK_SECONDS = 3.0, 0.2
 
 @dataclass(frozen=True, slots=True)
 class PlannedBranch:
-    """A branch ready to be written, up to turn `end`. Temporary logs that its session needs stay `held` until then."""
+    """A branch (a copy of a session) that is decided but not written yet. The copy contains the turns 0 to `end`.
+
+    `held` keeps temporary logs, from which the branch is copied, until it is written.
+    """
 
     request: BranchRequest
     session: Session
@@ -142,10 +148,11 @@ class PlannedBranch:
     def plan(
         cls, request: BranchRequest, library: Opening | None = None, *, now: float | None = None, clock: Clock
     ) -> Self:
-        """Decide everything about a branch; write nothing.
+        """Decide what a branch contains and where it goes; write nothing.
 
-        The branch ends after the requested message's answer, or with the last finished turn. The `library` finds the
-        answering exchange. If the caller's own session is so new that it has no log yet, wait for the log.
+        The branch ends after the answer to the requested message, otherwise with the last finished turn. The `library`
+        (the index to search) finds the exchange that answers an intent. If the caller branches its own new session,
+        wait until that session has a log.
 
         Raises:
             SmartForkError: the branch cannot be written.
@@ -258,7 +265,7 @@ def branch(
 def _source(reference: str, own: str, clock: Clock, held: ExitStack, as_agent: AgentName | None) -> Session:
     """Read the session named by `reference`. If it is the caller's session `own`, wait until its log appears.
 
-    A temporary log made for it stays until `held` closes.
+    If a temporary log must be made for this, `held` deletes the log when it closes.
     """
     if not Reference.parsed(reference).names_session:
         raise Usage(
@@ -305,7 +312,7 @@ def new_title(parent_title: str, target: Path, moment: float, *, name: str | Non
 
 
 def _remember(written: WrittenCopy, session: Session, end: int) -> None:
-    """Record the branch's parent and fork point outside its log, which may be deleted."""
+    """Record which session and turn a branch was copied from. The record survives the deletion of the branch's log."""
     through = session.turns[end].id
     one = session_origins.HandedOver(written.session_id, written.agent, session.agent, session.session_id, through)
     try:
@@ -316,7 +323,7 @@ def _remember(written: WrittenCopy, session: Session, end: int) -> None:
 
 
 def _notes(handed: HandoverSize, agent: AgentName, budget: Budget | None) -> list[str]:
-    """Return the notes on a handover for a person."""
+    """Return notes to show to the user: what a handover to `agent` lost, and whether it exceeds the `budget`."""
     from smart_fork.forking.handover import beyond, notes
 
     return [*notes(handed, agent), *(beyond(handed, budget) if budget else ())]
@@ -325,7 +332,10 @@ def _notes(handed: HandoverSize, agent: AgentName, budget: Budget | None) -> lis
 def _end(
     session: Session, at: int | None, through: str | None, now: float, caller: str | None
 ) -> tuple[int, list[str]]:
-    """Return the last turn of the copy, and notes about it."""
+    """Return the index of the last turn that a branch copies, and notes on that choice for the user.
+
+    `at` is a message number, `through` a message id. Without either, the branch ends with the last finished turn.
+    """
     if through is not None:
         end = branch_point(session, through)
         return end, [f"Branched after message {end}, where the exchange that answers best ends"]
@@ -340,7 +350,9 @@ def _end(
 
 
 def command_to_resume(agent: AgentName, session_id: str, cwd: str, *, session: Session | None = None) -> str:
-    """Return the shell command that resumes a session from any directory. `session` is its log, if it was read."""
+    """Return the shell command that resumes a session from any directory. Pass the `session` if its log was read
+    already.
+    """
     asking = AGENTS.starter_of(agent).asking if is_others(session_id, session) else ()
     words = shlex.join((*READERS[agent].resume_command(session_id), *asking))
     home = AGENTS[agent].home
@@ -362,9 +374,10 @@ _BRANCHED = re.compile(rb"\(branch", re.IGNORECASE)
 
 
 def branch_title(name: str | None, parent_title: str, taken: Container[str], milliseconds: int) -> str:
-    """Return a free title for a branch, from `name` or its parent's title.
+    """Return a title for a branch that no other session has, made from `name` or from the title of its parent.
 
-    `taken` holds the project's titles as keys from `titles.comparable_title`. `milliseconds` is the time.
+    `taken` holds the titles in the project, as keys from `titles.comparable_title`. `milliseconds` is the current
+    time.
     """
     base = titles.without_suffix(plain_name(name)) or titles.without_suffix(plain_name(parent_title)) or FALLBACK
     numbers = chain(("",), (f" {number}" for number in range(2, MAX_NUMBER + 1)))
@@ -374,9 +387,9 @@ def branch_title(name: str | None, parent_title: str, taken: Container[str], mil
 
 
 def titles_like_ours(agents: Agents, project: Project) -> set[str]:
-    """Return the `titles.comparable_title` of each title in `project` with "(Branch" in it, in one scan of the logs.
+    """Return the titles in `project` that contain "(Branch", as keys from `titles.comparable_title`.
 
-    Unreadable logs have no title.
+    Logs that cannot be read are skipped.
     """
     found: set[str] = set()
     for adapter in agents:
@@ -411,7 +424,9 @@ def _both_ends(log: LogFile) -> bytes:
 
 
 def _given(ends: bytes) -> Iterator[str]:
-    """Yield the titles that a log's records give the session, also earlier ones: they count as taken."""
+    """Yield the titles in `ends`, the first and last bytes of a log. Replaced titles are yielded as well: they count
+    as taken.
+    """
     for line in filter(_BRANCHED.search, ends.splitlines()):
         for _, record in decode_line(line)[0]:
             payload = record.get("payload")

@@ -1,9 +1,9 @@
 """Budget choice: selects the exchanges (a prompt and its answer) of a session that gain most per token.
 
-The evidence tells how likely each exchange is the answer to the intent. The gain grows with the kept part of an
-exchange: first its words, then its edits with what they need, then every call with shortened results, last everything
-in full. The parts with the best ratio of gain to tokens come first. The functions here are pure; the evidence is an
-argument.
+The evidence tells how likely each exchange answers the intent (what the user looks for). An exchange gains more, the
+more of it is kept. Its words come first, then its edits and the file readings that they need. Every call with
+shortened results follows, then everything in full. The parts with the best ratio of gain to tokens are kept first. The
+functions here are pure; the evidence is an argument.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ OPENING, ANSWER, LAST, NEEDED, NEAR, WANTED = "opening", "answers", "last", "nee
 
 @dataclass(frozen=True, slots=True)
 class KeptTurns:
-    """The turns kept so far, with the reason for each exchange. Long results are shortened unless the turn is in
-    `full`.
+    """The kept turns of a session, by number. Results in these turns are shortened, except in the turns in `full`.
+
+    `why` has the reason to keep each exchange.
     """
 
     kept: frozenset[int] = frozenset()
@@ -57,7 +58,10 @@ class KeptTurns:
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """A possible addition to the choice: `turns` of an exchange and what they need, some of them in `full`."""
+    """Turns of the exchange number `place` that could be kept as well, with the turns that they need.
+
+    The results in the turns `full` are not shortened. `why` is the reason to keep the turns.
+    """
 
     place: int
     turns: frozenset[int]
@@ -67,7 +71,7 @@ class Addition:
 
 @dataclass(frozen=True, slots=True)
 class PricedAddition:
-    """A possible addition with its gain and its estimated tokens."""
+    """Turns that could be kept as well, with their gain (see the module) and their estimated tokens."""
 
     gain: float
     tokens: int
@@ -75,7 +79,9 @@ class PricedAddition:
 
 
 class Chooser:
-    """The selection among the exchanges of one session, up to turn `end`, by the evidence for each."""
+    """The choice of the exchanges of one session to keep, up to turn `end`. It follows the evidence for each
+    exchange.
+    """
 
     def __init__(self, session: Session, costs: Costs, end: int, evidence: ExchangeEvidence) -> None:
         self.units, self.costs, self.end, self.session = units(session, costs, end), costs, end, session
@@ -92,7 +98,10 @@ class Chooser:
             self._point = max((at for at, number in enumerate(numbers) if number <= evidence.point), default=0)
 
     def smallest(self, drop: Collection[int] = ()) -> KeptTurns:
-        """Return the minimum: the words of the first exchange, the matching one and the last one."""
+        """Return the smallest choice: prompt and answer of the first, the best matching and the last exchange.
+
+        Exchanges in `drop` are never chosen.
+        """
         choice, best = KeptTurns(), [(place, ANSWER) for place in self._best()[:1]]
         for place, why in ((0, OPENING), *best, (len(self.units) - 1, LAST)):
             if self.units[place].number not in drop:
@@ -100,14 +109,15 @@ class Chooser:
         return choice
 
     def all_but(self, drop: Collection[int], keep: Collection[int] = ()) -> KeptTurns:
-        """Return all turns except the dropped exchanges."""
+        """Return the choice of all turns except those of the exchanges in `drop`."""
         kept = frozenset(turn for unit in self.units if unit.number not in drop for turn in unit.whole)
         return KeptTurns(kept, kept, {unit.number: WANTED for unit in self.units if unit.number in keep})
 
     def within(self, most: int | None, keep: Collection[int] = (), drop: Collection[int] = ()) -> KeptTurns:
-        """Return the choice that fits into `most` tokens; without a limit, the smallest choice that answers.
+        """Return the best choice of turns within `most` tokens. Without a limit, return the smallest choice that
+        answers the intent.
 
-        Exchanges in `keep` and `drop` are kept or dropped at any cost.
+        Exchanges in `keep` are always chosen, and exchanges in `drop` never.
         """
         choice = self.smallest(drop)
         for place, unit in enumerate(self.units):
@@ -137,21 +147,27 @@ class Chooser:
 
     @cached_property
     def titles(self) -> list[Masked]:
-        """Return the title of each exchange."""
+        """Return the title of each exchange, in order, with secrets masked."""
         return [title(unit) for unit in self.units]
 
     def tokens(self, choice: KeptTurns) -> int:
-        """Return the total tokens, with the summary of omitted exchanges and a compaction's remains."""
+        """Return the tokens of a choice: its turns, the lines about omitted exchanges, and the newest compaction's
+        summary.
+        """
         told = sum(self.costs.of_text(text) + AROUND for text in self.told(choice.kept).values())
         return self._own(choice) + told
 
     def _own(self, choice: KeptTurns) -> int:
-        """Return the tokens of the kept turns and a compaction's remains, without the summary of omitted exchanges."""
+        """Return the tokens of the kept turns and of the newest compaction's summary, without the lines about omitted
+        exchanges.
+        """
         own = sum(self.costs.of(turn, full=turn in choice.full) for turn in choice.kept)
         return own + self.costs.summary(self.end)
 
     def told(self, kept: frozenset[int]) -> dict[int, str]:
-        """Return summaries of omitted exchanges, by the turn that each summary precedes."""
+        """Return the lines that replace omitted exchanges and steps, by the number of the kept turn that each line
+        precedes.
+        """
         found: dict[int, str] = {}
         first, exchanges, steps = None, 0, 0
         for unit in self.units:
@@ -169,7 +185,10 @@ class Chooser:
         return found
 
     def _added(self, choice: KeptTurns, added: Addition, bound: int, gone: frozenset[int]) -> KeptTurns:
-        """Return the choice with `added`, or unchanged if that exceeds `bound`."""
+        """Return `choice` with the turns of `added`; unchanged if it would then exceed `bound` tokens.
+
+        Turns in `gone` are never added.
+        """
         turns, full = added.turns - gone, added.full - gone
         if gone & self.units[added.place].whole or (turns <= choice.kept and full <= choice.full):
             return choice
@@ -179,7 +198,9 @@ class Chooser:
         return more if self._own(more) <= bound and self.tokens(more) <= bound else choice
 
     def _with_beginning(self, choice: KeptTurns, bound: int, gone: frozenset[int]) -> KeptTurns:
-        """Return the choice with as much of the session's beginning as fits: the model's cache makes it cheap."""
+        """Return `choice` with as many exchanges from the session's beginning as fit: the model's cache makes them
+        cheap.
+        """
         for place, unit in enumerate(self.units):
             choice = self._added(choice, Addition(place, unit.whole, OPENING, unit.whole), bound, gone)
             if not (unit.whole <= choice.kept and unit.whole <= choice.full):
@@ -187,7 +208,7 @@ class Chooser:
         return choice
 
     def _with_last(self, choice: KeptTurns, added: Addition, bound: int, gone: frozenset[int]) -> KeptTurns:
-        """Return the choice with as many of an exchange's last edits as fit."""
+        """Return `choice` with the last edits of the exchange in `added`, as many as fit into `bound` tokens."""
         if choice.kept >= added.turns or gone & self.units[added.place].whole:
             return choice
 
@@ -199,9 +220,11 @@ class Chooser:
         return with_last(fitting[count - 1]) if count else choice
 
     def _with_runs(self, choice: KeptTurns, place: int, room: int, gone: frozenset[int], *, looked: bool) -> KeptTurns:
-        """Return the choice with an exchange's commands, results shortened; with `looked`, also its read-only steps.
+        """Return `choice` with the commands that an exchange ran, their results shortened. `looked` adds read-only
+        steps.
 
-        The shortest steps come first, as many as fit into `room`. Command output is found nowhere else.
+        The shortest steps come first, as many as fit into `room` tokens. Commands matter since nothing else has their
+        output.
         """
         left = [
             step
@@ -234,7 +257,9 @@ class Chooser:
         return KeptTurns(choice.kept | added.turns, choice.full | added.full, why)
 
     def _best(self) -> list[int]:
-        """Return the places of exchanges with any evidence, best first. Without evidence, return all, last first."""
+        """Return the indexes of exchanges with evidence, best first. If none has evidence, return all indexes, last
+        first.
+        """
         if not any(self._gain):
             return sorted(range(len(self.units)), reverse=True)
         ranked = sorted(range(len(self.units)), key=lambda place: (-self._gain[place], -place))
@@ -242,21 +267,25 @@ class Chooser:
 
     @cached_property
     def _answers(self) -> list[int]:
-        """Return the places of the best exchange and of the exchange at whose end the intent is answered."""
+        """Return the indexes of two exchanges: the one with the best evidence, and the one that completes the answer
+        to the intent.
+        """
         return list(dict.fromkeys([*self._best()[:1], *([self._point] if self._point is not None else [])]))
 
     def _mended(self) -> list[int]:
-        """Return the place after the best exchange if it edits files: corrections often follow an answer."""
+        """Return the index of the exchange after the best one, if that exchange edits files: corrections often follow
+        an answer.
+        """
         after = [place + 1 for place in self._best()[:1] if place + 1 < len(self.units)]
         return [place for place in after if self.needs.edits(place)]
 
     def _ranked(self) -> list[int]:
-        """Return the places of all exchanges, likeliest first."""
+        """Return the indexes of all exchanges, the likeliest answer to the intent first."""
         return sorted(range(len(self.units)), key=lambda place: (-self._chances[place], -place))
 
     @cached_property
     def _chances(self) -> list[float]:
-        """Return each exchange's probability of being the answer."""
+        """Return for each exchange the probability that it is the answer to the intent."""
         most, last = max(self._gain), len(self.units) - 1
         odds = [exp(SHARPNESS * (gain - most)) if gain else 0.0 for gain in self._gain]
         if not most:
@@ -264,12 +293,18 @@ class Chooser:
         return [one / sum(odds) for one in odds]
 
     def _by_gain(self, places: Iterable[int], levels: int) -> list[Addition]:
-        """Return possible additions from these exchanges, up to `levels` of each, by gain per token."""
+        """Return parts of the exchanges `places` that could be kept, best gain per token first.
+
+        `levels` is the number of parts of each exchange, from its words (1) to everything in full.
+        """
         pieces = [piece for place in places for piece in self._pieces(place, levels)]
         return [piece.added for piece in sorted(pieces, key=lambda piece: -piece.gain / piece.tokens)]
 
     def _pieces(self, place: int, levels: int) -> list[PricedAddition]:
-        """Return an exchange in pieces of falling gain per token. A piece that gains more joins the one before it."""
+        """Return the parts of an exchange in falling order of gain per token.
+
+        A part with a better ratio than the part before it is joined to that part.
+        """
         found: list[PricedAddition] = []
         before = 0
         for worth, (turns, full) in zip(WORTH[:levels], self._levels(place), strict=False):
@@ -285,7 +320,7 @@ class Chooser:
         return found if self._chances[place] else []
 
     def _levels(self, place: int) -> Iterator[tuple[frozenset[int], frozenset[int]]]:
-        """Yield growing parts of an exchange: its turns, and those of them in full."""
+        """Yield growing parts of an exchange: the turns to keep, and those turns whose results are not shortened."""
         yield self.needs.said(place), frozenset()
         yield self.needs.done(place), frozenset()
         yield self.needs.whole(place), frozenset()
@@ -296,7 +331,10 @@ class Chooser:
 
 
 class Selected(NamedTuple):
-    """A selection, its excerpt of the session (`None` for the whole session), and its chooser."""
+    """The result of a budget's choice for one session: the selection, the chooser that made it, and the kept turns.
+
+    `excerpt` has the kept turns; it is `None` if the whole session is kept.
+    """
 
     selection: Selection
     excerpt: Excerpt | None
@@ -304,7 +342,7 @@ class Selected(NamedTuple):
 
 
 def within(chooser: Chooser, wanted: Budget) -> Selected:
-    """Choose the exchanges to keep within a budget.
+    """Choose the exchanges of a session to keep within the budget `wanted`.
 
     Raises:
         ForkRefused: the session has no prompt up to that turn.
@@ -351,14 +389,20 @@ def within(chooser: Chooser, wanted: Budget) -> Selected:
 
 
 def _new_from(session: Session, end: int, kept: frozenset[int], taken: Sequence[int], whole: Sequence[int]) -> int:
-    """Return the first turn that is not sent as before; 0 if the session was compacted."""
+    """Return the first turn that a fork does not repeat exactly, so that the model's cache ends there. 0 after a
+    compaction.
+
+    `taken` has the tokens of each turn in the fork, `whole` its tokens in the session.
+    """
     if session.compacted(end):
         return 0
     return next((turn for turn in range(end + 1) if turn not in kept or taken[turn] < whole[turn]), end + 1)
 
 
 def _gains(evidence: ExchangeEvidence) -> dict[int, float]:
-    """Return one number for each exchange (counted from 0) from its similarity of meaning and shared words."""
+    """Return one score for each exchange, by its index: similarity of meaning plus shared words, each relative to the
+    best.
+    """
     nearest = max((part.nearest for part in evidence.parts.values()), default=0.0) or 1.0
     words = max((part.words for part in evidence.parts.values()), default=0.0) or 1.0
     return {number: part.nearest / nearest + part.words / words for number, part in evidence.parts.items()}

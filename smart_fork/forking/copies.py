@@ -1,8 +1,9 @@
-"""Copies of sessions that the agent itself can resume, and the logs to copy from.
+"""Copies of sessions that the session's agent can resume, and the logs to copy from.
 
 A copy ends with a finished turn: each tool call has its result, and the agent has finished its answer. A fork point
-inside an exchange (a prompt and its answer) moves forward to the next finished turn. If the agent has deleted a log,
-the kept copy is put back. Existing files are never overwritten, and a failed fork leaves nothing behind.
+inside an exchange (a prompt and its answer) moves forward to the next finished turn. If the agent has deleted a
+session's log, the copy that smart-fork kept replaces it. Existing files are never overwritten, and a failed fork
+leaves no files behind.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ from smart_fork.workers.registry import Registry, WorkerRecord
 
 @dataclass(frozen=True, slots=True)
 class WrittenCopy:
-    """A written session file. `at` is the id of its last message.
+    """A session copy that was written. `at` is the id of its last message.
 
     `moved` is true if the last message is later than the requested one. `copied` counts the records. `created` lists
-    all written files, the session's own last. `forget` undoes the parts that are not files.
+    all written files, the session's log last. `forget` undoes what was recorded elsewhere, such as in a database.
     """
 
     agent: AgentName
@@ -56,7 +57,7 @@ class WrittenCopy:
     forget: Callable[[], object] | None = None
 
     def undo(self) -> None:
-        """Delete the copy, the session's own file first."""
+        """Delete all files of the copy, the session's log first."""
         if self.forget:
             self.forget()
         for path in reversed(self.created):
@@ -72,16 +73,16 @@ class ForkPoint:
 
     @classmethod
     def after(cls, session: Session, index: int) -> Self:
-        """Return the fork point after turn `index` of `session`."""
+        """Return the fork point directly after turn `index` of `session`."""
         return cls(index, session.turns[index].id)
 
     def moved_from(self, number: int) -> str:
-        """Return the note that the fork point is later than the requested message `number`."""
+        """Return the note for the user that the fork starts later than after the requested message `number`."""
         return f"Forked after message {self.index}, where the agent had finished what message {number} is part of"
 
 
 def point_at(session: Session, number: int) -> ForkPoint:
-    """Return the fork point after the turn that finishes message `number` of ``show``.
+    """Return the fork point for message `number` of ``show``: after the turn that finishes the message's exchange.
 
     Raises:
         NotFound: the session has no such message.
@@ -91,7 +92,7 @@ def point_at(session: Session, number: int) -> ForkPoint:
 
 
 def message_at(session: Session, number: int) -> str:
-    """Return the id of the message, or of the action, with this number in ``show``.
+    """Return the id of message `number`, counted as ``show`` does. The number may also be that of a tool call.
 
     Raises:
         NotFound: the session has no such message.
@@ -105,10 +106,10 @@ def message_at(session: Session, number: int) -> str:
 
 
 def branch_point(session: Session, at: str) -> int:
-    """Return the index of the first turn, from message `at` on, after which the session can continue.
+    """Return the index of the first turn, from message `at` on, after which a copy of the session can continue.
 
-    The turn is in the exchange of `at`, and before a compaction that would make the copy forget `at`. If the exchange
-    was never finished, the turn is `at` itself, if possible.
+    The turn is in the exchange of `at`, and before any compaction that would make the copy forget `at`. If the
+    exchange was never finished, the turn is `at` itself, if possible.
 
     Raises:
         ForkRefused: the agent does not remember `at`, or never finished its exchange.
@@ -140,7 +141,7 @@ def branch_point(session: Session, at: str) -> int:
 
 
 def last_branch_point(session: Session) -> int:
-    """Return the index of the last turn after which the session can continue.
+    """Return the index of the last turn after which a copy of the session can continue.
 
     Raises:
         ForkRefused: the session has no such turn.
@@ -151,7 +152,7 @@ def last_branch_point(session: Session) -> int:
 
 
 def _waits_for_nothing(turns: Sequence[Turn]) -> bool:
-    """Return True if the last turn is text by the agent, and every earlier tool call has its result."""
+    """Return True if the last turn is text by the agent, and every tool call in `turns` has its result."""
     calls = {call.id for turn in turns for call in turn.tool_calls}
     answered = {result.tool_use_id for turn in turns for result in turn.tool_results}
     last = turns[-1]
@@ -160,8 +161,9 @@ def _waits_for_nothing(turns: Sequence[Turn]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class MergedPart:
-    """The kept turns of one session in a merged copy. If the part is handed over, secrets are masked unless
-    `unmasked`.
+    """The kept turns of one of the sessions that are merged into a copy.
+
+    If the turns are handed over to another agent, their secrets are masked unless `unmasked`.
     """
 
     session: Session
@@ -170,7 +172,7 @@ class MergedPart:
 
 
 def beginning_with(text: str, excerpt: Excerpt) -> Excerpt:
-    """Return `excerpt` with `text` as a line before its first turn."""
+    """Return `excerpt` with the line `text` put before its first turn."""
     if not excerpt.kept:
         return excerpt
     first = min(excerpt.kept)
@@ -184,8 +186,8 @@ def write_branch(
 ) -> WrittenCopy:  # fmt: skip
     """Write a copy of a session up to message `at`, or of all finished turns, as the new session `becomes`.
 
-    With an `excerpt`, only its turns are copied, then the kept turns of `others`. The log `source` is only read, and
-    not even that if `session` is given.
+    With an `excerpt`, only its turns are copied; the kept turns of `others` follow. The log `source` is never changed.
+    If `session` is given, `source` is not read either.
 
     Raises:
         NotFound: the source is gone or has no conversation.
@@ -240,7 +242,10 @@ def write_copy(
 
 @contextmanager
 def distilled(parts: Sequence[MergedPart], agent: AgentName, new: NewSession) -> Iterator[list[Copy]]:
-    """Yield the kept turns of each part in the form that `agent` writes. Parts from other agents are handed over.
+    """Yield the kept turns of each part as records for a log of `agent`. Parts from other agents are handed over (as
+    text).
+
+    `new` is the session to write them to.
 
     Raises:
         Usage: sessions of one agent cannot be handed over to the other.
@@ -253,7 +258,7 @@ def distilled(parts: Sequence[MergedPart], agent: AgentName, new: NewSession) ->
 
 @contextmanager
 def _told(part: MergedPart, agent: AgentName) -> Iterator[MergedPart]:
-    """Yield a part of another agent's session as a session of `agent`, in a temporary private file."""
+    """Yield a part that another agent wrote as a part whose session is one of `agent`, in a temporary private log."""
     # Only forks to another agent, and merges, need these.
     from smart_fork.forking.handover_text import QUOTED_DATA_NOTICE, as_session, read_neutral, utterances
 
@@ -271,9 +276,9 @@ _DEPTH = 100
 
 
 def is_others(session_id: str, session: Session | None = None) -> bool:
-    """Return True if a session comes from another user, as far as this machine knows. `session` is its log, if read.
+    """Return True if this machine's records say that another user made the session. Pass its `session` if it was read.
 
-    An id that sessions of several agents have counts as another user's: in doubt, a session is not trusted.
+    If sessions of several agents have this id, the answer is True as well: in doubt, a session is not trusted.
     """
     if not session_origins.has_foreign():
         return False
@@ -308,9 +313,9 @@ def _read(session_id: str) -> Session | None:
 
 @contextmanager
 def brought_back(located: Located, *, dry_run: bool = False) -> Iterator[Located]:
-    """Yield `located` with a log. If the agent has deleted the log, put back the copy that was kept.
+    """Yield `located` with a log that exists. If the agent has deleted it, put back the copy that smart-fork kept.
 
-    In a `dry_run`, the log is a temporary file.
+    In a `dry_run`, that copy becomes a temporary file instead.
 
     Raises:
         NotFound: there is no copy, or the copy or its parent's cannot be read.
@@ -340,14 +345,12 @@ def brought_back(located: Located, *, dry_run: bool = False) -> Iterator[Located
 
 
 def forkable(located: Located) -> AbstractContextManager[Located]:
-    """Yield `located` with a log that can be copied. For a session stored in a repository, the log is a temporary
-    file.
-    """
+    """Yield `located` with a log that can be copied. If a repository keeps the session, the log is a temporary file."""
     return _borrowed(located) if is_borrowed(located) else nullcontext(located)
 
 
 def refuse_borrowed(located: Located) -> None:
-    """Refuse a session stored in a repository, for actions that need the session itself.
+    """Refuse a session that is stored in a repository, for actions that change the session or its log.
 
     Raises:
         ForkRefused: the session is stored in a repository.
@@ -360,7 +363,9 @@ def refuse_borrowed(located: Located) -> None:
 
 
 def refuse_without_log(located: Located, as_agent: str | None) -> None:
-    """Refuse to fork a session stored as Markdown unless it is handed over. `as_agent` is the receiving agent, if any.
+    """Refuse to fork a session stored as Markdown: only a handover to another agent can read it.
+
+    `as_agent` is the agent that receives the handover; `None` without one.
 
     Raises:
         ForkRefused: the session is Markdown, and `as_agent` is `None`.
@@ -376,13 +381,16 @@ def refuse_without_log(located: Located, as_agent: str | None) -> None:
 
 
 def is_borrowed(located: Located) -> bool:
-    """Return True if a session is stored in a repository: its agent has no log of it."""
+    """Return True if a repository stores the session, so that its agent has no log of it."""
     return located.path is not None and checkpoints.is_within(str(located.path))
 
 
 @contextmanager
 def _borrowed(located: Located) -> Iterator[Located]:
-    """Yield `located` with a temporary log without secrets. Record the session as another user's."""
+    """Yield `located`, a session stored in a repository, with a temporary log. Secrets are masked there.
+
+    Record that the session is another user's.
+    """
     from smart_fork.forking.record_masking import MaskedSecrets, RecordMasker  # other forks are not kept waiting for it
 
     reader, secrets = READERS[located.agent], RecordMasker()
@@ -406,7 +414,11 @@ def _borrowed(located: Located) -> Iterator[Located]:
 
 
 def _put_back(copy: kept_logs.KeptLog, created: list[Path]) -> Path:
-    """Put a kept log and its side files back where the agent looks for them, the log last. Return the log's path."""
+    """Put the kept copies of a log and its side files where the agent looks for them, the log last. Return the log's
+    path.
+
+    The written files are added to `created`.
+    """
     target = READERS[copy.agent].home() / AGENTS.storage_of(copy.agent).restored(copy.place, copy.session_id)
     if target.parent.is_file():
         raise ForkRefused(
@@ -434,9 +446,9 @@ def _write(copy: kept_logs.KeptLog, part: CompressedFile, target: Path, created:
 
 
 def _with_parents(copy: kept_logs.KeptLog) -> list[kept_logs.KeptLog]:
-    """Return the kept log and the kept logs of its deleted ancestors, nearest first.
+    """Return the kept log `copy`, and the kept logs of those ancestors whose own log is deleted, nearest first.
 
-    Forks by some agents hold only their own records and need their parent's.
+    Forks by some agents hold only their own records, and need their parent's log.
     """
     chain = [copy]
     while base := _base(chain[-1]):
@@ -450,7 +462,9 @@ def _with_parents(copy: kept_logs.KeptLog) -> list[kept_logs.KeptLog]:
 
 
 def _base(copy: kept_logs.KeptLog) -> str:
-    """Return the id of the parent whose records a fork continues; empty if the fork has all records itself."""
+    """Return the id of the parent whose log holds the first records of a fork; empty if the fork's log holds them
+    all.
+    """
     heads = AGENTS.heads_of(copy.agent)
     if not heads.goes_on:
         return ""

@@ -1,6 +1,7 @@
-"""Parts of a session that a budget keeps or drops: exchanges, and their steps. Tool calls stay with their results.
+"""Parts of a session that a budget keeps or drops: exchanges (a prompt and its answer), and the steps in them.
 
-Tokens are estimated from characters, at the rate that the agent's own counts show.
+A tool call and its result are never separated. Tokens are estimated from characters, at the rate that the agent's own
+token counts show.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ COUNTED = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """The tokens of each turn, in full (`turns`) and with its results shortened (`short`).
+    """The estimated tokens of each turn of a session: in full (`turns`), and with shortened tool results (`short`).
 
-    `summaries` has the tokens that each compaction left, with the number of its turn. `rate` is characters per token.
+    `summaries` has a pair for each compaction: its turn, and the tokens of its summary. `rate` is characters per
+    token.
     """
 
     turns: tuple[int, ...]
@@ -40,7 +42,7 @@ class Costs:
     rate: float
 
     def of(self, turn: int, *, full: bool) -> int:
-        """Return the tokens of a turn, in full or with its results shortened."""
+        """Return the tokens of turn number `turn`, in full or with shortened tool results."""
         return (self.turns if full else self.short)[turn]
 
     def of_text(self, text: str) -> int:
@@ -48,7 +50,7 @@ class Costs:
         return ceil(len(text) / self.rate)
 
     def summary(self, end: int) -> int:
-        """Return the tokens that the newest compaction up to turn `end` left."""
+        """Return the tokens of the summary that the newest compaction up to turn `end` left; 0 without a compaction."""
         return next((tokens for number, tokens in reversed(self.summaries) if number <= end), 0)
 
 
@@ -72,7 +74,10 @@ def costs(session: Session) -> Costs:
 
 
 def _rate(session: Session, sizes: Sequence[int]) -> float:
-    """Return the characters per token, from the growth of the context between two compactions."""
+    """Return the characters per token, from the growth of the context between two compactions.
+
+    `sizes` has the characters of each turn.
+    """
     grown = came = 0
     begun = last = within = pending = 0
     for turn, size in zip(session.turns, sizes, strict=True):
@@ -99,7 +104,7 @@ _END, _ASKS = 300, "?\uff1f\u061f"
 
 @dataclass(frozen=True, slots=True)
 class ToolStep:
-    """Turns that belong together: a message of the agent with the results of its calls, or a person's message.
+    """A step of an exchange: a message of the agent with the results of its tool calls, or a message of a person.
 
     `tokens` is the size, `short` the size with shortened results. `edits` and `reads` are the files that the step
     changes and reads, under the agent's names; for most commands they are unknown. `asks` is true if a person answered
@@ -123,7 +128,7 @@ class ToolStep:
         return any(_same(path, one) for one in self.reads)
 
     def names(self, path: str) -> bool:
-        """Return True if the step runs a command that names this file."""
+        """Return True if the step runs a command whose text contains this file's name."""
         name = PurePosixPath(path).name
         return bool(name) and any(
             action.startswith("run ") and re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", action)
@@ -133,7 +138,7 @@ class ToolStep:
 
     @property
     def runs(self) -> bool:
-        """Return True if the step runs a command."""
+        """Return True if the step runs a shell command."""
         return any(action.startswith("run ") for action in self.actions)
 
     def changes(self, path: str) -> bool:
@@ -143,7 +148,10 @@ class ToolStep:
 
 @dataclass(frozen=True)
 class ExchangeUnit:
-    """One exchange, or several that share a call. `number` counts from 1; `steps` begin with the person's words."""
+    """One exchange (a prompt and its answer), or several that one tool call or message spans.
+
+    `number` counts from 1. The first of the `steps` is the person's prompt.
+    """
 
     number: int
     start: int
@@ -156,12 +164,12 @@ class ExchangeUnit:
 
     @cached_property
     def whole(self) -> frozenset[int]:
-        """Return all turns that can be kept."""
+        """Return all turns of the exchange that can be kept: those of all steps except broken ones."""
         return _turns(step for step in self.steps if not step.broken)
 
     @cached_property
     def words(self) -> frozenset[int]:
-        """Return the turns of the prompt and of the final answer."""
+        """Return the numbers of the turns with the prompt and the final answer."""
         said = [step for step in self.steps if step.text and not step.prompt and not step.broken]
         last = next((step for step in reversed(said) if not step.calls), said[-1] if said else None)
         if last and last.calls and last.short > MAX_WORDS_TOKENS:
@@ -170,22 +178,22 @@ class ExchangeUnit:
 
     @property
     def answer(self) -> str:
-        """Return the text of the last answer."""
+        """Return the text of the exchange's last answer."""
         return next((step.text for step in reversed(self.steps) if step.text and not step.prompt), "")
 
     @property
     def asks_back(self) -> bool:
-        """Return True if the answer ends with a question to the person."""
+        """Return True if the exchange's answer ends with a question to the person."""
         return any(mark in self.answer[-_END:] for mark in _ASKS)
 
     @property
     def is_short(self) -> bool:
-        """Return True if the prompt is too short to say much."""
+        """Return True if the prompt is so short that it says little, such as "yes"."""
         return len(self.prompt.strip()) <= SHORT_CHARACTERS
 
 
 def units(session: Session, costs: Costs, end: int) -> tuple[ExchangeUnit, ...]:
-    """Return the exchanges of a session up to turn `end`. Exchanges that share a call or message become one."""
+    """Return the exchanges of a session up to turn `end`. Exchanges that one tool call or message spans become one."""
     made: list[ExchangeUnit] = []
     of_calls = {call.id: i for i, turn in enumerate(session.turns[: end + 1]) for call in turn.tool_calls}
     answered = {
@@ -207,7 +215,11 @@ def units(session: Session, costs: Costs, end: int) -> tuple[ExchangeUnit, ...]:
 
 
 def _crosses(session: Session, start: int, border: int, numbers: Sequence[int], of_calls: dict[str, int]) -> bool:
-    """Return True if a call and its result, or the parts of a message, are on both sides of turn `border`."""
+    """Return True if turn `border` separates a tool call from its result, or the parts of one message.
+
+    The turns `numbers` after the border are compared with the turns from `start` to the border. `of_calls` maps call
+    ids to turns.
+    """
     groups = {turn.message for turn in session.turns[start:border]} - {""}
     return any(
         session.turns[i].message in groups
@@ -259,7 +271,7 @@ def _step(session: Session, costs: Costs, numbers: Sequence[int], answered: set[
 
 
 def _same(one: str, other: str) -> bool:
-    """Return True if two names can mean one file: equal, or one relative to a directory in the other."""
+    """Return True if two paths can mean one file: they are equal, or one is the end of the other."""
     one, other = one.removeprefix("./"), other.removeprefix("./")
     return one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")
 
@@ -273,7 +285,10 @@ SAYS_IT = 240
 
 
 class Dependencies:
-    """Dependencies between the turns of a session, by place of the exchange."""
+    """The turns that a kept exchange needs from earlier ones, such as the reading of a file that it edits.
+
+    Methods take the exchange's index (`place`) and return the numbers of turns to keep.
+    """
 
     def __init__(self, units: Sequence[ExchangeUnit]) -> None:
         self._units = units
@@ -282,11 +297,17 @@ class Dependencies:
         self._readings: dict[tuple[int, str], int | None] = {}
 
     def said(self, place: int) -> frozenset[int]:
-        """Return the words of the exchange at `place`, and the question that its prompt responds to."""
+        """Return the turns with the exchange's prompt and final answer, and with the question that the prompt responds
+        to.
+        """
         return self._units[place].words | self.question(place)
 
     def done(self, place: int, last: int | None = None) -> frozenset[int]:
-        """Return an exchange's words, its edits and decisions (all or the `last` of them), and what they need."""
+        """Return the exchange's words, its edits and decisions (all or only the `last` ones), and the turns that they
+        need.
+
+        `last` is the number of edits and decisions.
+        """
         edits = self.edits(place)
         some = edits[max(0, len(edits) - last) :] if last is not None else edits
         return self.said(place) | self.closed(self._units[place].words | {turn for step in some for turn in step.turns})
@@ -296,7 +317,7 @@ class Dependencies:
         return [step for step in self._units[place].steps if (step.edits or step.asks) and not step.broken]
 
     def whole(self, place: int) -> frozenset[int]:
-        """Return all turns of an exchange, and what they need."""
+        """Return all turns of the exchange at `place`, and the turns that they need."""
         return self.closed(self._units[place].whole) | self.question(place)
 
     def question(self, place: int) -> frozenset[int]:
@@ -311,7 +332,9 @@ class Dependencies:
         return found
 
     def closed(self, turns: frozenset[int]) -> frozenset[int]:
-        """Return `turns`, and the last reading, or else the creation, of each file that they edit."""
+        """Return `turns`, and for each file that they edit the turns in which the agent last read it before, or else
+        created it.
+        """
         places = {self._place[turn] for turn in turns if turn in self._place}
         found = set(turns)
         for place in places:
@@ -344,8 +367,8 @@ _LEADING = late(r"^[\W_]+")
 def marker(session: Masked, first: int, *, exchanges: int = 0, steps: int = 0) -> str:
     """Return the text that replaces dropped exchanges and steps of `session`, from turn `first` on.
 
-    The text counts them and says how to read them. It quotes nothing, so that a later cut in the original leaves
-    nothing here.
+    The text has their number, and says where to read them. It quotes nothing, so a later cut (removal of turns) in the
+    original has nothing to remove here.
     """
     counted = [
         f"{number} {what}{'s' * (number != 1)}" for number, what in ((steps, "step"), (exchanges, "exchange")) if number
@@ -357,7 +380,7 @@ def marker(session: Masked, first: int, *, exchanges: int = 0, steps: int = 0) -
 
 
 def title(unit: ExchangeUnit) -> Masked:
-    """Return the title of an exchange: its prompt, and for a short prompt also its answer."""
+    """Return the title of an exchange: its prompt, and for a short prompt also its answer. Secrets are masked."""
     asked = plain(unit.prompt)
     if unit.is_short and (answer := plain(unit.answer)):
         return shorten(mask(f"{asked or '(nothing asked)'}: {answer}"), TITLE_CHARACTERS)

@@ -1,6 +1,7 @@
-"""Family of a session, across agents: its parents, and every log made of it (copies, branches, forks, handovers).
+"""The family of a session, across agents: its ancestors, and every log made from it (copies, forks, handovers).
 
-The evidence is in the logs, in the worker registry, and in the notes on handovers and cuts. No index is needed.
+The evidence is in the logs, in the worker registry, and in the records of handovers and cuts (removals of turns from a
+log). No index is needed.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ _SAID = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class KnownRelations:
-    """Parents of sessions that their own logs do not tell.
+    """Relations between sessions that are recorded outside their logs.
 
-    `forks` maps a session to its parent, `agents` to its agent. `shared` are further ties between sessions of one
-    agent. `through` maps a handed-over session to the last message handed over. `others` has the further parents of a
-    merged one.
+    `forks` maps a session to its parent, `agents` to its agent. `shared` has pairs of related sessions of one agent.
+    `through` maps a handed-over session to the last message handed over. `others` maps a merged session to its further
+    parents.
     """
 
     forks: dict[str, str] = field(default_factory=dict)
@@ -48,7 +49,10 @@ class KnownRelations:
     others: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def same_agent(self, known: Mapping[str, AgentName]) -> dict[str, AgentName]:
-        """Return `known` and the relatives of these sessions by forks within one agent, also those without a log."""
+        """Return the sessions in `known` and all sessions that `forks` ties to them, each with its agent.
+
+        Sessions without a log are included.
+        """
         ties = defaultdict[str, set[str]](set)
         for one, other in self.forks.items():
             ties[one].add(other)
@@ -62,7 +66,7 @@ class KnownRelations:
         return reached
 
     def neighbours(self, known: Mapping[str, AgentName]) -> list[tuple[AgentName, str]]:
-        """Return the relatives of the `known` sessions by handovers and merges, as (agent, session id)."""
+        """Return the sessions tied to `known` ones by a handover or merge, as pairs (agent, session id)."""
         merged = [(fork, parent) for fork, parents in self.others.items() for parent in parents]
         ties = [(pair, False) for pair in self.forks.items()] + [(pair, True) for pair in merged]
         found = dict.fromkeys(
@@ -76,7 +80,10 @@ class KnownRelations:
 
 
 def known_relations(asked: Session, workers: Sequence[WorkerRecord]) -> KnownRelations:
-    """Collect the known relations of all sessions. The text of the session `asked` is searched as well."""
+    """Collect the relations of all sessions from `workers` and other records.
+
+    The text of the session `asked` is searched as well, since a handover names its original there.
+    """
     found = KnownRelations(shared={(asked.session_id, message_tie(one)) for one in asked.beginnings})
     for one in workers:
         if one.session_id:
@@ -101,7 +108,10 @@ def known_relations(asked: Session, workers: Sequence[WorkerRecord]) -> KnownRel
 
 
 def relatives(asked: Session, root: str, found: KnownRelations) -> list[FamilyLog]:
-    """Return the logs of a session's family, of all agents."""
+    """Return the logs of the family of the session `asked`, of all agents. `root` is its project's directory.
+
+    `found` has the relations that the logs do not show.
+    """
     family: list[FamilyLog] = []
     known: dict[str, AgentName] = {}
     waiting = [(asked.agent, asked.session_id)]
@@ -122,7 +132,7 @@ def relatives(asked: Session, root: str, found: KnownRelations) -> list[FamilyLo
 
 
 def _logs(agent: AgentName, session_id: str) -> list[FamilyLog]:
-    """Return the logs of a session if its agent records no families."""
+    """Return the logs of a session of an agent whose logs do not show forks: no relatives are looked for."""
     paths = READERS[agent].locate(session_id) if agent in READERS.names else ()
     return [FamilyLog(agent, session_id, path) for path in paths]
 
@@ -142,10 +152,10 @@ def _said_in(session: Session) -> tuple[AgentName, str] | None:
 
 
 def parents(family: Sequence[FamilyLog], forks: Mapping[str, str]) -> dict[str, str]:
-    """Return each session's parent, without cycles. Sessions without a parent are left out.
+    """Return each session's parent as child id → parent id, without cycles. Sessions without a parent are left out.
 
     Branches, and forks by some agents, record their parent. Forks by other agents copy the parent's records with their
-    ids. Their parent is the session that shares the longest beginning and began first.
+    ids. Their parent is the session that shares the longest beginning and began first. `forks` has recorded parents.
     """
     found: dict[str, str] = {}
     for kin in family if len(family) > 1 else ():
@@ -167,7 +177,7 @@ def parents(family: Sequence[FamilyLog], forks: Mapping[str, str]) -> dict[str, 
 
 
 def reached(first: set[str], links: Mapping[str, Iterable[str]]) -> set[str]:
-    """Return the ids `first` and all ids that `links` lead to from them."""
+    """Return the ids in `first`, and all ids that can be reached from them through `links`."""
     found, waiting = set(first), list(first)
     while waiting:
         new = set(links.get(waiting.pop(), ())) - found
@@ -177,7 +187,10 @@ def reached(first: set[str], links: Mapping[str, Iterable[str]]) -> set[str]:
 
 
 class _Shared:
-    """Messages that logs have in common. Sets of logs are the bits of an integer, since there may be hundreds."""
+    """Lookup of the logs of a family by the messages that they share.
+
+    Sets of logs are the bits of an integer, since there may be hundreds.
+    """
 
     def __init__(self, family: Sequence[FamilyLog]) -> None:
         self._family = sorted(family, key=lambda kin: (kin.begun, kin.session_id))
@@ -187,9 +200,10 @@ class _Shared:
                 self._has[message.id] |= 1 << place
 
     def parent(self, kin: FamilyLog, below: Collection[str]) -> str:
-        """Return the parent: the earlier session that shares most, and is not among `below`.
+        """Return the id of the parent of `kin`: the earlier session with the longest shared beginning, outside
+        `below`.
 
-        Of several such sessions, return the recorded parent, or one with that recorded parent.
+        If several share as much, prefer the parent that the log of `kin` records, or a session with that parent.
         """
         earlier = (1 << self._family.index(kin)) - 1
         later = sum(1 << place for place, one in enumerate(self._family) if below and one.session_id in below)
@@ -207,7 +221,9 @@ class _Shared:
         return best.session_id if best else kin.recorded
 
     def _alive(self, kin: FamilyLog, alive: int) -> tuple[int, int]:
-        """Return the logs of the set `alive` that share the longest beginning with `kin`, and its length."""
+        """Return those logs of the set `alive` that share the longest beginning with `kin`, and the number of shared
+        messages.
+        """
         shared = 0
         for message in kin.messages:
             left = alive & (self._has.get(message.id, 0) | self._has.get(message.message_id, 0))
@@ -223,7 +239,7 @@ Links = Mapping[str, set[str]]
 
 @dataclass(frozen=True, slots=True)
 class Descendant:
-    """A log that contains text of a session. `handed_over` is true if the text is in different records."""
+    """A log that contains text of a session. `handed_over` is true if only the text is the same, in other records."""
 
     agent: AgentName
     session_id: str
@@ -233,11 +249,11 @@ class Descendant:
 
 @dataclass(frozen=True, slots=True)
 class Descent:
-    """The logs that contain text of a session.
+    """The logs that contain text of a given session.
 
-    `descendants` were made of the session. `unclear` share records with it, and it is unknown which came first.
-    `siblings` have the shared records from an earlier session: ancestors, and other copies of them. `ancestors` are
-    ids; `without_log` are (agent, id) of relatives without a log.
+    `descendants` were made from the session. `unclear` share records with it, and it is unknown which came first.
+    `siblings` share records that an earlier session had first: they are ancestors, or other copies of an ancestor.
+    `ancestors` are session ids; `without_log` are relatives without a log, as (agent, id).
     """
 
     descendants: tuple[Descendant, ...] = ()
@@ -248,18 +264,25 @@ class Descent:
 
     @property
     def logs(self) -> tuple[Descendant, ...]:
-        """Return all logs that were made of the session, or may have been."""
+        """Return all logs that were made from the session, or may have been."""
         return (*self.descendants, *self.unclear)
 
     @property
     def copies(self) -> list[Path]:
-        """Return the logs with copied records of the session, to any depth. A cut in the session also cuts them."""
+        """Return the logs with records copied from the session, to any depth.
+
+        A cut (a removal of turns) in the session also cuts these logs.
+        """
         return [one.path for one in self.descendants if not one.handed_over]
 
 
 @dataclass(slots=True)
 class _Noted:
-    """Relations recorded before cuts, since a cut can remove the records that show them."""
+    """Relations of one session that a cut (a removal of turns) recorded, since it can remove the records that show
+    them.
+
+    `below` was made from the session, `above` are its ancestors. `unclear` are relatives in an unknown order.
+    """
 
     agent: AgentName
     below: set[str] = field(default_factory=set)
@@ -268,7 +291,7 @@ class _Noted:
 
 
 def _notes() -> dict[str, _Noted]:
-    """Return the relations recorded with cuts, by session id."""
+    """Return the relations that cuts (removals of turns from logs) have recorded, by session id."""
     found: dict[str, _Noted] = {}
     for one in snapshots.noted_changes():
         if one.tool in AGENTS:
@@ -280,7 +303,10 @@ def _notes() -> dict[str, _Noted]:
 
 
 def descent(agent: AgentName, session_id: str, path: Path, keys: Collection[str] = ()) -> Descent:
-    """Return every log that was made of a session, to any depth. `keys` identify the records to look for."""
+    """Find every log that was made from a session, to any depth. `path` is the session's log.
+
+    `keys` identify records of the session; logs that contain one of them count as well.
+    """
     if not AGENTS[agent].heads:
         return Descent()
     asked, notes = Session(agent, session_id, path, ()), _notes()
@@ -330,7 +356,7 @@ def descent(agent: AgentName, session_id: str, path: Path, keys: Collection[str]
 
 
 class _Logs:
-    """The logs of a family, and which of its sessions each was made of."""
+    """The logs of a family, with the sessions that were made from each session."""
 
     def __init__(
         self, family: Sequence[FamilyLog], made: Links, agent: AgentName, agents: Mapping[str, AgentName]
@@ -341,7 +367,7 @@ class _Logs:
         self._direct = _same_agent(made, agents, agent)
 
     def of(self, sessions: set[str]) -> list[Descendant]:
-        """Return the logs of `sessions` and of all sessions made of them."""
+        """Return the logs of `sessions` and of all sessions made from them."""
         below, direct = reached(sessions, self._made), reached(sessions, self._direct)
         return [
             Descendant(kin.agent, kin.session_id, kin.path, handed_over=kin.session_id not in direct)
@@ -350,13 +376,13 @@ class _Logs:
         ]
 
     def told_of(self, sessions: set[str]) -> Iterator[Descendant]:
-        """Yield the logs of `sessions` that belong to other agents."""
+        """Yield the logs of those `sessions` that belong to other agents than the one asked about."""
         for kin in self._family:
             if kin.session_id in sessions and kin.agent != self._agent:
                 yield Descendant(kin.agent, kin.session_id, kin.path, handed_over=True)
 
     def lost(self, sessions: set[str], links: Links) -> Iterator[tuple[AgentName, str]]:
-        """Yield the relatives of `sessions` that have no log."""
+        """Yield the relatives of `sessions` that have no log, as (agent, session id)."""
         there = {kin.session_id for kin in self._family}
         ties = {one: {*links.get(one, ()), *self._made.get(one, ())} for one in {*links, *self._made}}
         for one in sorted(reached(sessions, ties) - sessions - there):
@@ -368,9 +394,10 @@ class _Logs:
 def _links(
     family: Sequence[FamilyLog], guessed: Mapping[str, str], found: KnownRelations, cut: str
 ) -> defaultdict[str, set[str]]:
-    """Return the certain links from session to parents.
+    """Return the certain links of a family: session id → ids of its parents.
 
-    Two sessions that share records are not linked if they began at the same time, or if one was `cut`.
+    `guessed` has parents that only shared records suggest. They are left out if both sessions began at the same time,
+    or if one of them is the session `cut`.
     """
     known = {kin.session_id: kin for kin in family}
     links: defaultdict[str, set[str]] = defaultdict(set)
@@ -386,7 +413,10 @@ def _links(
 
 
 def _noted_kin(there: set[str], notes: Mapping[str, _Noted], found: KnownRelations) -> Iterator[FamilyLog]:
-    """Yield the logs of sessions that were related to the sessions in `there` before cuts."""
+    """Yield the logs of sessions that records of cuts tie to the sessions in `there`.
+
+    Without these records, the tie would be lost: a cut can remove the turns that show it.
+    """
     ties: dict[str, set[str]] = defaultdict(set)
     agents: dict[str, AgentName] = {}
     for one, noted in notes.items():
@@ -402,7 +432,7 @@ def _noted_kin(there: set[str], notes: Mapping[str, _Noted], found: KnownRelatio
 
 
 def _uncertain(guessed: Mapping[str, str], links: Links, notes: Mapping[str, _Noted]) -> Links:
-    """Return pairs of sessions, in both directions, of which one was made of the other and the order is unknown."""
+    """Return pairs of sessions, in both directions, where one was made from the other and the order is unknown."""
     tied: dict[str, set[str]] = defaultdict(set)
     noted = ((one, other) for one, known in notes.items() for other in known.unclear)
     for child, parent in (*guessed.items(), *noted):
@@ -413,16 +443,16 @@ def _uncertain(guessed: Mapping[str, str], links: Links, notes: Mapping[str, _No
 
 
 def _same_agent(made: Links, agents: Mapping[str, AgentName], agent: AgentName) -> Links:
-    """Return the links to sessions of this agent."""
+    """Return the links in `made` without those to sessions of other agents than `agent`."""
     return {one: {child for child in more if agents.get(child, agent) == agent} for one, more in made.items()}
 
 
 def _add_copies_of_told(
     session_id: str, family: Sequence[FamilyLog], links: Links, made: defaultdict[str, set[str]], direct: Links
 ) -> None:
-    """Add to `made` the sessions that share records with a handed-over session and name no parent.
+    """Add to `made` the copies of handed-over sessions: sessions that share their records and record no parent.
 
-    Their order does not matter: these logs are searched, not cut.
+    The order between copy and handed-over session does not matter: these logs are searched, not cut.
     """
     told = reached({session_id}, made) - reached({session_id}, direct)
     holders = {message.id: kin.session_id for kin in family if kin.session_id in told for message in kin.messages}
@@ -443,7 +473,10 @@ def _inverted(links: Links) -> defaultdict[str, set[str]]:
 def _holders(
     agent: AgentName, keys: Collection[str], own: Path, files: Iterable[LogFile], *, is_kin: bool
 ) -> Iterator[Descendant]:
-    """Yield logs outside the known family that contain one of these records: links to them may be lost."""
+    """Yield logs among `files` that contain one of the records `keys`, except the log `own`.
+
+    They belong to the family even if no link shows it: links can be lost. `is_kin`: see `_holds`.
+    """
     cutter, wanted = AGENTS.find_cutter(agent), frozenset(keys)
     for file in files if cutter and keys else ():
         if file.location == str(own) or not _holds(cutter, file, wanted, is_kin=is_kin):
@@ -454,6 +487,10 @@ def _holders(
 
 @lru_cache(maxsize=1 << 17)
 def _holds(cutter: Cutter, file: LogFile, keys: frozenset[str], *, is_kin: bool) -> bool:
-    """Return True if a log contains one of these records. Cached, since a command asks often, for many logs."""
+    """Return True if the log `file` contains a record in `keys`. Cached, since one command asks this often, for many
+    logs.
+
+    Without `is_kin`, logs that cannot contain records of other sessions are not read.
+    """
     path = file.path
     return (is_kin or cutter.may_have_others(path)) and cutter.holds(path, keys)
