@@ -158,14 +158,14 @@ class AllAgents:
         return tuple(agent.cutter for agent in self._cut() if agent.cutter)
 
     def cuttable(self) -> tuple[str, ...]:
-        """Return the names of the agents whose transcripts can be cut, in the order of `cutters`."""
+        """Return the names of the agents that have transcripts smart-fork can cut, in the order of `cutters`."""
         return tuple(agent.name for agent in self._cut())
 
     def _cut(self) -> Iterable[Agent]:
         return sorted((agent for agent in self if agent.has("cutter")), key=lambda agent: agent.writes_on)
 
     def first_cut(self) -> AgentName:
-        """Return the default agent of cuts: the first agent whose transcripts can be cut."""
+        """Return the default agent of cuts: the first agent that has transcripts smart-fork can cut."""
         return next(agent.name for agent in self if agent.has("cutter"))
 
     def find_cutter(self, tool: str) -> Cutter | None:
@@ -318,7 +318,7 @@ class AllAgents:
         raise Usage(f"agent_type must be {one_of(self.choices())}, not {shown(value)}")
 
     def word_for(self, agents: Iterable[AgentName]) -> str:
-        """Return the shortest word with which `selected` returns these agents."""
+        """Return the shortest word with which `selected` returns `agents`."""
         meant = tuple(agents)
         return meant[0] if len(meant) == 1 else self.BOTH if meant == _BOTH else self.ALL
 
@@ -349,7 +349,7 @@ class AllAgents:
         return tuple(name for name in self.settable() if name in meant)
 
     def titles(self, names: Iterable[AgentName], last: str = "and") -> str:
-        """Return the names of these agents for people, as a list in a sentence: "A, B and C"."""
+        """Return the names of `names` for people, as a list in a sentence: "A, B and C"."""
         *others, end = (self[name].title for name in names)
         return f"{', '.join(others)} {last} {end}" if others else end
 

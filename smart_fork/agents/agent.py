@@ -276,7 +276,7 @@ class ClientCall(NamedTuple):
 
 
 class CallerIdentity:
-    """The facet that finds out which session, in which directories, made a tool call."""
+    """The facet that finds the session and the directories of the agent that made a tool call."""
 
     #: An argument with the session's id, added to each call by our code inside the agent. Tools never see it.
     argument: str | None = None

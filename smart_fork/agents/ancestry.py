@@ -124,15 +124,18 @@ class Heads(AgentFacet, ABC):
         return self.read_all(connected(session_id, self.kin(self.of.reader.discover()), forks, shared))
 
     def kin(self, files: Iterable[LogFile]) -> Iterator[FamilyLog]:
-        """Yield the facts from the beginnings of these logs. Skip logs that cannot be read or have no such facts."""
+        """Yield the facts from the beginnings of the logs `files`. Skip logs that cannot be read or have no such
+        facts.
+        """
         for file in files:
             with suppress(OSError):
                 if (kin := _kin_of(self, file)) is not None:
                     yield kin
 
     def read_all(self, family: Iterable[FamilyLog]) -> list[FamilyLog]:
-        """Return copies of these logs of a family with their messages read. A single log shares no message, so it is
-        not read.
+        """Return copies of the logs in `family` with their messages read.
+
+        A log that is alone shares no message with another one, so its messages are not read.
         """
         known = [replace(kin) for kin in family]
         for kin in known:

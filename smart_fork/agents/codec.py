@@ -1,4 +1,7 @@
-"""Decoders of agents' records: each says where its agent's records have texts, tool calls, results and thoughts."""
+"""Decoders of agents' records: each says where its agent's records have texts, tool calls, results and thoughts.
+
+Here are also the parsers of a person's answers, the shortening of records for copies, and the secrets in records.
+"""
 
 from __future__ import annotations
 
@@ -387,7 +390,7 @@ def characters(value: Any, depth: int = 0) -> int:
 
 
 def aside(text: str) -> str:
-    """Return a note of smart-fork that stands where a prompt would. Readers do not take it for a person's."""
+    """Return a note of smart-fork in the form that replaces a prompt. Readers do not take it for a person's prompt."""
     return f"<{LEFT_OUT_TAG}>\n{text}\n</{LEFT_OUT_TAG}>"
 
 

@@ -255,9 +255,7 @@ class Copier(AgentFacet, ABC):
         return LiveRecord(number, entry, codec.size(record), sums_up, codec.size(codec.short(record)))
 
     def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy | None:
-        """Return a copy of these records, in file order; `None` if records cannot be dropped from this agent's
-        sessions.
-        """
+        """Return a copy of `records`, in file order; `None` if records cannot be dropped from this agent's sessions."""
         return None
 
     @abstractmethod

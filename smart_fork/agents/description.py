@@ -68,7 +68,7 @@ class Home(NamedTuple):
         return max(around, key=lambda one: len(one.parts), default=self._first())
 
     def is_further(self, *logs: Path | str) -> bool:
-        """Return True if one of these logs is in a folder that the agent finds only with its variable set."""
+        """Return True if one of `logs` is in a folder that the agent finds only with its variable set."""
         return len(self.folders()) > 1 and any(self.of(log) != self._first() for log in logs)
 
     @contextmanager

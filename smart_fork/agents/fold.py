@@ -139,7 +139,7 @@ class Fold(ABC):
         return bool(self.facts.get("interrupted"))
 
     def resumed(self, turns: tuple[Turn, ...]) -> Resumed:
-        """Return which of these turns the agent loads when it resumes the session."""
+        """Return which of `turns` the agent loads when it resumes the session."""
         start = max((at for at, turn in enumerate(turns) if turn.sums_up), default=None)
         return Resumed() if start is None else Resumed(start, "compaction")
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def newest_first(files: Iterable[LogFile]) -> tuple[Path, ...]:
-    """Return the paths of these logs, the most recently written log first."""
+    """Return the paths of the logs `files`, the most recently written log first."""
     return tuple(file.path for file in sorted(files, key=lambda file: file.mtime_ns, reverse=True))
 
 

@@ -1,4 +1,4 @@
-"""Logs that agents delete when they next start, and the estimated size of copies of these logs."""
+"""Logs that agents delete when they next start, and the estimated size of copies of the logs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Deletion(Value):
 
     @classmethod
     def expected(cls, now: float, agents: Collection[AgentName] | None = None) -> tuple[Deletion, ...]:
-        """Return the coming deletions of these agents, or of all: one for each agent that deletes logs by age and has
+        """Return the coming deletions of `agents`, or of all: one for each agent that deletes logs by age and has
         some.
         """
         readers = [reader for reader in OWN if agents is None or reader.name in agents]

@@ -1,4 +1,8 @@
-"""The registration of smart-fork's MCP server in an agent's settings."""
+"""smart-fork in an agent's settings: the entry of its MCP server, its hooks, and the agent's login.
+
+smart-fork installs either a handler for each hook event in a JSON settings file, beside other handlers, or a hook file
+of its own. Only names of login variables are stored and shown, never their values.
+"""
 
 from __future__ import annotations
 

@@ -476,6 +476,6 @@ def is_copy(tree: Callable[..., Tree], path: Path) -> bool:
 
 
 def parent_of(record: Record) -> str | None:
-    """Return the id of the record before this one. After a compaction, only the logical parent leads further back."""
+    """Return the id of the record before `record`. After a compaction, only the logical parent leads further back."""
     parent = record.get("parentUuid") or record.get("logicalParentUuid")
     return intern(parent) if isinstance(parent, str) else None

@@ -29,7 +29,7 @@ _BOUNDARY = "compact_boundary"
 
 
 def of_conversation(session: Session, turns: Sequence[Turn]) -> Iterator[Record]:
-    """Yield the records of these turns, and the records that mark compactions between them.
+    """Yield the records of `turns`, and the records that mark compactions between them.
 
     Raises:
         ForkRefused: The log was rewritten during reading.
@@ -304,7 +304,9 @@ class ClaudeForms(ClaudeCodec, Forms):
         return kept
 
     def withheld(self, record: Record, ids: Collection[str], mark: str) -> Record:
-        """Return the record with `mark` instead of these calls' inputs and outputs, also in the result for display."""
+        """Return the record with `mark` instead of the inputs and outputs of the calls `ids`, also in the result for
+        display.
+        """
 
         def change(block: Record) -> Record:
             if block.get("type") == "tool_use" and str(block.get("id")) in ids:

@@ -120,7 +120,7 @@ LOOKS, LOOK_SECONDS = 6, 0.06
 
 
 class ClaudeCalls(CallerIdentity):
-    """Finds the session that made a tool call, for Claude Code."""
+    """The facet that finds the session of Claude Code that made a tool call."""
 
     def session_id(self, call: ClientCall) -> str | None:
         tool_use = call.meta.get("claudecode/toolUseId")

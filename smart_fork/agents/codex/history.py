@@ -65,7 +65,7 @@ def history(path: Path) -> tuple[list[RolloutPart], str]:
 
 
 def lines_of(parts: Iterable[RolloutPart]) -> Iterator[Line]:
-    """Yield the lines that a session has of these rollouts.
+    """Yield the lines that a session has of the rollouts in `parts`.
 
     Raises:
         OSError: A rollout cannot be read.

@@ -60,7 +60,7 @@ class SeenRecord(NamedTuple):
 
 
 def linked_turns(seen: Sequence[SeenRecord]) -> tuple[TranscriptTurn, ...]:
-    """Return the turns of these lines, linked to the turns that they depend on or repeat.
+    """Return the turns of the lines `seen`, linked to the turns that they depend on or repeat.
 
     Thoughts depend on the answer after them, since no API accepts thoughts alone.
     """
@@ -218,7 +218,7 @@ class Measured:
             )
 
     def above(self, other: Measured, end: int) -> None:
-        """Add the records before number `end` of the rollout that this one continues."""
+        """Add the records before number `end` of the rollout that this rollout continues."""
         self._seen = [one for one in other._seen if not one.turn.id.isdigit() or int(one.turn.id) < end] + self._seen
         self._records = [one for one in other._records if int(one[0]) < end] + self._records
 

@@ -247,7 +247,7 @@ def _trusted(text: str) -> dict[str, Any]:
 
 
 class CodexCalls(CallerIdentity):
-    """Finds the session that made a tool call, for Codex."""
+    """The facet that finds the session of Codex that made a tool call."""
 
     def session_id(self, call: ClientCall) -> str | None:
         thread = call.meta.get("threadId") or call.meta.get("sessionId")

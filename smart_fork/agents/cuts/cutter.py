@@ -160,7 +160,7 @@ class Cutter(Files, AgentFacet, ABC):
         return numbers
 
     def holds(self, path: Path, keys: Collection[str]) -> bool:
-        """Return True if the transcript's own part has a record with one of these keys."""
+        """Return True if the transcript's own part has a record with one of `keys`."""
         try:
             with only_prompts_previewed():
                 return any(turn.key in keys for turn in self.load(path).own)

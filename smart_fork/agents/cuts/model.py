@@ -89,7 +89,7 @@ class TranscriptTurn:
 
     @property
     def is_parents(self) -> bool:
-        """True if the turn belongs to the session that this one was forked from."""
+        """True if the turn belongs to the session that the transcript's session was forked from."""
         return self.inherited and not self.apart
 
     @property

@@ -60,7 +60,7 @@ _KNOWN: dict[tuple[str | None, ...], bytes] = {}
 
 
 def mark(data: bytes) -> str:
-    """Return the keyed digest of these bytes."""
+    """Return the keyed digest of `data`."""
     return blake2b(data, key=_digest_key(), digest_size=16).hexdigest()
 
 
