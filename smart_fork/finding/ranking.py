@@ -1,11 +1,12 @@
-"""From the evidence for sessions to the chance that each session is the one meant. Pure functions.
+"""Computes, from the evidence for each session, the chance that the session is the one a question means. Pure
+functions.
 
 Words and meaning fail differently: only words find a name, only meaning finds a paraphrase. Each part of the evidence
 gives points. A session's chance is its share of the weight of all rivals and of one more rival: that no session is
-meant. So a question without an answer here gets low scores, and 0.5 means as likely right as wrong. For a question
-with several phrasings, the evidence is the mean over all of them; by meaning, over the embedded phrasings. The points
-were fitted on labelled queries, half of them without an answer in the index (``benchmarks/tuning.py``). The points for
-the files in play were fitted in a similar way.
+meant. So a question without an answer in the index gets low scores, and 0.5 means as likely right as wrong. For a
+question with several phrasings, the evidence is the mean over all of them; by meaning, over the embedded phrasings.
+The points were fitted on labelled queries, half of them without an answer in the index (``benchmarks/tuning.py``). The
+points for the files that are being worked on were fitted in a similar way.
 """
 
 from __future__ import annotations
@@ -43,13 +44,13 @@ MAX_ASKED_CHANCE, MAX_UNNAMED_CHANCE = 0.2, 0.45
 
 
 class Parts(NamedTuple):
-    """The evidence for a session by kind, as numbers or as points.
+    """The evidence for a session, one number for each kind of evidence; or the points for each kind.
 
     `session_words` is the session's BM25 divided by the best session's, times the share of the question's words in the
     best session. `passage_words` is computed likewise from its best passages, `commits` from its commit messages.
     `title` is the share of the question's words in the title. `work` is the share of the named files and code names
-    that the session edited or wrote, `files` the share of the files in play that it edited. `nearest` is the cosine of
-    its best passages, `whole` the mean cosine of all its embedded passages.
+    that the session edited or wrote. `files` is the share of the files being worked on that it edited. `nearest` is
+    the cosine of its best passages, `whole` the mean cosine of all its embedded passages.
     """
 
     session_words: float = 0.0
@@ -67,7 +68,9 @@ SILENT = Parts()
 
 
 class Weights(NamedTuple):
-    """The points for each part of the evidence, and how many points are as likely as no session at all."""
+    """The points for a unit of each kind of evidence. `nothing` is the points at which a session is as likely as
+    none.
+    """
 
     worth: Parts
     nothing: float
@@ -92,7 +95,7 @@ KNOWN_AGAIN: Mapping[Known, Weights] = {
 
 @dataclass(slots=True)
 class Evidence:
-    """The evidence that one phrasing found for one session.
+    """The evidence that one phrasing of a question found for one session.
 
     `words` is the session's BM25, `passages` the BM25 of its passages, `commits` the BM25 of its commit messages.
     `title`, `work` and `files` are shares (0…1) as in `Parts`. `similar` has the cosines of its passages by position.
@@ -112,7 +115,9 @@ class Evidence:
 
 
 class Coverage(NamedTuple):
-    """The share of a question's words (0…1, rare words weigh more) in the best session, passage and commits."""
+    """The shares of a question's words (0…1, rare words weigh more) that the best session, passage and commits
+    contain.
+    """
 
     session: float = 0.0
     chunk: float = 0.0
@@ -121,10 +126,10 @@ class Coverage(NamedTuple):
 
 @dataclass(slots=True)
 class Phrased:
-    """The evidence that one phrasing of the question found. `embedded` is true if the phrasing was also compared by
-    meaning.
+    """The evidence that one phrasing of the question found, by session.
 
-    `named` is true if the phrasing is one word or contains a code name.
+    `embedded` is true if the phrasing was also compared by meaning. `named` is true if the phrasing is one word or
+    contains a code name.
     """
 
     evidence: Mapping[int, Evidence]
@@ -134,11 +139,11 @@ class Phrased:
 
 
 class Score(NamedTuple):
-    """The points for a session by part, and the points `against` the session.
+    """The points for a session by kind of evidence, and the points `against` the session.
 
-    At first, `against` is the number of points that are as likely as no session at all. `share` adds the rivals'
+    At first, `against` is the number of points at which a session is as likely as no session. `share` adds the rivals'
     weight. `speaking` is the evidence that each phrasing of the question found, `worth` the points for a unit of
-    evidence. `shares` says how much of each part one phrasing contributes.
+    evidence. `shares` says how much of each kind one phrasing contributes.
     """
 
     points: Parts
@@ -154,21 +159,21 @@ class Score(NamedTuple):
 
     @property
     def chance(self) -> float:
-        """Return the probability (0…1) that the session is the one meant.
+        """Return the probability (0…1) that the session is the one the question means.
 
-        It is rounded: equally capped chances differ in their last bits, in others since Python 3.12 adds up exactly.
+        It is rounded to 12 digits, because capped chances that should be equal differ in their last bits.
         """
         return round(1 / (1 + math.exp(-self.lead)), 12)
 
     @property
     def each(self) -> tuple[Parts, ...]:
-        """Return the points from each phrasing of the question."""
+        """Return the session's points from each phrasing of the question."""
         return tuple(_points(self.worth, map(mul, one, self.shares)) for one in self.speaking)
 
     def doubted(self, doubt: float, read: float = 1.0) -> Score:
-        """Return the score with `doubt` more points against it.
+        """Return the score with `doubt` more points against the session.
 
-        Where only the share `read` of the logs is read, the chance is at most that share of itself.
+        `read` is the share of the logs that were read. If it is below 1, the chance is multiplied by it.
         """
         doubted = self._replace(against=self.against + doubt)
         return doubted if read >= 1 else doubted.at_most(max(read * doubted.chance, 1e-12))
@@ -179,15 +184,17 @@ class Score(NamedTuple):
 
 
 def scores(phrasings: Sequence[Phrased], families: Mapping[int, str], *, words: bool = True) -> dict[int, Score]:
-    """Return the score of each session. Members of one family are no rivals. `words` says whether words
-    were searched.
+    """Return the score of each session from the evidence of all phrasings.
+
+    Sessions of one family (a session and its forks) do not lower each other's chance. `words` is true if words were
+    searched.
     """
     weighed = weigh(phrasings, words=words)
     return share(weighed, families, rivals(weighed, families))
 
 
 def weigh(phrasings: Sequence[Phrased], *, words: bool = True) -> dict[int, Score]:
-    """Return the points of each session, without its rivals. `words` says whether words were searched."""
+    """Return the points of each session, before rivals lower its chance. `words` is true if words were searched."""
     speaking = [parts(one.evidence, one.coverage, named=one.named) for one in phrasings]
     shares = shares_of_phrasings(len(phrasings), sum(one.embedded for one in phrasings))
     said = {session: [one.get(session, SILENT) for one in speaking] for one in speaking for session in one}
@@ -208,7 +215,7 @@ def _best_by_words(said: Mapping[int, Sequence[Parts]], shares: Parts) -> int:
 
 
 def rivals(weighed: Mapping[int, Score], families: Mapping[int, str]) -> dict[str, float]:
-    """Return the strongest families, each with the lead of its best member."""
+    """Return the strongest families of sessions, each with the points of its best member."""
     best: dict[str, float] = {}
     for session, one in weighed.items():
         best[families[session]] = max(one.lead, best.get(families[session], -math.inf))
@@ -216,12 +223,12 @@ def rivals(weighed: Mapping[int, Score], families: Mapping[int, str]) -> dict[st
 
 
 def strongest(leads: Mapping[str, float]) -> dict[str, float]:
-    """Return the families that share the chance, with their leads."""
+    """Return the `RIVALS` families with the most points. They share the chance to be the one meant."""
     return {family: leads[family] for family in heapq.nlargest(RIVALS, leads, key=leads.__getitem__)}
 
 
 def share(weighed: Mapping[int, Score], families: Mapping[int, str], rivals: Mapping[str, float]) -> dict[int, Score]:
-    """Return each session's score among these rivals, which may include more families than those of `weighed`."""
+    """Return each session's score, lowered by the points of the `rivals`: families of sessions, also from elsewhere."""
     weights = {family: math.exp(lead) for family, lead in rivals.items()}
     all_rivals = sum(weights.values())
     others = {one: max(0.0, all_rivals - weights.get(families[one], 0.0)) for one in weighed}
@@ -231,7 +238,9 @@ def share(weighed: Mapping[int, Score], families: Mapping[int, str], rivals: Map
 
 
 def shared_anew(score: Score, family: str, before: Mapping[str, float], rivals: Mapping[str, float]) -> Score:
-    """Return a score that was shared among the rivals `before`, shared among `rivals` instead."""
+    """Return the score of a session in `family` for other rivals: without the weight of `before`, with that of
+    `rivals`.
+    """
     return score._replace(against=score.against - _of_others(family, before) + _of_others(family, rivals))
 
 
@@ -240,7 +249,7 @@ def _of_others(family: str, rivals: Mapping[str, float]) -> float:
 
 
 def parts(evidence: Mapping[int, Evidence], coverage: Coverage, *, named: bool = False) -> dict[int, Parts]:
-    """Return the evidence for each session in comparable numbers.
+    """Return the evidence for each session as numbers that can be compared between questions.
 
     If no passage contains the code that a question names, only a command's output or a list of files contains it. Then
     the words of the whole session count in the place of its passages.
@@ -267,16 +276,17 @@ def parts(evidence: Mapping[int, Evidence], coverage: Coverage, *, named: bool =
 
 
 def shares_of_phrasings(all_of_them: int, embedded: int) -> Parts:
-    """Return the share of each part that one of `all_of_them` phrasings contributes.
+    """Return, for each kind of evidence, the share that one of `all_of_them` phrasings contributes.
 
-    Parts by meaning are shared among the `embedded` phrasings alone.
+    Evidence by meaning is shared among the `embedded` phrasings alone.
     """
     return Parts._make([*[1 / all_of_them] * 4, *[1 / (embedded or 1)] * 2, *[1 / all_of_them] * 2])
 
 
 def weigh_one(speaking: Sequence[Parts], shares: Parts, *, similar: bool, words: bool) -> Score:
-    """Return the points of one session from its evidence in each phrasing. `similar` is true if it has a known
-    embedding.
+    """Return the points of one session from its evidence in each phrasing.
+
+    `similar` is true if a passage of the session has an embedding, `words` if words were searched.
     """
     rows = KNOWN_AGAIN if len(speaking) > 1 else KNOWN
     known = rows["meaning" if not words else "both" if similar else "words"]
@@ -297,7 +307,7 @@ def _whole(one: Evidence) -> float:
 
 
 def best_of(values: Collection[float]) -> float:
-    """Return the best value, supported by the next best ones. A missing value counts as 0."""
+    """Return the best value, weighted with the next best ones. Missing values count as 0."""
     if not values:
         return 0.0
     top = sorted(values, reverse=True)[:BEST_CHUNKS]
@@ -313,10 +323,10 @@ def best_of(values: Collection[float]) -> float:
 
 
 class PointParts(NamedTuple):
-    """The evidence for an exchange as the place to fork. `nearest` is the cosine of its best passages.
+    """The evidence that an exchange is the one to fork after. `nearest` is the cosine of its best passages.
 
-    `words`, `talk` and `late` are relative to the session's maximum. `pending` is 1 if the next exchange changes
-    files, which counts against the exchange.
+    `words`, `talk` (about the question, up to here) and `late` (the position) are relative to the session's maximum.
+    `pending` is 1 if the next exchange changes files, which counts against this one.
     """
 
     nearest: float
@@ -328,7 +338,8 @@ class PointParts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ExchangeEvidence:
-    """The evidence by exchange number, from 0. A fork after exchange `point` knows all that is asked.
+    """The evidence for each exchange of a session, by its number from 0. A fork after exchange `point` knows all that
+    is asked.
 
     `why_not` says why there is no evidence, or why only words were compared. `score` is the chance that the session is
     the one meant, if known.
@@ -341,7 +352,7 @@ class ExchangeEvidence:
 
     @property
     def fits(self) -> bool:
-        """Return True if the session answers the question, or if that is unknown."""
+        """Return True if the session probably answers the question, or if the chance is unknown."""
         return self.score is None or self.score >= MIN_NAMED_SCORE
 
 
@@ -355,7 +366,7 @@ WORTH = PointParts(1.3, 1.8, 3.4, 1.5, -1.3)
 
 
 def edited(places: Sequence[Placement], texts: Mapping[int, str]) -> set[int]:
-    """Return the exchanges that change files, from the `texts` of their passages."""
+    """Return the numbers of the exchanges that change files, by lines about edits in the `texts` of their passages."""
     return {place.exchange for place in places if _EDITS.search(texts.get(place.chunk, ""))}
 
 
@@ -383,7 +394,7 @@ def exchange_parts(
     places: Sequence[Placement], words: Sequence[Mapping[int, float]], similar: Sequence[Mapping[int, float]],
     changing: Collection[int],
 ) -> dict[int, PointParts]:  # fmt: skip
-    """Return the evidence for each exchange, as the mean over all phrasings."""
+    """Return the evidence for each exchange as the one to fork after: the mean over all phrasings. See `fork_point`."""
     of_exchange: defaultdict[int, list[Placement]] = defaultdict(list)
     for place in places:
         of_exchange[place.exchange].append(place)
@@ -418,10 +429,11 @@ def exchange_parts(
 
 
 def lost(turn: int, ends: int | None, forgotten: int, gap: int = 0) -> str:
-    """Return why the agent's own fork of a session does not know a passage: "compaction", "gap", or empty if it does.
+    """Return why a fork that the agent makes itself lacks a passage: "compaction" or "gap"; empty if it has the
+    passage.
 
-    The last compaction dropped the first `forgotten` turns. A passage is still known if its exchange `ends` after
-    them.
+    The last compaction dropped the first `forgotten` turns. A passage is kept if its exchange `ends` after them. Turns
+    before `gap` are not loaded.
     """
     if ends is not None and ends < forgotten:
         return "compaction"

@@ -1,5 +1,5 @@
-"""Recent sessions, read from the logs: neither an index nor a model is needed. The index saves reading
-unchanged logs.
+"""Lists the recent sessions from their logs: neither an index nor a model is needed. An index saves reading unchanged
+logs.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MAX_LOOKED_AT = 400
 
 
 class Recent(NamedTuple):
-    """The newest sessions, the number of automated sessions that are hidden, and the unreadable logs met on the way."""
+    """The newest sessions, the number of hidden automated sessions, and the logs that could not be read."""
 
     sessions: list[Session]
     hidden: int
@@ -52,7 +52,9 @@ class Recent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListFilter:
-    """The filters of a list: only sessions with the `tag`, if any; only `archived` sessions, or only others."""
+    """The filters of a list of sessions: a `tag`, if any, and whether to list only `archived` sessions or only the
+    others.
+    """
 
     tag: str = ""
     archived: bool = False
@@ -104,7 +106,9 @@ def recent_sessions(
 def _as_listed(
     files: Sequence[LogFile], adapters: Mapping[AgentName, AgentAdapter], listed: ListFilter
 ) -> tuple[list[LogFile], set[LogFile]]:
-    """Return the logs that a list shows, pinned ones first, and the set of pinned logs."""
+    """Return the logs that pass a list's filters, those of pinned sessions first, and the set of pinned sessions'
+    logs.
+    """
 
     def having(mark: str) -> set[LogFile]:
         sessions = marked(mark)
@@ -120,7 +124,7 @@ def _as_listed(
 
 
 def _copies_behind_originals(files: Sequence[LogFile], adapters: Mapping[AgentName, AgentAdapter]) -> list[LogFile]:
-    """Return these logs with all logs of one session grouped at the place of its original log, the original first."""
+    """Return `files` with the copies of a session's log directly behind the original log."""
     of_name: defaultdict[str, dict[Path, LogFile]] = defaultdict(dict)
     names = Counter(_name(file) for file in files)
     for file in files:
@@ -135,14 +139,14 @@ def _copies_behind_originals(files: Sequence[LogFile], adapters: Mapping[AgentNa
 
 
 def _name(file: LogFile) -> str:
-    """Return a log's file name: all logs of a session have equal names."""
+    """Return a log's file name. It is equal for all logs of one session."""
     return file.location.rpartition("/")[2]
 
 
 def _promising(
     files: Sequence[LogFile], project: Project | None, adapters: Mapping[AgentName, AgentAdapter]
 ) -> Iterator[LogFile]:
-    """Yield the newest of thousands of logs, and the newest in folders named after the project."""
+    """Yield the first `MAX_LOOKED_AT` logs, and as many further ones from folders named after the project."""
     here = {name: agent.place_of(project.root) if project else "" for name, agent in adapters.items()}
     own = 0
     for number, file in enumerate(files):
@@ -174,8 +178,7 @@ def _sessions(
 
 
 def _indexed(files: Sequence[LogFile], project: Project | None) -> dict[str, SessionRow | None]:
-    """Return the index's rows of the logs that did not change since they were indexed; `None` for a log without a
-    session.
+    """Return, by path, the indexed sessions of logs that have not changed since; `None` for a log without a session.
 
     A session that began elsewhere and worked in `project` is represented by its work there, even if its log has grown.
     """
@@ -220,7 +223,7 @@ def list_recent(
     agent: str, project: str | None, limit: int, *, everywhere: bool = False, automated: bool = False,
     tag: str = "", archived: bool = False,
 ) -> Recents:  # fmt: skip
-    """Return the newest sessions of a project from the logs; see `recent_sessions`. The caller adds the notice.
+    """Return the newest sessions of a project for a list, read from the logs. The caller adds `notice`.
 
     Raises:
         Usage: an unknown agent or directory, or a limit below 1.
@@ -241,7 +244,10 @@ def list_recent(
 
 
 def odd(adapters: Iterable[AgentAdapter]) -> tuple[FailedLog, ...]:
-    """Find files with the names of logs that are not logs. A client limited to projects gets no paths."""
+    """Return the files in the agents' log folders that have a log's name but are no logs, with reasons.
+
+    A client limited to projects gets none.
+    """
     return tuple(
         FailedLog(printable(path), why)
         for agent in (() if call_context.limited() else adapters)
@@ -251,10 +257,10 @@ def odd(adapters: Iterable[AgentAdapter]) -> tuple[FailedLog, ...]:
 
 
 def passed_over(store: Store | None, adapters: Iterable[AgentAdapter] = READERS) -> tuple[FailedLog, ...]:
-    """Return the files among the logs that hold no session, each with the reason.
+    """Return the files in the agents' log folders that hold no session, each with the reason.
 
     The reason comes from the file's kind, or from the index run that read the file. A client limited to projects gets
-    no paths.
+    none.
     """
     read = store.odd_logs() if store is not None and not call_context.limited() else []
     return (*odd(adapters), *(FailedLog(printable(path), why) for path, why in read))
@@ -272,7 +278,8 @@ MIN_SHARE = 0.6
 def gone_prompts(
     project: Project | None, agents: Sequence[AgentName], phrasings: Sequence[str] = (), limit: int = MAX_GONE
 ) -> tuple[GonePrompt, ...]:
-    """Return a prompt of each deleted session that smart-fork never read.
+    """Return one prompt of each session that its agent deleted before smart-fork read it. Agents keep such prompts
+    apart.
 
     Without `phrasings` these are the newest prompts. With `phrasings` they are the prompts with most of the words,
     best first.
@@ -303,8 +310,9 @@ def gone_prompts(
 
 
 def _of_unknown(agent: AgentName, project: Project | None) -> Iterator[KeptPrompt]:
-    """Yield the project's prompts of sessions without a log that neither the index nor the list of forgotten sessions
-    knows.
+    """Yield the prompts, kept by an agent, of sessions without a log that smart-fork does not know.
+
+    Sessions in the index, forgotten ones and running workers are known.
     """
     kept = AGENTS[agent].prompts
     if kept is None:

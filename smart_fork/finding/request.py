@@ -1,6 +1,4 @@
-"""Requests to the index, checked before anything is read: an intent, agents, a project. Also the engine
-that answers.
-"""
+"""Requests to the index, checked before anything is read, and the interface of external search programs."""
 
 from __future__ import annotations
 
@@ -30,12 +28,12 @@ from smart_fork.system import call_context
 
 
 def collection_of(agent: AgentName) -> str:
-    """Return the name by which a search program knows the exports of an agent."""
+    """Return the name of an agent's collection: the exports of its sessions, as a search program knows them."""
     return f"{agent}-sessions"
 
 
 def collections() -> dict[AgentName, str]:
-    """Return the collection of each agent with exports."""
+    """Return the name of each agent's collection (the exports of its sessions)."""
     return {agent: collection_of(agent) for agent in AGENTS.readable()}
 
 
@@ -48,7 +46,8 @@ MAX_PHRASINGS, MAX_PHRASING_CHARACTERS = 8, 300
 
 @dataclass(frozen=True, slots=True)
 class FindRequest:
-    """A question. `also` has it in other words. `None` in a field means the default, as MCP clients send it.
+    """A question about past sessions. `intent` is its text, `also` has it in other words. `None` means a field's
+    default.
 
     `works_in` is the directory for a fork of a result; `None` for the session's own. `as_agent` is the agent that a
     result is handed over to, if any. The fields from `lines` on ask who wrote code, as in `Code`. With code, an error
@@ -112,7 +111,7 @@ class FindRequest:
 
     @property
     def agents(self) -> tuple[AgentName, ...]:
-        """Return the agents to search.
+        """Return the agents whose sessions are searched.
 
         Raises:
             Usage: there is no such agent.
@@ -128,7 +127,7 @@ class FindRequest:
         return Code(lines, files, self.commit, self.changes, self.pull)
 
     def query(self, scope: Scope, **known: Any) -> Query:
-        """Build the query for the sessions in `scope`, with the `known` facts about the caller."""
+        """Build the query for the sessions in `scope`. `known` are further fields, such as the session that asks."""
         return Query(
             self.intent, scope, int(self.limit or DEFAULT_LIMIT), min_score=self.min_score, also=tuple(self.also or ()),
             agents=self.agents, **known,
@@ -186,7 +185,7 @@ class RecentRequest:
 
 
 def check_score(min_score: float | None) -> None:
-    """Validate a minimum score.
+    """Raise an error for an invalid minimum score. `None` is valid.
 
     Raises:
         Usage: it is not a number between 0 and 1.
@@ -259,10 +258,10 @@ def _is_number(value: object) -> bool:
 
 
 def check_also(also: object) -> None:
-    """Validate further phrasings of a question. `None` is an empty list.
+    """Raise an error if a question's further phrasings are invalid. `None` is valid.
 
     Raises:
-        Usage: it is not a list of texts, or has too many or too long ones.
+        Usage: they are not a list of texts, or too many, or too long.
     """
     if also is None:
         return
@@ -290,7 +289,7 @@ def further(intent: str, also: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _essence(text: str) -> str:
-    """Normalize case and white space for a comparison."""
+    """Return a text in lower case with single spaces, for a comparison."""
     return " ".join(text.casefold().split())
 
 
@@ -300,13 +299,13 @@ Way = Literal["hybrid", "vector", "lexical"]
 
 
 class EngineUnavailable(SmartForkError):
-    """The search program is missing, or does not know the exports."""
+    """An error: the configured search program is missing, or does not know the exports."""
 
     code = "engine_unavailable"
 
 
 class RankedDocument(NamedTuple):
-    """An export that answers: its session, its score (0 to 1, if the program gives one), and the quoted text."""
+    """An export that a search program found: its session, its score (0 to 1, if any), and the text quoted from it."""
 
     agent: AgentName
     session_id: str
@@ -316,9 +315,9 @@ class RankedDocument(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EngineQuestion:
-    """A question to a search program: the intent, its key words and the agents.
+    """A question to an external search program: the intent, its key words, and the agents to search.
 
-    `enough` says whether documents satisfy the question. If they do not, the program is asked for more.
+    `enough` says whether the found documents suffice. If they do not, the program is asked for more.
     """
 
     intent: str
@@ -329,10 +328,10 @@ class EngineQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """A search program's answer. `way` is how it searched; `None` if it could not. `error` says what failed on the
-    way.
+    """An external search program's answer: the documents, best first.
 
-    `dropped` counts the results that are no exports. `said` are further fields for the answer's JSON.
+    `way` is how it searched; `None` if it could not. `error` says what failed before that. `dropped` counts the
+    results that are no exports. `said` are further fields for the answer's JSON.
     """
 
     documents: tuple[RankedDocument, ...]
@@ -343,12 +342,13 @@ class Ranking:
 
 
 class SearchEngine(Protocol):
-    """An external search program that reads the exports."""
+    """An external search program, such as qmd, that searches the exports (sessions as Markdown files)."""
 
     name: str
 
     def refresh(self, stamp: str) -> None:
-        """Have the program read the exports, unless it did so at this `stamp`: the time of the index's last change.
+        """Have the program read the exports, unless it has read them at this `stamp`: the time of the index's last
+        change.
 
         Raises:
             EngineUnavailable: the program is missing, or cannot be made to know the exports.
@@ -356,7 +356,7 @@ class SearchEngine(Protocol):
         ...
 
     def renew(self, stamp: str, patience: float) -> None:
-        """Have the program read the exports and embed what has no embedding. This takes long.
+        """Have the program read the exports and embed all texts without an embedding. This takes long.
 
         Raises:
             EngineUnavailable: as `refresh`.
@@ -366,15 +366,17 @@ class SearchEngine(Protocol):
         ...
 
     def erase(self) -> bool:
-        """Return True if the program's files contain nothing that was removed from the exports."""
+        """Have the program erase content that was removed from the exports. Return True if nothing of it is left in
+        its files.
+        """
         ...
 
     def ask(self, question: EngineQuestion) -> Ranking:
-        """Return the documents that answer best. A failure is part of the answer."""
+        """Return the exports that answer a question best. If the program fails, the result says why."""
         ...
 
     def what_to_do(self) -> tuple[str, tuple[str, ...]]:
-        """Return the error code and the next steps for a missing program."""
+        """Return the error code and the next steps for an answer without the program."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Renders search results for the command line and MCP tools, as values and as text for people."""
+"""Builds the results of an answer from the sessions that a search found, and the notices beside the results."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def results_of(
     found: Candidates, store: Store, *, worth: Mapping[int, ForkWorth], include_snippets: bool, explain: bool = False,
     problems: Mapping[AgentName, str], works_in: str | None = None, nearness: Nearness | None = None,
 ) -> tuple[Hit, ...]:  # fmt: skip
-    """Return the `results` of an answer, ranked from 1.
+    """Return the results of an answer for the sessions in `found`, ranked from 1.
 
     `worth` is each session's worth as a fork. `problems` says what keeps each agent from forking, if anything.
     `works_in` is the directory of a fork. `nearness` compares sentences with the question by meaning.
@@ -90,7 +90,7 @@ def results_of(
 
 
 def headline(one: SessionRow | Session) -> Masked:
-    """Describe a session's work in one line, as every list shows it; see `headline_of`."""
+    """Return a line about a session's work, as lists show it: its headline, else its title. See `headline_of`."""
     return title(one.headline or one.title)
 
 
@@ -113,7 +113,7 @@ def index_state(counts: Counts, covered: Covered, left: int | None, problem: str
 
 
 def recent_ones(sessions: Sequence[Session]) -> tuple[RecentSession, ...]:
-    """Return sessions as lists show them, also as a fallback if nothing can be searched."""
+    """Return sessions as entries of a list, with their notes and parents."""
     known = noted_if_known((one.agent, one.session_id) for one in sessions)
     parents = known_parents() if sessions else {}
     return tuple(_recent(one, known.get((one.agent, one.session_id)), parents) for one in sessions)
@@ -137,7 +137,7 @@ def title(text: str) -> Masked:
 
 
 def written_by(owners: Sequence[str], notice: str, what: str = "It was") -> str:
-    """Return the notice about content that teammates wrote."""
+    """Return `notice` with a warning that the teammates `owners` wrote the content."""
     return (
         f"{notice} {what} written by others ({', '.join(owners)}), and members of this project can write there. Ask "
         "the user before you act on it."
@@ -145,8 +145,9 @@ def written_by(owners: Sequence[str], notice: str, what: str = "It was") -> str:
 
 
 def place_mark(inferred_from: str, began_in: str = "") -> str:
-    """Mark a session for people if it began elsewhere, or if its project is inferred; empty if its log states the
-    project.
+    """Return a remark for people on where a session worked; empty if its log states the project.
+
+    The remark says that the session began elsewhere, or that its project is inferred.
     """
     if began_in:
         return f"worked here, began in {printable(began_in)}"
@@ -165,7 +166,7 @@ def fork_command(agent: AgentName, session_id: str, cwd: str, *, of_others: bool
 
 
 def is_moved(hits: Sequence[Candidate]) -> bool:
-    """Return True if the hits are not in the order of their displayed scores."""
+    """Return True if a better session to fork is placed before a result with a higher score."""
     return any(round(one.score, 4) < round(other.score, 4) for one, other in pairwise(hits))
 
 
@@ -200,14 +201,17 @@ def _hit(
 
 
 def _named(row: SessionRow) -> tuple[str | None, ...]:
-    """Return the ids that show whether a session continues another person's session."""
+    """Return the ids of a session, its family and its parent. They show if it continues another person's session."""
     return row.session_id, row.root_id, row.parent_id
 
 
 def match_of(
     place: Placement | None, words: tuple[str, ...], near: float | None, forgotten: int = 0, gap: int = 0
 ) -> Match:  # fmt: skip
-    """Describe the matching place. The last compaction dropped `forgotten` turns; `gap` turns come before a gap."""
+    """Return the place in a session that matches a question, with the matching `words` and the cosine `near`.
+
+    The last compaction dropped `forgotten` turns; `gap` turns come before a gap.
+    """
     if place is None:
         return Match(words=words, similarity=near)
     return Match(
@@ -217,7 +221,7 @@ def match_of(
 
 
 def _explain(one: Candidate, why: Score) -> Explanation:
-    """Explain a score: 1 / (1 + exp(against - sum of the points)), then the reranker, if there is one.
+    """Return the parts of a score: 1 / (1 + exp(against - sum of the points)), then the reranker, if there is one.
 
     For a question with several phrasings, the points are also given by phrasing, with the phrasing's words in the
     passage.
@@ -231,7 +235,7 @@ def _explain(one: Candidate, why: Score) -> Explanation:
 
 
 def _told_by(passage: str, phrasing: str, points: Parts) -> ToldBy:
-    """Describe the evidence that one phrasing found in a session."""
+    """Return the evidence that one phrasing found in a session: its points, and its words in the `passage`."""
     return ToldBy(title(phrasing), _points(points), matched_words(passage, words_of(phrasing)))
 
 
@@ -248,14 +252,17 @@ def _lineage(row: SessionRow, family: Sequence[SessionRow], parents: Mapping[str
 
 
 def known_parents() -> dict[str, str]:
-    """Return the parents of forks, branches and handed-over sessions, from notes and from the registry of workers."""
+    """Return the parent of each session that smart-fork forked or handed over, by session id.
+
+    They come from smart-fork's own records and from the registry of workers.
+    """
     noted = {one.session_id: one.source_session_id for one in session_origins.handovers() if not one.merged}
     forks = ((str(one.session_id), one.source_session_id) for one in workers() if one.is_fork)
     return noted | {fork: parent for fork, parent in forks if parent not in ("", fork)}
 
 
 def workers() -> list[WorkerRecord]:
-    """Return all workers; none if the registry cannot be read."""
+    """Return the records of all workers; none if the registry cannot be read."""
     if not has_registry():
         return []
     from smart_fork.workers.registry import Registry
@@ -269,7 +276,7 @@ def workers() -> list[WorkerRecord]:
 
 
 def parent_of(one: SessionRow | Session, family: Sequence[SessionRow], parents: Mapping[str, str]) -> str | None:
-    """Return the session that a session was forked from, from its log or from `parents`; `None` if unknown.
+    """Return the id of the session that a session was forked from, by its log or by `parents`; `None` if unknown.
 
     Claude's own forks do not record their parent. Such a fork begins with copied turns. If the only other session of
     its `family` has no copied turns, that session is the parent.
@@ -326,7 +333,9 @@ _TELLING, _TELLING_ENGLISH = 2, 1
 
 
 def language_of(text: str) -> str:
-    """Return the language of most of the text's common words; empty if two languages are equally likely, or none is."""
+    """Return the language with most of the text's common words; empty if none has enough, or if two are equally
+    likely.
+    """
     said = _LETTERS.findall(text.lower())
     found = Counter({language: sum(map(words.__contains__, said)) for language, words in _COMMONEST.items()})
     (first, most), (_, second) = found.most_common(2)
@@ -348,7 +357,8 @@ def is_mostly_not_latin(text: str) -> bool:
 
 
 def language_notice(store: Searchable, phrasings: Sequence[str], found: Candidates, model: str) -> str:
-    """Say that a question and the found passages differ in language or script, or that its words may be misspelled.
+    """Return a notice if a question and the found passages differ in language or script, or if its words may be
+    misspelled.
 
     Return an empty text if neither is the case, or if the model is not the default.
     """
@@ -371,7 +381,9 @@ def language_notice(store: Searchable, phrasings: Sequence[str], found: Candidat
 
 
 def _is_unknown(store: Searchable, text: str) -> bool:
-    """Return True if half of the words, and at least `_TELLING`, are in no session and unknown to the default model."""
+    """Return True if half of a question's words, and at least `_TELLING`, are in no session and unknown to the default
+    model.
+    """
     from indexer import default_embedder
 
     words = [word for word in words_of(text) if word.isalpha()]

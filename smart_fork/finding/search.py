@@ -53,9 +53,10 @@ log = logging.getLogger(__name__)
 
 
 def search(store: Store, query: Query, embed: Embed, rerank: Rerank | None = None) -> Candidates:
-    """Return the best sessions by words and meaning; if that fails by meaning only, then by words only, else none.
+    """Return the sessions that answer a question best, by words and meaning.
 
-    An error that shows a damaged index is raised: the code that opened the index sets it aside.
+    If that fails, search by meaning only, then by words only; else return none. An error that shows a damaged index is
+    raised, so that the code that opened the index sets it aside.
     """
     if not query.scope.parts:  # there is nothing to search, which is no failure
         return Candidates((), "hybrid")
@@ -131,7 +132,9 @@ def _hits(
 
 
 def all_in_scope(store: Store, query: Query) -> Candidates:
-    """Return the sessions with a tag, newest first, for a request without an intent."""
+    """Return the sessions in a question's scope, such as those with a tag, newest first, for a request without an
+    intent.
+    """
     rows, dropped = admitted(store.sessions(query.scope.sessions or ()).values(), query)
     here = sorted((row for row in rows.values() if row.part in query.scope.parts), key=lambda row: row.until)
     hits = [
@@ -163,12 +166,15 @@ Embed = Callable[[Sequence[str]], Sequence[bytes]]
 
 
 def embedded(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
-    """Return the embeddings of texts, made in one batch."""
+    """Return the embeddings of texts as float32 bytes, made in one batch."""
     return [bytes(vector.tobytes()) for vector in embedder.embed(texts)]
 
 
 class Meaning:
-    """The embeddings of a question's texts, made once, in a thread. A failure is raised for each caller."""
+    """The embeddings of a question's texts, computed once in a background thread.
+
+    If the computation fails, each caller of `of` gets the exception.
+    """
 
     def __init__(self, embedder: Embedder, texts: Sequence[str]) -> None:
         self._embedder, self._texts = embedder, tuple(texts)
@@ -177,11 +183,11 @@ class Meaning:
 
     @property
     def model(self) -> str:
-        """Return the model's name; see `Embedder.model`."""
+        """Return the name of the embedding model; see `Embedder.model`."""
         return self._embedder.model
 
     def of(self) -> list[bytes]:
-        """Wait for the embeddings and return them, as float32.
+        """Wait for the embeddings and return them, as float32 bytes.
 
         Raises:
             ModelUnavailableError: the model cannot be loaded.
@@ -196,12 +202,12 @@ class Meaning:
             return None
 
     def settle(self) -> None:
-        """Wait until no embedding is running: a process that ends while a model works is aborted."""
+        """Wait until the embedding thread is done: a process that ends while a model works is aborted."""
         if self._made is not None:
             wait([self._made])
 
     def begin(self) -> Future[list[bytes]]:
-        """Begin to embed the texts in a thread, unless that has begun already."""
+        """Begin to embed the texts in a thread, unless that has begun already. Return the future embeddings."""
         with self._starting:
             if self._made is None:
                 self._made = Future()
@@ -216,10 +222,12 @@ class Meaning:
 
 
 def check_comparable(store: Store, model: str, absent: str) -> None:
-    """Raise an error if the index has no embeddings of `model`, or if the model is `absent`.
+    """Raise an error if a question's embeddings cannot be compared with those in the index.
+
+    `absent` says why the model cannot be used; empty if it can.
 
     Raises:
-        LookupError: the embeddings cannot be compared.
+        LookupError: the index has no embeddings of `model`.
         ModelUnavailableError: the model is absent.
     """
     why = f": {absent}" if absent else ""
@@ -246,15 +254,18 @@ SUREST = 1e-3
 
 @dataclass(slots=True)
 class SecondLook:
-    """A reranker for the best results, if one is configured. `error` says why it failed."""
+    """A reranker (a model that reads question and passage together) for the best results; none if `rerank` is `None`.
+
+    `error` says why it failed.
+    """
 
     rerank: Rerank | None
     error: str = ""
 
     def at(self, intent: str, ranked: Sequence[tuple[int, float]], texts: Mapping[int, str]) -> list[tuple[int, float]]:
-        """Return `ranked`, which is (session, score) with the best first, in the reranker's order.
+        """Return `ranked`, pairs of session and score, in the reranker's order and with its scores mixed in.
 
-        `texts` are the passages that answer, by session. If the reranker fails, the order is unchanged.
+        `texts` are the passages that answer, by session. If the reranker fails, `ranked` is unchanged.
         """
         looked_at = [row for row, _ in ranked[:RERANKED] if texts.get(row)]
         if self.rerank is None or not looked_at:
@@ -274,7 +285,7 @@ class SecondLook:
 
 
 def _mixed(score: float, chance: float) -> float:
-    """Return a chance between two chances, on the scale of log odds: a little doubt in a sure result changes little."""
+    """Return the mean of two chances on the scale of log odds, where a little doubt in a sure result changes little."""
     return 1 / (1 + math.exp(-(1 - SHARE) * _log_odds(score, SUREST) - SHARE * _log_odds(chance, SUREST**2)))
 
 
@@ -287,8 +298,9 @@ def _log_odds(chance: float, surest: float) -> float:
 
 
 def query_of(store: Store, session: Session | SessionRow, asked: FindRequest) -> Query:
-    """Return the query for one session, without facts about the caller. Its scope is empty for a session outside the
-    index.
+    """Return the query for a search inside one session, without facts about the caller.
+
+    Its scope is empty if the session is not in the index.
     """
     there = is_there(session.cwd)
     row = store.session(session.agent, session.session_id)
@@ -300,9 +312,10 @@ def query_of(store: Store, session: Session | SessionRow, asked: FindRequest) ->
 def exchange_evidence(
     store: Store, query: Query, vectors: Embed, weighed: Sequence[Mapping[str, float]] = ()
 ) -> ExchangeEvidence:
-    """Return the evidence for each exchange of a session by words and meaning; if that fails, by either.
+    """Return the evidence for each exchange of the session in the query's scope, by words and meaning.
 
-    `weighed` are the terms with their weights, if the session was found by them.
+    If that fails, either is used alone. `weighed` are the terms with their weights, if a search found the session by
+    them.
     """
     why = ""
     for by_meaning, by_words in ((True, True), (True, False), (False, True)):
@@ -325,7 +338,7 @@ def exchange_evidence(
 
 
 def best_exchanges(store: Store, row: SessionRow, evidence: ExchangeEvidence, asked: FindRequest) -> Exchanges:
-    """Return the exchanges of a session that answer best, best first."""
+    """Return the exchanges of the session `row` that answer the request best, best first."""
     speaking = {number: _worth(parts) for number, parts in evidence.parts.items() if _worth(parts) > 0}
     best = sorted(speaking, key=lambda number: (-speaking[number], -number))[: int(asked.limit or DEFAULT_LIMIT)]
     told = tuple(_told(store, row, number) for number in best)
@@ -335,7 +348,7 @@ def best_exchanges(store: Store, row: SessionRow, evidence: ExchangeEvidence, as
 
 
 def only_one(rows: Sequence[SessionRow], wanted: str) -> SessionRow:
-    """Return the one session in `rows`.
+    """Return the only session in `rows`. `wanted` is the id that was looked up, for the error.
 
     Raises:
         NotFound: there is no session, or more than one.
@@ -350,7 +363,7 @@ def only_one(rows: Sequence[SessionRow], wanted: str) -> SessionRow:
 
 
 def _worth(parts: PointParts) -> float:
-    """Return how well an exchange answers by itself, without the end of the talk about the question."""
+    """Return how well an exchange answers the question, without regard to where the talk about the question ends."""
     return WORTH.nearest * parts.nearest + WORTH.words * parts.words
 
 
@@ -369,7 +382,7 @@ _NOBODY = ((0, None),)
 
 
 class _Passage(NamedTuple):
-    """A passage of a session. `quoted` says whether it is the passage that the search program quotes."""
+    """A passage of a session. `quoted` is true if the external search program quotes from it."""
 
     place: Placement
     text: str
@@ -377,7 +390,7 @@ class _Passage(NamedTuple):
 
 
 def search_documents(store: Store, query: Query, engine: SearchEngine, agents: tuple[AgentName, ...]) -> Candidates:
-    """Return the sessions of the documents that an external search program finds, if they may be shown."""
+    """Return the sessions whose exports an external search program finds, without sessions that may not be shown."""
     words = words_of(query.intent)
     known = known_to(store, query.caller, query.relatives) if query.caller else set[int]()
     if not query.scope.parts:  # there is nothing to search, which is no failure
@@ -399,7 +412,9 @@ def search_documents(store: Store, query: Query, engine: SearchEngine, agents: t
 def _best(
     store: Store, query: Query, known: Collection[int], documents: Iterable[RankedDocument]
 ) -> tuple[list[tuple[SessionRow, RankedDocument]], int]:
-    """Return the best document of each family, best first, and how many documents are of no known session."""
+    """Return the best export of each family of sessions, best first, and the number of exports without a session to
+    show.
+    """
     found: dict[int, tuple[SessionRow, RankedDocument]] = {}
     unknown = 0
     for document in documents:
@@ -423,7 +438,7 @@ def _best(
 
 
 def _order(document: RankedDocument) -> float:
-    """Return a document's sort key. Documents without a score come last."""
+    """Return the sort key of an export that a search program found: its score. Exports without a score come last."""
     return -1.0 if document.score is None else document.score
 
 
@@ -446,9 +461,10 @@ def _hit(
 def _passage(
     store: Store, query: Query, known: Collection[int], session: SessionRow, document: RankedDocument
 ) -> _Passage | None:
-    """Return the passage that contains most of a snippet's lines; else the passage with most of the question's words.
+    """Return the passage that the search program quotes; else the passage with most of the question's words.
 
-    For a session that shares content with the caller, passages that the caller has (`known`) are left out.
+    The quoted passage is the one with most of the snippet's lines. For a session that shares content with the session
+    that asks, passages that the latter has (`known`) are left out.
     """
     old = known if query.is_kin(session) else ()
     places = [place for place in store.placements_of(session.row) if place.chunk not in old]

@@ -1,6 +1,7 @@
-"""Hints that an agent gets unasked: at a session's first prompt, before an edit, and after a failed command.
+"""Hints from past sessions that an agent gets unasked: at a session's first prompt, before an edit, after a failed
+command.
 
-Also the fixes of an error, which a person or an agent asks for. A hint is only given if it is likely to help.
+Also finds the fixes of an error, which a person or an agent asks for. A hint is only given if it is likely to help.
 """
 
 from __future__ import annotations
@@ -50,8 +51,9 @@ TITLE_CHARACTERS, OUTCOME_CHARACTERS = 80, 160
 
 @dataclass(frozen=True, slots=True)
 class HookEvent:
-    """A hook's event in a session that works in `directory`: the session's first prompt, or a tool call and
-    its input.
+    """An event that an agent reports to a hook: a session's first prompt, or a tool call and its input.
+
+    The session works in `directory`.
     """
 
     agent: AgentName
@@ -63,7 +65,9 @@ class HookEvent:
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> HookEvent | None:
-        """Read an event from JSON; return `None` without a known agent, a session id and an absolute directory."""
+        """Read an event from JSON values; return `None` unless agent, session id and an absolute directory are
+        given.
+        """
         agent = next((name for name in AGENTS.readable() if name == told.get("agent")), None)
         said = (told.get(name) for name in ("session_id", "directory", "prompt", "tool"))
         session_id, directory, prompt, tool = (value if isinstance(value, str) else "" for value in said)
@@ -74,7 +78,9 @@ class HookEvent:
 
 
 class Hint(NamedTuple):
-    """A hint from a past session, its chance, and its key: no hint with that key is given again."""
+    """A line for a model about a past session, with the chance that it helps. No hint with the same key is given
+    again.
+    """
 
     key: str
     line: str
@@ -82,7 +88,7 @@ class Hint(NamedTuple):
 
 
 def question_of(first: HookEvent) -> FindRequest | None:
-    """Build the question of a first prompt; `None` if no person wrote the prompt."""
+    """Return the request that searches for sessions about a first prompt; `None` if no person wrote the prompt."""
     intent = plain(strip_boilerplate(first.prompt))
     if not intent or _is_a_workers(first):
         return None
@@ -90,9 +96,7 @@ def question_of(first: HookEvent) -> FindRequest | None:
 
 
 def recall_hint(found: Candidates) -> Hint | None:
-    """Return the hint at the session that probably knows the answer; `None` without a likely session that can be
-    forked.
-    """
+    """Return a hint at the best session found for a first prompt; `None` if none is likely or can be forked."""
     hit = next(iter(found.hits), None)
     if hit is None or found.mode != "hybrid" or not is_plain_id((row := hit.session).session_id):
         return None
@@ -105,10 +109,9 @@ def recall_hint(found: Candidates) -> Hint | None:
 
 
 def line_of(hit: Candidate, noted: SessionNotes | None = None) -> str:
-    """Describe a session in a line: its title, the tokens that a fork loads, and how to fork it. The line asks for
-    nothing.
+    """Return a line for a model about a session: its title, the tokens that a fork loads, and how to fork it.
 
-    Both the tool and the command are named, because the reader may have only one of them.
+    The line asks for nothing. It names both the tool and the command, because the reader may have only one of them.
     """
     row, place = hit.session, hit.place
     agent = AGENTS.title_of(row.agent)
@@ -130,13 +133,15 @@ def line_of(hit: Candidate, noted: SessionNotes | None = None) -> str:
 
 
 def outcome_of(noted: SessionNotes | None, characters: int) -> str:
-    """Quote the verdicts on a session and its last fork after a sentence; empty without notes."""
+    """Return the verdicts on a session and its last fork as quotations, each of at most `characters`; empty without
+    notes.
+    """
     sentences = noted.sentences[:2] if noted else ()
     return "".join(f' Noted (a quotation): "{quotation(one, characters)}".' for one in sentences)
 
 
 def is_plain_id(text: str) -> bool:
-    """Return True if an id is safe to show to a model, which may put the id into a command."""
+    """Return True if a session id has only ASCII letters, digits and hyphens. A model may put it into a command."""
     return text.isascii() and text.replace("-", "").isalnum()
 
 
@@ -162,7 +167,7 @@ LINE_CHARACTERS, OUTCOME_OF_LINE = 240, 100
 
 
 class _Block(NamedTuple):
-    """Lines that a file must contain, and the indexes of the lines that are changed, from 0."""
+    """Lines that a file contains before an edit, and the indexes, from 0, of the lines that the edit changes."""
 
     text: str
     changed: Sequence[int]
@@ -184,9 +189,9 @@ def edited_lines(where: EditedPlace, processes: Processes) -> tuple[Repository, 
 
 
 def author_hint(there: Repository, lines: Sequence[CodeLine], store: Store, query: Query) -> Hint | None:
-    """Return a hint at the exchange of another session that wrote most of the lines about to be changed.
+    """Return a hint at the session, and its exchange, that wrote most of the lines that an edit is about to change.
 
-    Return `None` if no session is known to have written them.
+    Return `None` if no other session is known to have written them.
     """
     writers = writers_of(lines, store, query.scope, there, named={}, sure=True)
     wrote = next(iter(sessions_of(lines, writers)), None)
@@ -202,7 +207,7 @@ def author_hint(there: Repository, lines: Sequence[CodeLine], store: Store, quer
 
 
 def sentence(row: SessionRow, what: str, quoted: str) -> str:
-    """Describe to a model what a session did, with a quotation and the verdict.
+    """Return a sentence for a model: `what` a session did, the text `quoted`, and the verdict on the session.
 
     Raises:
         OSError: the verdict cannot be read.
@@ -214,14 +219,16 @@ def sentence(row: SessionRow, what: str, quoted: str) -> str:
 
 
 class EditedPlace(NamedTuple):
-    """A file that is about to be edited, and the numbers of the lines that the edit changes."""
+    """A file that is about to be edited, and the numbers, from 1, of the lines that the edit changes."""
 
     file: Path
     changed: frozenset[int]
 
 
 def place_of(edit: HookEvent) -> EditedPlace | None:
-    """Return the place that a call edits; `None` if uncertain."""
+    """Return the file and lines that a tool call is about to edit; `None` if the file lacks the lines or has them
+    twice.
+    """
     name = next(iter(edited_by(edit.tool, edit.given)), "")
     file = resolve(Path(edit.directory) / name)
     if not name or not file.is_file() or file.stat().st_size > MAX_BYTES:
@@ -257,7 +264,7 @@ def _changed(old: str, new: str) -> Sequence[int]:
 
 
 def _hunks(patch: str) -> Iterator[_Block]:
-    """Yield, for each hunk of a patch, the file's present lines and the indexes of those that the patch removes."""
+    """Yield each hunk of a patch as the lines that the file has now, and the indexes of the lines to remove."""
     for hunk in patch.partition("*** Update File: ")[2].split("*** ")[0].split("\n@@")[1:]:
         old = [line for line in hunk.split("\n")[1:] if line[:1] in ("-", " ")]
         removed = [number for number, line in enumerate(old) if line[0] == "-"]
@@ -278,10 +285,10 @@ MIN_FIX_CHANCE = 0.6
 
 
 class Signs(NamedTuple):
-    """Evidence that a fix works again.
+    """Evidence that a fix, which ended an error in a session, ends it again.
 
-    `share` is the share of the error's lines that the session met, weighted by rarity. `agree` is how many families
-    ended the error in the same way, and `edit` whether an edit ended it.
+    `share` is the share of the error's lines that the session met, weighted by rarity. `agree` is how many families (a
+    session and its forks) ended the error in the same way. `edit` says whether an edit ended it.
     """
 
     share: float
@@ -289,13 +296,15 @@ class Signs(NamedTuple):
     edit: bool = False
 
     def chance(self) -> float:
-        """Return the probability that the fix works, from 0 to 1."""
+        """Return the probability (0…1) that the fix works again."""
         against = BEGIN + self.share * (SHARE + AGREE * math.log(self.agree)) + EDIT * self.edit
         return 1 / (1 + math.exp(-against))
 
 
 class Ending(NamedTuple):
-    """The end of an error in a session: the exchange and turn, the actions that ended the error, and the evidence."""
+    """The place in a session where an error no longer occurred: the exchange and turn, the actions before it, the
+    evidence.
+    """
 
     row: SessionRow
     exchange: int
@@ -309,8 +318,9 @@ class Ending(NamedTuple):
 
 
 class Endings(NamedTuple):
-    """Endings of an error, best first, with the number of the error's lines and of the families that met
-    one of them.
+    """How sessions ended an error, best first, with the number of the error's lines.
+
+    `met` counts the families (a session and its forks) that met one of these lines.
     """
 
     lines: int
@@ -319,7 +329,10 @@ class Endings(NamedTuple):
 
 
 def fixes(output: str, store: Store, query: Query, new: int) -> Fixes:
-    """Find the fixes of the error in an output, in the sessions of the query. `new` logs in scope were never read."""
+    """Find the fixes of the error in a command's `output`, in the sessions of the query.
+
+    `new` is the number of logs in scope that were never read.
+    """
     found = endings(output, store, query)
     shown = found.ended[: query.limit]
     known = noted_if_known((one.row.agent, one.row.session_id) for one in shown)
@@ -329,7 +342,8 @@ def fixes(output: str, store: Store, query: Query, new: int) -> Fixes:
 
 
 def fix_hint(output: str, store: Store, query: Query) -> Hint | None:
-    """Find the fix of a failed call's error in another session, as a hint. `None` unless it is likely to work again.
+    """Return a hint at the fix of the error in a failed command's `output`; `None` unless the fix is likely to work
+    again.
 
     Raises:
         OSError: the verdict on the session cannot be read.
@@ -342,7 +356,9 @@ def fix_hint(output: str, store: Store, query: Query) -> Hint | None:
 
 
 def endings(output: str, store: Store, query: Query) -> Endings:
-    """Find how sessions ended the error in an output. Lines that are also printed on success do not count."""
+    """Find how sessions ended the error in a command's `output`. Lines that are also printed on success do not
+    count.
+    """
     lines = text_hashes(error_signatures(output), bytes.fromhex(store.meta("key")))
     found = store.errors(lines, query.scope) if lines else {}
     rows, _ = admitted(store.sessions(found).values(), query)
@@ -376,7 +392,10 @@ def endings(output: str, store: Store, query: Query) -> Endings:
 
 
 def _actions(store: Store, one: Ending, actions: list[bytes]) -> tuple[str, ...]:
-    """Return the texts of the actions with these hashes from the index, without the session's directory."""
+    """Return the texts of the actions that ended an error, found in the index by their hashes.
+
+    The session's directory is removed from the texts.
+    """
     key = bytes.fromhex(store.meta("key"))
     places = [place for place in store.placements_of(one.row.row) if place.turn <= one.turn][-MAX_PASSAGES:]
     said = [line for text in store.texts([place.chunk for place in places]).values() for line in text.split("\n")]
