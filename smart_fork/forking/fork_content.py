@@ -1,4 +1,4 @@
-"""Content of a fork: the fork point at the matching exchange, the budget's choice, merges, and the handover text."""
+"""Content of a fork: where it ends, which exchanges a budget keeps, how sessions are merged, and the handover text."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ if TYPE_CHECKING:
 def merged(
     request: ForkRequest, read: Sequence[Session], wanted: Budget, agent: AgentName, answers: IntentEvidence | None
 ) -> ForkContent:
-    """Return the content of a fork of several sessions: the exchanges of each that answer the intent.
+    """Return the content of a fork of the sessions `read`: from each, the exchanges that answer the intent.
 
-    The sessions share the budget `wanted`; unused tokens go to the others. A beginning that several sessions share is
-    included once. Sessions of another agent than `agent` are handed over as text.
+    The sessions share the budget `wanted`; tokens that one does not use go to the others. A beginning that several
+    sessions share is included once. Sessions of another agent than `agent` are handed over as text. `answers` has the
+    evidence for the intent.
 
     Raises:
         SmartForkError: the sessions cannot be merged.
@@ -75,7 +76,10 @@ def merged(
 
 
 def _selected(read: Sequence[Session], all_: Budget, answers: IntentEvidence | None) -> list[Selected]:
-    """Choose each session's exchanges, smallest session first. Unused budget goes to the others."""
+    """Choose the exchanges to keep in each session, in the order of `read`. All sessions share the budget `all_`.
+
+    The smallest session is chosen from first, so that the others get the tokens that it does not use.
+    """
     found: dict[int, Selected] = {}
     left = all_.budget
     order = sorted(range(len(read)), key=lambda place: sum(turn.token_est for turn in read[place].turns))
@@ -89,7 +93,7 @@ def _selected(read: Sequence[Session], all_: Budget, answers: IntentEvidence | N
 
 
 def _excerpt(session: Session, one: Selected) -> Excerpt:
-    """Return the excerpt of a session, even if it is complete."""
+    """Return the kept turns of a session as an excerpt; an excerpt with all turns if everything is kept."""
     if one.excerpt is not None:
         return one.excerpt
     end = last_branch_point(session)
@@ -97,7 +101,7 @@ def _excerpt(session: Session, one: Selected) -> Excerpt:
 
 
 def _without_shared(part: MergedPart, others: Sequence[Session]) -> MergedPart:
-    """Return the part without the turns that its session shares with the beginning of one of `others`."""
+    """Return `part` without the turns at its beginning that one of the sessions `others` begins with as well."""
     shared = max((_shared_turns(part.session, other) for other in others), default=0)
     kept = frozenset(turn for turn in part.excerpt.kept if turn >= shared)
     told = {turn: text for turn, text in part.excerpt.told.items() if turn >= shared}
@@ -105,7 +109,7 @@ def _without_shared(part: MergedPart, others: Sequence[Session]) -> MergedPart:
 
 
 def _shared_turns(one: Session, other: Session) -> int:
-    """Return the number of equal turns at the beginning of both sessions."""
+    """Return how many turns at the beginning of both sessions are equal."""
     if one.agent != other.agent or one.root_id != other.root_id:
         return 0
     count = 0
@@ -117,14 +121,14 @@ def _shared_turns(one: Session, other: Session) -> int:
 
 
 class IntentEvidence(NamedTuple):
-    """Evidence for each exchange as an answer to an intent."""
+    """The evidence that exchanges of a session answer an intent (what the user looks for), found with the index."""
 
     intent: str
     also: Sequence[str]
     library: Library
 
     def of(self, session: Session) -> ExchangeEvidence:
-        """Return the evidence for each exchange of a session.
+        """Return the evidence that the exchanges of `session` answer the intent.
 
         Raises:
             Usage: `also` is invalid.
@@ -133,7 +137,9 @@ class IntentEvidence(NamedTuple):
         return self.library.evidence(session, self.intent, self.also)
 
     def if_any(self, session: Session) -> ExchangeEvidence:
-        """Return the evidence for each exchange of a session, or the reason if the index cannot be searched.
+        """Return the evidence that the exchanges of `session` answer the intent.
+
+        If the index cannot be searched, the result has no evidence and says why.
 
         Raises:
             Usage: `also` is invalid.
@@ -148,10 +154,12 @@ class IntentEvidence(NamedTuple):
 def gathered(
     intent: str, also: Sequence[str], library: Opening | None, *, chooses: bool, compares: bool = False
 ) -> Iterator[IntentEvidence | None]:
-    """Yield the evidence for an intent if it `chooses` the content, or `compares` ways to fork; otherwise `None`.
+    """Yield the evidence for an intent, or `None` if nothing needs it.
 
-    A mere comparison creates no index. Embedding runs while the logs are read, and has ended when the context closes,
-    since this process may become an agent.
+    Evidence is needed if it `chooses` the content of a fork, or `compares` ways to fork in a dry run. A mere
+    comparison creates no index. `also` are other phrasings of the intent, `library` is the index. Embedding runs in a
+    thread while the logs are read. The thread has ended when the context closes, since this process may become an
+    agent.
     """
     if not intent.strip() or not (chooses or (compares and index_db().exists())):
         yield None
@@ -169,7 +177,7 @@ def gathered(
 def answering(session: Session, answers: IntentEvidence | None, found: str | None = None) -> str:
     """Return the id of a message in the exchange at whose end the intent is answered.
 
-    Without such an exchange, return `found`, a message that the search has found, if given.
+    If the evidence shows no such exchange, return `found`, the id of the message that the search has found.
 
     Raises:
         Usage: there is no intent, or `also` is invalid.
@@ -205,7 +213,7 @@ def _message_of(session: Session, evidence: ExchangeEvidence) -> str:
 
 
 def _none_answers(session_id: str, score: float) -> NotFound:
-    """Return the error that no exchange of the session answers the intent."""
+    """Return the error that no exchange of the session answers the intent. It names the `score`, which is too low."""
     return NotFound(
         f"No passage of {session_id} answers that: its score is {score_in_words(score)}, below {MIN_NAMED_SCORE:.2f}",
         advice(
@@ -217,7 +225,9 @@ def _none_answers(session_id: str, score: float) -> NotFound:
 
 
 def chosen(session: Session, end: int, wanted: Budget, answers: IntentEvidence | None) -> Selected:
-    """Return the budget's choice from a session up to turn `end`. Without `answers`, the last exchanges count most.
+    """Return the exchanges that a budget keeps of a session up to turn `end`.
+
+    Without `answers` (the evidence for an intent), the last exchanges count most.
 
     Raises:
         Usage: the budget is `match`, and there is no intent; or see `within`.
@@ -241,7 +251,8 @@ def chosen(session: Session, end: int, wanted: Budget, answers: IntentEvidence |
 def content_of(
     request: ForkRequest, session: Session, agent: AgentName, answers: IntentEvidence | None, *, borrowed: bool
 ) -> ForkContent:
-    """Return the content of a fork of one session. A `borrowed` session (stored in a repository) is always copied.
+    """Return the content of a fork of one session by `agent`. A `borrowed` session (stored in a repository) is always
+    copied.
 
     Raises:
         SmartForkError: the session cannot be forked as requested.
@@ -269,7 +280,10 @@ def content_of(
 def hand_over_to(
     agent: AgentName, session: Session, point: ForkPoint | None, excerpt: Excerpt | None, *, unmasked: bool
 ) -> tuple[ForkPoint | None, Handover | None]:
-    """Return the fork point for `agent`, and the handover if the session is another agent's.
+    """Return the fork point for `agent`, and the handover; `None` instead of a handover if the session is the agent's
+    own.
+
+    `point` is the requested fork point, `excerpt` the kept turns. Secrets are masked unless `unmasked`.
 
     Raises:
         Usage: the agent cannot receive sessions of other agents.
@@ -285,7 +299,7 @@ def hand_over_to(
 
 
 def _point(request: ForkRequest, session: Session, answers: IntentEvidence | None) -> tuple[ForkPoint | None, str]:
-    """Return the requested fork point, `None` for the session's end, and a note about it."""
+    """Return the requested fork point and a note on it for the user. The point is `None` for the session's end."""
     if request.at_match:
         return _end_of(session, answering(session, answers, request.found))
     if (message := request.message) is None:
@@ -295,9 +309,11 @@ def _point(request: ForkRequest, session: Session, answers: IntentEvidence | Non
 
 
 def end_of_whole(session: Session, *, borrowed: bool) -> tuple[ForkPoint | None, str]:
-    """Return the fork point for a whole session if the fork must be a copy, and a note. `None`: its agent forks it.
+    """Return the fork point of a whole session, and a note for the user. The point is `None` if the session's agent
+    can fork it.
 
-    A session with a gap in its records is copied, and so is a `borrowed` one.
+    Otherwise smart-fork must write a copy up to that point. That is so after a gap in the session's records, and for a
+    `borrowed` session (stored in a repository).
     """
     part = resumed_part(session.resumed, session.compacted(), len(session.turns))
     if part is None or part.reason == "compaction":
@@ -309,7 +325,10 @@ def end_of_whole(session: Session, *, borrowed: bool) -> tuple[ForkPoint | None,
 
 
 def _end_of(session: Session, message_id: str) -> tuple[ForkPoint | None, str]:
-    """Return the fork point after a message's exchange, `None` for the session's end, and a note about it."""
+    """Return the fork point after the exchange of a message, and a note on it for the user.
+
+    The point is `None` for the session's end.
+    """
     turn = next((i for i, turn in enumerate(session.turns) if turn.id == message_id), None)
     if turn is None:
         hint = "The session was rewound after the search. Search again."

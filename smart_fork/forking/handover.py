@@ -1,7 +1,7 @@
-"""Handover of a session to another agent: the text for the other agent, and a heading with the facts.
+"""Handover of a session to another agent: its text, with a heading that says where and when the session worked.
 
-If the text exceeds the other model's context window, whole exchanges are dropped from the beginning. A marker counts
-them; no model summarizes them.
+If the text exceeds the other model's context window, whole exchanges are dropped from the beginning. A line with their
+number replaces them; no model summarizes them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _ACT = (
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """The text of a handed-over session, in order, and its size. `title` is the new session's title."""
+    """A handed-over session as text: its utterances in order (`said`), its size, and the new session's title."""
 
     said: tuple[Utterance, ...]
     handed: HandoverSize
@@ -67,7 +67,7 @@ class Handover:
 def handover(
     session: Session, end: int, agent: AgentName, excerpt: Excerpt | None = None, *, unmasked: bool = False
 ) -> Handover:
-    """Return the handover of a session to `agent`, up to turn `end`, or of the turns in `excerpt`.
+    """Return the text that hands a session over to `agent`: its turns up to `end`, or only those in `excerpt`.
 
     Secrets are masked unless `unmasked`.
 
@@ -103,7 +103,7 @@ def handover(
 
 
 def joined(parts: Sequence[Handover]) -> Handover:
-    """Return several handovers as one, in order, with their sizes added up."""
+    """Return several handovers as one, in the given order, with their sizes added up."""
     every = [part.handed for part in parts]
     handed = replace(
         every[0],
@@ -117,7 +117,7 @@ def joined(parts: Sequence[Handover]) -> Handover:
 
 
 def notes(handed: HandoverSize, agent: AgentName) -> list[str]:
-    """Return the remarks on a handover for a person."""
+    """Return notes on a handover to show to the user, such as what `agent` does not receive."""
     own, theirs = AGENTS.title_of(agent), AGENTS.title_of(handed.from_agent)
     many = f"{handed.exchanges} exchange{'s' * (handed.exchanges != 1)}"
     said = [f"{own} receives {many} of this {theirs} session, about {handed.tokens:,} tokens"]
@@ -137,7 +137,7 @@ def notes(handed: HandoverSize, agent: AgentName) -> list[str]:
 
 
 def beyond(handed: HandoverSize, wanted: Budget) -> list[str]:
-    """Warn if the handover exceeds the budget: its text can be longer than the original."""
+    """Return a warning if the handover exceeds the budget `wanted`: its text can be longer than the original."""
     if wanted.budget == MATCH or handed.tokens <= wanted.budget:
         return []
     return [f"The handed-over session takes about {handed.tokens:,} tokens, more than the budget"]
@@ -156,7 +156,10 @@ def _counted(lost: Mapping[str, int]) -> str:
 
 
 def _headed(said: Sequence[Utterance], head: str) -> list[Utterance]:
-    """Return the utterances with a marked heading, which readers remove. The agent has the last word."""
+    """Return the utterances with the heading `head` in a tag, which readers of the log remove.
+
+    If the last utterance is a person's, add one by the agent, so that the agent has the last word.
+    """
     if not said:
         return []
     first, *rest = said
@@ -167,9 +170,10 @@ def _headed(said: Sequence[Utterance], head: str) -> list[Utterance]:
 
 
 def _fitting(session: Session, messages: Sequence[NeutralMessage], room: int) -> tuple[list[NeutralMessage], int]:
-    """Return the last messages that fit into `room` tokens, and the turn of the first one; 0 if all fit.
+    """Return the last messages that fit into `room` tokens, and the number of the first one's turn (0 if all fit).
 
-    The messages begin with an exchange. If the last exchange alone is too large, return its prompt and its end.
+    The messages begin with the prompt of an exchange. If the last exchange alone is too large, return its prompt and
+    its end.
     """
     sizes = [estimate_tokens(one.rendered()) for one in messages]
     if sum(sizes) <= room:
@@ -202,7 +206,7 @@ def _ending(messages: Sequence[NeutralMessage], room: int) -> list[NeutralMessag
 
 
 def _shortened(message: NeutralMessage, room: int) -> NeutralMessage:
-    """Return a message cut to about `room` tokens: the end of its text, and its last actions."""
+    """Return a message shortened to about `room` tokens: the end of its text, and its last actions."""
     if estimate_tokens(message.rendered()) <= room:
         return message
     left, actions = room * _CHARACTERS_A_TOKEN, []
@@ -217,7 +221,7 @@ def _shortened(message: NeutralMessage, room: int) -> NeutralMessage:
 
 
 def _stood(session: Session, end: int) -> str:
-    """Describe the repository at turn `end`: its commit, and files that were edited but not committed."""
+    """Describe the repository as it was at turn `end`: its commit, and the files that were edited but not committed."""
     last = end >= len(session.turns) - 1
     until = (session.last_activity if last else "") or session.turns[end].timestamp
     found = was_checked_out(session, until) if not session_origins.was_received(session.session_id) else None
@@ -234,7 +238,9 @@ def _stood(session: Session, end: int) -> str:
 
 
 def _uncommitted(session: Session, end: int) -> list[str]:
-    """Return the files edited successfully since the session's last commit, last edited last."""
+    """Return the files that the session edited since its last commit, up to turn `end`. The last edited file comes
+    last.
+    """
     edited: dict[str, tuple[str, ...]] = {}
     files: dict[str, None] = {}
     for turn in session.turns[: end + 1]:
@@ -252,9 +258,10 @@ def _uncommitted(session: Session, end: int) -> list[str]:
 def write_handover(
     adapter: AgentAdapter, handover: Handover, source: Session | None, becomes: NewSession, machine: Machine
 ) -> WrittenCopy:
-    """Write a handover as a session of the agent of `adapter`. `source` is the session that was read for it.
+    """Write a handover as a new session of the agent of `adapter`. `source` is the session that was handed over.
 
-    If `source` is a teammate's session, the new session is recorded as one too; undoing the copy deletes the record.
+    If `source` is a teammate's session, the new session is recorded as a teammate's too; undoing the copy deletes that
+    record.
 
     Raises:
         ForkRefused: the agent would not load the session.

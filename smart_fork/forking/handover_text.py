@@ -1,7 +1,7 @@
-"""The text of a handed-over session, readable by any agent: messages, and a line for each action with its outcome.
+"""The text of a handed-over session, readable by any agent: its messages, and a line for each action with its outcome.
 
-Much of a session is lost in this neutral form; the losses are counted. The text is written as the receiving agent's
-log.
+This neutral form has no thoughts, images or long outputs; it counts what is lost. The text is written as a log of the
+receiving agent.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ TextChange = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class NeutralMessage:
-    """A message and the agent's actions after it. `turn` is its number in ``show``."""
+    """A message, and the actions (tool calls) of the agent after it. `turn` is its number in ``show``."""
 
     role: Literal["user", "assistant"]
     turn: int
@@ -68,13 +68,13 @@ class NeutralMessage:
     actions: tuple[HandedOverAction, ...] = ()
 
     def rendered(self) -> str:
-        """Return the text, then a line for each action with its outcome below."""
+        """Return the message's text, with a line for each action and its outcome below."""
         return render_handover(self.text, self.actions)
 
 
 @dataclass(frozen=True, slots=True)
 class Neutral:
-    """A session in neutral form, with the number of losses of each kind. Secrets in its `title` are masked too."""
+    """A session in neutral form (text for any agent), with the number of losses by kind. Its `title` is masked too."""
 
     messages: tuple[NeutralMessage, ...]
     lost: Mapping[str, int]
@@ -82,7 +82,7 @@ class Neutral:
 
 
 class CallInputs(NamedTuple):
-    """The inputs of tool calls, and the unified diffs of edits, by call id."""
+    """The inputs of tool calls (`given`), and the unified diffs of edits (`patches`), by call id."""
 
     given: Mapping[str, Given]
     patches: Mapping[str, str]
@@ -94,10 +94,10 @@ NOTHING_MADE = CallInputs({}, {})
 def read_neutral(
     session: Session, end: int | None = None, kept: Collection[int] | None = None, *, unmasked: bool = False
 ) -> Neutral:
-    """Return a session in neutral form, up to turn `end` or only its `kept` turns. Mask secrets unless `unmasked`.
+    """Return a session in neutral form (text for any agent), up to turn `end` or only the turns `kept`.
 
-    A text that is secret in one place is masked everywhere. Losses are counted up to `end`, secrets in the result
-    only.
+    Secrets are masked unless `unmasked`; a text that is secret in one place is masked everywhere. The losses are those
+    up to `end`, but masked secrets are counted only in the result.
 
     Raises:
         NotFound: the session's parent is gone.
@@ -119,7 +119,7 @@ def read_neutral(
 
 
 class _Masking:
-    """Masking for the texts of one conversation. A text that is secret in one of them is masked in all."""
+    """A function that masks secrets in the texts of one conversation. A text that is secret in one is masked in all."""
 
     def __init__(self, texts: Iterable[str], more: Iterable[str]) -> None:
         found, self._clean = dict.fromkeys(more, "secret"), set[str]()
@@ -153,9 +153,10 @@ def neutral(
     turns: Iterable[Turn], items: Iterable[Item] = (), made: CallInputs = NOTHING_MADE, starting: Collection[str] = (),
     change: TextChange = str,
 ) -> Neutral:  # fmt: skip
-    """Return `turns` in neutral form, with their other record parts, each text passed through `change`.
+    """Return `turns` in neutral form (text for any agent). Each text passes through `change`, which may mask secrets.
 
-    `starting` are the names of tools that start sub-agents.
+    `items` are records beside the turns, such as thoughts and images. `made` has the inputs of tool calls. `starting`
+    are the names of tools that start sub-agents.
     """
     turns, lost, outputs = list(turns), Counter[str](), dict[str, str]()
     for item in items:
@@ -186,9 +187,10 @@ def neutral(
 
 
 class _Outcomes:
-    """The outcomes of tool calls. `cut` counts the calls with shortened output.
+    """The outcomes of tool calls, as lines of text. `cut` counts the calls whose output was shortened.
 
-    Code names that occur only in omitted parts are listed once, so that a search by these names finds the session.
+    Function and variable names that occur only in the omitted output are listed once, so that a search for them finds
+    the session.
     """
 
     def __init__(self, turns: Iterable[Turn], outputs: Mapping[str, str], made: CallInputs, change: TextChange) -> None:
@@ -198,7 +200,7 @@ class _Outcomes:
         self.cut = 0
 
     def actions(self, call: ToolCall) -> Iterator[HandedOverAction]:
-        """Yield the line of a call; for an edit, one line for each file."""
+        """Yield the line that shows a tool call and its outcome; for an edit, one line for each file."""
         result = self._results.get(call.id)
         if call.ours:
             yield HandedOverAction(ASKED_US, failed=result is not None and result.is_error, answered=result is not None)
@@ -217,7 +219,7 @@ class _Outcomes:
         yield HandedOverAction(last, outcome, result.is_error, proof=result.proof, names=names)
 
     def _only_seen(self, call: ToolCall, output: str, told: Iterable[str]) -> tuple[str, ...]:
-        """Return the names in a call's input and `output` that are neither in its lines (`told`) nor earlier."""
+        """Return the code names in a call's input and `output` that neither its lines `told` nor earlier calls show."""
         said, seen = Symbols(), Symbols()
         for text in told:
             said.add(text)
@@ -247,7 +249,7 @@ class _Outcomes:
 
 
 def changed(given: Given, patch: str) -> list[str]:
-    """Return the removed and added lines of an edit, from its diff, or without one from its input."""
+    """Return the removed and added lines of an edit, from its diff `patch`, otherwise from the call's input `given`."""
     if patch:
         return [line for line in patch.splitlines() if line.startswith(("+", "-")) and line[:3] not in ("+++", "---")]
     if isinstance(given, str):
@@ -267,7 +269,7 @@ def _replaced(part: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _in_short(given: Given) -> str:
-    """Return a short form of a call's input that no other line shows, such as a plan, a question or a to-do list."""
+    """Return a call's input shortened to one line, such as a plan, a question or a to-do list. Empty if it is short."""
     text = given if isinstance(given, str) else _dumped(given)
     return f"given {shorten(mask(text), GIVEN_CHARACTERS)}" if len(text) >= _WORTH_A_LINE else ""
 
@@ -294,7 +296,10 @@ QUOTED_DATA_NOTICE = "Tool output, quoted on the line below its action, and name
 
 
 def whence(session: Session) -> str:
-    """Return a line with the session's id, directory and time. Its title is left out, since it may quote a prompt."""
+    """Return a line with the session's id, directory and time.
+
+    The session's title is left out, since it may quote a prompt.
+    """
     when = (session.last_activity or session.started)[:16].replace("T", " ")
     facts = (
         f"session {quotation(session.session_id, SAID_CHARACTERS)} of {AGENTS.title_of(session.agent)}",
@@ -308,9 +313,10 @@ def whence(session: Session) -> str:
 def utterances(
     session: Session, messages: Sequence[NeutralMessage], lines: Mapping[int, str] | None = None
 ) -> list[Utterance]:
-    """Return the session's messages and actions, from the first prompt on: conversations must begin with a prompt.
+    """Return the messages and actions of a session as utterances, from the first prompt on.
 
-    `lines` are texts to put before turns, by turn number. Readers do not take them for a person's words.
+    Conversations must begin with a prompt. `lines` are texts to put before turns, by turn number. Readers do not take
+    these texts for a person's words.
     """
     waiting, made = sorted((lines or {}).items()), list[Utterance]()
     for one in messages[_begun(messages) :]:
@@ -327,13 +333,13 @@ def utterances(
 
 
 def lost_of(told: Neutral) -> dict[str, int]:
-    """Return the number of losses in a handover, by kind."""
+    """Return the number of parts that a handover loses, by kind (thoughts, images, …)."""
     before = _begun(told.messages)
     return {**told.lost, **({BEFORE: before} if before else {})}
 
 
 def _begun(messages: Sequence[NeutralMessage]) -> int:
-    """Return the index of the first prompt."""
+    """Return the index of the first message that is a prompt; the number of messages if none is."""
     return next((place for place, one in enumerate(messages) if one.role == "user"), len(messages))
 
 
@@ -341,9 +347,9 @@ def _begun(messages: Sequence[NeutralMessage]) -> int:
 def as_session(
     agent: AgentName, said: Iterable[Utterance], place: HomePlace, *, source_id: str, folder: Path | None = None
 ) -> Iterator[Session]:
-    """Yield the utterances as a session of `agent`, with a temporary private log.
+    """Yield the utterances `said` as a session of `agent`, with a temporary private log.
 
-    The session has the id `source_id` if this agent allows that id.
+    The session gets the id `source_id` if this agent allows ids of that form.
 
     Raises:
         Usage: the agent cannot receive sessions of other agents.

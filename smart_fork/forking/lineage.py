@@ -1,4 +1,4 @@
-"""Answer about a session's family: parents, forks, where each left its parent, running workers, resume commands."""
+"""Answers to "which family has this session?": ancestors, forks, fork points, running workers, resume commands."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ class SessionFacts:
 
 @bounded(0.5)  # it is read for its turns and for its messages
 def lineage(reference: str) -> Family:
-    """Return the family of a session as a tree: each session before its forks, forks in order of creation.
+    """Return the family of a session (its ancestors and all their forks) as a tree.
+
+    Each session precedes its forks; forks are in order of creation.
 
     Raises:
         Usage, NotFound: see `sessions.locate` and `sessions.read`.
@@ -88,20 +90,20 @@ def _with_index(told: Callable[[SqliteStore | None], _T]) -> _T:
 
 
 class _Known(NamedTuple):
-    """The logs of a family, its known relations, and all workers."""
+    """The logs of a session's family, the relations between its sessions, and all workers."""
 
     family: list[FamilyLog]
     found: KnownRelations
     workers: list[WorkerRecord]
 
     def is_alone(self, session: Session) -> bool:
-        """Return True if the session has no relatives."""
+        """Return True if the session has no relatives: neither ancestors nor forks."""
         others = {kin.session_id for kin in self.family} - {session.session_id}
         return not others and session.session_id not in self.found.forks.values()
 
 
 def _known(asked: Session, store: SqliteStore | None) -> _Known:
-    """Collect relations from logs, notes and the index. A fork may begin at a later message of its parent."""
+    """Collect the family of the session `asked` from logs, records of relations, and the index `store`."""
     workers = _workers()
     found = known_relations(asked, workers)
     row = store.session(asked.agent, asked.session_id) if store else None
@@ -170,7 +172,10 @@ def _logs(family: Sequence[FamilyLog]) -> dict[str, list[FamilyLog]]:
 def _in_order(
     above: Mapping[str, str], logs: Mapping[str, Sequence[FamilyLog]], asked: str
 ) -> Iterator[tuple[str, int]]:
-    """Yield each session with its depth in the tree, including parents without a log."""
+    """Yield each session of a family with its depth in the tree, including parents without a log.
+
+    `above` maps a session to its parent.
+    """
     children: dict[str, list[str]] = defaultdict(list)
     for session_id, parent in above.items():
         children[parent].append(session_id)
@@ -191,7 +196,10 @@ def _member(
     telling: _Telling, *,
     others: tuple[str, ...], depth: int, workers: Sequence[WorkerRecord], running: WorkerRecord | None,
 ) -> Relative:  # fmt: skip
-    """Describe a member from its log, if there is one, and from the worker registry."""
+    """Describe one session of a family, from its log (if it has one) and from the worker registry.
+
+    `others` are further parents of a merged session; `running` is the worker that has the session open.
+    """
     own = logs.get(session_id, ())
     agent = own[0].agent if own else agent
     facts = telling.facts(own[0]) if own else SessionFacts()
@@ -215,7 +223,9 @@ def _facts(one: SessionRow | Session, may_be_told: bool, turns: int, tokens: int
 
 
 class _Telling:
-    """A reader of session facts: from the index if the log is unchanged since indexing, otherwise from the log."""
+    """A reader of facts about sessions. They come from the index if the log is unchanged since indexing, else from the
+    log.
+    """
 
     def __init__(self, store: SqliteStore | None, found: KnownRelations, asked: Session) -> None:
         self._store, self._found = store, found
@@ -223,7 +233,7 @@ class _Telling:
         self._read: dict[Path, Session | None] = {asked.source_path: asked}
 
     def facts(self, kin: FamilyLog) -> SessionFacts:
-        """Return the facts about a session."""
+        """Return the facts about the session of the log `kin`."""
         row = self._store.session(kin.agent, kin.session_id) if self._store and self._unchanged(kin) else None
         if row is not None and row.path == str(kin.path):
             return _facts(placed_here(row), permits(row), row.turns, row.tokens)
@@ -233,7 +243,10 @@ class _Telling:
         return _facts(placed_here(session), permits(session), len(session.turns), session.token_estimate)
 
     def left(self, kin: FamilyLog, parent: FamilyLog) -> LeftAt | None:
-        """Return the last message of `parent` that the fork has, numbered as in ``show``; `None` if it was rewound."""
+        """Return the last message of `parent` that its fork `kin` also has, numbered as in ``show``.
+
+        `None` if they share no message, for example after the parent was rewound.
+        """
         above = self._session(parent)
         if above is None:
             return None

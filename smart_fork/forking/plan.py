@@ -1,4 +1,4 @@
-"""Plan of a fork: from a request to the command, the fork's content and its cost."""
+"""Plan of a fork: turns a request into the command to run, the fork's content, and its cost in tokens."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ _CHOOSING = 0.2
 
 
 class _Dropped(Exception):
-    """Signal inside a plan's context that the fork is not started."""
+    """Exception that unwinds a plan's context when the fork is not started, so that its temporary files are deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """A planned fork, ready to start. Temporary logs and copies for it are `held` until it is started or shown."""
+    """A planned fork, ready to start. `held` keeps temporary logs and copies for it until it is started or shown."""
 
     request: ForkRequest
     here: Sequence[Resolved]
@@ -62,13 +62,14 @@ class Fork:
 
     @property
     def content(self) -> ForkContent:
-        """The content of the fork."""
+        """The turns or the handover text that go into the fork."""
         return self.prepared.spec.content
 
     @classmethod
     def plan(cls, request: ForkRequest, library: Opening | None = None, machine: Machine | None = None) -> Self:
-        """Decide everything about a fork; start nothing. `library` is the index to search, by default the command
-        line's.
+        """Decide everything about a fork; start nothing.
+
+        `library` is the index to search, by default the command line's.
 
         Raises:
             SmartForkError: the fork cannot be started.
@@ -112,7 +113,7 @@ class Fork:
             return self.prepared.launch(patience=patience)
 
     def preview(self) -> Forked:
-        """Return the answer of a dry run."""
+        """Return the fork as a dry run shows it: command, cost, and alternatives."""
         with self.held:  # a team's copy is known as one until it goes
             forked = self._told(self.prepared.preview())
             shared = [session_origins.viewed_as(one.session_id) or one.session_id for one in self.sessions]
@@ -126,7 +127,7 @@ class Fork:
         return replace(forked, warnings=tuple(said))
 
     def drop(self) -> None:
-        """Start nothing, and remove the logs and copies made for the plan."""
+        """Give up the fork without starting it; delete the logs and copies made for it."""
         with suppress(_Dropped), self.held:
             raise _Dropped
 
@@ -154,7 +155,10 @@ def fork_session(request: ForkRequest, library: Opening | None = None) -> Forked
 
 @bounded()
 def check_startable(request: ForkRequest) -> None:
-    """Refuse a session whose whole fork could not start, for example without program or login. Make nothing.
+    """Refuse a session whose whole fork could not start, for example because its agent is not installed or not logged
+    in.
+
+    Nothing is written or started.
 
     Raises:
         SmartForkError: the fork could not be started.
@@ -172,7 +176,7 @@ def check_startable(request: ForkRequest) -> None:
 
 
 def check_forkable(session: Session, cwd: str | None) -> None:
-    """Refuse a session that cannot be forked to work in `cwd`, or without `cwd` in its own directory.
+    """Refuse a session that cannot be forked to work in the directory `cwd`, by default its own.
 
     Raises:
         ForkRefused: the session cannot be forked.
@@ -205,7 +209,10 @@ def _compared(
     prepared: PreparedWorker,
     answers: IntentEvidence | None,
 ) -> tuple[ForkPrice | None, tuple[Way, ...]]:
-    """Return the price of a fork of one session, and in a dry run the prices of the alternatives."""
+    """Return the price of a fork of one session, and in a dry run the other ways to fork it with their prices.
+
+    Both are missing for a merge.
+    """
     if request.merge:
         return None, ()
     loads, handover = loads_of(session), content.handover
@@ -235,11 +242,12 @@ def ways(
     matched: bool = False, kept: Selected | None = None, loads: Sequence[int] | None = None,
     elsewhere: bool = False,
 ) -> tuple[Way, ...]:  # fmt: skip
-    """Return the ways to fork a session: whole, up to the message `at`, up to the best answer, and within budgets.
+    """Return the ways to fork a session, with their prices: whole, up to message `at`, up to the best answer, within
+    budgets.
 
     The `evidence` finds the best answer; with `matched`, it ends at `at`. The budget `wanted` is among the ways.
     Impossible ways are left out, and ways that cost more than the whole session without carrying more of the answer.
-    `kept` is the budget's choice and `loads` the result of `loads_of`, if known. `elsewhere`: see `shared_until`.
+    `kept` is the choice of `wanted` and `loads` the result of `loads_of`, if known. `elsewhere`: see `shared_until`.
     """
     priced = partial(price_of, session, loads=loads_of(session) if loads is None else loads, elsewhere=elsewhere)
     price = partial(_up_to, session, priced)
@@ -282,7 +290,11 @@ def _is_forgotten(session: Session, match: ForkPoint | None) -> bool:
 
 
 def _offered(session: Session, found: Sequence[Way], match: ForkPoint | None, at: ForkPoint | None) -> tuple[Way, ...]:
-    """Return the ways. If the whole session has forgotten the match (by compaction), mark which ways carry it."""
+    """Return the ways `found`. If a compaction made the session forget the matching exchange, mark the ways that carry
+    it.
+
+    `match` is the fork point after that exchange.
+    """
     if match is None or not _is_forgotten(session, match):
         return tuple(replace(one, carries=None) for one in found)
     there = at is not None and session.compacted(at.index) <= match.index <= at.index
@@ -291,7 +303,11 @@ def _offered(session: Session, found: Sequence[Way], match: ForkPoint | None, at
 
 
 def parts_in_words(ways: Sequence[Way]) -> Iterator[str]:
-    """Yield a sentence on the tokens of a whole fork and of its parts, if known."""
+    """Yield a sentence on the tokens of a fork of the whole session, by part: conversation, and instructions with
+    tools.
+
+    Nothing is yielded if the parts are unknown.
+    """
     for one in ways:
         if one.conversation:
             rest = one.tokens - one.conversation
@@ -302,7 +318,9 @@ def parts_in_words(ways: Sequence[Way]) -> Iterator[str]:
 
 
 def way_in_words(way: Way) -> str:
-    """Return a text on the last use and cache state of a way's tokens, and on whether it carries the match."""
+    """Return a text that says when a way's tokens were last used, whether they are cached, and whether it carries the
+    match.
+    """
     carried = {None: "", True: "carries the match", False: "has forgotten the match"}[way.carries]
     age, cached = age_of(way.used_at), cache_in_words(way.cached_until, way.cached_tokens)
     if age is not None:
@@ -333,7 +351,7 @@ def _counted(session: Session) -> Costs | None:
 
 
 def _in_parts(session: Session, whole: Way, counted: Costs | None) -> Way:
-    """Return the way for the whole session with the tokens of its conversation, if known."""
+    """Return the way `whole` (a fork of the whole session) with the tokens of its conversation, if `counted`."""
     if counted is None:
         return whole
     end = len(session.turns) - 1
@@ -341,7 +359,7 @@ def _in_parts(session: Session, whole: Way, counted: Costs | None) -> Way:
 
 
 def _end_of(session: Session, exchange: int) -> ForkPoint | None:
-    """Return the fork point after `exchange`; `None` for the session's end."""
+    """Return the fork point after the exchange with index `exchange`; `None` for the session's end."""
     starts = [one.start for one in session.exchanges()]
     if not 0 <= exchange < len(starts):
         return None
@@ -353,7 +371,7 @@ def price_of(
     session: Session, point: ForkPoint | None, within: int | None = None, loads: Sequence[int] | None = None,
     *, new_from: int | None = None, elsewhere: bool = False,
 ) -> ForkPrice:  # fmt: skip
-    """Return the price of a fork at `point`, or of a fork with the tokens `within` a budget or handover.
+    """Return the price of a fork at `point`, or of one that loads `within` tokens by a budget or handover.
 
     Text in a new form is in no cache: within a budget, only turns before `new_from` can be cached. `loads` is the
     result of `loads_of`, if known. `elsewhere`: see `shared_until`.
@@ -371,10 +389,11 @@ def price_of(
 
 
 def shared_until(session: Session, end: int | None = None, *, elsewhere: bool = False) -> str:
-    """Return until when the model's cache holds the beginning of a fork at turn `end`.
+    """Return until when the model's cache holds the beginning of a fork at turn `end`, as a time.
 
-    Empty if the log does not tell, or if the fork begins differently from the session: another user's session, a gap,
-    or `elsewhere` (another directory, which most agent versions name before the conversation).
+    Empty if the log does not tell, or if the fork begins with other text than the session. That is so for another
+    user's session, after a gap in the log, or `elsewhere`: in another directory, which most agents name before the
+    conversation.
     """
     until = own_cached_until(str(session.source_path), session.cache(end))
     if elsewhere and is_cached(until) and not AGENTS.tail_of(session.agent).keeps_prompt(session.source_path):
@@ -383,7 +402,9 @@ def shared_until(session: Session, end: int | None = None, *, elsewhere: bool = 
 
 
 def loads_of(session: Session) -> Sequence[int]:
-    """Return the tokens that a fork after each turn loads: the agent counts, or an estimate of all text before."""
+    """Return for each turn the tokens that a fork after it loads: the agent's count, else an estimate of all text
+    before.
+    """
     if not any(turn.loaded for turn in session.turns):
         with suppress(SmartForkError):  # such as of an agent whose sessions have no records
             return list(accumulate(costs(session).turns))
@@ -391,7 +412,7 @@ def loads_of(session: Session) -> Sequence[int]:
 
 
 def loaded_within(session: Session, kept: Selection, end: int) -> int:
-    """Return the tokens that a fork up to turn `end` loads if it keeps only `kept`.
+    """Return the tokens that a fork up to turn `end` loads if it keeps only the exchanges in `kept`.
 
     A budget counts the conversation only; the agent's instructions and tools are added here.
     """
@@ -399,9 +420,9 @@ def loaded_within(session: Session, kept: Selection, end: int) -> int:
 
 
 def beside(session: Session, conversation: int, end: int) -> int:
-    """Return the tokens of instructions and tools in a fork at turn `end`, beside its `conversation`.
+    """Return the tokens of instructions and tools in a fork at turn `end`, which come on top of its `conversation`.
 
-    Normally both add up to the loaded tokens. After a compaction, the agent's first count decides.
+    They are the loaded tokens minus the conversation. After a compaction, they are the agent's first count.
     """
     first, loaded = session.instructions, session.loads()[end]
     if not first or loaded <= conversation or session.compacted(end):

@@ -1,9 +1,9 @@
-"""Preconditions of a start: the session is free, the worker limit allows it, the agent is logged in.
+"""Preconditions of starting a worker: its session is not in use, the worker limit allows it, the agent is logged in.
 
-Users of a session are found in the worker registry, and for other processes in the agent's own records (see
-`Presence`), in command lines, or by the open log file. An agent hands its MCP servers only a part of the user's
-environment, and a service has almost none. So the variables that a person set for the agent are known by name, and
-read from the login shell.
+Workers that use a session are in the registry. Other processes are found in the agent's own records (see `Presence`),
+in command lines, or by the open log file. An agent hands its MCP servers only a part of the user's environment, and a
+service has almost none. So the variables that a person set for the agent are known by name, and read from the login
+shell.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ if TYPE_CHECKING:
 
 
 class WorkerLimit(ForkRefused):
-    """Error: the allowed number of workers runs already."""
+    """Error: as many workers are running as the setting allows."""
 
     code = "worker_limit"
     http_status = 429
 
 
 class AlreadyRuns(ForkRefused):
-    """Error: a running worker already has the session; the hint says how to reach it."""
+    """Error: a running worker already has the session open. The hint says how to reach that worker."""
 
     code = "already_runs"
 
@@ -76,9 +76,9 @@ def limit(env: Mapping[str, str]) -> int:
 
 
 def admission(request: LaunchRequest, machine: Machine, *, counts: bool) -> Callable[[Sequence[WorkerRecord]], None]:
-    """Return a check that refuses a new worker if its session or name is in use, or too many workers run.
+    """Return a check to call with the running workers. It refuses a new worker if its session or name is in use.
 
-    A worker in a person's own terminal does not count.
+    With `counts`, it also refuses if too many workers run. A worker in a person's own terminal does not count.
 
     Raises:
         Usage: the limit is not a number.
@@ -106,7 +106,7 @@ def admission(request: LaunchRequest, machine: Machine, *, counts: bool) -> Call
 
 
 def occupant(session_id: str, running: Sequence[WorkerRecord], machine: Machine) -> WorkerRecord | None:
-    """Return the living worker that has a session open."""
+    """Return the worker that runs now and has the session open, if any, of the workers recorded as `running`."""
     return next((worker for worker in running if session_id in _sessions(worker) and _lives(worker, machine)), None)
 
 
@@ -124,7 +124,7 @@ FRESH_SECONDS = 5.0
 
 
 class Occupation:
-    """The users of one session, looked up at first use. Its `log` is not always known."""
+    """The workers and other processes that use one session, looked up at first use. Its `log` is not always known."""
 
     def __init__(
         self, agent: AgentName, session_id: str, log: Path | None, around: Machine | None = None
@@ -135,14 +135,14 @@ class Occupation:
 
     @cached_property
     def workers(self) -> list[WorkerRecord]:
-        """Return the workers that have the session, ended ones too."""
+        """Return the workers that have or had the session, including ended workers."""
         return [
             one for one in Registry.known_workers() if one.agent == self.agent and one.session_id == self.session_id
         ]
 
     @cached_property
     def worker(self) -> WorkerRecord | None:
-        """Return the living worker that has the session open."""
+        """Return the running worker that has the session open, if any."""
         ours = [one for one in Registry.known_workers() if one.agent == self.agent]
         return occupant(self.session_id, ours, self._around)
 
@@ -150,7 +150,7 @@ class Occupation:
     def processes(self) -> list[int]:
         """Return the ids of the agent's processes that have the session open.
 
-        Uncertain evidence is ignored for a session that belongs to a worker.
+        For a session that belongs to a worker, evidence that is not certain is ignored.
         """
         if not self._presence:
             return []
@@ -159,7 +159,9 @@ class Occupation:
 
     @property
     def since(self) -> str | None:
-        """Return the start time of the agent that has the session open: empty if unknown, `None` if no agent has it."""
+        """Return when the agent that has the session open was started. Empty if unknown, `None` if no agent has it
+        open.
+        """
         if self.worker:
             return max(self.worker.started_at, _started(self.worker.pid))
         if self.processes:
@@ -167,7 +169,7 @@ class Occupation:
         return "" if self._is_fresh else None
 
     def check_free(self, *, force: bool = False) -> None:
-        """Refuse to resume a session that is open elsewhere. `force` allows everything but a running worker.
+        """Refuse to resume a session that is open elsewhere. With `force`, refuse only if a running worker has it.
 
         Raises:
             AlreadyRuns: a worker has the session open.
@@ -187,7 +189,7 @@ class Occupation:
 
     @contextmanager
     def kept_out(self) -> Iterator[None]:
-        """Keep the agent from writing to the session, if the agent has a lock for that.
+        """Prevent the agent from writing to the session inside the context, if the agent has a lock for that.
 
         Raises:
             ForkRefused: a process has the session open, or may write to its log.
@@ -202,7 +204,10 @@ class Occupation:
 
     @property
     def writer(self) -> str:
-        """Return who may write to the log; empty if no process was found. A writer need not have the session open."""
+        """Return a text that names who may write to the log; empty if no process was found.
+
+        A process can write to the log without having the session open.
+        """
         if self.agent in AGENTS and not AGENTS[self.agent].writes_on:
             return ""
         if self.worker:
@@ -232,7 +237,9 @@ class Occupation:
 
     @cached_property
     def _is_fresh(self) -> bool:
-        """Return True if another process wrote to the log just now. A session that belongs to a worker never counts."""
+        """Return True if the log has just changed, so that some process may be writing it. Always False for a worker's
+        session.
+        """
         try:
             now = self._around.clock.now()
             return not self.workers and self.log is not None and now - self.log.stat().st_mtime < FRESH_SECONDS
@@ -245,7 +252,10 @@ def _started(pid: int | None) -> str:
 
 
 def _holder_of_file(log: Path) -> str:
-    """Return the other process that has the file open for writing, on systems that tell (Linux); otherwise empty."""
+    """Return a text that names another process with the file open for writing. Empty if there is none.
+
+    Only some systems can tell (Linux); on others the text is empty too.
+    """
     with suppress(OSError):
         wanted = log.stat()
         for pid, link in _opened_by_others():
@@ -256,7 +266,9 @@ def _holder_of_file(log: Path) -> str:
 
 
 def _opened_by_others() -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Yield process id and link of each file that other processes have open: thousands, so without `Path` objects.
+    """Yield (process id, link) for each file that another process has open, with the link from ``/proc``.
+
+    There are thousands, so no `Path` objects are made.
 
     Raises:
         OSError: the system does not tell.
@@ -275,27 +287,29 @@ def _writes(info: Path) -> bool:
 
 
 class NotLoggedIn(ForkRefused):
-    """Error: the agent could not work, because it would ask for a login."""
+    """Error: the agent is not logged in. It would ask for a login and do nothing."""
 
     code = "not_logged_in"
 
 
 @dataclass(frozen=True, slots=True)
 class Provisions:
-    """Environment variables added for a worker, and notes about them for the user."""
+    """Environment variables to add for a worker, and notes about them to show to the user."""
 
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     notes: tuple[str, ...] = ()
 
     def environment(self, plan: ForkPlan, env: Mapping[str, str]) -> dict[str, str]:
-        """Return the environment for the plan's program, based on `env`."""
+        """Return the full environment for the plan's program: `env`, its search path, and the added variables."""
         return plan.environment({**env, **Program.path_for(plan.argv[0], env), **self.variables})
 
 
 def provisions(
     agent: AgentName, program: str, place: WorkerPlace, processes: Processes, env: Mapping[str, str]
 ) -> Provisions:
-    """Return the variables that a worker of `agent` needs in `place` and that `env` lacks.
+    """Return the environment variables that a worker of `agent` needs in `place` and that `env` lacks.
+
+    They are read from the login shell.
 
     Raises:
         NotLoggedIn: the agent says that it would not be logged in.
@@ -326,7 +340,11 @@ def provisions(
 
 
 def _lacks(names: Sequence[str], whence: str, shell: str) -> str:
-    """Name the missing variables as the end of a sentence; empty if none are missing."""
+    """Return the end of a sentence that names the variables that are not set; empty if `names` is empty.
+
+    `whence` says where they are needed, such as "its settings name". `shell` is the login shell that was asked, if
+    any.
+    """
     if not names:
         return ""
     one = len(names) == 1
@@ -347,7 +365,7 @@ def _step(login: Login) -> str:
 
 
 def check_handed_over(spec: WorkerSpec) -> None:
-    """Refuse to start an agent on another agent's session without a handover: no agent reads another one's log."""
+    """Refuse to start an agent on another agent's session without a handover: no agent reads another agent's log."""
     source = spec.source
     if source is not None and source.agent != spec.agent and not (spec.content.handover or spec.written):
         raise ForkRefused(
@@ -360,7 +378,7 @@ def check_handed_over(spec: WorkerSpec) -> None:
 
 
 def check_permissions(request: LaunchRequest) -> None:
-    """Refuse to skip permission prompts in another user's session: its author could have planted instructions."""
+    """Refuse to skip permission prompts in another user's session: its author could have planted instructions there."""
     if request.of_others and request.skip_permissions:
         raise ForkRefused(
             f"{request.session_id} continues a teammate's session: its agent asks before it acts",
@@ -372,7 +390,9 @@ def check_permissions(request: LaunchRequest) -> None:
 
 
 def check_resumable(spec: WorkerSpec, request: LaunchRequest) -> None:
-    """Refuse to resume a session in a worktree, from an earlier message, or where its agent does not find it."""
+    """Refuse a resume that cannot work: in a new worktree, from an earlier message, or where the agent does not find
+    the log.
+    """
     if spec.options.in_worktree or spec.content.point:
         raise Usage("Only a fork can have a worktree or begin at an earlier message", "Fork the session instead.")
     source = spec.source
@@ -388,7 +408,9 @@ def check_resumable(spec: WorkerSpec, request: LaunchRequest) -> None:
 
 
 def check_delivery(plan: ForkPlan, place: WorkerPlace) -> None:
-    """Refuse a prompt that the place cannot deliver to the agent."""
+    """Refuse a prompt that `place` (such as tmux) cannot deliver as the agent needs it: typed, on stdin, or as an
+    argument.
+    """
     if plan.prompt and plan.delivery not in place.delivers:
         hint = advice(
             "Run it in tmux: --in tmux. Or start without a prompt, and type it.", tool="Run it in tmux: run_in."
@@ -400,7 +422,8 @@ def check_delivery(plan: ForkPlan, place: WorkerPlace) -> None:
 
 
 def place_of_work(worked_in: str, cwd: str | Path | None = None) -> Path:
-    """Return `cwd`, or the current directory of a session that worked in `worked_in`.
+    """Return the directory to start in: `cwd` if given, otherwise the current path of the session's directory
+    `worked_in`.
 
     Raises:
         ForkRefused: the session's directory is unknown.
@@ -415,7 +438,7 @@ def place_of_work(worked_in: str, cwd: str | Path | None = None) -> Path:
 
 
 def directory(path: str | Path, hint: str = "Give an existing directory.") -> Path:
-    """Return the resolved path of an existing directory.
+    """Return the resolved path of an existing directory. `hint` goes into the error.
 
     Raises:
         NotFound: there is no such directory.

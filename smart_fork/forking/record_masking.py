@@ -1,6 +1,6 @@
 """Masking of secrets in log records: passwords, keys and tokens become ``[REDACTED:<kind>]``.
 
-Ids that link records are checked and never changed: a record with an id that looks like a secret is refused.
+Ids that link records cannot be masked: a record with an id that looks like a secret is refused.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ SAMPLES = 5
 
 @dataclass
 class MaskedSecrets:
-    """Counts of masked secrets by kind, with a few samples of each."""
+    """Counts of masked secrets by kind, with a few masked text samples of each kind."""
 
     kinds: Counter[str] = field(default_factory=Counter)
     samples: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, before: str, after: str) -> None:
-        """Count the secrets masked between a text `before` and `after` masking."""
+        """Count the secrets that masking found, by comparing a text `before` and `after` masking."""
         self.kinds.update(_MASK.findall(after))
         self.kinds.subtract(_MASK.findall(before))
         for mask in _MASK.finditer(after):
@@ -57,7 +57,10 @@ class MaskedSecrets:
 
 
 class RecordMasker:
-    """A masker with known secrets and the user's own patterns (`redact`). Texts in `allow` stay."""
+    """A masker of secrets in texts and records. It knows the usual patterns and the user's own (setting `redact`).
+
+    Texts in `allow` are not masked.
+    """
 
     def __init__(self, redact: Sequence[str] = (), allow: Sequence[str] = ()) -> None:
         self._own = [re.compile(pattern) for pattern in redact]
@@ -71,7 +74,7 @@ class RecordMasker:
         return self._long(text) if len(text) > _LONG else self._masked(text)
 
     def name(self, text: str) -> str:
-        """Return a session's name with its secrets masked, including secrets recognized earlier in the conversation."""
+        """Return a session's title with its secrets masked, including secrets found earlier in the conversation."""
         text = self.text(text)
         spans = [
             Span(at.start(), SHAPE, at.end(), kind)
@@ -81,19 +84,25 @@ class RecordMasker:
         return hidden(text, spans)
 
     def learn(self, records: Iterable[Record]) -> None:
-        """Remember the lines of all private keys in these records, since an edit may show single lines."""
+        """Remember the lines of all private keys in `records`: an edit may show single lines of a key, without its
+        heading.
+        """
         for record in records:
             self._known |= key_lines(orjson.dumps(record).decode())
         self._long.cache_clear()
 
     def lines(self, parts: list[str]) -> tuple[str, str, list[str]]:
-        """Return texts that form one text: joined, joined and masked, and each part masked."""
+        """Mask text that is split into `parts` (lines). Return the joined text, its masked form, and each part
+        masked.
+        """
         text = "\n".join(parts)
         return text, self.text(text), hidden_in_parts(parts, self._spans(text))
 
     def record(self, record: Record, forms: Forms, found: MaskedSecrets) -> Record | None:
-        """Return a record with its secrets masked; `None` if nothing remains. Thoughts with a secret are removed
-        whole.
+        """Return a record with its secrets masked; `None` if nothing of it remains.
+
+        A thought with a secret is removed completely. `forms` describes the agent's records; masked secrets are
+        counted in `found`.
 
         Raises:
             Unshareable: an id, or a name outside the agent's own vocabulary, looks like a secret.
@@ -131,14 +140,16 @@ class RecordMasker:
 
 
 class _Walk:
-    """A walk through one record that masks its texts."""
+    """One pass over a log record that masks all texts in it."""
 
     def __init__(self, secrets: RecordMasker, forms: Forms, found: MaskedSecrets) -> None:
         self._secrets, self._text = secrets, secrets.text
         self._forms, self._found = forms, found
 
     def value(self, value: Any, name: str, *, free: bool, depth: int = 0) -> Any:
-        """Return the masked value of the field `name`. Inside `free` fields, names say nothing about values."""
+        """Return the value of the field `name`, masked. Inside `free` fields (such as tool inputs), names can have any
+        meaning.
+        """
         if isinstance(value, str):
             return self._of_field(value, name, free=free)
         if depth >= MAX_DEPTH or not isinstance(value, dict | list):
@@ -176,7 +187,7 @@ class _Walk:
         return new
 
     def _json(self, text: str) -> str:
-        """Return a masked text. A text that is JSON remains JSON."""
+        """Return a text with its secrets masked. If the text is JSON, the result is JSON too."""
         new = self._text(text)
         if new == text:
             return text
@@ -188,7 +199,10 @@ class _Walk:
         return self._changed(orjson.dumps(walked).decode())
 
     def _in_context(self, value: Any) -> Any:
-        """Return a tool's input, masked again as one text: a name can mark the value next to it as secret."""
+        """Return a tool's input, masked once more with names and values together.
+
+        A name, such as "password", can mark the value next to it as secret.
+        """
         if not _tells(value):
             return value
         for spelled in _spellings(value):
@@ -200,7 +214,9 @@ class _Walk:
 
 
 class _NamedSecrets:
-    """A masker of values that a name beside them marks as secret. Name and value are read as one text."""
+    """A masker of values that are secret because of a name next to them, such as "password". It reads both as one
+    text.
+    """
 
     def __init__(self, text: Callable[[str], str], found: MaskedSecrets) -> None:
         self._text, self._found = text, found
@@ -226,7 +242,9 @@ class _NamedSecrets:
         return value
 
     def _listed(self, values: list[Any]) -> list[Any]:
-        """Return a program's arguments, masked: an option can mark the argument after it as secret."""
+        """Return a list of a program's arguments, masked: an option such as ``--token`` marks the next argument as
+        secret.
+        """
         for position in range(len(values) - 1):
             first, second = values[position : position + 2]
             if isinstance(first, str) and isinstance(second, str) and _TELLING.search(first):
@@ -248,7 +266,7 @@ def _is_fixed(name: str, value: Any) -> bool:
 
 
 def _tells(value: Any, depth: int = 0) -> bool:
-    """Return True if a name in `value` can mark a neighboring value as secret."""
+    """Return True if `value` contains a name, such as "password", that can mark a value next to it as secret."""
     if depth >= MAX_DEPTH:
         return False
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Requests: a fork, a branch (a copy with its own title), a budget, and the choice among found sessions."""
+"""Requests of users and models: to fork or branch a session, within a budget, and which found session to choose."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_BUDGET_TOKENS = 100_000_000
 
 
 def parse_amount(given: object) -> Amount:
-    """Parse a budget's size: ``30000``, ``30k``, ``1.5m`` tokens, or ``match``.
+    """Parse the size of a budget: tokens such as ``30000``, ``30k`` or ``1.5m``, or the word ``match``.
 
     Raises:
         Usage: `given` is no budget.
@@ -51,7 +51,7 @@ def parse_amount(given: object) -> Amount:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A budget in tokens, and the numbers of exchanges to keep or drop at any cost."""
+    """The size of a fork in tokens, and the numbers of the exchanges to keep or drop in any case."""
 
     budget: Amount
     keep: frozenset[int] = frozenset()
@@ -64,7 +64,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class BudgetOptions:
-    """A budget as users and models write it."""
+    """A budget as users and models write it: texts that `parse_budget` reads."""
 
     budget: str | None = said(
         help="Keep only relevant exchanges, up to N tokens (30k) or `match`.",
@@ -80,7 +80,9 @@ class BudgetOptions:
 
 
 def parse_budget(budget: object, keep: str | None = None, drop: str | None = None) -> Budget | None:
-    """Parse a budget, and the exchanges to keep or drop, such as ``3,5-7``. Return `None` without a budget.
+    """Return the budget with this size, which keeps or drops the given exchanges (such as ``3,5-7``) in any case.
+
+    Return `None` without a size.
 
     Raises:
         Usage: a value is invalid, or exchanges are named without a budget.
@@ -126,9 +128,9 @@ MAX_MERGED = 8
 class SessionRequest:
     """A request to fork or branch `session`, a reference that `sessions.locate` takes.
 
-    The copy ends after message number `at`, or with ``"match"`` after the exchange that answers the `intent`. Within a
-    `budget`, it has only what answers the intent. It works in `cwd`, by default the session's directory. `as_agent` is
-    the agent to hand the session over to.
+    The copy ends after message number `at`, or with ``"match"`` after the exchange that answers the `intent`. With a
+    `budget`, only what answers the intent is copied. The copy works in `cwd`, by default the session's directory.
+    `as_agent` is the agent to hand the session over to.
     """
 
     session: str = said(default="", key="fork_session_id", described="Fork this session.")
@@ -149,7 +151,7 @@ class SessionRequest:
 
     @property
     def looked_for(self) -> str:
-        """Return the intent; by default the prompt."""
+        """Return the intent to search for; without an intent, the prompt."""
         return (self.options.prompt if self.intent is None else self.intent) or ""
 
     @property
@@ -159,7 +161,7 @@ class SessionRequest:
 
     @property
     def message(self) -> int | None:
-        """Return the message number to end after, if given.
+        """Return the number of the message after which the copy ends; `None` if the request gives none.
 
         Raises:
             Usage: `at` is not a message number.
@@ -178,7 +180,7 @@ class SessionRequest:
         return None if isinstance(self.at, str) else self.at
 
     def agent_of(self, session: Session) -> AgentName:
-        """Return the agent that the fork starts.
+        """Return the agent that the fork of `session` starts: `as_agent`, or the session's own.
 
         Raises:
             Usage: there is no agent called `as_agent`.
@@ -188,10 +190,11 @@ class SessionRequest:
 
 @dataclass(frozen=True, slots=True)
 class ForkRequest(SessionRequest):
-    """A request to fork `session`, with `merge` together with further sessions.
+    """A request to fork `session`. With `merge`, the fork also contains parts of these further sessions.
 
-    `found` is a message that the search has found; the fork ends with its exchange if the best answer is unknown. With
-    `or_without`, the fork starts even if no worktree can be made. `notes` are put before the fork's warnings.
+    `found` is the id of a message that the search has found; the fork ends with its exchange if the best answer is
+    unknown. With `or_without`, the fork starts even if no worktree can be made. `notes` are put before the fork's
+    warnings.
     """
 
     found: str | None = None
@@ -213,9 +216,10 @@ class ForkRequest(SessionRequest):
 
 @dataclass(frozen=True, slots=True)
 class BranchRequest(SessionRequest):
-    """A request to copy `session` under its own `title`. A session outside `project` is refused.
+    """A request to copy `session` under a `title` of its own. With a `project`, sessions of other projects are
+    refused.
 
-    With `start`, the copy is resumed immediately with its `options`.
+    With `start`, the copy is resumed immediately, with the worker `options`.
     """
 
     session: str = said(
@@ -236,12 +240,13 @@ class BranchRequest(SessionRequest):
 
 @dataclass(frozen=True, slots=True)
 class SessionChoice:
-    """The choice of one of the sessions found. Without a choice here or in the fork's request, nothing is forked.
+    """Rules for choosing one of the found sessions to fork. If neither these nor the fork's request choose, nothing is
+    forked.
 
-    `auto_fork` forks the best session if it scores at least the search's `min_score`, else `ranking.LIKELY_SCORE`.
-    If several sessions fit about as well, `ask` lets the user choose one. With `or_all`, all agents' sessions are
-    searched if none of the request's agent fits; `auto_fork` then forks only a session that starts that agent. `call`
-    has the arguments of the calling tool, for the calls suggested in the answer.
+    `auto_fork` forks the best session if it scores at least the search's `min_score`, else `ranking.LIKELY_SCORE`. If
+    several sessions fit about as well, `ask` lets the user choose one. With `or_all`, all agents' sessions are
+    searched if no session of the request's agent fits. `auto_fork` then forks only a session that starts that agent.
+    `call` has the arguments of the calling tool, for the calls suggested in the answer.
     """
 
     auto_fork: bool = said(bool, default=False, described="Fork your agent's best, if it scores min_score (0.5).")
@@ -253,7 +258,7 @@ class SessionChoice:
 
 @dataclass(frozen=True, slots=True)
 class BestSessions:
-    """The number of found sessions to fork, and their minimum score."""
+    """How many of the found sessions to fork, and the minimum score of each."""
 
     top: int | None = said(int, help="Fork the N best sessions of this project.")
     min_score: float | None = said(float, help="Lowest score for --top. Default: 0.5.")
@@ -264,7 +269,7 @@ NO_CHOICE, NO_FORK = SessionChoice(), ForkRequest()
 
 
 def check(request: ForkRequest) -> None:
-    """Refuse an invalid fork request, before any session is read.
+    """Refuse a fork request with invalid values, before any session is read.
 
     Raises:
         Usage: a value in the request is invalid.
@@ -302,10 +307,12 @@ def _check_merge(request: ForkRequest, number: int) -> None:
 
 
 class AnswerPending(Exception):
-    """Signals that the user's answer comes in a later request: nothing is forked or answered until then."""
+    """Exception: the user was asked, and the answer comes in a later request. Until then, nothing is forked or
+    returned.
+    """
 
 
 def about_as_likely(hits: Sequence[Hit]) -> list[Hit]:
-    """Return the hits that are about as likely as the likeliest."""
+    """Return those search results that are about as likely to be meant as the likeliest."""
     least = least_close(max((hit.score for hit in hits), default=0.0))
     return [hit for hit in hits if hit.score >= least]

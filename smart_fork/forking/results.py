@@ -1,4 +1,4 @@
-"""Answers about forks, branches, families and started workers, as values that become JSON."""
+"""Answers to the user or model: forks, branches, families and started workers, as values that become JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Kept = Literal["whole", "shortened", "part", "words", "nothing"]
 
 @record
 class SelectedExchange(Value):
-    """One exchange of a session. `number` counts from 1, as ``--keep`` takes it.
+    """One exchange of a session, as a budget keeps it. `number` counts from 1, as ``--keep`` takes it.
 
     `message` is the number of its first message in ``show``. `tokens` is its full size, `kept_tokens` the size of the
     kept part. `why` is the reason to keep it.
@@ -35,11 +35,11 @@ class SelectedExchange(Value):
 
 @record
 class Selection(Value):
-    """A budget's choice from a session. `tokens` is the size of the kept conversation, `whole_tokens` of all of it.
+    """The exchanges that a budget keeps of a session.
 
-    `new_from` is the first dropped or shortened message: everything before it may come from the model's cache.
-    `smallest` is true if nothing smaller can be kept, although it exceeds the budget. `whole` is true if everything is
-    kept.
+    `tokens` is the size of the kept conversation, `whole_tokens` that of the complete one. `new_from` is the first
+    dropped or shortened message: everything before it may come from the model's cache. `smallest` is true if nothing
+    smaller can be kept, although it exceeds the budget. `whole` is true if everything is kept.
     """
 
     session_id: str
@@ -57,10 +57,11 @@ class Selection(Value):
 
 @value
 class ForkPrice(Value):
-    """The estimated tokens that a fork loads, and that the whole session would load.
+    """The estimated tokens that a fork loads, and the tokens that a fork of the whole session would load.
 
-    `cached` is true if the model's cache still holds them, which costs a fraction, and `cached_until` is its end;
-    empty if the log does not tell. Within a budget, only the first `cached_tokens` are cached.
+    `cached` is true if the model's cache still holds the fork's tokens, which then cost a fraction. `cached_until` is
+    the time when the cache forgets them; empty if the log does not tell. Within a budget, only the first
+    `cached_tokens` are cached.
     """
 
     tokens: int
@@ -91,10 +92,10 @@ class Way(Value):
 
 @value
 class HandoverSize(Value):
-    """The size of a handover from a session of `from_agent`: exchanges and estimated tokens.
+    """The size of a handover from a session of `from_agent`: its exchanges and estimated tokens.
 
-    Of the `earlier` exchanges, only a count is handed over. `left_out` counts dropped messages of an oversized last
-    exchange. `lost` counts, by kind, the parts that no other agent can receive.
+    The `earlier` exchanges are not handed over, only their number. `left_out` counts messages dropped from a last
+    exchange that is too large. `lost` counts, by kind, the parts that no other agent can receive.
     """
 
     from_agent: AgentName
@@ -108,7 +109,7 @@ class HandoverSize(Value):
 
 @record
 class Forked(Value):
-    """A fork that was started."""
+    """The answer about a fork that was started, or in a dry run would be."""
 
     # `session_name` is the worker's name, `resume_session_id` the session that was forked, `new_session_id` the fork's
     # own (`None` where the agent had not told it in time), `command` one line for display, `attach` what shows the
@@ -142,7 +143,7 @@ class Forked(Value):
 
 @record
 class NotForked(Value):
-    """A fork that could not be started, and why."""
+    """The answer about one fork that could not be started, with the reason."""
 
     resume_session_id: str
     session_name: str | None
@@ -152,7 +153,7 @@ class NotForked(Value):
 
 @value
 class FannedOut(Value):
-    """Several forks of one prompt. `left_out` counts found sessions with too low a score."""
+    """The answer about several forks with one prompt. `left_out` counts found sessions with too low a score."""
 
     prompt: str
     forks: tuple[Forked | NotForked, ...]
@@ -161,10 +162,11 @@ class FannedOut(Value):
 
 @record
 class StartedWorker(Value):
-    """A started worker. `session_id` is its own session; `source_session_id` is the session that it forked or resumed.
+    """The answer about a started worker (an agent that smart-fork runs).
 
-    `worktree` and `branch` were made for it. `confirmed` is true if the worker was seen to take its prompt, or to be
-    ready for one. `news` are the change notes put before a fork's prompt.
+    `session_id` is its own session; `source_session_id` is the session that it forked or resumed. `worktree` and
+    `branch` (of git) were made for it. `confirmed` is true if the worker was seen to take its prompt, or to be ready
+    for one. `news` are notes on repository changes, put before a fork's prompt.
     """
 
     worker_id: str
@@ -188,14 +190,14 @@ class StartedWorker(Value):
 
 @record
 class NumberedResult(Value):
-    """The result for one of several requested workers."""
+    """The result for one of several requested workers. `index` is its place in the request."""
 
     index: int
 
 
 @record
 class SpawnedWorker(StartedWorker, NumberedResult):
-    """One of several requested workers, started."""
+    """The result for one of several requested workers: it was started."""
 
     @classmethod
     def numbered(cls, index: int, worker: StartedWorker, notes: Sequence[str]) -> Self:
@@ -206,7 +208,7 @@ class SpawnedWorker(StartedWorker, NumberedResult):
 
 @value
 class NotSpawned(Value):
-    """One of several requested workers that could not be started, and why."""
+    """The result for one of several requested workers: it could not be started, with the reason."""
 
     index: int
     error: str
@@ -216,7 +218,7 @@ class NotSpawned(Value):
 
 @value
 class Spawned(Value):
-    """The answer of ``spawn_workers``."""
+    """The answer of the tool ``spawn_workers``: one result for each requested worker."""
 
     started: int
     failed: int
@@ -233,7 +235,7 @@ class NamedSession(Value):
 
 @record
 class Branched(Value):
-    """The answer of ``branch_session``."""
+    """The answer of the tool ``branch_session``: the copy of a session, and how to resume it."""
 
     session_id: str
     agent_type: AgentName
@@ -252,7 +254,7 @@ class Branched(Value):
 
 @value
 class LeftAt(Value):
-    """The last message that a fork shares with its parent."""
+    """The fork point in a family: the last message that a fork shares with its parent."""
 
     message: int
     role: str
@@ -261,7 +263,7 @@ class LeftAt(Value):
 
 @record
 class RunningWorker(Value):
-    """A running worker that has the session open."""
+    """The running worker that has a session of the family open."""
 
     worker_id: str
     kind: str
@@ -303,7 +305,10 @@ class Relative(Value):
 
 @record
 class Family(Value):
-    """The answer of ``session_lineage``. `left_out` says which part of a very long log was not read."""
+    """The answer of the tool ``session_lineage``: a session's ancestors and forks.
+
+    `left_out` says which part of a very long log was not read.
+    """
 
     session_id: str
     agent_type: AgentName
