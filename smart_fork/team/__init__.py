@@ -1,7 +1,7 @@
-"""The team: its commands, its client and its server share sessions between people. Nothing outside imports this
-package.
+"""The team feature: its commands, its client and its server share sessions between people.
 
-Here are the requests from which the options of commands are derived.
+No module outside this package imports it. Below are the request classes from which the options of the commands are
+made.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class SharedDescription:
 
     @property
     def visibility(self) -> Visibility | None:
-        """The chosen visibility, or `None`."""
+        """The visibility that the user chose (public or private), or `None`."""
         return "public" if self.public else "private" if self.private else None
 
     def checked(self) -> SessionChange:
-        """Return the description as the server takes it. Each tag occurs once.
+        """Return the description as the message for the server. Each tag occurs once.
 
         Raises:
             Usage: there are too many tags, or a text is too long.
@@ -59,7 +59,7 @@ class SharedDescription:
 
 @dataclass(frozen=True, slots=True)
 class PullOptions:
-    """Options for writing a session here. `platform` is another target agent than the session's own."""
+    """Options for writing a shared session on this machine. `platform` is the agent to write it for, if not its own."""
 
     alias: str | None = said(help="Alias on this machine.")
     platform: str | None = said(help="Agent for the copy. Default: the original agent.")
@@ -68,15 +68,18 @@ class PullOptions:
     force: bool = False
 
     def for_agent(self, agent: AgentName) -> Self:
-        """Return the options for a session of `agent`. For another agent it cannot be pushed, so it is not tracked."""
+        """Return these options for a session of `agent`.
+
+        If it is written for another agent, the copy cannot be pushed, so it is not tracked.
+        """
         return replace(self, track=self.track and self.platform in (None, agent))
 
 
 @dataclass(frozen=True, slots=True)
 class PushRequest(SharedDescription):
-    """A request to push a session: its reference, its description, and options.
+    """A request to push a session: which one, its description, and options.
 
-    `platforms` are agents. Without a reference, the newest session of the agent is pushed.
+    `reference` names the session; without it, the newest session of the agent in `platforms` is pushed.
 
     Raises:
         Usage: the description is too long.

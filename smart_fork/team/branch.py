@@ -1,4 +1,7 @@
-"""Branches of the user's own shared sessions, and forks of other people's: made on the server and written here."""
+"""Branches of the user's own shared sessions, and forks of other people's.
+
+Both are made on the server and written here.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ BranchVerb = Literal["branch", "fork"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeamBranchRequest:
-    """A request for a branch or a fork with the first `at` messages; with all if `at` is `None`.
+    """A request for a branch or a fork with the first `at` messages of a session, or with all if `at` is `None`.
 
     `pull` writes the new session on this machine. `local` keeps it off the server until it is pushed.
     """
@@ -54,9 +57,9 @@ class TeamBranchRequest:
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """The first `count` records of a downloaded session, which a branch or fork gets.
+    """The first `count` records of a downloaded session: the part that a branch or fork gets.
 
-    `moved` is true if it ends after the requested message, where the agent had finished its turn.
+    `moved` is true if the part ends after the requested message, since the agent finished its turn only there.
     """
 
     source: Download
@@ -120,7 +123,11 @@ def branch(
 
 
 def _parted_alias(project: TeamProject, info: wire.SessionInfo) -> tuple[str, Alias] | None:
-    """Return the name and alias of a session that continued both here and on the server; `None` if it did not."""
+    """Find the alias of a session that continued both on this machine and on the server. Return its name and the
+    alias.
+
+    Return `None` if the session did not continue in both places.
+    """
     for name, one in project.tracking.ours().aliases.items():
         if one.session_id == info.id and has_moved(one, info) and (ahead(one, project.place.root) or 0) > 0:
             return name, one
@@ -136,9 +143,9 @@ def create_base(
     *,
     name: str,
 ) -> tuple[wire.SessionInfo, bool]:
-    """Make a session on the server with the common records of a tracked session, unless an earlier command made it.
+    """Create a session on the server that begins like a tracked one, with the records that the server already has.
 
-    Return the session, and True if it is new.
+    If an earlier, interrupted command created it, use that one. Return the session, and True if it is new.
 
     Raises:
         NotFound: the parent session is gone.
@@ -160,7 +167,7 @@ def create_base(
 
 
 def unparented_hint(name: str) -> str:
-    """Return the next step for a session without a parent on the server."""
+    """Return advice for a session whose parent the server does not have: `name` can be pushed without a parent."""
     return f"smart-fork team push {name} --force shares the local session without a parent."
 
 
@@ -182,7 +189,7 @@ def create(
     verb: BranchVerb,
     force: bool = False,
 ) -> wire.SessionInfo:
-    """Make a session on the server with the first `count` records of `source`.
+    """Create a branch or fork on the server, with the first `count` records of `source`.
 
     Raises:
         WrongVerb: the verb does not fit the owner, or the user may not write.
@@ -207,13 +214,13 @@ def create(
 
 
 def update_description(project: TeamProject, info: wire.SessionInfo, wanted: wire.SessionChange) -> wire.SessionInfo:
-    """Change the description of an existing session, if the request has one."""
+    """Change the description of an existing session to `wanted`. Do nothing if `wanted` is empty."""
     return project.client.change(project.key, info.id, wanted) if wanted != wire.SessionChange() else info
 
 
 @dataclass(frozen=True, slots=True)
 class _Branching:
-    """A command that branches or forks a session of a project."""
+    """One run of the command ``team branch`` or ``team fork``, with its request and options."""
 
     project: TeamProject
     verb: BranchVerb
@@ -230,9 +237,9 @@ class _Branching:
         )
 
     def of_parted(self, before: str, one: Alias, info: wire.SessionInfo) -> Shared:
-        """Make a branch from the log of a session that continued both here and on the server.
+        """Make a branch from the local log of a session that continued both here and on the server.
 
-        The branch begins with the common records. Its new records are sent with the next push.
+        On the server, the branch begins with the common records. The next push sends the local records after them.
         """
         if self.taken_as.platform not in (None, one.platform) or self.taken_as.into is not None:
             raise Usage(
@@ -273,7 +280,10 @@ class _Branching:
         return replace(done, warnings=warnings)
 
     def on_server(self, cut: _Cut, written: WrittenLog | None, begun: PendingCreation, name: str) -> Shared:
-        """Create the session on the server, or find the one of an earlier command. Return the result of the command."""
+        """Create the session on the server, or use the one that an earlier, interrupted command created.
+
+        Return the command's result.
+        """
         there = begun.existing_session()
         if there is not None and there.session.record_count != cut.count:  # somebody goes on in that one already
             begun, there = begun.with_new_id(), None
@@ -300,7 +310,7 @@ class _Branching:
         return replace(done, created=True, moved=cut.moved)
 
     def on_this_machine(self, cut: _Cut, written: WrittenLog, name: str) -> Shared:
-        """Track a new session that only this machine knows until it is pushed. Return the result of the command."""
+        """Track a new session that only this machine knows until it is pushed. Return the command's result."""
         info = cut.source.info
         base = {
             "session_id": None,
@@ -349,7 +359,7 @@ class _Branching:
 
 
 def _needs_server(project: TeamProject, why: str) -> ServerUnavailable:
-    """Return the error for a request that needs the server."""
+    """Return the error for a request that cannot be done while the server is away. `why` says why it is needed."""
     return ServerUnavailable(f"{_away(project)} {why}", project.away.hint if project.away else "")
 
 
@@ -361,7 +371,10 @@ def _away(project: TeamProject) -> str:
 def _written(
     project: TeamProject, one: Alias, at: int | None, title: str, taken_as: PullOptions
 ) -> Iterator[WrittenCopy]:
-    """Write a copy of a log, and yield it. Delete the copy after an error."""
+    """Write a copy of a tracked log up to message `at`, and yield it.
+
+    After an error in the context, delete the copy.
+    """
     session = read_log(one.file or Path(), one.platform, project.place.root)
     end = last_pair(session) if at is None else exchange_end(session, at)[0]
     new, directory = AGENTS.starter_of(one.platform).new_id(), pull.directory_of(project, taken_as)
@@ -378,9 +391,9 @@ def _written(
 
 
 def _alias(project: TeamProject, one: Alias, branch: WrittenCopy, out: Outgoing) -> Alias:
-    """Return the alias (the tracked local name) of a copied log.
+    """Return the alias (the tracked local name) of `branch`, a copy of the log of `one`.
 
-    The alias counts the records that the server had when it last answered as shared.
+    In the alias, those records count as shared that the server had when it last answered.
     """
     root = project.place.root
     count = min(one.base_count, len(out.records))

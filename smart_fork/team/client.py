@@ -1,4 +1,7 @@
-"""The HTTP client for a team's server: one origin, one token, checked answers. It remembers unavailable servers."""
+"""The HTTP client for a team's server. It sends one token to one origin, and checks the answers.
+
+It also remembers for a while that a server did not answer.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,9 @@ from smart_fork.team.login import Account, is_loopback, rejected_token, remember
 
 
 class Deadline:
-    """A timer that closes a connection if the answer, headers included, is not complete in time.
+    """A timer that closes the connection if the whole answer, with its headers, has not arrived in time.
 
-    `trace` follows the requests of one thread, as a trace extension of httpx2.
+    One object follows the requests of one thread: `trace` is a trace extension of httpx2.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -37,7 +40,7 @@ class Deadline:
         self._passed = False
 
     def trace(self, event: str, facts: Mapping[str, Any]) -> None:
-        """Remember the connection, and start the timer when the request is sent."""
+        """Note the connection that httpx2 reports, and start the timer when the request is sent."""
         if event.endswith((".connect_tcp.complete", ".start_tls.complete")):
             self._socket = facts["return_value"].get_extra_info("socket")
         elif event.endswith(".send_request_body.complete"):
@@ -47,7 +50,7 @@ class Deadline:
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """Stop the timer after one request and its answer.
+        """Run one request in this context, and stop the timer after its answer.
 
         Raises:
             ServerUnavailable: the timer closed the connection; a partial answer does not count.
@@ -130,7 +133,7 @@ class Client:
         self._http.close()
 
     def hello(self) -> wire.Hello:
-        """Ask for the server's version and abilities."""
+        """Ask the server for its protocol version and its own version."""
         return self.ask(wire.Hello, "GET", "hello")
 
     def login(self, invite: str, machine: str, token: str | None = None) -> wire.LoggedIn:
@@ -151,17 +154,17 @@ class Client:
         return said
 
     def renew(self) -> None:
-        """Replace the token of this machine by a new one, and store the new one."""
+        """Replace this machine's token by a new one, and store the new one."""
         said = self.ask(wire.LoggedIn, "POST", "token")
         self.account = Account(self.account.origin, said.user, said.token, renewal_after(said.expires_at))
         remember(self.account)
 
     def logout(self) -> None:
-        """Revoke the token."""
+        """Log out: the server revokes this machine's token."""
         self.send("POST", "logout", most=NO_CONTENT_BYTES)
 
     def session(self, project: str, session_id: str, verb: str = "show") -> wire.SessionRead:
-        """Return a session and the positions of its segments."""
+        """Return a session's description and segment positions. `verb` says what it is read for, such as "pull"."""
         return self._of(project, session_id, wire.SessionRead, "GET", verb=verb)
 
     def change(self, project: str, session_id: str, wanted: wire.SessionChange) -> wire.SessionInfo:
@@ -169,30 +172,28 @@ class Client:
         return self._of(project, session_id, wire.SessionInfo, "PATCH", wanted=wanted)
 
     def changes(self, since: str | None) -> wire.WithdrawnPage:
-        """Return the withdrawals after the bookmark `since`, from the user's sessions and from sessions that the user
-        copied.
-        """
+        """Return the withdrawals (records that owners took back) after `since`, from the user's sessions and copies."""
         return self.ask(wire.WithdrawnPage, "GET", "changes", asked={"since": since} if since is not None else None)
 
     def rewrite(self, project: str, session_id: str, wanted: wire.Rewrite) -> wire.Rewritten:
-        """Withdraw records of a session."""
+        """Withdraw records of a session: the server removes or replaces them in all sessions made from it too."""
         return self._of(project, session_id, wire.Rewritten, "POST", "/rewrites", wanted)
 
     def _of(  # noqa: PLR0917 - a question
         self, project: str, session_id: str, answer: type[S], method: str, path: str = "",
         wanted: canonical.WireModel | None = None, **asked: str,
     ) -> S:  # fmt: skip
-        """Send a request about a session, and check that the answer is about it."""
+        """Send a request about one session, and check that the answer is about the same session."""
         found = self.ask(answer, method, f"sessions/{session_id}{path}", wanted, {"project": project} | asked)
         _check(found, project, session_id)
         return found
 
     def delete(self, project: str, session_id: str) -> None:
-        """Hide a session."""
+        """Hide a session on the server. Its forks stay."""
         self.send("DELETE", f"sessions/{session_id}", asked={"project": project}, most=NO_CONTENT_BYTES)
 
     def delete_everywhere(self, project: str, session_id: str) -> wire.Rewritten:
-        """Withdraw all own records of a session, also from all sessions made from it."""
+        """Withdraw all records of a session that are not its parent's, also from all sessions made from it."""
         return self._of(project, session_id, wire.Rewritten, "DELETE", everywhere="1")
 
     def audit(self, **asked: str) -> wire.Audit:
@@ -211,24 +212,22 @@ class Client:
         return found
 
     def have(self, project: str, digests: tuple[str, ...]) -> frozenset[str]:
-        """Return the digests of the segments (compressed blocks of records) that the server has, so that they need not
-        be sent.
-        """
+        """Return those of the `digests` whose segments (compressed blocks of records) the server has already."""
         answer = self.ask(wire.HaveAnswer, "POST", f"projects/{_path(project)}/have", wire.Have(segments=digests))
         return frozenset(answer.present)
 
     def put_segment(self, project: str, digest: str, body: bytes) -> None:
-        """Send a segment (a compressed block of records)."""
+        """Send the bytes of a segment (a compressed block of records). `digest` is the hash of its records."""
         self.send("PUT", f"projects/{_path(project)}/segments/{digest}", body, most=NO_CONTENT_BYTES)
 
     def segment(self, project: str, digest: str) -> bytes:
-        """Return a segment (a compressed block of records)."""
+        """Download a segment (a compressed block of records) by its digest."""
         return self.send(
             "GET", f"projects/{_path(project)}/segments/{digest}", most=canonical.LIMITS.segment_body_bytes
         )
 
     def push(self, project: str, wanted: wire.Push) -> wire.Pushed:
-        """Append records to a session, or create it."""
+        """Append records to a session on the server, or create the session."""
         done = self.ask(wire.Pushed, "POST", f"projects/{_path(project)}/push", wanted)
         _check(done.session, project, wanted.id)
         if (done.session.record_count, done.session.head_digest) != (wanted.count, wanted.digest):
@@ -245,7 +244,7 @@ class Client:
         return found
 
     def branch(self, project: str, wanted: wire.Branch) -> wire.Pushed:
-        """Create a session with the first records of another."""
+        """Create a session on the server with the first records of another session."""
         done = self.ask(wire.Pushed, "POST", f"projects/{_path(project)}/branches", wanted)
         _check(done.session, project, wanted.id)
         if done.session.parent_id != wanted.source_id or wanted.count not in (None, done.session.base_count):
@@ -260,7 +259,7 @@ class Client:
         body: canonical.WireModel | None = None,
         asked: QueryString = None,
     ) -> M:
-        """Send a message to a path below ``/v1``, and parse the answer.
+        """Send a request with the message `body` to a path below ``/v1``, and parse the answer.
 
         Raises:
             SmartForkError: the errors of `send`; `ServerUnavailable` also if the answer is not one of version 1.
@@ -275,7 +274,9 @@ class Client:
     def send(
         self, method: str, path: str, body: bytes | None = None, asked: QueryString = None, *, most: int = MESSAGE_BYTES
     ) -> bytes:
-        """Send bytes, and return the bytes of the answer. A failed connection or server error is tried twice more.
+        """Send bytes, and return the bytes of the answer, at most `most`.
+
+        If the connection fails, or the server reports an error of its own, the request is tried twice more.
 
         Raises:
             NotAuthenticated, WrongVerb, NotFound, Conflict, Usage, Unshareable: the error that the server names.
@@ -330,7 +331,7 @@ class Client:
 
 
 def _trusted(origin: str, host: str) -> ssl.SSLContext | bool:
-    """Return the trusted certificates: the files that the environment names, also for a server on this machine."""
+    """Return the certificates to trust: those that environment variables name, even for a server on this machine."""
     if not origin.startswith("https:"):
         # Without a proxy none is ever shown: nobody's is believed, and those of the system are not read in vain.
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_loopback(host) else True
@@ -342,7 +343,7 @@ def _trusted(origin: str, host: str) -> ssl.SSLContext | bool:
 
 
 def _unreachable(origin: str, error: Exception) -> errors.ServerUnavailable:
-    """Return an error that says why a server cannot be reached."""
+    """Return the error for a server that cannot be reached, with the reason in words."""
     said = str(error)
     if "CERTIFICATE_VERIFY_FAILED" in said:
         hint = "If your team signs its own certificates, set SSL_CERT_FILE to the trusted certificate."
@@ -362,7 +363,7 @@ def _unreachable(origin: str, error: Exception) -> errors.ServerUnavailable:
 
 
 def _bounded(answer: httpx2.Response, most: int) -> bytes:
-    """Return the body of an answer with at most `most` bytes. Refuse compressed answers, which could be larger."""
+    """Return the body of an answer. Refuse a compressed body, and one of more than `most` bytes."""
     if answer.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
         raise _not_a_team_server("Its answer is compressed, which was not allowed.")
     parts: list[bytes] = []
@@ -376,7 +377,7 @@ def _bounded(answer: httpx2.Response, most: int) -> bytes:
 
 
 def _failed(status: int, said: bytes, *, known: bool) -> errors.SmartForkError:
-    """Convert an error answer into an exception with a message for the user. `known` says if a token was sent."""
+    """Convert an HTTP error answer into an exception for the user. `known` is true if the request had a token."""
     try:
         failure = wire.Failure.model_validate_json(said)
     except ValidationError:
@@ -424,7 +425,7 @@ T = TypeVar("T")
 
 
 def is_unavailable(origin: str) -> bool:
-    """Return True if the server did not answer within the last seconds, so that no further request waits for it."""
+    """Return True if the server did not answer within the last seconds, so that callers need not wait for it again."""
     try:
         return 0 <= time.time() - (state.fact(f"away {origin}") or 0) < UNAVAILABLE_SECONDS
     except OSError:
@@ -438,12 +439,12 @@ def note_unavailable(origin: str) -> None:
 
 
 def impatient_client(account: Account) -> Client:
-    """Return a client that tries each request once, with short timeouts."""
+    """Return a client that tries each request only once, with short timeouts."""
     return Client(account, times=httpx2.Timeout(QUICK_SECONDS), pauses=())
 
 
 class PendingAnswer:
-    """A request that runs in a thread. Waiting for its answer takes at most `seconds`."""
+    """A request to the server that runs in a thread. Waiting for its answer takes at most `seconds`."""
 
     def __init__(self, work: Callable[[], None], name: str, seconds: float | None = None) -> None:
         self._seconds = QUICK_SECONDS if seconds is None else seconds
@@ -451,13 +452,13 @@ class PendingAnswer:
         self._thread.start()
 
     def has_ended(self) -> bool:
-        """Wait for the answer, at most the given seconds. Return True if the request has ended."""
+        """Wait for the answer, at most `seconds`. Return True if it arrived, or the request failed."""
         self._thread.join(self._seconds)
         return not self._thread.is_alive()
 
 
 def ask_briefly(account: Account, work: Callable[[Client], T], name: str) -> T:
-    """Run `work` with a client of the server, and wait for its result only a moment.
+    """Run `work` in a thread with a client of the account's server, and wait only a moment for its result.
 
     Raises:
         ServerUnavailable: the server has not answered in time.

@@ -1,4 +1,4 @@
-"""The user's tokens for each server, in a private file. Each token is sent only to its own origin."""
+"""The user's tokens for team servers, in a private file. Each token is sent only to the server that gave it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _DEFAULT_PORTS = {"https": 443, "http": 80}
 class Account:
     """A user's account on a server. `user` is empty for a token from the environment: only the server knows its owner.
 
-    A token that expires is replaced after `renew_after`, in seconds since the epoch.
+    If the token expires, it is replaced after `renew_after` (seconds since the epoch).
     """
 
     origin: str
@@ -44,7 +44,7 @@ class Account:
 
     @property
     def is_due(self) -> bool:
-        """Return True if the token should be replaced."""
+        """Return True if the account's token should be replaced by a new one now."""
         return self.renew_after is not None and time.time() >= self.renew_after
 
 
@@ -80,7 +80,7 @@ def is_loopback(host: str) -> bool:
 
 
 def logged_in_account(server: str | None = None) -> Account:
-    """Return the account on `server`; by default the environment's, or the last one logged in to.
+    """Return the account on `server`. The default is the server in the environment, or the last one logged in to.
 
     Raises:
         NotAuthenticated: the user has not logged in.
@@ -109,9 +109,9 @@ def has_login() -> bool:
 
 
 def pending_token(origin: str, invite: str) -> str:
-    """Return the token that this machine will have on a server. It is stored before the server is asked.
+    """Return the token that a login with this invitation asks for. It is stored before the server is asked.
 
-    An invitation works once. If the answer was lost, a repeated login with the stored token still works.
+    An invitation works once. If the server's answer was lost, a repeated login with the stored token still works.
     """
     what = f"{origin} {sha256(invite.encode(errors='surrogatepass')).hexdigest()}"
     fresh = TOKENS_BEGIN + secrets.token_urlsafe(TOKEN_BYTES)
@@ -125,7 +125,7 @@ def renewal_after(expires_at: datetime | None) -> float | None:
 
 
 def remember(one: Account) -> None:
-    """Store the token of this machine. Its server becomes the default server."""
+    """Store an account with its token. Its server becomes the default server."""
 
     def change(known: dict[str, Any]) -> None:
         expiring = {} if one.renew_after is None else {"renew_after": one.renew_after}
@@ -155,7 +155,7 @@ def _not_begun(known: dict[str, Any], origin: str) -> None:
 
 
 def rejected_token() -> NotAuthenticated:
-    """Return the error for a token that the server does not accept, with the place where the token is set."""
+    """Return the error for a token that the server does not accept. It says where the token is set."""
     if os.environ.get(Setting.TEAM_TOKEN):
         return NotAuthenticated(
             f"The server does not accept {Setting.TEAM_TOKEN}.", f"Set another token, or unset {Setting.TEAM_TOKEN}."

@@ -1,6 +1,6 @@
 """A shared project: its folder, its tracked sessions, its server, and the download of its sessions.
 
-A download is checked, so that a server cannot change the past of a session unnoticed.
+Each download is checked against known hashes, so that a server cannot change earlier records of a session unnoticed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,10 @@ Verb = Literal["push", "pull", "branch", "fork"]
 
 @dataclass(frozen=True, slots=True)
 class Shared(Value):
-    """The result of a sharing command. `session_id` and `url` are `None` if the session is not on the server yet."""
+    """The result of ``team push``, ``pull``, ``branch`` or ``fork``.
+
+    `session_id` and `url` are `None` if the session is not on the server yet.
+    """
 
     verb: Verb
     server: str
@@ -77,7 +80,7 @@ class Shared(Value):
 
 
 def shared(verb: Verb, server: str, info: SessionInfo, alias: str | None) -> Shared:
-    """Return the result for a session of the server. The caller adds further fields."""
+    """Return the result of a command about `info`, a session of the server. The caller adds further fields."""
     same = {one: getattr(info, one) for one in SessionInfo.model_fields if one in Shared.__dataclass_fields__}
     url = url_of(server, info.project, info.id)
     return Shared(verb=verb, server=server, session_id=info.id, alias=alias, url=url, **same)
@@ -85,7 +88,10 @@ def shared(verb: Verb, server: str, info: SessionInfo, alias: str | None) -> Sha
 
 @dataclass(frozen=True, slots=True)
 class TeamProject:
-    """The project of a command. `away` is the error of a server that was asked first and does not answer."""
+    """The project of a team command: its folder, its tracked sessions and a client of its server.
+
+    `away` is an error if the server was asked first and does not answer.
+    """
 
     client: Client
     place: ProjectFolder
@@ -137,13 +143,20 @@ class TeamProject:
         return page[0].id
 
     def _tracked(self, reference: str | None) -> Tracked:
-        """Return the tracked sessions. For an id, the folder may belong to any project."""
+        """Return the shared sessions that the project's folder tracks, by alias.
+
+        If the folder tracks another project, an alias is an error. For an id, which is valid in any project, nothing
+        counts as tracked.
+        """
         if reference is not None and ID_BEGINNING.fullmatch(last_part(reference).lower()):
             return self.tracking.ours()
         return self.tracking.read()
 
     def in_clone_of(self, directory: Path | None) -> TeamProject:
-        """Return the project with the folder and tracking file of another clone, if `directory` is in one."""
+        """Return the project for another clone (its folder and tracking file), if `directory` is in one.
+
+        Else return `self`.
+        """
         if directory is None or resolve(directory).is_relative_to(self.place.root):
             return self
         try:
@@ -155,7 +168,7 @@ class TeamProject:
         return replace(self, place=there, tracking=Tracking(there, self.server))
 
     def find_session(self, reference: str | None) -> SessionRead:
-        """Return the shared session of a reference. Wait for the server only a moment.
+        """Return the shared session that `reference` names. Wait for the server only a moment.
 
         Raises:
             ServerUnavailable: the server does not answer in time.
@@ -168,8 +181,9 @@ class TeamProject:
         return client.ask_briefly(self.client.account, ask, "look for a session")
 
     def is_mine(self, info: SessionInfo) -> bool:
-        """Return True if the session is the user's own. The server is asked if a token from the environment hides the
-        user's name.
+        """Return True if the session is the user's own.
+
+        The server is asked if the token comes from the environment, since the user's name is then unknown.
         """
         if self.client.account.user:
             return info.owner == self.client.account.user
@@ -184,7 +198,8 @@ class TeamProject:
 def opened(
     server: str | None = None, project: str | None = None, *, directory: Path | None = None, ask: bool = False
 ) -> Iterator[TeamProject]:
-    """Open a project and its server: the named one, the environment's, the tracked one, or the last one.
+    """Open a project and a client of its server. The server is the named one, the environment's, the tracked one, or
+    the last one.
 
     With `ask`, find out first if the server answers, for commands that can work without it.
 
@@ -201,7 +216,7 @@ def opened(
 
 
 def _away(account: login.Account) -> ServerUnavailable | None:
-    """Return the error of a server that does not answer; `None` for a server that answers, even with an error."""
+    """Return the error if the account's server does not answer. Return `None` if it answers, even with an error."""
     try:
         with client.impatient_client(account) as quick:
             quick.hello()
@@ -211,7 +226,7 @@ def _away(account: login.Account) -> ServerUnavailable | None:
 
 
 def has_moved(one: Alias, info: SessionInfo) -> bool:
-    """Return True if the server's records differ from the last seen ones."""
+    """Return True if the server's records of a session differ from those that this machine last saw."""
     return (one.base_count, one.base_digest) != (info.record_count, info.head_digest)
 
 
@@ -254,15 +269,16 @@ def is_id(text: str) -> bool:
 
 
 def last_part(reference: str) -> str:
-    """Return the last part of an address, without query and fragment."""
+    """Return the last part of a URL's path, which is a session id. A text that is no URL stays as it is."""
     return re.split(r"[?#]", reference.strip(), maxsplit=1)[0].rstrip("/").rpartition("/")[2]
 
 
 @dataclass(frozen=True, slots=True)
 class PendingCreation:
-    """A session that a command is about to create. Its id is stored first, so that a repeated command creates it once.
+    """A session that a command is about to create on the server, with its id.
 
-    `what` describes the command. `again` is true if an earlier command stored the id.
+    The id is stored before the server is asked, so that a repeated command does not create a second session. `what`
+    identifies the command. `again` is true if an earlier command stored the id.
     """
 
     project: TeamProject
@@ -271,7 +287,7 @@ class PendingCreation:
     again: bool
 
     def existing_session(self) -> wire.SessionRead | None:
-        """Return the session if the server has created it already."""
+        """Return the session if an earlier command created it on the server already, else `None`."""
         if not self.again:
             return None
         try:
@@ -280,18 +296,21 @@ class PendingCreation:
             return None
 
     def with_new_id(self) -> PendingCreation:
-        """Store and return another id, if the session of the first id is a different one, or is deleted."""
+        """Store a new id for the session, and return the creation with it.
+
+        This is for an id whose session was deleted, or has other records by now.
+        """
         other = new_id()
         self.project.tracking.change(lambda now: now.with_begun(self.what, other))
         return replace(self, session_id=other, again=False)
 
     def removed_from(self, tracked: Tracked) -> Tracked:
-        """Return the tracking data without this pending creation, once the session exists."""
+        """Return the tracking data without this pending creation, since the session exists now."""
         return tracked.with_begun(self.what, None)
 
 
 def pending_creation(project: TeamProject, *what: object) -> PendingCreation:
-    """Return the pending creation that `what` describes, with its stored id or a new one.
+    """Return the pending creation for the command that `what` identifies, with its stored id or a new one.
 
     Raises:
         SmartForkError: the id cannot be stored, so the server is not asked.
@@ -318,7 +337,7 @@ class Download:
 
 @contextmanager
 def _hinted_errors() -> Iterator[None]:
-    """Add a hint to errors about damaged data of a server. Nothing of the data is written."""
+    """Add a hint to errors that are raised in this context about damaged data from a server."""
     try:
         yield
     except Unshareable as error:
@@ -326,7 +345,9 @@ def _hinted_errors() -> Iterator[None]:
 
 
 def download(client: Client, read: wire.SessionRead, *, base: SentBefore | None = None) -> Download:
-    """Download all records of a session. If a push replaces its last segment meanwhile, download it again.
+    """Download all records of a session. If a push replaces its last segment meanwhile, download the session again.
+
+    `base` are records that this machine already knows: the session must begin with them.
 
     Raises:
         SmartForkError: the errors of `_downloaded`.
@@ -348,7 +369,7 @@ def _downloaded(client: Client, read: wire.SessionRead, base: SentBefore | None)
     Raises:
         Unshareable: the records do not match the server's digests.
         TooLarge: there are more records than a session can have.
-        Conflict: the records do not begin with the tracked ones in `base`.
+        Conflict: the records do not begin with the already known ones in `base`.
     """
     info = read.session
     _check_bounds(read)
@@ -380,9 +401,11 @@ def _downloaded(client: Client, read: wire.SessionRead, base: SentBefore | None)
 
 @_hinted_errors()
 def open_segment(client: Client, read: wire.SessionRead) -> tuple[int, list[bytes]]:
-    """Return the number of segments before the last one, and the records of the last one if it has room for more.
+    """Find where new records of a session go: into its last segment if that has room, else into a new one.
 
-    A segment is a block of records that is stored as a whole. One that also belongs to the parent session has no room.
+    A segment is a block of records that is stored as a whole. Return the number of segments before the last one, and
+    the last one's records; without room, all segments and no records. A segment that also belongs to the parent
+    session has no room.
 
     Raises:
         Unshareable: the records do not match the digest of the session.

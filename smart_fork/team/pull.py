@@ -1,4 +1,4 @@
-"""The pull of the user's own shared session, which becomes a session of an agent on this machine."""
+"""The pull: the user's own shared session is downloaded and written as a session of an agent on this machine."""
 
 from __future__ import annotations
 
@@ -38,17 +38,20 @@ OTHER_AGENT_WARNING = "It belongs to another agent now. A push shares it as a se
 
 
 def for_project(options: PullOptions, root: Path) -> PullOptions:
-    """Return the options for a project at `root`. In another project it cannot be pushed, so it is not tracked."""
+    """Return the options for a copy in the project at `root`.
+
+    If `into` is in another project, the copy cannot be pushed from here, so it is not tracked.
+    """
     there = options.into is None or in_project(str(resolve(options.into)), project_of(root))
     return replace(options, track=options.track and there)
 
 
 def pull(project: TeamProject, reference: str, wanted: PullOptions) -> Shared:
-    """Pull one of the user's own sessions, or its new records.
+    """Pull one of the user's own sessions, or only its new records if an earlier pull wrote it here.
 
     Raises:
         NotFound: the user has no session of this reference.
-        Conflict: the session continued here as well, or its past has changed.
+        Conflict: the session continued here as well, or its earlier records have changed.
         SmartForkError: it cannot be written.
     """
     session_id, project = project.session_id_of(reference), project.in_clone_of(wanted.into)
@@ -78,7 +81,7 @@ def pull(project: TeamProject, reference: str, wanted: PullOptions) -> Shared:
 
 
 def _check_unchanged(project: TeamProject, name: str, one: Alias, info: SessionInfo) -> None:
-    """Refuse to replace a log with records that are not pushed."""
+    """Refuse a pull that would replace a local log with records that were not pushed."""
     if one.file is None or not AGENTS.files_of(one.platform).has(one.file):
         return
     more = len(local(read_log(one.file, one.platform, project.place.root), project.place.root).records)
@@ -92,7 +95,7 @@ def _check_unchanged(project: TeamProject, name: str, one: Alias, info: SessionI
 
 
 def _keep_as_branch(project: TeamProject, one: Alias, session_id: str) -> tuple[str, ...]:
-    """Keep a log with unpushed records as a branch. Return a sentence with its new alias."""
+    """Keep a local log with unpushed records as a branch, under a new alias. Return a sentence that names the alias."""
     more = ahead(one, project.place.root) or 0
     if more <= 0:
         return ()
@@ -105,9 +108,9 @@ def _keep_as_branch(project: TeamProject, one: Alias, session_id: str) -> tuple[
 def written_copy(
     project: TeamProject, taken: Download, wanted: PullOptions, *, others: bool, count: int | None = None
 ) -> Iterator[WrittenLog]:
-    """Write the first `count` records of a session for an agent on this machine, and yield the log.
+    """Write the first `count` records of a downloaded session as an agent's log on this machine, and yield the log.
 
-    After an error the log is deleted. `others` is true if the session belongs to another person.
+    After an error in the context the log is deleted. `others` is true if the session belongs to another person.
     """
     agent = wanted.platform or taken.info.agent
     AGENTS.forms_of(agent)  # says what it cannot have
@@ -138,7 +141,7 @@ def written_copy(
 
 
 def directory_of(project: TeamProject, wanted: PullOptions) -> Path:
-    """Return the working directory of the new session. Its path and the clone's must be storable in text files."""
+    """Return the working directory for the new session. Paths that text files cannot store are refused."""
     directory = resolve(wanted.into) if wanted.into else project.place.root
     if not directory.is_dir():
         raise NotFound(f"No such directory: {directory}")
@@ -150,7 +153,10 @@ def directory_of(project: TeamProject, wanted: PullOptions) -> Path:
 def _remember(
     project: TeamProject, taken: Download, made: WrittenLog, root: Path, *, others: bool, count: int | None
 ) -> None:
-    """Store where a written log came from, and the digests of its records. If that fails, delete the log."""
+    """Store where a written log came from, and the digests of its records. If that fails, delete the log.
+
+    Withdrawals and later pulls need these data.
+    """
     here = received_logs.ReceivedLog(made.path, made.agent, root, project.server, project.key, (), (taken.info.id,))
     try:
         if made.agent == taken.info.agent:
@@ -164,14 +170,17 @@ def _remember(
 
 
 def delete_copy(made: WrittenLog) -> None:
-    """Delete a session that was written here, and all that was stored about it."""
+    """Delete a log that was written on this machine, and all that was stored about it."""
     made.undo()
     if (known := received_logs.find(made.path, made.agent)) is not None:
         known.forget()
 
 
 def _as_file(project: TeamProject, taken: Download, name: str) -> Shared:
-    """Write the unchanged records into a file, after a line with the server's description."""
+    """Write the downloaded records, unchanged, into a file after a line with the server's description.
+
+    Return the result.
+    """
     path = project.place.file_for(name)
     header = orjson.dumps({"smart_fork": 1, "session": taken.info.model_dump(mode="json")})
     replace_file(path, (line + b"\n" for line in (header, *taken.records)))
@@ -183,7 +192,8 @@ def _as_file(project: TeamProject, taken: Download, name: str) -> Shared:
 
 
 def alias_for(tracked: Tracked, wanted: PullOptions, session_id: str, before: str | None = None) -> str:
-    """Return the alias for a session: the requested one, the earlier one (`before`), or the beginning of the id.
+    """Return the alias for a session: the one the user asked for, its earlier one (`before`), or the beginning of its
+    id.
 
     Raises:
         Usage: the alias belongs to another session.
@@ -196,9 +206,9 @@ def alias_for(tracked: Tracked, wanted: PullOptions, session_id: str, before: st
 
 
 def free_alias(tracked: Tracked, session_id: str, *, new: bool = False) -> str:
-    """Return the beginning of an id as a free alias, with a number if another session has that alias.
+    """Return the beginning of a session's id as an alias, with a number if another session has that alias.
 
-    With `new`, the session's own present alias counts as used, too.
+    With `new`, a present alias of the session itself counts as used, too.
     """
     name = default_alias(session_id)
     names = (name, *(f"{name}-{number}" for number in range(2, len(tracked.aliases) + 3)))
@@ -231,12 +241,12 @@ def rename(project: TeamProject, name: str, reference: str, *, force: bool) -> A
 
 
 def default_alias(session_id: str) -> str:
-    """Return the beginning of an id: 13 characters if it begins with the time (version 7), else 8."""
+    """Return the first characters of a session's id: 13 if it begins with the time (UUID version 7), else 8."""
     return session_id[: 13 if session_id[14:15] == "7" else 8]
 
 
 def alias_of(info: SessionInfo, written: WrittenLog | None, *, kind: str) -> Alias:
-    """Return the alias of a session that the server has, and of the log that was written here."""
+    """Return the tracking entry of a session that the server has. `written` is its log on this machine, if any."""
     return Alias(
         session_id=info.id,
         parent_id=info.parent_id,
@@ -258,8 +268,9 @@ def alias_of(info: SessionInfo, written: WrittenLog | None, *, kind: str) -> Ali
 def track_session(
     project: TeamProject, name: str, one: Alias, begun: PendingCreation | None = None, *, in_place_of: str = ""
 ) -> None:
-    """Track a shared session under an alias, and make the alias current. The creation `begun` is then no longer
-    pending.
+    """Track a shared session under the alias `name`, and make the alias the current one.
+
+    `begun` is the creation that is thereby done. `in_place_of` is an earlier alias to remove.
     """
 
     def change(tracked: Tracked) -> Tracked:
@@ -276,13 +287,13 @@ def track_session(
 def shared_result(
     project: TeamProject, verb: Verb, info: SessionInfo, written: WrittenLog | None, name: str | None
 ) -> Shared:
-    """Return the result of a command."""
+    """Return the result of a command about a session of the server, and about its log if one was written here."""
     done = shared(verb, project.server, info, name)
     return done if written is None else replace(done, **written_fields(project, info, written))
 
 
 def unshared_result(verb: Verb, project: TeamProject, name: str | None, one: Alias, agent: AgentName) -> Shared:
-    """Return the result for a session that the server does not have yet."""
+    """Return the result of a command about a session that the server does not have yet."""
     return Shared(
         verb=verb, server=project.server, project=project.key, session_id=None, alias=name, url=None, title=one.title,
         owner=project.client.account.user, visibility=one.visibility, agent=agent, root_id=one.root_id,
@@ -292,7 +303,7 @@ def unshared_result(verb: Verb, project: TeamProject, name: str | None, one: Ali
 
 
 def written_fields(project: TeamProject, info: SessionInfo, written: WrittenLog) -> dict[str, Any]:
-    """Return the fields that describe a session written here."""
+    """Return the result fields about a log that was written here: its path, resume command, losses and warnings."""
     return {
         "files": (str(written.path),),
         "resume_command": command_to_resume(written.agent, written.session_id, written.local.session.cwd),
@@ -321,9 +332,9 @@ _MAX_ANCESTORS = 100
 def _note_others(
     project: TeamProject, taken: Download, told: Sequence[bytes], made: WrittenLog, *, others: bool
 ) -> None:
-    """Store which messages of a written session are by other people, so that a fork of it asks the user first.
+    """Store which messages of a written session are by other people. A fork of it then asks the user first.
 
-    `others` is true if the session itself belongs to another person.
+    `told` are the records that were written. `others` is true if the session itself belongs to another person.
     """
     count = len(told) if others else _begun_by_others(project, taken.info)
     if not count:

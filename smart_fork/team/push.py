@@ -1,4 +1,4 @@
-"""The push of sessions: append new records to a shared session or create it, as planned in `push_plan`."""
+"""The push of sessions, as planned in `push_plan`: append new records to a shared session, or create it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MAX_ENCLOSED_BYTES = canonical.MIB
 
 
 def send(project: TeamProject, made: Plan) -> Shared:
-    """Send a planned push, after other pushes of this machine. Then write the tracking file.
+    """Send a planned push, after waiting for other pushes of this machine. Then update the tracking file.
 
     Raises:
         Conflict: the session on the server has advanced.
@@ -56,7 +56,7 @@ def send(project: TeamProject, made: Plan) -> Shared:
 
 
 def _from_another_checkout(project: TeamProject, made: Plan) -> Shared | None:
-    """Return the result for a session that another checkout on this machine has pushed; `None` if none has.
+    """Return the result of an earlier push of this session from another checkout on this machine; `None` without one.
 
     Raises:
         Conflict: there are new records. Shared paths are relative to the first checkout, so it must push them.
@@ -77,7 +77,7 @@ def _from_another_checkout(project: TeamProject, made: Plan) -> Shared | None:
 
 
 def _was_sent(project: TeamProject, made: Plan, name: str, one: Alias) -> Shared:
-    """Return the result for records that another push has sent meanwhile."""
+    """Return the push's result if another push has sent the records meanwhile. Update only the description."""
     info = project.client.session(project.key, one.session_id or "").session
     info = update_description(project, info, made.said)
     return replace(shared("push", project.server, info, name), up_to_date=True, files=one.files)
@@ -125,7 +125,7 @@ def _sent(project: TeamProject, made: Plan) -> Shared:
 
 
 def _alias_name(project: TeamProject, made: Plan, session_id: str) -> str:
-    """Return the alias for the pushed session: its present one, unless that is made of another session's id."""
+    """Return the alias for a pushed session: the present one, unless it was made from the id of another session."""
     before = project.tracking.read().aliases.get(made.name)
     if before is None or (
         before.session_id not in {None, session_id} and made.name == default_alias(before.session_id or "")
@@ -135,7 +135,7 @@ def _alias_name(project: TeamProject, made: Plan, session_id: str) -> str:
 
 
 def _push_root(project: TeamProject, begun: PendingCreation, made: Plan) -> tuple[wire.SessionInfo, int, bool]:
-    """Create a session without a parent, or append to one that an earlier push created.
+    """Create a session without a parent, or append to the one that an earlier, interrupted push created.
 
     Return the session, the number of sent records, and True if the session is new.
     """
@@ -185,7 +185,10 @@ def _create_child(project: TeamProject, begun: PendingCreation, alias: Alias, ma
 
 
 def _appended(project: TeamProject, alias: Alias, made: Plan) -> tuple[wire.SessionInfo, int]:
-    """Append the new records. Return the session and the number of new records."""
+    """Append the plan's new records to the session on the server.
+
+    Return the session and the number of appended records.
+    """
     return _appended_to(project, alias, project.client.session(project.key, alias.session_id or ""), made)
 
 
@@ -254,8 +257,9 @@ def _meta(made: Plan) -> wire.Meta:
 
 
 def _committed(project: TeamProject, wanted: wire.Push, segments: list[Segment]) -> wire.Pushed:
-    """Send the segments (compressed blocks of records) that the server lacks, then the push. Small ones travel inside
-    it.
+    """Send a push with its segments (compressed blocks of records). Small segments travel inside the push message.
+
+    Of large ones, those that the server lacks are sent first.
     """
     if sum(len(one.body) for one in segments) <= MAX_ENCLOSED_BYTES:
         bodies = tuple(wire.SegmentBody(digest=one.place.digest, body=one.body) for one in segments)
@@ -277,7 +281,10 @@ log = logging.getLogger(__name__)
 
 
 def local_vectors(session: Session, records: Sequence[bytes]) -> wire.Vectors | None:
-    """Return the vectors that the local index has for the searchable passages of the given records."""
+    """Return the vectors that the local index has for a session's searchable passages, to be sent with a push.
+
+    Return `None` if there are none. The server then computes them.
+    """
     if not records or not index_db().exists():
         return None
     model = LightEmbedder()
@@ -310,7 +317,10 @@ D = TypeVar("D")
 
 @dataclass(frozen=True, slots=True)
 class NotPushed(Value):
-    """A session that was not sent. `skipped` is true if there was nothing to send, which is not a failure."""
+    """A session that was not sent, with the reason.
+
+    `skipped` is true if there was nothing to send, which is no failure.
+    """
 
     session: str
     error: str
@@ -321,8 +331,9 @@ class NotPushed(Value):
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A session that would be sent. `local` is the state of its log at the preview, `reference` its name in the
-    request.
+    """A session that would be sent, with its preview. `reference` is its name in the request.
+
+    `local` is the state of its log at the preview: if it differs later, the session is not sent.
     """
 
     reference: str
@@ -332,10 +343,11 @@ class Planned:
 
 
 def project_logs(project: TeamProject, agents: Iterable[AgentName]) -> tuple[str, ...]:
-    """Return the logs of the project's sessions that people began, and of the tracked ones, oldest first.
+    """Return the paths of the logs to push: the project's sessions that people started, and the tracked ones, oldest
+    first.
 
-    Only `agents` count, or all agents with shareable sessions. Forks come after their parents, so that each is pushed
-    as a branch.
+    Only sessions of `agents` count, or of all agents with shareable sessions. Forks come after their parents, so that
+    each is pushed as a branch.
     """
     root, chosen = project.place.root, set(agents)
     names = [one.name for one in AGENTS if one.has("forms") and (not chosen or one.name in chosen)]
@@ -351,7 +363,10 @@ def project_logs(project: TeamProject, agents: Iterable[AgentName]) -> tuple[str
 def preview_each(
     project: TeamProject, request: PushRequest, sessions: Iterable[str], *, every: bool
 ) -> Iterator[Planned | NotPushed]:
-    """Plan the push of each session. Nothing is sent. With `every`, sessions with nothing to send are skipped."""
+    """Plan the push of each session, and yield the previews. Nothing is sent.
+
+    With `every`, a session with nothing to send is skipped, which is no failure.
+    """
 
     def planned(reference: str, made: Plan) -> Planned:
         return Planned(reference, made.session.session_id, made.preview(project), made.out.local)
@@ -362,7 +377,10 @@ def preview_each(
 def push_each(
     project: TeamProject, request: PushRequest, sessions: Iterable[str | Planned], *, every: bool
 ) -> Iterator[Shared | NotPushed]:
-    """Push one session after the other. A session with a preview is sent only if its log has not changed since."""
+    """Push one session after the other. Yield each result, or the reason why it was not sent.
+
+    A session that was shown in a preview is sent only if its log has not changed since.
+    """
     shown = {one if isinstance(one, str) else one.reference: one for one in sessions}
 
     def sent(reference: str, made: Plan) -> Shared:
@@ -377,7 +395,10 @@ def push_each(
 def _each(
     project: TeamProject, request: PushRequest, sessions: Iterable[str], do: Callable[[str, Plan], D], *, every: bool
 ) -> Iterator[D | NotPushed]:
-    """Plan the push of each session, and pass the plan to `do`. Yield its result, or the reason of a failure."""
+    """Plan the push of each session, and pass the plan to `do`. Yield the result of `do`, or the reason of a failure.
+
+    With `every`, a session with nothing to send is skipped.
+    """
     away: ServerUnavailable | None = None
     for reference in dict.fromkeys(sessions):
         try:
@@ -400,12 +421,15 @@ def _each(
 
 
 def _has_news(project: TeamProject, made: Plan) -> bool:
-    """Return True if the push changes something visible. A copy without new records or a new description does not."""
+    """Return True if the push sends records or a new description.
+
+    A new copy of a session without new records has neither.
+    """
     return bool(made.out.records) or (not made.creates and bool(made.preview(project).questions()))
 
 
 def _depth(one: Session, known: Mapping[str, Session]) -> int:
-    """Return how many of its known ancestors a session has."""
+    """Return the number of ancestors of `one` that are among the `known` sessions, plus 1 for itself."""
     seen = {one.session_id}
     while (parent := known.get(one.parent_id or "")) is not None and parent.session_id not in seen:
         one = parent

@@ -1,4 +1,7 @@
-"""The plan of a push: the records to send, the shared session that gets them, and the preview. Nothing is sent here."""
+"""The plan of a push: which records are sent to which shared session, and the preview for the user.
+
+Nothing is sent here.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ PUBLISH_QUESTION = "It is private. All members of the project will be able to re
 
 @dataclass(frozen=True, slots=True)
 class Preview(Value):
-    """A preview of what would be sent. All its texts are masked."""
+    """A preview of a push: what would be sent, where to, and who could read it. All its texts are masked."""
 
     server: str
     project: str
@@ -85,7 +88,7 @@ class Preview(Value):
             yield "  masked    nothing looked like a secret; read it if you are not sure"
 
     def line(self) -> str:
-        """Return the preview as one line of a list."""
+        """Return the preview as one line, for a list of several sessions."""
         size = f"{_records(self.pushed_records)}, {_size(self.bytes)}"
         what = "new" if self.created else "more"
         masked = f", {sum(self.masked.values())} masked" if self.masked else ""
@@ -94,7 +97,7 @@ class Preview(Value):
         return f"{what:<4}  {AGENTS.title_of(self.agent):<11}  {self.visibility:<7}  {size}{masked}  {title}{off}"
 
     def questions(self) -> tuple[str, ...]:
-        """The questions to confirm, in order. Empty if the push changes nothing."""
+        """Return the questions to ask the user before the push, in order. Empty if the push changes nothing."""
         sends = bool(self.created or self.pushed_records)
         publishes = self.visibility == "public" != self.before and not self.created
         return (SEND_QUESTION,) * sends + (PUBLISH_QUESTION,) * publishes
@@ -123,10 +126,10 @@ def _size(size: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The planned push: the records to send, and the tracked session that gets them.
+    """A planned push: the records to send (`out`), and the tracked session (`alias`) that gets them, if any.
 
-    `said` is the masked description. `before` is the present visibility. `seen` is the alias of the log at the time of
-    the plan. With `force`, the session is sent although the server has other records.
+    `said` is the masked description. `before` is the present visibility. `seen` is the alias that the log had when the
+    push was planned. With `force`, the session is sent although the server has other records.
     """
 
     name: str
@@ -139,17 +142,17 @@ class Plan:
 
     @property
     def session(self) -> Session:
-        """The session on this machine."""
+        """The session on this machine that would be pushed."""
         return self.out.session
 
     @property
     def creates(self) -> bool:
-        """Return True if the push creates a session."""
+        """Return True if the push creates a session on the server."""
         alias = self.alias
         return alias is None or alias.session_id is None or not alias.is_of(self.session.source_path)
 
     def preview(self, project: TeamProject) -> Preview:
-        """Return the preview, with the visibility before and after, and the title as it would be sent."""
+        """Return the preview of this push, with the visibility before and after, and the title as it would be sent."""
         out, title = self.out, self.said.title
         return Preview(
             project.server,
@@ -171,7 +174,7 @@ class Plan:
 
 
 def plan(project: TeamProject, request: PushRequest) -> Plan:
-    """Plan a push. Nothing is sent.
+    """Plan the push of the requested session. Nothing is sent.
 
     Raises:
         Usage: no session is named.
@@ -195,7 +198,10 @@ def plan(project: TeamProject, request: PushRequest) -> Plan:
 
 
 def _since(project: TeamProject, alias: Alias, session: Session) -> SentBefore:
-    """Return the shared part of a log. A log without withdrawn records still counts as shared up to the last one."""
+    """Return how many records at the start of a local log are already shared, and their digest.
+
+    If only withdrawn records were removed from the log, the rest still counts as shared.
+    """
     root, known = project.place.root, SentBefore(alias.local_count, alias.local_digest)
     here = local(session, root)
     if not alias.base_count or here.begins_with(known.count, known.digest):
@@ -209,7 +215,10 @@ def _since(project: TeamProject, alias: Alias, session: Session) -> SentBefore:
 
 
 def _is_lost(project: TeamProject, alias: Alias, here: LocalRecords, since: SentBefore) -> bool:
-    """Return True if a log no longer continues the shared session. `--force` then shares it without a parent."""
+    """Return True if the local log no longer begins like the shared session, or the server no longer has that session.
+
+    With `--force`, the log is then shared as a new session without a parent.
+    """
     if alias.session_id is None or not here.begins_with(since.count, since.digest):
         return True
     try:
@@ -220,7 +229,7 @@ def _is_lost(project: TeamProject, alias: Alias, here: LocalRecords, since: Sent
 
 
 def _checked(project: TeamProject, made: Plan) -> Plan:
-    """Return the plan with the present visibility of the session on the server. Check that records can be appended.
+    """Check that the server's session can take the new records. Return the plan with the session's present visibility.
 
     Raises:
         NotFound: the session is gone.
@@ -240,7 +249,7 @@ def _checked(project: TeamProject, made: Plan) -> Plan:
 
 @contextmanager
 def hinted_conflict(made: Plan) -> Iterator[None]:
-    """Add the next step to a conflict with the session on the server."""
+    """Add the next step to a conflict (the server has other records than this machine) raised in this context."""
     try:
         yield
     except Conflict as error:
@@ -260,7 +269,7 @@ def hinted_conflict(made: Plan) -> Iterator[None]:
 
 
 def _masked(request: PushRequest, out: Outgoing) -> wire.SessionChange:
-    """Return the description of a session with masked secrets."""
+    """Return the requested description of a session, with masked secrets."""
     asked = request.checked()
     return wire.valid_message(
         wire.SessionChange,
@@ -324,7 +333,7 @@ def _log_of(project: TeamProject, name: str, one: Alias) -> Session:
 
 
 def already_sent(alias: Alias, info: wire.SessionInfo, new: tuple[bytes, ...]) -> int:
-    """Return how many of the new records the server already has, from a push with a lost answer.
+    """Return how many of the `new` records the server already has: an earlier push sent them, but its answer was lost.
 
     Raises:
         Conflict: the server has other records.
@@ -344,17 +353,17 @@ def already_sent(alias: Alias, info: wire.SessionInfo, new: tuple[bytes, ...]) -
 
 
 def chosen_visibility(alias: Alias) -> wire.Visibility | None:
-    """Return the chosen visibility of a session that the server does not have yet, or `None`."""
+    """Return "public" if the user chose that for a session that the server does not have yet, else `None`."""
     return "public" if alias.session_id is None and alias.visibility == "public" else None
 
 
 def tracked_parent(
     project: TeamProject, aliases: Mapping[str, Alias], here: LocalRecords
 ) -> tuple[Alias, SentBefore] | None:
-    """Return the tracked session that this session continues, and its shared part in this session's log.
+    """Find the tracked session that a local session continues. Return its alias and the part that both have.
 
-    It is recognized by its records. If the agent rewrote them for the fork, it is recognized by the parent id and the
-    messages.
+    The session's first records are compared. If the agent rewrote them for the fork, the parent's id and the texts of
+    the messages are compared. Return `None` if no tracked session fits.
     """
     own = (one for one in aliases.values() if one.platform == here.session.agent)
     known = sorted(own, key=lambda one: -one.local_count)
@@ -370,7 +379,7 @@ def tracked_parent(
 
 
 def _said_again(project: TeamProject, one: Alias, file: Path, fork: Session) -> int:
-    """Return the number of records at the start of a fork that repeat its parent's shared records; 0 if any differ."""
+    """Return how many records at the start of a fork repeat its parent's shared messages; 0 if a message differs."""
     try:
         parent = read_log(file, one.platform, project.place.root)
     except SmartForkError:

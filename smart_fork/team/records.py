@@ -1,8 +1,8 @@
 """The records of shared sessions: packed into segments (compressed blocks), and as searchable passages.
 
-Client and server both use this. The end of a segment depends only on the records from the session's start, so all
-sessions of a family share their segments. The client embeds passages. The server makes them again, and accepts a
-vector only by the hash of its text.
+Client and server both use this. Where a segment ends depends only on the records before it, so all sessions of a
+family (a session and its forks) share segments. The client computes vectors of the passages. The server makes the
+passages again, and accepts a vector only by the hash of its passage.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ _Size = Annotated[int, Field(ge=0, le=1 << 40)]
 
 @checked(frozen=True, slots=True, config=ConfigDict(strict=True, extra="forbid"))
 class SegmentPlace:
-    """The position of a segment (a block of records) in a session, and the state of the digest chain before it.
+    """The position of a segment (a block of records) in its session.
 
-    `digest` is the hexadecimal SHA-256 of its records, and `raw_bytes` their size.
+    `digest` is the hexadecimal SHA-256 of the segment's records, and `raw_bytes` their size. `chain_start` is the
+    digest of all records before the segment.
     """
 
     digest: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -57,12 +58,12 @@ class SegmentPlace:
 
     @property
     def end(self) -> int:
-        """The number of the record after the segment."""
+        """The number of the first record after the segment."""
         return self.first_record + self.records
 
     @property
     def full(self) -> bool:
-        """Return True if the next record starts a new segment."""
+        """Return True if the segment has no room: the next record starts a new segment."""
         return self.raw_bytes >= canonical.SEGMENT_BYTES or self.records >= canonical.SEGMENT_RECORDS
 
 
@@ -75,9 +76,9 @@ class Segment:
 
 
 def pack(records: Iterable[bytes], first_record: int = 0, chain_start: bytes = canonical.START) -> Iterator[Segment]:
-    """Yield canonical records as segments, from the beginning of a segment on.
+    """Yield canonical records as segments (compressed blocks). The first record must be the first of a segment.
 
-    To continue a session with a last segment that is not full, pass its records again, with its position.
+    To continue a session whose last segment is not full, pass the records of that segment again, with its position.
 
     Raises:
         TooLarge: The records compress so well that a server would refuse them.
@@ -97,7 +98,7 @@ def pack(records: Iterable[bytes], first_record: int = 0, chain_start: bytes = c
 
 
 def unpack(body: bytes, digest: str) -> list[bytes]:
-    """Return the canonical records of an untrusted segment.
+    """Return the canonical records in the bytes of a segment, which may come from an attacker.
 
     Raises:
         TooLarge: The data is larger than a segment can be.
@@ -121,8 +122,9 @@ def unpack(body: bytes, digest: str) -> list[bytes]:
 def cut_segments(
     places: Sequence[SegmentPlace], count: int, body_of: Callable[[SegmentPlace], bytes]
 ) -> tuple[list[SegmentPlace], Segment | None]:
-    """Shorten a session to `count` records. Return the unchanged segments (blocks of records), and the last one packed
-    again.
+    """Shorten a session's list of segments (blocks of records) to `count` records.
+
+    Return the segments that stay, and a shorter segment in place of the next one if the end is inside of it.
 
     Raises:
         Unshareable: the session has fewer records, or a segment is damaged.
@@ -147,7 +149,10 @@ def _packed(records: Sequence[bytes], first_record: int, chain_start: bytes) -> 
 
 
 def _decompressed(body: bytes) -> bytes:
-    """Decompress one frame. Its announced size is checked before memory is allocated, and the library enforces it."""
+    """Decompress a segment, which is one Zstandard frame.
+
+    The size that it announces is checked before memory is allocated, and the library enforces it.
+    """
     import zstandard
 
     try:
@@ -173,9 +178,9 @@ _PLACEHOLDER_PATHS = HomePlace(".", "~")
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """A session in searchable form. `family` is the id of its first ancestor, equal on every machine.
+    """A session in searchable form: its text, words and passages. `family` is the id of its first ancestor.
 
-    `own` are the words that its parent does not have, and `shared` the hashes of the passages that its parent has.
+    `own` are the words that its parent does not have, and `shared` the hashes of the passages that its parent has too.
     """
 
     document: Document
@@ -189,8 +194,8 @@ def searchable_form(
 ) -> Searched | None:
     """Return the searchable form of a session; `None` if its reader finds no conversation in the records.
 
-    The parent has the first `inherited` records, and is found by them. Turns are numbered as in another person's copy,
-    which has no thoughts. The session has no directory: paths in its records belong to another machine.
+    The first `inherited` records are the parent's, and are searched there. Turns are numbered as in another person's
+    copy, which has no thoughts. The session has no directory: paths in its records belong to another machine.
 
     Raises:
         Unshareable: this version does not read sessions of that agent.
@@ -231,7 +236,7 @@ def _read(records: Iterable[bytes], agent: str, forms: Forms, session_id: str) -
 
 
 def hash_of(text: str) -> bytes:
-    """Return the hash by which a vector names its passage."""
+    """Return the SHA-256 hash of a passage's text. A vector names its passage by this hash."""
     return sha256(text.encode("utf-8", "replace")).digest()
 
 
@@ -241,7 +246,7 @@ def vector_space(model: str, dimensions: int) -> str:
 
 
 def as_float16(vectors: Iterable[bytes]) -> tuple[bytes, ...]:
-    """Convert float32 vectors to 16-bit floats, as they are sent."""
+    """Convert vectors of 32-bit floats to 16-bit floats, the form in which they are sent."""
     from indexer.arrays import np
 
     return tuple(np.frombuffer(one, np.float32).astype(np.float16).tobytes() for one in vectors)

@@ -1,6 +1,6 @@
-"""The team as the rest of smart-fork uses it: search, sessions fetched from the server, and its failed jobs.
+"""The functions of the team that the rest of smart-fork calls: search, sessions fetched from the server, failed jobs.
 
-The server is asked in a thread while the local index is searched, and only a moment is waited for its answer.
+The server is asked in a thread while the local index is searched. smart-fork waits only a moment for its answer.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ from smart_fork.team.withdraw import apply_withdrawals, apply_withdrawals_to, fe
 
 @dataclass(frozen=True, slots=True)
 class FetchedSession:
-    """A session on this machine that was fetched from the team's server.
+    """A team's session that was written to this machine, or was already here.
 
     `session_id` is the local id, and `source_id` the server's. `there` is true if the log existed before, and `named`
-    if the reference was an alias. `warnings` name the missing parts of the copy.
+    if the user gave an alias. `warnings` name the missing parts of the copy.
     """
 
     session_id: str
@@ -68,9 +68,11 @@ class FetchedSession:
 
 @contextmanager
 def fetched(reference: str, *, directory: Path | None = None, keep: bool = True) -> Iterator[Resolved]:
-    """Yield the session of a reference as a local one: a session or worker here, an alias, or a team's session.
+    """Find the session that `reference` names, fetch it from the team if it is not here, and yield it as a local
+    session.
 
-    A team's session is written here. Without `keep` it is deleted after the context.
+    A reference is the id of a session or worker, an alias, or the address of a team's session. Without `keep`, a
+    fetched session is deleted after the context.
 
     Raises:
         SmartForkError: neither this machine nor the team has it.
@@ -101,10 +103,11 @@ def is_shared(reference: str) -> bool:
 def _fetched_copy(
     reference: str, missing: SmartForkError, directory: Path | None, *, keep: bool
 ) -> Iterator[FetchedSession]:
-    """Fetch a team's session by an id, 8 or more of its characters, an alias, or an address.
+    """Fetch a team's session by its id, the first 8 or more characters of the id, an alias, or an address, and yield
+    it.
 
-    If the team does not have it, raise `missing`, the local error. After an error in the context, or without `keep`,
-    the new log is deleted.
+    If the team does not have it, raise `missing`, the error of the local search. After an error in the context, or
+    without `keep`, a newly written log is deleted.
     """
     try:
         if not login.has_login():
@@ -127,9 +130,10 @@ def _fetched_copy(
 
 
 def _by_alias(where: TeamProject, reference: str) -> FetchedSession | None:
-    """Return the local copy that an alias names, without asking the server.
+    """Return the local copy that an alias names, without asking the server. Return `None` if there is none.
 
-    Return `None` for an alias that is also the beginning of the session's id: then the server's state counts.
+    If the alias is the beginning of the session's id, return `None` too, so that the server is asked for its newest
+    records.
     """
     known = where.tracking.read().named(reference)
     if known is None or known[1].file is None or not _is_unchanged(where, known[1]):
@@ -142,14 +146,17 @@ def _by_alias(where: TeamProject, reference: str) -> FetchedSession | None:
 
 
 def _fetched(where: TeamProject, reference: str) -> FetchedSession:
-    """Return a session of the server, written here unless an equal copy is here."""
+    """Return a session of the server as a local copy. It is written here unless an equal copy is already here."""
     source_id = where.find_session(reference).session.id
     apply_withdrawals(where.client)
     return _present_copy(where, source_id) or _fetch_new(where, source_id)
 
 
 def _present_copy(where: TeamProject, source_id: str) -> FetchedSession | None:
-    """Return a tracked log of the session: the user's own, or an unchanged copy with all records of the server."""
+    """Return the local log of a team's session, if one is tracked: the user's own, or a copy.
+
+    A copy counts only if it is unchanged and has all records that the server has.
+    """
     for name, one in where.tracking.read().aliases.items():
         if _source(one) == source_id and _is_unchanged(where, one) and (one.session_id or _has_all_records(where, one)):
             return _fetched_alias(name, one)
@@ -157,7 +164,7 @@ def _present_copy(where: TeamProject, source_id: str) -> FetchedSession | None:
 
 
 def _has_all_records(where: TeamProject, one: Alias) -> bool:
-    """Return True if a copy has all present records of the shared session."""
+    """Return True if a copy has all records that the shared session has now."""
     there = where.client.session(where.key, one.parent_id or "").session
     return (there.record_count, there.head_digest) == (one.base_count, one.base_digest)
 
@@ -169,7 +176,7 @@ def _fetched_alias(name: str, one: Alias, *, named: bool = False) -> FetchedSess
 
 
 def _source(one: Alias) -> str | None:
-    """Return the id of the shared session that a log is, or was copied from."""
+    """Return the id of the shared session to which a tracked log belongs, or from which it was copied."""
     return one.session_id or one.parent_id
 
 
@@ -210,7 +217,8 @@ VECTOR_SECONDS = 0.5
 class TeamSearch:
     """The search of a team's sessions for one question; see `smart_fork.finding.team_sessions.RemoteSearch`.
 
-    If the team is not `wanted` explicitly, a project without one is no error. It waits at most `seconds`.
+    `wanted` is true if the user asked for the team: then a project without a team is an error. The search waits at
+    most `seconds` for the server.
     """
 
     server: str | None = None
@@ -224,7 +232,7 @@ class TeamSearch:
     _withheld: frozenset[str] = frozenset()
 
     def begin(self, query: Query, meaning: Meaning) -> None:
-        """Ask the server in a thread."""
+        """Send the question to the server in a thread. Do nothing for a question that was sent already."""
         if self._asked == (same := (query.phrasings, query.directory)):
             return  # the own index is searched again, for all agents
         self._asked, self._said = same, None
@@ -232,7 +240,10 @@ class TeamSearch:
         self._waiting = client.PendingAnswer(work, "ask the team", self.seconds)
 
     def answer(self) -> RemoteAnswer:
-        """Return the answer if it arrived in time. Otherwise the server is unavailable, and skipped for a while."""
+        """Return the server's answer.
+
+        If it did not arrive in time, return an error, and skip the server for a while.
+        """
         if self._waiting is not None:
             self._waiting.has_ended()
         if self._said is None:  # from now on it is too late, whatever comes
@@ -242,12 +253,15 @@ class TeamSearch:
         return self._said
 
     def withheld(self) -> frozenset[str]:
-        """Return the ids of local sessions that still contain withdrawn messages."""
+        """Return the ids of local sessions that still contain withdrawn messages (taken back by their owner)."""
         self._withheld = session_origins.pending_withdrawals()
         return self._withheld
 
     def taken_out(self) -> bool:
-        """Apply the known withdrawals to local sessions. Return True if that changed any."""
+        """Remove withdrawn messages from local sessions, as far as withdrawals are known.
+
+        Return True if any session changed.
+        """
         if not session_origins.pending_withdrawals():
             return False
         done = apply_pending()
@@ -255,7 +269,7 @@ class TeamSearch:
 
     @property
     def auto_fork(self) -> bool:
-        """True if the user allows forks of team sessions without choosing one."""
+        """True if the user's settings allow to fork a team session that the user did not choose."""
         return config.team().auto_fork
 
     def _ask(self, query: Query, meaning: Meaning) -> None:
@@ -300,7 +314,9 @@ def find_in_team(request: FindRequest, *, server: str | None = None, project: st
 
 
 def search_server(client: Client, project: str, query: Query, meaning: Meaning) -> wire.SearchAnswer:
-    """Search on a server. It computes the vectors if they cannot be made here in a moment.
+    """Send a question to a server, and return its answer.
+
+    The question's vectors are sent if they can be computed here in a moment. Otherwise the server computes them.
 
     Raises:
         Usage: the question is too long or empty.
@@ -319,7 +335,10 @@ def search_server(client: Client, project: str, query: Query, meaning: Meaning) 
 
 
 def remote_answer(where: TeamProject, found: wire.SearchAnswer, phrasings: Sequence[str]) -> RemoteAnswer:
-    """Convert an answer of the server for merging with the local results. Results of unknown form are dropped."""
+    """Convert the server's answer so that it can be merged with the local results.
+
+    Results of unknown form are dropped.
+    """
     here = {one.session_id: one.file for one in where.tracking.ours().aliases.values() if one.session_id and one.file}
     distant = []
     for hit in found.hits:
@@ -389,7 +408,7 @@ def failed_jobs(client: Client) -> tuple[FailedJob, ...] | None:
 
 
 def server_state() -> ServerState | None:
-    """Ask the server for its state and failed jobs; `None` without a login.
+    """Ask the server whether it answers, and for its failed jobs. Return `None` without a login.
 
     Raises:
         SmartForkError: the account is unknown.

@@ -1,4 +1,4 @@
-"""The reading of shared sessions: lists, messages, families, differences, and the status of aliases."""
+"""The reading of shared sessions: lists, messages, families, differences, and the state of each local alias."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ from smart_fork.team.wire import SessionInfo
 
 
 def listed(directory: Path, agents: Collection[AgentName], limit: int) -> SharedSessions:
-    """Return the newest shared sessions of a directory's project, or an error. Wait for the server only a moment."""
+    """Return the newest shared sessions of the project at `directory`, or an error.
+
+    Wait for the server only a moment.
+    """
 
     def ask(client: Client) -> tuple[wire.SessionInfo, ...]:
         return client.page(where.key, limit=str(max(1, min(limit, wire.MAX_PAGE)))).sessions
@@ -44,9 +47,10 @@ def listed(directory: Path, agents: Collection[AgentName], limit: int) -> Shared
 
 
 def read(reference: str, missing: SmartForkError, directory: Path, reading: ReadRange) -> Conversation:
-    """Return a shared session to read. `reference` is an alias, an id, or the beginning of one.
+    """Return the messages of a shared session that `reading` selects. `reference` is an alias, an id, or the beginning
+    of one.
 
-    Messages have the numbers that they have in the copy for a fork.
+    Messages have the numbers that they get in a local copy of the session.
 
     Raises:
         SmartForkError: the `missing` error if the team does not have it either; or it cannot be read.
@@ -65,7 +69,7 @@ def read(reference: str, missing: SmartForkError, directory: Path, reading: Read
 
 
 def look_into(session_id: str, directory: Path) -> SharedReading:
-    """Return a shared session of a directory's project, for a person to read. Nothing is written here.
+    """Return a shared session of the project at `directory`, for a person to read. Nothing is written to disk.
 
     Raises:
         SmartForkError: the session does not exist, or cannot be read.
@@ -84,7 +88,7 @@ def _read(where: TeamProject, reference: str, reading: ReadRange) -> Conversatio
 
 
 def _read_shared(where: TeamProject, reference: str) -> tuple[wire.SessionInfo, Session]:
-    """Return the server's description of a session, and the session."""
+    """Download a shared session. Return its description on the server, and the parsed session."""
     taken = download(where.client, where.find_session(reference))
     info, mine = taken.info, where.is_mine(taken.info)
     with arrived(taken.records, info.agent, info.id, where.place.root, others=not mine, keep_raw=True) as one:
@@ -114,7 +118,9 @@ _MAX_SHOWN_MESSAGES = 3
 
 @dataclass(frozen=True, slots=True)
 class Member(Value):
-    """A session of a family. `session_id` is `None` if it is only on this machine; `depth` counts from the first
+    """A session of a family (a session with all its branches and forks).
+
+    `session_id` is `None` if the session is only on this machine. `depth` counts the generations from the first
     ancestor.
     """
 
@@ -142,7 +148,7 @@ class TeamMessage(Value):
 
 @dataclass(frozen=True, slots=True)
 class Side(Value):
-    """One of two compared sessions, with its first messages after the common ones."""
+    """One of two compared sessions, with its first messages after those that both have."""
 
     session_id: str
     owner: str
@@ -173,7 +179,9 @@ class TeamConversation(Value):
 
 
 def family(project: TeamProject, reference: str | None) -> tuple[Member, ...]:
-    """Return the sessions of a family that the user may read or has here. Each comes after its parent.
+    """Return the family of a session: all sessions with the same first ancestor that the user may read or has here.
+
+    Each comes after its parent.
 
     Raises:
         NotFound: the session does not exist.
@@ -260,7 +268,10 @@ def _member(one: SessionInfo | Alias, alias: str | None, **more: Any) -> Member:
 
 
 def _in_order(members: Sequence[Member]) -> Iterator[Member]:
-    """Yield each member after its parent, with its depth. A member without a readable parent is a root."""
+    """Yield each session of a family after its parent, with its depth.
+
+    A session whose parent the user may not read counts as a root.
+    """
     below: dict[str | None, list[Member]] = {}
     ids = {one.session_id for one in members if one.session_id}
     for one in members:
@@ -282,11 +293,12 @@ AliasState = Literal["up_to_date", "ahead", "behind", "diverged", "changed", "pe
 
 @dataclass(frozen=True, slots=True)
 class AliasStatus(Value):
-    """The status of one alias.
+    """The state of one alias (the local name of a shared session), compared with the server.
 
     `ahead` counts local records that are not pushed, and `behind` records that only the server has. States: `changed`,
-    pushed records were altered here; `pending`, the server does not have it yet; `missing`, its log is gone. `seen` is
-    the time of the server's last answer. Without an answer now, `behind` is `None`, and `state` is the last known.
+    pushed records were altered here; `pending`, the server does not have the session yet; `missing`, its log is gone.
+    `seen` is the time of the server's last answer. Without an answer now, `behind` is `None`, and `state` is the last
+    known.
     """
 
     alias: str
@@ -303,7 +315,7 @@ class AliasStatus(Value):
 
 
 def status(project: TeamProject) -> tuple[AliasStatus, ...]:
-    """Return the status of every alias of a project."""
+    """Return the state of every alias of a project."""
     tracked = project.tracking.read()
     return tuple(
         _status_of(project, name, one, current=name == tracked.current) for name, one in tracked.aliases.items()
@@ -333,7 +345,11 @@ def _info_on_server(project: TeamProject, one: Alias) -> SessionInfo | None:
 
 
 def _state_of(one: Alias, more: int | None, *, gone: bool, moved: bool) -> tuple[AliasState, int]:
-    """Return the state of an alias, and the number of unpushed records (`more`, `None` if the log is gone)."""
+    """Return the state of an alias, and the number of unpushed records.
+
+    `more` is that number, negative if pushed records changed, or `None` if the log is gone. `gone` and `moved` are
+    true if the server lost the session or has other records.
+    """
     if one.session_id is None or gone:
         return "pending" if one.session_id is None else "withdrawn", max(more or 0, 0)
     if more is None:

@@ -1,6 +1,6 @@
-"""The messages between client and server, in version 1 of the protocol. Unknown fields are refused.
+"""The messages between client and server, in version 1 of the protocol. A message with unknown fields is refused.
 
-The import takes 0.1 s because of pydantic, so only clients of a server, and servers, import it.
+Only team clients and servers import this module: pydantic makes the import take 0.1 s.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ M = TypeVar("M", bound=canonical.WireModel)
 
 
 def valid_message(model: type[M], **values: Any) -> M:
-    """Make a message from a person's input.
+    """Return a message with values that a person typed in.
 
     Raises:
         Usage: a value is not valid.
@@ -91,7 +91,7 @@ def valid_message(model: type[M], **values: Any) -> M:
 
 
 class Hello(canonical.WireModel):
-    """``GET hello``: the server's version."""
+    """``GET hello``: the versions of the server."""
 
     protocol: canonical.Count
     version: canonical.Text
@@ -101,7 +101,7 @@ Token = Annotated[str, StringConstraints(pattern=r"^sft_[A-Za-z0-9_-]{20,100}$")
 
 
 class LoginRequest(canonical.WireModel):
-    """``POST login``: a single-use invitation, and the machine's name.
+    """``POST login``: an invitation, which works once, and the machine's name.
 
     The client makes and stores the `token` before it asks, since an answer can be lost. A repeated request with an
     equal token is accepted. Without a token, the server makes one.
@@ -131,7 +131,7 @@ class Administered(canonical.WireModel):
 
 
 class LoggedIn(canonical.WireModel):
-    """The token of a machine. The server stores only its hash."""
+    """The answer to a login: the machine's token. The server stores only its hash."""
 
     user: User
     token: Token
@@ -140,7 +140,7 @@ class LoggedIn(canonical.WireModel):
 
 
 class Failure(canonical.WireModel):
-    """An error. If the remote has advanced (409), `count` and `digest` are the remote's."""
+    """The body of an error answer. If a session has advanced (status 409), `count` and `digest` are the server's."""
 
     error: Annotated[str, StringConstraints(pattern=r"^[a-z_]{1,40}$")]
     message: canonical.Text
@@ -152,7 +152,7 @@ class Failure(canonical.WireModel):
 
 
 class Meta(canonical.WireModel):
-    """Facts about a session from its log."""
+    """Facts about a session that its client reads from the log, such as its git branch and number of turns."""
 
     branch: canonical.Text = ""
     model: canonical.Text = ""
@@ -192,7 +192,7 @@ class SessionRead(canonical.WireModel):
 
 
 class EditableDescription(canonical.WireModel):
-    """Editable description of a session. A field without a value changes nothing."""
+    """The editable description of a session: title, tags, summary. A field without a value stays as it is."""
 
     title: canonical.Text | None = None
     tags: Tags | None = None
@@ -219,7 +219,7 @@ class Have(canonical.WireModel):
 
 
 class HaveAnswer(canonical.WireModel):
-    """The segments that the server has and the client may read."""
+    """The digests of the segments (blocks of records) that the server has and the client may read."""
 
     present: tuple[canonical.SegmentDigest, ...]
 
@@ -232,14 +232,17 @@ class SegmentBody(canonical.WireModel):
 
 
 class Vector(canonical.WireModel):
-    """A chunk's vector in 16-bit floats. The server makes the chunk itself, and matches it by hash."""
+    """The vector of a passage, in 16-bit floats.
+
+    The server makes the passages itself, and finds this one by its hash.
+    """
 
     chunk: canonical.SegmentDigest
     e: Base64
 
 
 class Vectors(canonical.WireModel):
-    """Vectors of one embedding model."""
+    """Vectors of passages, all computed with one embedding model."""
 
     space: Fingerprint
     vectors: Annotated[tuple[Vector, ...], Field(max_length=MAX_VECTORS)]
@@ -248,9 +251,10 @@ class Vectors(canonical.WireModel):
 class Push(SessionChange):
     """``POST projects/{p}/push``: a session's new state, valid only if the server has the expected old state.
 
-    `segments` (blocks of records) begin at `position`, with the first new one, or with the last one if it had room.
-    `agent` and the description count only for a new session; other requests change them later. `vectors` are the known
-    vectors of the client, of passages as the server will make them. The server makes the others.
+    `base_count` and `base_digest` describe the old state, `count` and `digest` the new one. `segments` (blocks of
+    records) begin at `position`, with the first new one, or with the last one if it had room. `agent` and the
+    description count only for a new session; other requests change them later. `vectors` are those that the client has
+    for passages of the session. The server computes the others.
     """
 
     id: canonical.SessionId
@@ -279,7 +283,7 @@ class Push(SessionChange):
 
 
 class Pushed(canonical.WireModel):
-    """A completed push. `created` is false for an existing session, `up_to_date` true if nothing was new."""
+    """The answer to a push. `created` is false for an existing session, `up_to_date` true if no record was new."""
 
     session: SessionInfo
     created: bool
@@ -300,14 +304,17 @@ class Branch(SessionChange):
 
 
 class RecordEdit(canonical.WireModel):
-    """A record to replace, or to remove if `new` is missing. Both are SHA-256 hashes of canonical bytes."""
+    """The replacement of a record, or its removal if `new` is missing.
+
+    `old` and `new` are SHA-256 hashes of canonical bytes.
+    """
 
     old: canonical.SegmentDigest
     new: canonical.SegmentDigest | None = None
 
 
 class Rewrite(EditableDescription):
-    """``POST sessions/{id}/rewrites``: the withdrawn records, and their replacements.
+    """``POST sessions/{id}/rewrites``: the records to withdraw, and their replacements.
 
     A given title, summary or tags also replace equal ones in sessions made from the session.
     """
@@ -326,7 +333,10 @@ class Rewritten(canonical.WireModel):
 
 
 class WithdrawnRecords(canonical.WireModel):
-    """A withdrawal from a session; with ``delete``, of all its own records."""
+    """A withdrawal (records that an owner took back) from a session.
+
+    With the kind ``delete``, of all its own records.
+    """
 
     session_id: canonical.SessionId
     project: ProjectKey
@@ -336,18 +346,17 @@ class WithdrawnRecords(canonical.WireModel):
 
 
 class WithdrawnPage(canonical.WireModel):
-    """``GET changes?since=``: withdrawals since then from sessions that the caller has pulled or forked."""
+    """``GET changes?since=``: later withdrawals from sessions that the caller has pulled or forked."""
 
     changes: tuple[WithdrawnRecords, ...]
     next_page: Bookmark
 
 
 class Search(canonical.WireModel):
-    """``POST projects/{p}/search``: a question in several phrasings, with vectors for the phrasings to compare by
-    meaning.
+    """``POST projects/{p}/search``: a question in several phrasings, with vectors of these to search by meaning.
 
     Vectors are 16-bit floats, in the order of `smart_fork.finding.query.Query.meanings`. The server ignores vectors of
-    another space, and makes its own if the message has none.
+    another model, and computes its own if the message has none.
     """
 
     question: Annotated[str, StringConstraints(min_length=1, max_length=_MAX_QUESTION)]
@@ -363,7 +372,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Speaking(canonical.WireModel):
-    """The evidence for a session in one phrasing: see `smart_fork.finding.ranking.Parts`."""
+    """The evidence that a session answers one phrasing of the question: see `smart_fork.finding.ranking.Parts`."""
 
     session_words: Share
     passage_words: Share
@@ -374,7 +383,7 @@ class Speaking(canonical.WireModel):
 
 
 class SearchPassage(canonical.WireModel):
-    """The best passage: its text, its position, and the tokens that a fork after its exchange loads."""
+    """The best passage of a found session: its text and position, and the tokens that a fork after it loads."""
 
     text: Annotated[str, StringConstraints(max_length=_MAX_QUESTION)]
     turn: canonical.Count
@@ -387,7 +396,7 @@ class SearchPassage(canonical.WireModel):
 
 
 class SearchHit(canonical.WireModel):
-    """A found session with its evidence, also by meaning if `similar` is set.
+    """A session that the search found, with the evidence for it. `similar` is true if its meaning was compared, too.
 
     `family` is the id of its first ancestor, which is equal in a local copy.
     """
@@ -405,9 +414,9 @@ class SearchHit(canonical.WireModel):
 
 
 class SearchAnswer(canonical.WireModel):
-    """The best result of each family. `embedded` is true if the search was also by meaning.
+    """The answer to a search: the best session of each family. `embedded` is true if meanings were compared, too.
 
-    `by_words_only` counts the sessions without comparable vectors.
+    `sessions` counts the searched sessions, `by_words_only` those without comparable vectors.
     """
 
     hits: Annotated[tuple[SearchHit, ...], Field(max_length=MAX_PAGE)]
@@ -417,7 +426,7 @@ class SearchAnswer(canonical.WireModel):
 
 
 class AuditLine(canonical.WireModel):
-    """An entry of the audit log: person, action and time."""
+    """An entry of the audit log: who did what, when, and to which session."""
 
     at: AwareDatetime
     actor: User
@@ -428,7 +437,7 @@ class AuditLine(canonical.WireModel):
 
 
 class Audit(canonical.WireModel):
-    """A page of ``GET audit``."""
+    """A page of ``GET audit``, the log of who pushed, pulled, forked and withdrew what."""
 
     lines: Annotated[tuple[AuditLine, ...], Field(max_length=1_000)]
     next_page: Bookmark | None = None

@@ -1,6 +1,8 @@
-"""The withdrawal of shared sessions or messages: here from the server, and there from copies on this machine.
+"""The withdrawal of shared sessions or messages: a withdrawal removes text on the server and in copies of it.
 
-A withdrawal of messages is planned as a cut of the server's records: calls and their results go together.
+The user's own withdrawals are sent to the server. Those of teammates are fetched and applied to copies on this
+machine. A withdrawal of messages is planned as a cut of the server's records, so that calls and their results go
+together.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WithdrawalRequest:
-    """A request to withdraw messages (numbered from 1), secrets, or both from a session."""
+    """A request to withdraw messages, secrets, or both from a shared session. Messages are numbered from 1."""
 
     reference: str
     messages: str = ""
@@ -52,8 +54,9 @@ class WithdrawalRequest:
 
 @dataclass(frozen=True, slots=True)
 class PlannedWithdrawal:
-    """A planned withdrawal: the hash of each record, with its replacement or `None`. `left` is the digest of what
-    remains.
+    """A planned withdrawal. `edits` maps the hash of each record to its replacement, or to `None` to remove it.
+
+    `left` is the digest of the records that remain.
     """
 
     info: wire.SessionInfo
@@ -65,13 +68,13 @@ class PlannedWithdrawal:
 
     @property
     def cut(self) -> int:
-        """The number of withdrawn records."""
+        """The number of records that are removed, without the replaced ones."""
         return sum(new is None for new in self.edits.values())
 
 
 @dataclass(frozen=True, slots=True)
 class WithdrawalResult:
-    """A completed withdrawal: how many sessions made from it changed, and the changes on this machine."""
+    """A completed withdrawal: the number of changed sessions made from this one, and the changes on this machine."""
 
     info: wire.SessionInfo
     descendants: int
@@ -79,7 +82,7 @@ class WithdrawalResult:
 
 
 def change_visibility(project: TeamProject, reference: str, visibility: wire.Visibility) -> wire.SessionInfo:
-    """Make a session public or private. Forks by other people stay with them.
+    """Make a session public or private. Forks that other people made before are not changed.
 
     Raises:
         NotFound: the session cannot be read.
@@ -90,7 +93,9 @@ def change_visibility(project: TeamProject, reference: str, visibility: wire.Vis
 
 
 def delete(project: TeamProject, reference: str, *, everywhere: bool) -> WithdrawalResult | None:
-    """Hide a session, or withdraw its own records from all sessions made from it.
+    """Hide a session. With `everywhere`, withdraw its own records instead, also from all sessions made from it.
+
+    Return `None` for a hidden session.
 
     Raises:
         NotFound: the session cannot be read.
@@ -105,7 +110,7 @@ def delete(project: TeamProject, reference: str, *, everywhere: bool) -> Withdra
 
 
 def plan_withdrawal(project: TeamProject, asked: WithdrawalRequest) -> PlannedWithdrawal:
-    """Plan a withdrawal. Nothing is sent.
+    """Plan which records of a shared session to withdraw. Nothing is sent.
 
     Raises:
         Usage: nothing is named, a message does not exist, or nothing would change.
@@ -133,15 +138,16 @@ def plan_withdrawal(project: TeamProject, asked: WithdrawalRequest) -> PlannedWi
 
 
 def _left(taken: Download, edits: Mapping[bytes, bytes | None]) -> str:
-    """Return the digest of the remaining records. The records of the parent stay."""
+    """Return the digest of the session's records after the edits. Records of the parent are not edited."""
     base, own = taken.records[: taken.info.base_count], taken.records[taken.info.base_count :]
     after = (edits.get(sha256(record).digest(), record) for record in own)
     return canonical.digest_of([*base, *(record for record in after if record is not None)])
 
 
 def repeated_withdrawal(project: TeamProject, asked: WithdrawalRequest) -> WithdrawalResult | None:
-    """Return the result of an identical earlier request with a lost answer. Sending it again would withdraw other
-    messages.
+    """Return the result of an earlier withdrawal with the same request, if its answer was lost; else `None`.
+
+    Sending the request again would withdraw other messages, since messages have other numbers now.
 
     Raises:
         Conflict: an earlier, different request was carried out, so messages have other numbers now.
@@ -170,7 +176,7 @@ def repeated_withdrawal(project: TeamProject, asked: WithdrawalRequest) -> Withd
 
 
 def send_withdrawal(project: TeamProject, made: PlannedWithdrawal) -> WithdrawalResult:
-    """Send a planned withdrawal, then apply it on this machine.
+    """Send a planned withdrawal to the server, then apply it to the copies on this machine.
 
     Raises:
         Conflict: the session has changed since the plan.
@@ -199,14 +205,20 @@ def send_withdrawal(project: TeamProject, made: PlannedWithdrawal) -> Withdrawal
 
 
 def _followed(project: TeamProject, said: wire.Rewritten) -> WithdrawalResult:
-    """Apply the withdrawal on this machine, and return the result. Until then the answer counts as not received."""
+    """Apply an answered withdrawal to the copies on this machine, and return the result.
+
+    Only then is the stored request deleted, so that a killed command can be repeated.
+    """
     done = WithdrawalResult(said.session, said.descendants, apply_withdrawals(project.client, at_once=True))
     _forget(said.session.id)
     return done
 
 
 def _chosen(one: ReceivedSession, session: Transcript, text: str) -> set[str]:
-    """Return the turn ids of the messages, each with the agent's turns up to the next message."""
+    """Return the ids of the turns that a range of message numbers names.
+
+    Each message includes the agent's turns up to the next message.
+    """
     said = one.session.messages
     found: set[str] = set()
     try:
@@ -223,7 +235,7 @@ def _chosen(one: ReceivedSession, session: Transcript, text: str) -> set[str]:
 
 
 def _edits(project: TeamProject, taken: Download, made: CutPlan) -> dict[bytes, bytes | None]:
-    """Return the server's records to remove or replace, by their hashes, for a cut of the local log."""
+    """Translate a planned cut of the downloaded log to the server's records: what to remove or replace, by hash."""
     forms, place = AGENTS.forms_of(taken.info.agent), HomePlace.of(project.place.root)
     gone: set[str] = set()
     new: dict[str, bytes] = {}
@@ -249,7 +261,7 @@ def _edits(project: TeamProject, taken: Download, made: CutPlan) -> dict[bytes, 
 
 
 def _title(info: wire.SessionInfo, made: CutPlan) -> str | None:
-    """Return the session's new title if the old one quotes withdrawn text."""
+    """Return the session's new title if the old one quotes withdrawn text; `None` if the title can stay."""
     title = str(mask(info.title)) if made.masked else info.title
     beginning = " ".join(titles.without_suffix(info.title).split())[:30].strip("… ")
     removed = [turn.raw for turn in made.removed]
@@ -263,10 +275,10 @@ def _title(info: wire.SessionInfo, made: CutPlan) -> str | None:
 def audit_lines(
     project: TeamProject, reference: str | None, *, since: str | None, mine: bool, limit: int
 ) -> list[wire.AuditLine]:
-    """Return the audit lines that the user may see, newest first.
+    """Return the lines of the server's audit log that the user may see, newest first.
 
     Raises:
-        Usage: it is not a time.
+        Usage: `since` is not a time.
         NotFound: the session does not exist.
     """
     asked = {"mine": "1"} if mine else {}
@@ -291,10 +303,10 @@ def _time(text: str) -> str:
 
 
 class _Unanswered(canonical.WireModel):
-    """A sent withdrawal without an answer: the named messages, the server, the project, and the request.
+    """A withdrawal request whose answer has not arrived, with its server, its project and the named messages.
 
-    It is stored before the server is asked. Messages are named by numbers, which a withdrawal changes: after a lost
-    answer, a repeated request would withdraw other messages.
+    It is stored before it is sent. Messages are named by numbers, which a withdrawal changes: after a lost answer, a
+    repeated request would withdraw other messages.
     """
 
     server: str
@@ -304,7 +316,7 @@ class _Unanswered(canonical.WireModel):
 
 
 def _forget(session_id: str) -> None:
-    """Delete the stored withdrawal of a session, since its answer has arrived."""
+    """Delete the stored withdrawal request of a session, since its answer has arrived."""
     state.change("DELETE FROM withdrawals WHERE session_id = ?", session_id)
 
 
@@ -319,7 +331,10 @@ _MAX_PAGES = 1_000
 def opened_current(
     server: str | None = None, project: str | None = None, *, directory: Path | None = None, ask: bool = False
 ) -> Iterator[TeamProject]:
-    """Open a project and its server, and apply withdrawals if it is time to ask for them."""
+    """Open a project and a client of its server. First apply withdrawals, if it is time to ask for them.
+
+    A withdrawal removes text that its owner took back from the copies on this machine.
+    """
     with opened(server, project, directory=directory, ask=ask) as one:
         if one.away is None:
             apply_withdrawals(one.client)
@@ -329,13 +344,19 @@ def opened_current(
 
 
 def apply_withdrawals(client: Client, *, at_once: bool = False, remove: bool = False) -> AppliedWithdrawals:
-    """Ask for withdrawals, and apply them to the copies on this machine. With `remove`, delete the copies."""
+    """Ask for withdrawals, and apply them to the copies on this machine. With `remove`, delete the affected copies.
+
+    With `at_once`, ask even if the last request was less than 10 minutes ago.
+    """
     fetch_withdrawals(client, at_once=at_once)
     return apply_pending(remove=remove)
 
 
 def fetch_withdrawals(client: Client, *, at_once: bool = False) -> None:
-    """Ask the server for new withdrawals at most once in 10 minutes, and store them. They are not applied yet."""
+    """Ask the server for new withdrawals, and store them. They are not applied yet.
+
+    This is done at most once in 10 minutes, unless `at_once` is set.
+    """
     moment = datetime.now(UTC)
     name = f"changes of {client.account.origin}"
     asked = state.fact(name)
@@ -351,7 +372,7 @@ def fetch_withdrawals(client: Client, *, at_once: bool = False) -> None:
 
 
 def apply_withdrawals_to(path: Path, agent: AgentName) -> None:
-    """Apply withdrawals before a local log is forked that came from a server. Wait for the server only a moment.
+    """Apply withdrawals before a log is forked, if it came from a server. Wait for the server only a moment.
 
     Raises:
         Conflict: the log still contains withdrawn messages.
@@ -381,7 +402,10 @@ def _new(client: Client, since: str | None) -> tuple[list[wire.WithdrawnRecords]
 def _withdrawn_of(
     one: received_logs.ReceivedLog, client: Client, found: Sequence[wire.WithdrawnRecords]
 ) -> dict[str, str | None]:
-    """Return the withdrawals that concern a log, combined: the digest of the replacement by digest, or `None`."""
+    """Return the withdrawals that concern one local log, combined into one.
+
+    The result maps the digest of each record to that of its replacement, or to `None` if it is removed.
+    """
     if one.server != client.account.origin:
         return {}
     ends: dict[str, str | None] = {}
@@ -393,9 +417,9 @@ def _withdrawn_of(
 
 
 def _replacing(client: Client, found: Sequence[wire.WithdrawnRecords], wanted: Collection[str]) -> dict[str, bytes]:
-    """Return the records that replace others, by digest.
+    """Download the records that replace withdrawn ones. Return them by their digests, as far as `wanted`.
 
-    A replacement in a session that may no longer be read is left out, so that its record is removed instead.
+    A record is left out if the user may no longer read its session. The withdrawn record is then removed instead.
     """
     records: dict[str, bytes] = {}
     for project, session_id in {(change.project, change.session_id): None for change in reversed(found)}:

@@ -49,7 +49,7 @@ def log_in(
 
 
 def _asked_for() -> str:
-    """Return the invitation: typed without an echo, or read from standard input."""
+    """Return the invitation that the user types without an echo, or that standard input has."""
     if sys.stdin.isatty():
         return str(typer.prompt("Invitation", hide_input=True, err=True))
     if given := sys.stdin.readline(1_000).strip():
@@ -269,7 +269,10 @@ def jobs(
 
 
 def _administered(where: ServerLocation, **asked: object) -> dict[str, Any]:
-    """Carry out an admin request: over the database socket on the server's machine, else with this machine's token."""
+    """Carry out an admin request, such as adding a user, and return its answer.
+
+    On the server's own machine it goes through the database's socket, elsewhere to the server with the user's token.
+    """
     from smart_fork.team import login
     from smart_fork.team.client import Client
     from smart_fork.team.wire import Administer
@@ -356,7 +359,10 @@ def restore(
 
 @contextmanager
 def _found(where: ServerLocation, *, run_as: str | None = None, stopped: bool = False) -> Iterator[DatabasePlace]:
-    """Yield the server's database. If the server is `stopped`, start its PostgreSQL for the time of this context."""
+    """Yield the server's database and its PostgreSQL programs.
+
+    With `stopped`, the server must not run: its PostgreSQL is started for the time of this context.
+    """
     dsn = where.dsn or Setting.TEAM_DSN.text() or None
     check_installed(embedded=True)
     from smart_fork.team.server.backup import DatabasePlace

@@ -87,10 +87,10 @@ def list_sessions(
 
 
 def _list_tracked(where: TeamProject, away: SmartForkError, *, agent: str | None, unknown: str | None) -> None:
-    """List the tracked shared sessions as they were last seen, without the server.
+    """List the tracked shared sessions as they were last seen, since the server does not answer (`away`).
 
     Raises:
-        SmartForkError: only the server can answer the options.
+        SmartForkError: only the server can answer the options, such as `unknown`.
     """
     if unknown:
         raise away

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def takes_platforms(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace a command's parameter `platforms` by one flag for each agent with shareable sessions."""
+    """Replace the parameter `platforms` of a command by one flag (``--codex`` …) for each agent."""
     agents = [agent for agent in AGENTS if agent.has("forms")]
     shown: list[Parameter] = []
     for one in inspect.signature(command, eval_str=True).parameters.values():
@@ -103,7 +103,7 @@ def _push_one(where: TeamProject, asked: PushRequest, *, yes: bool, dry_run: boo
 
 
 class Several:
-    """A push of several sessions."""
+    """A push of several sessions, with previews of what would be sent."""
 
     def __init__(self, where: TeamProject, asked: PushRequest, named: list[str], *, every: bool) -> None:
         from smart_fork.team.push import project_logs
@@ -183,7 +183,10 @@ def _sessions(number: int) -> str:
 
 
 def _why(refused: list[NotPushed]) -> Iterable[str]:
-    """Yield each failure with its next step, and the number of skipped sessions for each reason."""
+    """Yield a line for each session that was not pushed, with its next step.
+
+    Skipped sessions are only counted, by reason.
+    """
     for one in refused:
         if not one.skipped:
             yield joined(f"Not sent: {one.session}: {one.error}", one.hint)
@@ -233,14 +236,14 @@ def _print_plan(where: TeamProject, made: Plan) -> None:
 
 @dataclass(frozen=True, slots=True)
 class BranchPart:
-    """The part of a session to branch, and the branch's visibility."""
+    """The part of a session that a branch gets, and where the branch is made: here, on the server, or both."""
 
     at: str | None = said(help="Number of messages to take, as in `team show`, or `head`.")
     local: bool = said(bool, default=False, help="Only on this machine, until the first push.")
     pull: bool = said(bool, default=True, help="Only on the server.", flags=("--no-pull",))
 
     def asked(self, described: SharedDescription) -> TeamBranchRequest:
-        """Return the request to branch, with a checked number and description."""
+        """Return these options, with a checked number of messages and description, as a request to branch."""
         from smart_fork.team.branch import TeamBranchRequest
 
         at = team_group.number_of(self.at)
@@ -317,7 +320,10 @@ def fork(
 
 @contextmanager
 def _opened(place: team_group.TeamPlace, copy: CopyOptions, *, ask: bool = False) -> Iterator[TeamProject]:
-    """Open the project of a command that writes a session. Ask before a session is written for another directory."""
+    """Open the project of a command that writes a session on this machine.
+
+    If the session goes to another directory, the user is asked first.
+    """
     into = copy.into
     with place.current(ask=ask) as where:
         there = into is None or resolve(into).is_relative_to(where.place.root)

@@ -1,4 +1,4 @@
-"""The group ``smart-fork team``: its common options, questions and results."""
+"""The command group ``smart-fork team``: the common options of its commands, questions, and printed results."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ class TeamPlace:
         return opened(self.server, self.project, ask=ask)
 
     def current(self, *, ask: bool = False) -> AbstractContextManager[TeamProject]:
-        """Apply withdrawals, then open the project."""
+        """Apply withdrawals (remove text that its owner took back from copies here), then open the project."""
         from smart_fork.team.withdraw import opened_current
 
         return opened_current(self.server, self.project, ask=ask)
 
 
 def number_of(at: str | None) -> int | None:
-    """Return the number in `--at`; `None` for ``head`` or no value.
+    """Return the number of messages that `--at` gives; `None` for ``head`` or no value.
 
     Raises:
         Usage: it is not a number of messages.
