@@ -226,8 +226,9 @@ class EditedPlace(NamedTuple):
 
 
 def place_of(edit: HookEvent) -> EditedPlace | None:
-    """Return the file and lines that a tool call is about to edit; `None` if the file lacks the lines or has them
-    twice.
+    """Return the file and lines that a tool call is about to edit.
+
+    Return `None` if the place is uncertain, for example because the file has the lines twice.
     """
     name = next(iter(edited_by(edit.tool, edit.given)), "")
     file = resolve(Path(edit.directory) / name)

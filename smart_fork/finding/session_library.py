@@ -1,4 +1,4 @@
-"""The library: past sessions, as one caller may find them. All searches of the index go through it."""
+"""The library: one caller's access to past sessions. All searches of the index go through it."""
 
 from __future__ import annotations
 
@@ -84,11 +84,10 @@ _EVERYTHING = FindRequest("", agent_type=AGENTS.ALL, include_automated=True)
 
 
 class Library(ProjectIndex):
-    """The past sessions of a project, or of all projects, as one caller may find them. The caller's own session is
-    never found.
+    """The past sessions of a project, or of all projects, as one caller may find them. A session never finds itself.
 
-    The index is opened and updated once, by the first question. A `RemoteSearch` gets each question while the index is
-    searched.
+    The index is opened and updated once, by the first question. A `RemoteSearch` (of a team's server) gets each
+    question while the index is searched.
     """
 
     @classmethod
@@ -130,7 +129,9 @@ class Library(ProjectIndex):
             return self._without_index(error.message, error.hint, asked, there)
 
     def _search(self, asked: FindRequest, state: Refreshed, there: RemoteSearch | None) -> Found:
-        """Search the index, merge the results with the remote ones, and put sessions that are better to fork first."""
+        """Search the index, merge the results with those of the remote search `there`, and put better sessions to fork
+        first.
+        """
         withheld = there.withheld() if there is not None else frozenset[str]()
         query = self.query(asked, withheld)
         counts = self.store.counts(query.scope)
@@ -188,7 +189,7 @@ class Library(ProjectIndex):
             return recall_hint(search(store, query, partial(self.vectors, "")))
 
     def fix(self, request: FindRequest) -> Fixes:
-        """Find fixes of the request's error in the repository's sessions.
+        """Find how sessions of the repository ended the error in the request, for instance by an edit or a command.
 
         Raises:
             Usage: the request is invalid.
@@ -205,7 +206,10 @@ class Library(ProjectIndex):
             return fixes(error, store, query, state.new(store, query))
 
     def after_failure(self, call: HookEvent) -> Hint | None:
-        """Find the fix of a failed call's `output` in another session. The index is not updated.
+        """Return a hint at another session that ended the error in a failed call's output; `None` if none is likely to
+        help.
+
+        The index is not updated.
 
         Raises:
             SmartForkError: there is no such directory, or no index.
@@ -220,7 +224,7 @@ class Library(ProjectIndex):
             return fix_hint(output, store, self.query(_EVERYTHING))
 
     def before_edit(self, edit: HookEvent) -> Hint | None:
-        """Return a hint at the exchange of another session that wrote most of the lines about to be changed.
+        """Return a hint at the other session that wrote most of the lines that `edit` is about to change.
 
         The index is not updated. Return `None` if no session is known to have written the lines.
 
@@ -262,7 +266,7 @@ class Library(ProjectIndex):
         return Causes(where, results.UNTRUSTED, len(shown), shown, more, unread)
 
     def within(self, request: FindRequest) -> Exchanges:
-        """Return the exchanges of the session that the request names, best first.
+        """Return the exchanges (prompts with their answers) of one session that answer the request, best first.
 
         Raises:
             Usage: the request is invalid, or the calling session is unknown.
@@ -281,7 +285,7 @@ class Library(ProjectIndex):
             return best_exchanges(store, row, self.evidence(row, request.intent, request.also), asked)
 
     def evidence(self, session: Session | SessionRow, intent: str, also: Sequence[str] | None = ()) -> ExchangeEvidence:
-        """Return the evidence for each exchange of a session as an answer to an intent, gathered once.
+        """Return the evidence that each exchange of a session answers an intent. Repeated calls get the same result.
 
         Raises:
             Usage: the intent is blank, or `also` is invalid.
@@ -303,7 +307,8 @@ class Library(ProjectIndex):
         return self._evidence.setdefault(known, found)
 
     def _candidates(self, query: Query, asked: FindRequest, vectors: Embed) -> tuple[Candidates, AskedCode | None]:
-        """Return the sessions that answer the request; with code, the sessions that wrote the code.
+        """Return the sessions that answer the request; if it names code, the sessions that wrote the code, and its
+        size.
 
         Without code, more sessions than asked are returned, so that better ones to fork can come first.
         """
@@ -329,8 +334,8 @@ class Library(ProjectIndex):
         return search_documents(self.store, query, self.search_program, query.agents)
 
     def _better_first(self, found: Candidates, asked: FindRequest) -> tuple[Candidates, dict[int, ForkWorth]]:
-        """Return the requested number of hits and the worth of each. Among equally likely hits, better ones to fork
-        come first.
+        """Return the requested number of hits, better sessions to fork first among equally likely ones, and the worth
+        of each.
 
         The order of an external engine is kept: its scores are not chances.
         """
@@ -348,7 +353,7 @@ class Library(ProjectIndex):
         asked: FindRequest,
         vectors: Callable[[], Sequence[bytes]],
     ) -> tuple[Hit, ...]:
-        """Return the best sessions as an answer has them."""
+        """Return the found sessions as the results of an answer, with quotations and fork commands."""
         starts = {agent: asked.as_agent or agent for agent in {hit.session.agent for hit in found.hits}}
         able = Program.problems_of(set(starts.values()), self.engine.environment)
         by_meaning = self.search_program is None and found.mode in ("hybrid", "vector")
@@ -359,7 +364,10 @@ class Library(ProjectIndex):
         )  # fmt: skip
 
     def _ask_elsewhere(self, asked: FindRequest) -> RemoteSearch | None:
-        """Send the request to the remote search, if there is one. Tags and code are only searched on this machine."""
+        """Send the request to the remote search and return it; `None` if there is none, or for tags and code.
+
+        These are only searched on this machine.
+        """
         there, project, own = self.elsewhere, self.project, self.search_program is None
         if there is None or project is None or not own or asked.tag or asked.code:
             return None
@@ -398,7 +406,9 @@ class Library(ProjectIndex):
         return results.recent_ones(others[:limit])
 
     def _without_program(self, error: EngineUnavailable, asked: FindRequest) -> Unsearched:
-        """Return the answer if the configured search program is missing."""
+        """Return the answer to a request if the configured search program is missing: the recent sessions and next
+        steps.
+        """
         if self.search_program is None:
             raise error
         log.warning("%s is not available: %s", self.search_program.name, error.message)
@@ -408,7 +418,7 @@ class Library(ProjectIndex):
         )
 
     def _without_index(self, message: str, hint: str, asked: FindRequest, there: RemoteSearch | None) -> Answer:
-        """Return the answer if the index cannot be searched: remote results if there are any, else the reason and next
+        """Return the answer if the index cannot be searched: remote results if there are any, else `message` and next
         steps.
         """
         log.warning("smart_fork is not available: %s", message)
@@ -445,7 +455,7 @@ def _what_to_do(hint: str, *, off: bool) -> tuple[str, ...]:
 
 
 def _damage_notice(before: Collection[Path]) -> str:
-    """Warn if this question found the index damaged."""
+    """Return a notice if the index was found damaged and set aside since `before`, the damaged copies at that time."""
     aside = next((path for path in kept(index_db()) if path not in before), None)
     if aside is None:
         return ""
@@ -463,10 +473,10 @@ def library(
     path: str | None = None, progress: Progress | None = None, shared: SharedEmbedder | None = None,
     seconds: float = 0.0, **how: Any,
 ) -> AbstractContextManager[Library]:  # fmt: skip
-    """Open the library of the command line, which never finds the session it runs in; see `Library.open`.
+    """Open the library for a command of the command line, or for a server; see `Library.open`.
 
-    A server passes its `shared` model, and names the caller in `how`. Its questions may wait longer: at least
-    `seconds`.
+    A command never finds the session that runs it. A server passes its `shared` model, and names the caller in `how`.
+    Its questions may wait longer: at least `seconds`.
     """
     own = engine(progress)
     if shared is None:
@@ -477,7 +487,7 @@ def library(
 
 
 def engine(progress: Progress | None = None) -> Engine:
-    """Return the engine of the command line."""
+    """Return the models and time limits of a search from the command line."""
     return Engine(
         configured_embedder(),
         progress=progress,

@@ -1,6 +1,7 @@
-"""Notes on sessions, stored beside their logs: verdicts, and a person's tags, pins and archive.
+"""Notes on sessions, kept beside the logs: verdicts, and a person's marks (tags, pinned, archived).
 
-The reason of a verdict is a person's text that models see: masked, on one line, short, and quoted as data.
+A verdict says whether a session's work was merged, kept or dropped. Its reason is a person's text that models see:
+masked, on one line, short, and quoted as data.
 """
 
 from __future__ import annotations
@@ -70,8 +71,8 @@ def noted_of(agent: AgentName, session_id: str) -> SessionNotes | None:
 
 
 def noted_if_known(sessions: Iterable[_Session]) -> dict[_Session, SessionNotes]:
-    """Return the notes on these sessions; none if the notes cannot be read. For answers that are useful
-    without notes.
+    """Return the notes on these sessions; an empty mapping if they cannot be read, for answers that are useful
+    without.
     """
     try:
         return noted(sessions)
@@ -99,7 +100,7 @@ def tags() -> dict[str, int]:
 
 
 def tag(given: str) -> str:
-    """Return a tag in lower case.
+    """Return a tag in lower case. Tags are a person's labels for sessions.
 
     Raises:
         Usage: the text is not a valid tag.
@@ -114,7 +115,7 @@ def tag(given: str) -> str:
 
 
 def mark(agent: AgentName, session_id: str, marks: Collection[str], *, remove: bool = False) -> None:
-    """Add marks to a session, or remove them.
+    """Add marks (tags, `PINNED` or `ARCHIVED`) to a session; with `remove`, remove them.
 
     Raises:
         NotFound: the session was forgotten.
@@ -128,7 +129,7 @@ def mark(agent: AgentName, session_id: str, marks: Collection[str], *, remove: b
 
 
 def outcome(given: str) -> Outcome:
-    """Validate the name of an outcome.
+    """Return the text as an outcome of a session's work: "merged", "kept" or "dropped".
 
     Raises:
         Usage: there is no such outcome.
@@ -143,8 +144,10 @@ def judge(
     agent: AgentName, session_id: str, outcome: Outcome, reason: str = "", *, source: str, tried: str,
     said_by: Literal["person", "git"] = "person",
 ) -> None:  # fmt: skip
-    """Store a verdict on a session, which was forked from `source`, if any. A person's verdict is not replaced by
-    git's.
+    """Store a verdict on a session's work. `source` is the session that it was forked from, if any; `tried` is when it
+    worked.
+
+    A verdict by git does not replace a person's verdict.
 
     Raises:
         NotFound: the session was forgotten.
@@ -161,7 +164,7 @@ def judge(
 
 
 def unjudge(agent: AgentName, session_id: str) -> None:
-    """Delete the verdict on a session.
+    """Delete the verdict on a session's work.
 
     Raises:
         OSError: the verdict cannot be deleted; nothing has changed.
@@ -170,7 +173,7 @@ def unjudge(agent: AgentName, session_id: str) -> None:
 
 
 def forget(agent: AgentName, session_id: str) -> None:
-    """Delete all notes on a session that was forgotten.
+    """Delete all notes on a session that is being removed from the index for good.
 
     Raises:
         OSError: the notes cannot be deleted; nothing has changed.
@@ -180,7 +183,7 @@ def forget(agent: AgentName, session_id: str) -> None:
 
 
 def take_back(session_ids: Collection[str], has: Callable[[str], bool]) -> None:
-    """Delete the reasons of verdicts on these sessions and their forks if they contain excised text.
+    """Delete the reasons of verdicts on these sessions and their forks, if `has` finds removed text in a reason.
 
     Raises:
         OSError: the verdicts cannot be read or written.

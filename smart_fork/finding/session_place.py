@@ -1,4 +1,4 @@
-"""The place of a session: its directory and project, also if its log does not state them.
+"""Finds where a session worked: its directory and project, also if its log does not state them.
 
 A log could name any directory and any commit. An inferred place only counts if the directory exists and belongs to the
 project, or if the project's repository has the commit.
@@ -38,8 +38,9 @@ def belongs(one: Session | SessionRow, project: Project) -> bool:
 
 
 def as_guest(session: Session, project: Project) -> Session | None:
-    """Return a session that began elsewhere, reduced to its work in the repository `project`; `None` if it did nothing
-    there.
+    """Return a session that began elsewhere, reduced to its work in the repository of `project`.
+
+    Return `None` if it did nothing there.
     """
     if not (session.turns and project.git) or session.received:
         return None
@@ -53,7 +54,9 @@ def as_guest(session: Session, project: Project) -> Session | None:
 
 
 def in_project(cwd: str, project: Project) -> bool:
-    """Return True if `cwd` belongs to `project`. An unknown or missing directory does not."""
+    """Return True if directory `cwd` belongs to `project`, also as a worktree or former place. A missing one does
+    not.
+    """
     directory = recorded(cwd)
     if directory is None:
         return False
@@ -74,7 +77,7 @@ def is_there(cwd: str) -> bool:
 
 
 def unplaced(cwd: str) -> str:
-    """Say why the directory `cwd` in a log is no place to work in; empty if it is an absolute path."""
+    """Return why the directory `cwd` in a log cannot be worked in; empty if it is an absolute path."""
     if recorded(cwd) is not None:
         return ""
     return (
@@ -83,7 +86,9 @@ def unplaced(cwd: str) -> str:
 
 
 def where_now(cwd: str) -> str:
-    """Return the present place of work done in `cwd`: its repository may have moved, or dropped the directory."""
+    """Return where the work done in directory `cwd` is now: its repository may have moved, or no longer have the
+    directory.
+    """
     there = recorded(cwd) if cwd else None
     if there is not None and not os.path.lexists(there):
         from indexer.repositories import successor  # a status line has no time for it
@@ -93,12 +98,12 @@ def where_now(cwd: str) -> str:
 
 
 def directory_of(cwd: str) -> Masked:
-    """Return the directory that a log names, masked for an error message."""
+    """Return the directory `cwd` of a log, masked and shortened for an error message."""
     return quoted(cwd, _MAX_CHARACTERS)
 
 
 def permits(one: Session | SessionRow) -> bool:
-    """Return True if the caller may read a session: its place must be known, and `call_context.permits` it."""
+    """Return True if the caller may read a session. Its project must be known and be one that the caller may read."""
     allowed = call_context.projects()
     if allowed is None:
         return True
@@ -108,7 +113,10 @@ def permits(one: Session | SessionRow) -> bool:
 
 
 def placed(one: _One, project: Project | None) -> _One:
-    """Return a session, placed in `project` if only its commit shows that it belongs there."""
+    """Return a session with the directory of `project`, if only the commit in its log shows that it belongs there.
+
+    Otherwise return the session unchanged.
+    """
     if project is None or (one.cwd and _counts(one)) or not _has_head(one, project):
         return one
     where: Inferred = "commit"
@@ -118,7 +126,11 @@ def placed(one: _One, project: Project | None) -> _One:
 
 
 def placed_here(one: _One) -> _One:
-    """Return a session, placed in one of the caller's projects if only its commit shows that it belongs there."""
+    """Return a session with the directory of one of the caller's projects, if only its commit shows that it belongs
+    there.
+
+    Otherwise return the session unchanged.
+    """
     for project in _asking() if one.head else ():
         if (there := placed(one, project)) is not one:
             return there
@@ -126,7 +138,7 @@ def placed_here(one: _One) -> _One:
 
 
 def is_in_doubt(one: Session | SessionRow) -> bool:
-    """Return True if neither the log nor the agent says where the session worked."""
+    """Return True if the session's directory is inferred: neither the log nor the agent states it."""
     return one.inferred_from not in _STATED
 
 

@@ -1,5 +1,5 @@
-"""The values of one session, for the command line, MCP and scripts: as a search result, and as a
-conversation to read.
+"""The data classes of one session: as a search result, and as a conversation to read. The command line, MCP and
+scripts use them.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ MUCH_TOKENS, BUDGET, BUDGET_TOKENS = 100_000, "30k", 30_000
 
 @value
 class Match(Value):
-    """The matching place in a session, the tokens that a fork there loads, and the evidence: words and similarity.
+    """The place in a session that matches a question, the tokens that a fork there loads, and the matching words.
 
-    `lost` says why the agent's own fork of the whole session does not contain the place: "compaction" or "gap".
+    `similarity` is the place's cosine to the question. `lost` says why the agent's own fork of the whole session does
+    not contain the place: "compaction" or "gap".
     """
 
     turn_index: int | None = None
@@ -49,7 +50,7 @@ class Match(Value):
 
 @value
 class WroteLines(Value):
-    """A session's share of the asked code: `lines` of the `of` lines, and the `share` of them.
+    """A session's share of the code that a question is about: it wrote `lines` of the `of` lines.
 
     `exchange` wrote most of these lines, and `asked` is its prompt. `commits` are the commits that have the lines.
     """
@@ -64,7 +65,7 @@ class WroteLines(Value):
 
 @value
 class Lineage(Value):
-    """The session's family: its parent, its forks, and other members."""
+    """The relatives of a session: its parent, its forks, and other members of its family (all forks of one session)."""
 
     parent: str | None = None
     forks: tuple[str, ...] = ()
@@ -74,7 +75,7 @@ class Lineage(Value):
 
 @value
 class ToldBy(Value):
-    """The evidence that one phrasing found in a session: its share of the points, and its words in the passage."""
+    """The evidence that one phrasing of a question found in a session: its points, and its words in the passage."""
 
     text: str
     points: Mapping[str, float]
@@ -83,7 +84,7 @@ class ToldBy(Value):
 
 @value
 class CacheUse(Value):
-    """The lifetime of the model's cache, from the log, and the time of its last use."""
+    """The model's cache of a session: its lifetime in seconds, from the log, and the time of the last request."""
 
     seconds: int
     last_request: str
@@ -91,10 +92,10 @@ class CacheUse(Value):
 
 @value
 class Explanation(Value):
-    """The explanation of a score: ``1 / (1 + exp(against - sum of the points))``. `reranked` is the final score.
+    """The parts of a score, which is ``1 / (1 + exp(against - sum of the points))``. `reranked` is the final score.
 
-    `phrasings` has the evidence of each phrasing, if the question has several. `cache` says whether the session is
-    cached.
+    `phrasings` has the evidence of each phrasing, if the question has several. `cache` says how long the model's cache
+    has the session.
     """
 
     points: Mapping[str, float]
@@ -107,9 +108,10 @@ class Explanation(Value):
 
 @value
 class Price(Value):
-    """The tokens that a fork loads, and the time until which the model's cache has them, if known.
+    """The tokens that a fork of a session loads, and the time until which the model's cache has them, if known.
 
-    Each number includes `instructions`: the tokens of the agent's own instructions and tools, if known.
+    `tokens_at_match` counts them for a fork at the matching place. Each number includes `instructions`: the tokens of
+    the agent's own instructions and tools, if known.
     """
 
     tokens: int
@@ -121,7 +123,9 @@ class Price(Value):
 
 @value
 class Origin(Value):
-    """The origin of a teammate's session. `also_local` is a local session with the same beginning."""
+    """The server, owner and id of a session that a teammate shares. `also_local` is a local session with the same
+    beginning.
+    """
 
     server: str
     owner: str
@@ -131,7 +135,7 @@ class Origin(Value):
 
 @record
 class Hit(Value):
-    """A session that was found. `resumed` is the part that the session's agent loads, if the agent does not load all.
+    """A session in an answer's results. `resumed` is the part that the session's agent loads, if it does not load all.
 
     `fork_note` says why `fork_command` forks only a part, if a fork of all would not contain the match. `began_in` is
     the directory where the session began, if the session only worked in the asked project. `headline` is the title; if
@@ -178,7 +182,7 @@ class Hit(Value):
     explain: Explanation | None = rare()
 
     def as_json(self) -> dict[str, Any]:
-        """Return JSON values. The speaker is left out if there is no snippet."""
+        """Return the result as JSON values. The speaker is left out if there is no snippet."""
         told = super().as_json()
         if self.snippet is None:
             del told["said_by"]
@@ -186,10 +190,10 @@ class Hit(Value):
 
     @property
     def suggested_at(self) -> int | None:
-        """Return the message at which a fork is much cheaper than a fork of all, if any.
+        """Return the message to fork after, if that is much cheaper than a fork of the whole session; else `None`.
 
-        For a session that wrote the asked code, or that its agent's own fork would load without the match, return the
-        end of the matching exchange.
+        If the session wrote the asked code, or its agent's own fork lacks the match, it is the end of the matching
+        exchange.
         """
         at, there = self.match.ends_at_message, self.match.token_estimate
         if self.wrote is not None or self.match.lost:
@@ -198,8 +202,9 @@ class Hit(Value):
 
     @property
     def suggested_budget(self) -> str | None:
-        """Return the budget for a fork that would otherwise load very much. A budget always keeps the matching
-        exchange.
+        """Return the token budget to suggest for a fork that would load very much; `None` for other forks.
+
+        A fork within a budget always keeps the matching exchange.
         """
         loads = self.token_estimate if self.suggested_at is None else self.match.token_estimate or 0
         less = self.within_budget
@@ -231,7 +236,9 @@ class Hit(Value):
 
     @property
     def passage_place(self) -> str:
-        """Return the place of the passage in the export, such as ``/…/id.md:12-31``; empty if unknown."""
+        """Return the file and lines of the passage in the session's export, such as ``/…/id.md:12-31``; empty if
+        unknown.
+        """
         if not self.lines:
             return ""
         first, last = self.lines
@@ -239,7 +246,9 @@ class Hit(Value):
 
     @property
     def became_of(self) -> list[str]:
-        """Describe the outcome of the session's work and, if known, how many of its files have changed since."""
+        """Return phrases about the outcome of the session's work and, if known, how many of its files have changed
+        since.
+        """
         said, drift = [_OUTCOMES[self.outcome]], self.drift
         if drift:
             files = f"{drift.files} file{'s' if drift.files > 1 else ''}"
@@ -253,12 +262,12 @@ def _saves(tokens: int, whole: int) -> bool:
 
 
 def outcome_in_words(outcome: str) -> str:
-    """Describe the outcome of a session's work."""
+    """Return the words for an outcome of a session's work, such as "tests passed"."""
     return _OUTCOMES[Outcome(outcome)]
 
 
 def score_in_words(score: float) -> str:
-    """Format a score for people, rounded down."""
+    """Format a score from 0 to 1 with two digits, rounded down."""
     return f"{math.floor(score * 100 + 1e-9) / 100:.2f}"
 
 
@@ -267,7 +276,7 @@ def score_in_words(score: float) -> str:
 
 @value
 class Message(Value):
-    """A message of a conversation."""
+    """A numbered message of a conversation, with its role, time and text."""
 
     number: int
     message_id: str
@@ -278,9 +287,9 @@ class Message(Value):
 
 @value
 class MadeCommit(Value):
-    """A commit that came of a session: `lines` of the `of` lines that the commit adds are the session's.
+    """A commit with a session's work. Of the `of` lines that the commit adds, the session wrote `lines`.
 
-    If no line is the session's, the commit's message names the session.
+    If it wrote none, the commit's message names the session.
     """
 
     commit: str
@@ -292,9 +301,9 @@ class MadeCommit(Value):
 
 @value
 class CommitsMade(Value):
-    """The newest commits from a session's work, and the session's lines in HEAD, in places PATH:FIRST-LAST.
+    """The newest commits with a session's work, and the places (PATH:FIRST-LAST) of the session's lines in HEAD.
 
-    `notice` says what was not examined.
+    `count` is the number of all its commits. `notice` says what was not examined.
     """
 
     count: int
@@ -308,7 +317,7 @@ class CommitsMade(Value):
 class Verdict(Value):
     """A verdict on a session's work: "merged", "kept" or "dropped", by a person or by git (`said_by`).
 
-    `said` is a sentence about the verdict, with the person's reason. `tried` is when the session worked.
+    `said` is the verdict as a sentence, with the person's reason. `tried` is when the session worked.
     """
 
     session_id: str
@@ -321,7 +330,9 @@ class Verdict(Value):
 
 @value
 class SessionNotes(Value):
-    """Notes on a session, stored beside its log: verdicts on the session and its `forks`, and a person's marks."""
+    """The notes on a session, kept beside its log: the verdicts on it and its `forks`, and a person's tags and
+    marks.
+    """
 
     verdict: Verdict | None = rare()
     forks: tuple[Verdict, ...] = rare(())
@@ -336,15 +347,14 @@ class SessionNotes(Value):
 
     @property
     def marks(self) -> list[str]:
-        """Return the session's marks in words."""
+        """Return the session's marks as words: "pinned", "archived", and tags such as "#auth"."""
         flags = [word for word, on in (("pinned", self.pinned), ("archived", self.archived)) if on]
         return [*flags, *(f"#{one}" for one in self.tags)]
 
 
 @value
 class ResumedPart(Value):
-    """The messages of a session that its agent loads when it resumes the session, if it does not load all: from
-    `start` on.
+    """The part of a session that its agent loads on a resume, if it does not load all: the messages from `start` on.
 
     A session that continued in two folders has two ends. Then these are the messages of its own end; the agent also
     loads what both ends share.
@@ -357,7 +367,7 @@ class ResumedPart(Value):
 
     @property
     def sentence(self) -> str:
-        """Describe for a person which part is loaded, and why."""
+        """Return a phrase for a person that says which part is loaded, and why."""
         if self.reason == "elsewhere":
             return (
                 f"loads one of two ends: the session went on in two folders. Its own end begins at message {self.start}"
@@ -367,8 +377,9 @@ class ResumedPart(Value):
 
 
 def resumed_part(resumed: Resumed, forgotten: int, turns: int) -> ResumedPart | None:
-    """Return the part of a session that its agent loads; `None` if it loads all. A compaction dropped `forgotten`
-    turns.
+    """Return the part of a session that its agent loads on a resume; `None` if it loads all of the `turns` turns.
+
+    A compaction dropped the first `forgotten` turns.
     """
     loaded = turns - (forgotten if resumed.reason == "compaction" else resumed.start)
     return ResumedPart(resumed.start, resumed.reason, loaded, turns) if resumed.reason else None
@@ -376,12 +387,12 @@ def resumed_part(resumed: Resumed, forgotten: int, turns: int) -> ResumedPart | 
 
 @record
 class Conversation(Value):
-    """The answer of ``read_session``. If messages did not fit, `next_at` is the message to read next.
+    """A session's messages, and facts about it, as ``read_session`` returns them.
 
-    `resumed` is the part that the session's agent loads, if it does not load all. `models` are the models that
-    answered. `owner` is the teammate who shares the session. `resolved` is the full reference of the session.
-    `commits` are given with the first message. `left_out` says how much of a very long session was not read.
-    `headline` and `edited_files` are as in `Hit`.
+    If messages did not fit, `next_at` is the message to read next. `resumed` is the part that the session's agent
+    loads, if it does not load all. `models` are the models that answered. `owner` is the teammate who shares the
+    session. `resolved` is the full reference of the session. `commits` are given with the first message. `left_out`
+    says how much of a very long session was not read. `headline` and `edited_files` are as in `Hit`.
     """
 
     session_id: str
@@ -407,7 +418,7 @@ class Conversation(Value):
 
 @record
 class Exported(Value):
-    """The export of a session without a log."""
+    """A session's Markdown export, returned instead of a conversation if the session's log is gone."""
 
     session_id: str
     agent_type: AgentName

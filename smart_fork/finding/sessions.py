@@ -44,7 +44,9 @@ MAX_LISTED = 5
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A session that a reference means. `path` is `None` if its log has been deleted."""
+    """A session that a reference (an id, a prefix or a worker's id) means. `path` is `None` if its log has been
+    deleted.
+    """
 
     agent: AgentName
     session_id: str
@@ -52,12 +54,15 @@ class Located:
 
     @property
     def reference(self) -> str:
-        """Return the reference that identifies this session among all agents'."""
+        """Return the session's full reference, agent and id, which no other session has."""
         return str(Reference(self.agent, self.session_id))
 
     @property
     def readable(self) -> bool:
-        """Return True if the session's log or a kept copy exists. Otherwise at most its export is left."""
+        """Return True if the conversation can be read, from the session's log or a kept copy of the log.
+
+        Otherwise at most its export is left.
+        """
         return self.path is not None or kept_logs.find(self.agent, self.session_id) is not None
 
 
@@ -110,12 +115,13 @@ def _found(agent: AgentName | None, wanted: str) -> list[Located]:
 
 
 def _is_namesake(one: Located, found: Sequence[Located], wanted: str) -> bool:
-    """Return True if a session without a log has the same id as another agent's session with a log."""
+    """Return True if `one` has exactly the `wanted` id and no session of its agent is in `found`."""
     return one.session_id.lower() == wanted and one.agent not in {other.agent for other in found}
 
 
 def only_one(found: Sequence[Located], name: str, *, shown: str) -> Located:
-    """Return the session of `found` that `name` means. All their ids begin with `name`.
+    """Return the session in `found` that `name` means: the one with exactly this id, else the only one. All ids begin
+    with it.
 
     Raises:
         Ambiguous: several sessions are meant.
@@ -135,7 +141,8 @@ def only_one(found: Sequence[Located], name: str, *, shown: str) -> Located:
 
 
 def refuse_unread(located: Located) -> None:
-    """Raise an error if a session's log is missing only because the logs of its agent cannot be read.
+    """Raise an error if no log of the session's agent can be read now. Otherwise do nothing: the log is really
+    missing.
 
     Raises:
         NotFound: no log of its agent can be read now.
@@ -145,7 +152,7 @@ def refuse_unread(located: Located) -> None:
 
 
 def read(located: Located, *, keep_raw: bool = False) -> Session:
-    """Read a session from its log. With `keep_raw`, its turns keep their records.
+    """Read a session from its log. With `keep_raw`, its turns keep the log's records.
 
     Raises:
         NotFound: the log is missing, unreadable, or without a conversation.
@@ -175,7 +182,7 @@ def read(located: Located, *, keep_raw: bool = False) -> Session:
 
 
 def look_into(located: Located, *, keep_raw: bool = False) -> Session:
-    """Read a session from its log, or from the kept copy of its log; see `read`.
+    """Read a session from its log, or from the copy that smart-fork keeps of a deleted log; see `read`.
 
     Raises:
         NotFound: both are missing, unreadable, or without a conversation.
@@ -198,7 +205,7 @@ def look_into(located: Located, *, keep_raw: bool = False) -> Session:
 def conversation(
     located: Located, reading: ReadRange, *, notice: str = "", resolved: str = ""
 ) -> Conversation | Exported:
-    """Read a session's conversation; return the export if its log is gone.
+    """Read a session's messages in a range; return the session's export if its log is gone.
 
     Raises:
         NotFound: there is no such message, or the session cannot be read.
@@ -228,7 +235,7 @@ def conversation(
 
 
 def _indexed_facts(session: Session) -> tuple[str | None, tuple[str, ...]]:
-    """Return a session's parent, and the files it edited most often, from the index."""
+    """Return the id of the session's parent, and the files that the session edited most, from the index."""
     from smart_fork.finding.index_access import known_index
     from smart_fork.finding.results import edited_files, known_parents, parent_of
 
@@ -240,7 +247,10 @@ def _indexed_facts(session: Session) -> tuple[str | None, tuple[str, ...]]:
 
 
 def messages(session: Session, asked: ReadRange) -> tuple[list[Message], int | None]:
-    """Return numbered, masked messages, and the number of the next message to read; `None` at the end.
+    """Return the session's messages in the range `asked`, numbered and masked, and the number of the next message to
+    read.
+
+    That number is `None` at the end.
 
     Raises:
         NotFound: there is no message of that number.
@@ -264,7 +274,7 @@ def messages(session: Session, asked: ReadRange) -> tuple[list[Message], int | N
 
 
 def left_out(session: Session) -> str:
-    """Say how much of a large log was not read; empty if all was."""
+    """Return a notice that says how much of a large log was not read; empty if all was."""
     if not session.unread:
         return ""
     whole = session.source_path.stat().st_size
@@ -280,7 +290,8 @@ def left_out(session: Session) -> str:
 
 
 def as_markdown(read: Conversation) -> Iterator[tuple[str, str]]:
-    """Yield a conversation's texts in Markdown, each with its role. The role is empty for text about the conversation.
+    """Yield the texts of a conversation in Markdown, each with its speaker's role; empty for text about the
+    conversation.
 
     Lines of a message that look like a message's heading are escaped.
     """
@@ -337,7 +348,7 @@ def _commits_in_words(made: CommitsMade) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class ReadRange:
-    """The range of messages to read: from `before` messages before message `at` to `after` messages after it.
+    """A range of a conversation's messages: from `before` messages before message `at` to `after` messages after it.
 
     At most about `characters` are read. Without `at`, the range begins at the first message.
     """
@@ -351,7 +362,7 @@ class ReadRange:
 def conversation_part(
     session: Session, reading: ReadRange, *, notice: str = "", resolved: str = "", owner: str = "", called: str = ""
 ) -> Conversation:
-    """Return the part of a conversation in a range. `called` is a title for a log without a title.
+    """Return the messages of a session in a range, with facts about it. `called` is a title for a log without a title.
 
     Raises:
         NotFound: there is no message of that number.
@@ -394,22 +405,20 @@ def exported(located: Located) -> Masked:
 
 
 def _not_found(reference: str, whys: Sequence[str] = ()) -> NotFound:
-    """Return the error for an unknown reference. The session may belong to an agent whose logs cannot be read."""
+    """Return the error for a reference that means no session. `whys` say which agents' logs cannot be read."""
     listed = advice("`smart-fork list --all-projects` lists all sessions.", tool="list_sessions lists all sessions.")
     return NotFound(f"Session not found: {reference}", call_context.hint(joined(*whys, listed)))
 
 
 def _told(session: Session) -> Session:
-    """Return a session that was read, unless it belongs to a project that the caller may not read: then it is not
-    found.
-    """
+    """Return `session`, if the caller may read its project; otherwise raise the error for an unknown session."""
     if not permits(session):
         raise _not_found(session.session_id)
     return placed_here(session)
 
 
 def _may_be_told(located: Located) -> bool:
-    """Return True if the caller may read a session. The session's project comes from the index, else from its log."""
+    """Return True if the caller may read a session's project, which the index or the log states."""
     if not call_context.limited():
         return True
     from smart_fork.finding.index_access import known_index
@@ -425,7 +434,7 @@ def _may_be_told(located: Located) -> bool:
 
 
 def message(number: int, turn: Turn, characters: int | None) -> Message:
-    """Return one message as `messages` gives it, shortened to `characters`."""
+    """Return a turn as a message to show: masked, and shortened to `characters`."""
     text = printable(mask(turn.text))
     if characters is not None:
         text = beginning(text, characters)

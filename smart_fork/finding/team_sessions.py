@@ -1,7 +1,8 @@
-"""Sessions on a team's server: searched while the local index is searched, and merged with the local results.
+"""Searches the sessions on a team's server while the local index is searched, and merges the results.
 
-The server weighs the evidence for its sessions. The chance is shared here, among the rivals of both sides. So a score
-means the same for local and remote sessions, and a strong local session lowers a weak remote one.
+The server weighs the evidence for its sessions. The chance that a session is the one meant is shared on this machine,
+among local and remote sessions. So a score means the same for both, and a strong local session lowers a weak remote
+one.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RemotePassage:
-    """A passage of a remote session, its position, and the tokens that a fork after its exchange loads."""
+    """A passage of a session on a team's server, its position, and the tokens that a fork after its exchange loads."""
 
     text: str
     turn: int
@@ -52,9 +53,9 @@ class RemotePassage:
 
 @dataclass(frozen=True, slots=True)
 class RemoteSession:
-    """A session on the server. `local_id` is its copy on this machine, `family` the family that the server names.
+    """A session that a team's server found. `local_id` is its copy on this machine, `family` its family on the server.
 
-    `passage` is the one that answers best, without its speakers.
+    `passage` answers best. `weighed` is its score before local rivals lower it.
     """
 
     origin: Origin
@@ -74,14 +75,14 @@ class RemoteSession:
 
 @dataclass(frozen=True, slots=True)
 class RemoteAnswer:
-    """An answer of the server, or the reason for its absence."""
+    """The sessions that a team's server found, or the reason why there is no answer."""
 
     hits: tuple[RemoteSession, ...] = ()
     state: TeamState | None = None
     error: str = ""
 
     def answer_alone(self, query: Query, *, snippets: bool) -> TeamFound:
-        """Return the answer of a search in the team's sessions only. Call it only if the server answered."""
+        """Return the server's sessions as a whole answer, without local ones. Call it only if the server answered."""
         assert self.state is not None  # noqa: S101 - it has
         hits = alone(self, query, snippets=snippets)
         return TeamFound(
@@ -93,7 +94,7 @@ class RemoteAnswer:
 def weighed_there(
     speaking: Iterable[Mapping[str, float]], phrasings: Sequence[str], *, similar: bool, embedded: bool
 ) -> Score:
-    """Return the score of a remote session from the evidence in each phrasing, computed like a local session's.
+    """Return the score of a session on the server from the evidence in each phrasing, computed like a local session's.
 
     `similar` says whether the session has a known embedding, `embedded` whether the question has.
     """
@@ -103,31 +104,34 @@ def weighed_there(
 
 
 class RemoteSearch(Protocol):
-    """Another place to search beside the index, such as a team's server."""
+    """The search of another place beside the index, such as a team's server: begun first, answered later."""
 
     def begin(self, query: Query, meaning: Meaning) -> None:
-        """Send the question about the project of the query's directory, and do not wait. The local search shares the
-        `meaning`.
+        """Send the question to the server without waiting. The query's directory decides which project is searched.
+
+        The local search uses the same embeddings, `meaning`.
         """
 
     def answer(self) -> RemoteAnswer:
-        """Return the answer, if it arrived in time."""
+        """Return the server's answer; if it did not arrive in time, the reason."""
 
     def withheld(self) -> frozenset[str]:
-        """Return the ids of local sessions that must not be found, because content in them was withdrawn remotely."""
+        """Return the ids of local sessions to hide, because their content was withdrawn (owners took it back) on the
+        server.
+        """
 
     def taken_out(self) -> bool:
-        """Remove remotely withdrawn content from local sessions. Return True if there was any."""
+        """Remove content from local sessions that its owner withdrew on the server. Return True if there was any."""
 
     @property
     def auto_fork(self) -> bool:
-        """Return True if a remote session may be forked without a person's choice."""
+        """Return True if a session of the server may be forked without asking a person."""
 
 
 @dataclass(frozen=True, slots=True)
 class MergedCandidates:
-    """Local and remote candidates with their shares of the chance. `also` has the origins of local sessions that are
-    shared.
+    """Local and remote candidates with their final scores. `also` maps local sessions that are shared to their
+    origins.
     """
 
     here: Candidates
@@ -136,8 +140,9 @@ class MergedCandidates:
 
 
 def merge(store: Store | None, found: Candidates, distant: Sequence[RemoteSession], query: Query) -> MergedCandidates:
-    """Share the chance among local and remote sessions. Keep one session a family: the remote one only if it knows
-    more.
+    """Compute final scores for local and remote sessions together, and keep one session of each family.
+
+    A family is a session and its forks. The remote session is kept only if it has more turns and a higher score.
     """
     kept: dict[str, RemoteSession] = {}
     also: dict[str, Origin] = {}
@@ -170,7 +175,7 @@ def merge(store: Store | None, found: Candidates, distant: Sequence[RemoteSessio
 def together(
     own: Sequence[Hit], merged: MergedCandidates, query: Query, limit: int, *, snippets: bool
 ) -> tuple[Hit, ...]:
-    """Return the local and remote results in one order."""
+    """Return at most `limit` local and remote results, ordered by score and ranked from 1."""
     shown = list(_ordered(own, merged, query, snippets=snippets))[:limit]
     return tuple(
         replace(hit, rank=rank, also_remote=merged.also.get(hit.session_id) if hit.origin is None else None)
@@ -179,12 +184,12 @@ def together(
 
 
 def alone(said: RemoteAnswer, query: Query, *, snippets: bool) -> tuple[Hit, ...]:
-    """Return the remote results only. They share the chance among themselves."""
+    """Return the server's results without local ones, with scores computed among them."""
     return together((), merge(None, Candidates((), "hybrid"), said.hits, query), query, query.limit, snippets=snippets)
 
 
 def notice_of(hits: Sequence[Hit], notice: str) -> str:
-    """Return the notice; if teammates wrote some of the results, name them."""
+    """Return `notice`; if teammates wrote some of the results, with a warning that names them."""
     owners = sorted({hit.origin.owner if hit.origin else hit.author for hit in hits if hit.origin or hit.author})
     return written_by(owners, notice, "Results with an origin or an author were") if owners else notice
 
@@ -244,7 +249,7 @@ _DOOR = "smart_fork.team.search"
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """The team's server for `doctor`: its address, or its problem and the next step."""
+    """The state of the team's server, for `doctor`: its address, or its problem and the next step."""
 
     origin: str = ""
     problem: str = ""
@@ -252,32 +257,35 @@ class ServerState:
 
 
 class Team(Protocol):
-    """A team's sessions, and its server. See `smart_fork.team.search`."""
+    """The interface of the team's code, by which this package reads the sessions on the team's server.
+
+    The module `smart_fork.team.search` has these functions.
+    """
 
     def search(self, *, wanted: bool) -> RemoteSearch:
-        """Return the search of the server. With `wanted`, a project without a server is an error."""
+        """Return the search of the team's server. With `wanted`, a project without a server is an error."""
 
     def fetched(self, reference: str, *, directory: Path | None, keep: bool) -> AbstractContextManager[Resolved]:
-        """Write a session of the team to this machine, to `keep` or for the time of the block."""
+        """Write a session of the team to this machine for the block; with `keep`, for good."""
 
     def is_shared(self, reference: str) -> bool:
-        """Return True if the team has a session with that id."""
+        """Return True if the team shares a session with that id."""
 
     def listed(self, directory: Path, agents: Collection[AgentName], limit: int) -> SharedSessions:
-        """List the newest shared sessions of a directory's project."""
+        """Return the newest sessions that the team shares in the project of a directory."""
 
     def read(self, reference: str, missing: SmartForkError, directory: Path, reading: ReadRange) -> Conversation:
-        """Read a shared session; raise `missing` if there is none."""
+        """Return the messages of a shared session; raise the error `missing` if the team shares no such session."""
 
     def look_into(self, session_id: str, directory: Path) -> SharedReading:
-        """Read a shared session of a directory's project, without writing a file."""
+        """Return a shared session of a directory's project, without writing a file."""
 
     def server_state(self) -> ServerState | None:
-        """Return the state of the server; `None` without a login."""
+        """Return the state of the team's server; `None` without a login."""
 
 
 def is_known() -> bool:
-    """Return True if there may be a server to ask. The team's code is not imported for it."""
+    """Return True if a team's server is configured or logged in to. The team's code is not imported for this."""
     known = bool(Setting.TEAM_URL.text()) or (state_home() / "team" / "tokens.json").exists()
     return known and find_spec(_DOOR.rpartition(".")[0]) is not None
 
@@ -294,14 +302,17 @@ def team_room() -> Team:
 
 
 def team_search(*, wanted: bool | None = None) -> RemoteSearch | None:
-    """Return the team's search if a server is known or `wanted`; `None` if not, or if it is unwanted (false)."""
+    """Return the search of the team's server; `None` if no server is known.
+
+    `wanted` false means no search; `wanted` true makes a missing server an error.
+    """
     if wanted is False or not (wanted or is_known()):
         return None
     return team_room().search(wanted=wanted is True)
 
 
 def is_shared(reference: str) -> bool:
-    """Return True if the reference means a session of the team."""
+    """Return True if the reference means a session that the team shares."""
     return is_known() and team_room().is_shared(reference)
 
 
@@ -311,8 +322,8 @@ def sessions_here(
 ) -> Iterator[list[Resolved]]:
     """Yield the sessions that `references` mean, as sessions of this machine.
 
-    The team's sessions are written here, for the project of `directory`. They are removed if the block fails, or if
-    they are not to be kept.
+    Sessions of the team are written to this machine, for the project of `directory`. They are removed if the block
+    fails, or unless `keep`.
 
     Raises:
         SmartForkError: a session is neither here nor shared by the team.
