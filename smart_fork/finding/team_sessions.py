@@ -142,7 +142,8 @@ class MergedCandidates:
 def merge(store: Store | None, found: Candidates, distant: Sequence[RemoteSession], query: Query) -> MergedCandidates:
     """Compute final scores for local and remote sessions together, and keep one session of each family.
 
-    A family is a session and its forks. The remote session is kept only if it has more turns and a higher score.
+    A family is a session and its forks. A remote session replaces a local one of its family only with more turns and a
+    higher score.
     """
     kept: dict[str, RemoteSession] = {}
     also: dict[str, Origin] = {}

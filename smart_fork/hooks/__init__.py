@@ -1,4 +1,5 @@
-"""Hooks of agents: programs that an agent runs at its events. This package handles the events and switches hints on.
+"""Hooks: programs that an agent runs at its events. This package handles the events, and gives hints from past
+sessions.
 
 This file imports nothing, because every hook of every session begins here and must cost next to nothing.
 """

@@ -1,7 +1,7 @@
 """The command that agents run as a hook: ``python -P -m smart_fork.hooks AGENT``, with the event as JSON on stdin.
 
-It always ends with 0 and does not keep the agent waiting: if a hook fails, an agent stops or complains. Events are
-written directly to the registry of workers, so no service needs to run. It prints nothing except a hint at a first
+It always exits with 0 and does not keep the agent waiting, because an agent stops or complains if a hook fails. Events
+are written directly to the registry of workers, so no service needs to run. It prints nothing except a hint at a first
 prompt, an edit, a failed command or a compaction, if a person has switched hints on.
 """
 
@@ -24,7 +24,9 @@ _AGENTS = f"{os.path.dirname(os.path.dirname(os.path.abspath(__file__)))}/agents
 
 
 def main(agent: str) -> None:
-    """Read the event, print a hint if there is one, and note what a worker does. Does not return."""
+    """Read the hook's event from stdin, print a hint if there is one, and store what a worker does. Exit the
+    process.
+    """
     body = b""
     with _silence():
         body = sys.stdin.buffer.read(MAX_BYTES + 1)
@@ -51,7 +53,7 @@ class _silence:  # noqa: N801 - as a function; `contextlib` takes longer to impo
 
 
 def _tell(agent: str, body: bytes) -> None:
-    """Print a hint, if hints are switched on for the agent and the session is no worker's."""
+    """Print a hint for the event in `body`, if hints are on for the agent and the session is not a worker's."""
     before_an_edit = b"PreToolUse" in body and any(map(body.__contains__, _EDITS))
     compacted = b'"SessionStart"' in body and b'"compact"' in body
     failed = b'"PostToolUse' in body and any(map(body.__contains__, _FAILED))
@@ -67,7 +69,7 @@ def _tell(agent: str, body: bytes) -> None:
 
 
 def _note(agent: str, body: bytes) -> None:
-    """Note the agent's environment variables at the beginning of a session. A worker's variables are known already."""
+    """Store the agent's environment variables when a session begins, except a worker's: those are known already."""
     if not os.environ.get("SMART_FORK_WORKER_ID") and b'"SessionStart"' in body:
         from smart_fork.agents.login_variables import note_variables
 
@@ -75,7 +77,7 @@ def _note(agent: str, body: bytes) -> None:
 
 
 def _hear(agent: str, body: bytes) -> None:
-    """Note the event in the registry if it can be a worker's. For other sessions, nothing is imported.
+    """Store the event in the registry of workers if its session can be a worker's. For other sessions, import nothing.
 
     An agent's daemon runs hooks without the worker's environment variable.
     """

@@ -1,8 +1,8 @@
-"""Hints in a hook: asks the service what past sessions know, and puts one line before the model.
+"""Gets hints in a hook: asks smart-fork's service about past sessions, and gives the model one line.
 
-Sessions wait for this, so it imports next to nothing, asks once, and ends in time. A first prompt is asked about once
-a session, an edit or failure each time; no hint is given twice in a session. Any failure leaves it silent: no service,
-a slow one, another user's socket, an invalid answer.
+A session waits for this, so it imports next to nothing, asks once, and ends in time. A first prompt is asked about
+once a session, an edit or failure each time; no hint is given twice in a session. Any failure leaves it silent: no
+service, a slow one, another user's socket, an invalid answer.
 """
 
 from __future__ import annotations
@@ -50,12 +50,13 @@ _BEGUN = (b'"role":"assistant"', b'"forked_from_id":"', b'"subagent"')
 
 
 class _LateError(BaseException):
-    """The time limit is over. It is a `BaseException` so that no code on the way handles it as another error."""
+    """An error: the hook's time limit is over. It is a `BaseException` so that no code handles it as another error."""
 
 
 def tell(agent: str, body: bytes, state: str) -> None:
-    """Print the service's hint for the event in `body`, in the format that agents read; print nothing
-    without a hint.
+    """Print the service's hint for the event in `body`, in the format that agents read; print nothing without a hint.
+
+    `state` is smart-fork's folder.
     """
     if os.environ.get("SMART_FORK_SERVICE", "").strip().lower() in _OFF:
         return
@@ -75,14 +76,14 @@ def tell(agent: str, body: bytes, state: str) -> None:
 
 
 def limit() -> float:
-    """Return how many seconds a prompt may wait."""
+    """Return how many seconds a prompt may wait for a hint."""
     said = os.environ.get(VARIABLE, "")
     wanted = int(said) if said.isascii() and said.isdigit() else MILLISECONDS
     return min(wanted, MAX_MILLISECONDS) / 1000
 
 
 def age() -> float:
-    """Return how many seconds this process has run; its processor time, if the system does not say."""
+    """Return how many seconds this process has run; if the system does not say, its processor time."""
     try:
         with open("/proc/self/stat", "rb") as file:  # noqa: PTH123 - nothing is imported for it
             began = int(file.read().rpartition(b")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
@@ -96,13 +97,13 @@ def _late(_number: int, _frame: FrameType | None) -> None:
 
 
 def line_for(agent: str, event: Any, state: str, until: float) -> str:
-    """Return the text to show to the model; empty for none."""
+    """Return the hint for a hook's event, as text for the model; empty for none. `until` is the time limit."""
     ask = {EVENT: _first_prompt, BEGUN: _compacted}.get(event["hook_event_name"], _at_a_call)
     return ask(agent, event, state, until)
 
 
 def _first_prompt(agent: str, event: Any, state: str, until: float) -> str:
-    """Return the hint for a first prompt, once for each session."""
+    """Return the hint for a session's first prompt; empty for none, and for all later prompts."""
     session_id, prompt = event["session_id"], event["prompt"]
     marks = _marks(f"{state}/{RECALL}/{agent}")
     if event.get("agent_id") or not (_is_id(session_id) and prompt) or NO_PROMPTS in marks:
@@ -122,7 +123,7 @@ def _first_prompt(agent: str, event: Any, state: str, until: float) -> str:
 
 
 def _at_a_call(agent: str, event: Any, state: str, until: float) -> str:
-    """Return the hint for the lines that a call is about to change, or for a failed call. No hint is returned twice."""
+    """Return the hint for a tool call that is about to edit lines, or that failed; empty for none or a repeated one."""
     folder, route = _CALLS[event["hook_event_name"]]
     given = event["tool_input"]
     if folder == ERRORS:
@@ -142,14 +143,16 @@ def _at_a_call(agent: str, event: Any, state: str, until: float) -> str:
 
 
 def output_of(event: Any) -> str:
-    """Return the output of a call that ended: Claude Code reports it as an error, Codex as a response."""
+    """Return the output of a tool call from its event: Claude Code reports a failed call as an error, Codex as a
+    response.
+    """
     output = event.get("error") or event.get("tool_response")
     return output if isinstance(output, str) else ""
 
 
 class _late_noted:  # noqa: N801 - as a function; `contextlib` takes longer to import than most of this
-    """A context manager for a question to the service: it notes if the answer came too late, and closes the
-    note file.
+    """A context manager around a question to the service. It stores that the answer came too late, and closes the
+    file.
     """
 
     def __init__(self, note: int, late: bytes) -> None:
@@ -171,7 +174,9 @@ def _compacted(_agent: str, event: Any, _state: str, _until: float) -> str:
 
 
 def _sound(line: object) -> str:
-    """Return the line if it is safe to put before a model; empty for anything else."""
+    """Return the hint if it is safe to show to a model: one short, printable line. Return an empty text for anything
+    else.
+    """
     return line if isinstance(line, str) and line.isprintable() and len(line) <= LINE_CHARACTERS else ""
 
 
@@ -183,7 +188,7 @@ def _is_id(text: object) -> bool:
 
 
 def _noted(path: str) -> int | None:
-    """Create and open a note that a session was asked about; return `None` if there was one."""
+    """Create and open the file that says that a session was asked about; return `None` if the file exists already."""
     try:
         return os.open(path, _NOTE | os.O_EXCL, 0o600)
     except FileExistsError:
@@ -191,13 +196,17 @@ def _noted(path: str) -> int | None:
 
 
 def _marks(switch: str) -> list[bytes]:
-    """Return the bytes that only the log of an earlier begun session contains, as noted when hints were switched on."""
+    """Return texts that only the logs of already begun sessions contain. They were stored when hints were switched
+    on.
+    """
     with open(switch, "rb") as file:  # noqa: PTH123 - nothing is imported for it
         return file.read(ANSWER_BYTES).split()
 
 
 def _is_begun(log: object, marks: Iterable[bytes]) -> bool:
-    """Return True if the session with this log, which may not exist yet, had a prompt before."""
+    """Return True if the session of a log had a prompt before: the log contains one of `marks`. The log may not exist
+    yet.
+    """
     if not isinstance(log, str) or not log:
         return False
     try:
@@ -212,7 +221,8 @@ def _is_begun(log: object, marks: Iterable[bytes]) -> bool:
 
 
 def _answer(state: str, to: str, asked: dict[str, object], until: float) -> dict[str, Any]:
-    """Ask the service, if a process of the same user listens at its socket.
+    """Send `asked` to the path `to` of the service, if a process of the same user listens at its socket. Return the
+    answer.
 
     Raises:
         TimeoutError: the time limit is over.

@@ -1,4 +1,4 @@
-"""Switches hints on and off for each agent, and counts the results of hints."""
+"""Switches hints from past sessions on and off for each agent, and counts how hints were used."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEPT_SECONDS = 30 * 24 * 3600.0
 
 
 class PromptHintCounts(NamedTuple):
-    """Results of hints at recent first prompts: the sessions asked about, and how many answers came in time or late."""
+    """Counts of recent first prompts: sessions that the service was asked about, hints given (`told`), late answers."""
 
     sessions: int
     told: int
@@ -28,7 +28,7 @@ class PromptHintCounts(NamedTuple):
 
 
 class HintCounts(NamedTuple):
-    """Results of recent hints at edits or failures: how many were given, came late, or were followed.
+    """Counts of recent hints at edits or failures: hints given (`told`), answers that came late, hints followed.
 
     A hint is followed if the session passes the hinted session's id to a tool or a command later.
     """
@@ -39,7 +39,7 @@ class HintCounts(NamedTuple):
 
 
 def file_of(agent: AgentName) -> Path:
-    """Return the file that exists while hints are on for an agent."""
+    """Return the path of the file that exists while hints are on for an agent."""
     return state_home() / RECALL / agent
 
 
@@ -49,7 +49,7 @@ def is_on(agent: AgentName) -> bool:
 
 
 def turn_on(agent: AgentName) -> None:
-    """Switch hints on for an agent. The file holds what the hook needs to know: the hook has no time to ask the agent.
+    """Switch hints on for an agent. The created file holds what the hook needs to know about the agent.
 
     Raises:
         OSError: the folder cannot be written.
@@ -61,7 +61,7 @@ def turn_on(agent: AgentName) -> None:
 
 
 def turn_off(agent: AgentName) -> None:
-    """Switch hints off for an agent. If hints are then on for no agent, all notes about hints are deleted.
+    """Switch hints off for an agent. If hints are then on for no agent, all stored counts of hints are deleted.
 
     Raises:
         OSError: the folder cannot be written.
@@ -72,20 +72,24 @@ def turn_off(agent: AgentName) -> None:
 
 
 def prompt_hint_counts() -> PromptHintCounts:
-    """Return the results of hints at recent first prompts."""
+    """Return the counts of hints at recent first prompts."""
     notes = list(map(_content, _notes(ASKED)))
     return PromptHintCounts(len(notes), sum(len(note) > len(LATE) for note in notes), notes.count(LATE))
 
 
 def hint_counts(folder: str) -> HintCounts:
-    """Return the results of recent hints with notes in this folder: `EDITS` or `ERRORS`."""
+    """Return the counts of recent hints in a folder: `EDITS` for hints before edits, `ERRORS` for hints after
+    failures.
+    """
     lines = [line for path in _notes(folder) for line in _content(path).splitlines()]
     late, followed = lines.count(LATE), sum(line.startswith(FOLLOWED) for line in lines)
     return HintCounts(len(lines) - late - followed, late, followed)
 
 
 def follow(session_id: str | None, given: str) -> None:
-    """Note which hinted sessions a session names in its input to a tool or a command."""
+    """Record that a session follows hints: which hinted sessions' ids are in `given`, its input to a tool or
+    command.
+    """
     for path in (one for folder in NOTED for one in _notes(folder) if one.name == session_id):
         lines = _content(path).splitlines()
         told = {line.partition(b":")[0] for line in lines if line[:1] not in (LATE, FOLLOWED)}
@@ -95,7 +99,7 @@ def follow(session_id: str | None, given: str) -> None:
 
 
 def forget() -> None:
-    """Delete the notes about sessions that began long ago."""
+    """Delete the records of hints in sessions that began more than 30 days ago."""
     for path in (one for folder in NOTED for one in _notes(folder)):
         with suppress(OSError):
             if time.time() - path.stat().st_mtime > KEPT_SECONDS:

@@ -1,4 +1,4 @@
-"""Notes a worker's state from the event of a hook.
+"""Stores a worker's state (working, waiting, ended) from the events of hooks.
 
 The event's worker is decided by evidence only. The worker's environment variable is not enough:
 
@@ -36,7 +36,7 @@ _FAR_ENOUGH = 6
 
 @dataclass(frozen=True, slots=True)
 class Ancestor:
-    """A process above this one, and the words of its command, if the system says them."""
+    """A process above this one (its parent, and so on), and the words of its command line, if the system says them."""
 
     pid: int
     words: tuple[str, ...]
@@ -50,7 +50,7 @@ class Ancestor:
 def ancestors() -> tuple[Ancestor, ...] | None:
     """Return the ancestors of this process, the nearest first; `None` if the system does not say.
 
-    They are the only fact about a process that it cannot have inherited from another process.
+    Unlike environment variables, a process cannot have inherited them from another process.
     """
     import psutil
 
@@ -63,12 +63,11 @@ def ancestors() -> tuple[Ancestor, ...] | None:
 
 @dataclass(frozen=True, slots=True)
 class WorkerEvent:
-    """One hook event, with Claude Code's names. A missing field is empty; `asks` is the action that needs a
-    permission.
+    """An event that an agent reports to a hook, in Claude Code's field names. A missing field is empty.
 
-    It is parsed by hand because importing pydantic takes longer than everything else in a hook. No event is rejected:
-    each version of an agent adds fields, and an agent stops or complains if a hook fails. Unknown keys are ignored,
-    and values of another type count as missing.
+    `asks` is the action that needs a permission. The event is parsed by hand because importing pydantic takes longer
+    than everything else in a hook. No event is rejected: each version of an agent adds fields, and an agent stops or
+    complains if a hook fails. Unknown keys are ignored, and values of another type count as missing.
     """
 
     session_id: str = ""
@@ -83,7 +82,7 @@ class WorkerEvent:
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> WorkerEvent:
-        """Read an event from an object written by an agent or by a client with the service's token."""
+        """Read an event from JSON values, written by an agent or by a client with the service's token."""
         told = {one.name: _text(said.get(one.name)) for one in fields(cls)}
         call = said.get("tool_input")
         asks = (_text(call.get("description")) or _command(call.get("command"))) if isinstance(call, Mapping) else ""
@@ -95,7 +94,7 @@ def _text(value: object) -> str:
 
 
 def _command(value: object) -> str:
-    """Return a command as text. It may be given as a list of words."""
+    """Return the command of a tool call as text. It may be given as a list of words."""
     return " ".join(map(_text, value)) if isinstance(value, list) else _text(value)
 
 
@@ -114,7 +113,7 @@ def receive(
     *,
     began: float | None = None,
 ) -> WorkerRecord | None:
-    """Store the event in `body`. Return its worker, or `None` if it is no worker's. Storing an event twice changes
+    """Store the event in `body` and return its worker, or `None` if it is not a worker's. A repeated event changes
     nothing.
 
     `environment` and `ancestry` are those of the process that the agent ran, and `began` is its start in seconds since
@@ -142,7 +141,10 @@ def receive(
 def _seen(
     registry: Registry, worker: WorkerRecord, environment: Mapping[str, str] | None, runner: Sequence[Ancestor] | None
 ) -> WorkerRecord:
-    """Note that a worker's process runs, and its process id and terminal if they are not known yet."""
+    """Store that a worker's process runs, and its process id and terminal if they are not known yet.
+
+    `runner` is the agent's process that ran the hook.
+    """
     if worker.state != "running":
         worker = registry.set_state(worker.id, "running")
     if worker.pid is None and worker.terminal_id is None and runner:
@@ -158,7 +160,10 @@ def _whose(
     environment: Mapping[str, str] | None,
     ancestry: Sequence[Ancestor] | None,
 ) -> tuple[WorkerRecord | None, bool]:
-    """Return the worker that an event is about, and whether the event came from the worker's own process."""
+    """Return the worker of an event's session, and True if the worker's own process ran the hook.
+
+    Return `None` if the session is not a worker's.
+    """
     agent, runner = hooks.agent, _runner(hooks, ancestry)
     if environment is not None and not hooks.in_background(runner[0].words if runner else None):
         claimed = registry.find(environment.get(WORKER_ID, ""))
@@ -174,14 +179,16 @@ def _whose(
 
 
 def _speaks(worker: WorkerRecord, session_id: str, runner: Sequence[Ancestor] | None) -> bool:
-    """Return True if the hook's agent is the worker's own process or, like npm's Codex, was started by it."""
+    """Return True if the agent that ran the hook is the worker's own process or, like npm's Codex, was started by
+    it.
+    """
     if runner is None or worker.pid is None:  # the system does not tell; or its start was not, or not yet, written down
         return worker.session_id in (None, session_id)
     return worker.pid in [process.pid for process in runner]
 
 
 def _runner(hooks: Hooks, ancestry: Sequence[Ancestor] | None) -> Sequence[Ancestor] | None:
-    """Return the agent's process and the processes above it, without shells in between."""
+    """Return the process of the agent that ran the hook, and the processes above it, without the shells in between."""
     above = list(ancestry or ())
     while above and above[0].is_shell:
         above.pop(0)
@@ -211,7 +218,7 @@ _WORKING: tuple[Status, str] = ("working", "")
 
 
 def _status(event: WorkerEvent) -> tuple[Status, str] | None:
-    """Return the worker's status and what it waits for; `None` if the event does not change the status."""
+    """Return the worker's new status and what it waits for; `None` if the event does not change the status."""
     name = event.hook_event_name
     if name == "UserPromptSubmit":
         return _WORKING
@@ -229,7 +236,9 @@ def _status(event: WorkerEvent) -> tuple[Status, str] | None:
 
 
 def hear(agent: str, body: bytes, patience: int) -> None:
-    """Store the event in `body`, in the process that the agent started for its hook.
+    """Store the event in `body`. This runs in the process that the agent started for its hook.
+
+    `patience` is the time, in milliseconds, to wait for another writer.
 
     Raises:
         Exception: of many kinds; the caller ignores them.

@@ -1,1 +1,1 @@
-"""The git side of a worker: a worktree of its own, and what would be lost with it."""
+"""Git for sessions and workers: worktrees, uncommitted changes, and a repository's history."""

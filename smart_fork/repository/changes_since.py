@@ -1,4 +1,4 @@
-"""Changes in a repository since a session: the differences in the files that the session knew.
+"""Finds a repository's changes since a session, in the files that the session read or edited.
 
 Uncertain differences are left out, and the caller never waits long. Names come from logs and from the repository: git
 gets them as literal text after ``--``, and none of these files is opened.
@@ -47,11 +47,12 @@ _ENDS: Mapping[str, Change] = {"A": "added", "D": "deleted"}
 
 @dataclass(frozen=True, slots=True)
 class SessionKnowledge:
-    """A session's knowledge of a repository: its files, most edited first, and the checkout.
+    """The state of a repository as a session knows it: the files it read or edited, most edited first, and the
+    checkout.
 
-    `edits` maps each file to its number of edits. `begun` and `until` are seconds. `commit` is the checkout at the
-    session's beginning, from its log. `branch` is empty if no branch was checked out, `None` if unknown. `here` is
-    true if the session worked on this machine.
+    `edits` maps each file to its number of edits. The session `begun` and last worked (`until`) at times in seconds.
+    `commit` is the checkout at the session's beginning, from its log. `branch` is empty if no branch was checked out,
+    `None` if unknown. `here` is true if the session worked on this machine.
     """
 
     edits: Mapping[str, int]
@@ -65,9 +66,9 @@ class SessionKnowledge:
 
 @dataclass(frozen=True, slots=True)
 class FileDifference:
-    """A file that differs. `own` is true if the session's own edits may be part of the difference.
+    """A file that has changed since a session. `own` is true if the session's own edits may be part of the difference.
 
-    `lines` are the numbers of added and removed lines.
+    `to` is the new name of a renamed file. `lines` are the numbers of added and removed lines.
     """
 
     path: str
@@ -80,10 +81,10 @@ class FileDifference:
 
 @dataclass(frozen=True, slots=True)
 class ChangesSince:
-    """The differences since a session. Commits and branches are empty if unknown; `branch_now` is also empty if
-    detached.
+    """The changes in a repository since a session. Fields that end in `_now` are the present state.
 
-    `behind` counts the commits of `upstream` at the last fetch that are not in the checkout.
+    Commits and branches are empty if unknown; `branch_now` is also empty if no branch is checked out. `behind` counts
+    the commits of `upstream` at the last fetch that are not in the checkout.
     """
 
     until: float
@@ -100,21 +101,22 @@ class ChangesSince:
 
     @property
     def branch_changed(self) -> bool:
-        """Return True if both branches are known and differ."""
+        """Return True if the session's branch is known and is not the present branch."""
         return self.branch is not None and self.branch not in (self.branch_now, mask(self.branch_now))
 
     @property
     def is_any(self) -> bool:
-        """Return True if there is something to report."""
+        """Return True if anything has changed since the session."""
         return bool(self.files or self.left_behind or self.branch_changed or self.behind)
 
 
 def find_changes(
     folder: Path, then: SessionKnowledge, processes: Processes, *, committed: bool = False
 ) -> ChangesSince | None:
-    """Compare a session's knowledge with the checkout of `folder`. With `committed`, compare with its commit only.
+    """Return the differences between a session's knowledge (`then`) and the checkout of `folder`.
 
-    Return `None` if there is no difference, or no certain one.
+    With `committed`, compare with the checked-out commit, without uncommitted changes. Return `None` if there is no
+    certain difference.
     """
     if then.until > time.time() + _SKEW:
         return None
@@ -127,13 +129,13 @@ def find_changes(
 
 @dataclass(frozen=True, slots=True)
 class _Git:
-    """Git in one repository, for `SECONDS` in all."""
+    """Git in one repository. All calls together may take `SECONDS`."""
 
     there: Repository
     until: float = field(default_factory=lambda: time.monotonic() + SECONDS)
 
     def __call__(self, *words: str) -> Completed:
-        """Run git with literal names.
+        """Run git with these arguments. Paths in them are literal, not patterns.
 
         Raises:
             ProgramMissing, ProgramFailed: git is not installed, or took too long.
@@ -144,7 +146,7 @@ class _Git:
         return self.there.git("--literal-pathspecs", *_FEW, *words, seconds=left)
 
     def between(self, before: str, after: str, names: Collection[str]) -> dict[str, FileDifference] | None:
-        """Return the files that differ between a commit and a later commit; if `after` is empty, the working
+        """Return those of the files `names` that differ between two commits; if `after` is empty, in the working
         directory.
 
         Return `None` if git cannot tell: the commit has been collected, or is beyond the end of a shallow clone.
@@ -160,7 +162,9 @@ class _Git:
         return None
 
     def renamed(self, before: str, after: str, gone: Collection[str]) -> dict[str, FileDifference]:
-        """Return the files that were renamed in a later commit or in the staged changes."""
+        """Return those of the missing files `gone` that have another name in a later commit; if `after` is empty, when
+        staged.
+        """
         how = ("diff-tree", "-r") if after else ("diff-index", "--cached")
         words = (*how, "-z", "--diff-filter=R", *_RENAMES, *_PLAINLY)
         ends = ("--end-of-options", before, *((after,) if after else ()))
@@ -175,13 +179,13 @@ class _Git:
         }
 
     def history(self, ref: str) -> tuple[tuple[str, int], ...]:
-        """Return the commits of a branch along its first parents, newest first: their names and times."""
+        """Return the newest commits of a branch along its first parents, newest first: their names and times."""
         how = ("rev-list", "--first-parent", "--timestamp", f"--max-count={MAX_COMMITS}")
         done = self(*how, "--end-of-options", ref, "--")
         return tuple(dated(done.stdout)) if done.ok else ()
 
     def behind(self) -> tuple[int, str]:
-        """Return how many commits the upstream has beyond HEAD, at most `MAX_COMMITS`, and its name.
+        """Return how many commits the upstream branch has beyond HEAD, at most `MAX_COMMITS`, and the upstream's name.
 
         Nothing is fetched. Without an upstream, or if git takes too long, return no commits.
         """
@@ -193,8 +197,10 @@ class _Git:
         return 0, ""
 
     def older_work(self, since: str, ref: str, moment: float, names: Collection[str]) -> frozenset[str]:
-        """Return the files that later commits with an author or commit time before `moment` touch: rebased, merged or
-        amended work.
+        """Return the files among `names` that later commits change with work from before `moment`: rebased, merged or
+        amended.
+
+        Later commits are those in `ref` and not in `since`. Their author or commit time shows older work.
         """
         how = ("log", "-z", "-m", "--name-only", "--no-renames", "--format=%x00%at %ct", *_PLAINLY)
         done = self(*how, "--end-of-options", f"{since}..{ref}", "--", *names)
@@ -214,9 +220,10 @@ class _Git:
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """The commit to compare with. Read files in `doubtful` may have differed from it.
+    """The commit that stands for a session's state of the repository, to compare with the present state.
 
-    Edited files in `committed` are as the session left them.
+    Files in `doubtful`, which the session read, may have differed from that commit. Edited files in `committed` are as
+    the session left them.
     """
 
     commit: str
@@ -227,7 +234,7 @@ class _Base:
 
 
 class _Look:
-    """One comparison with one repository."""
+    """One comparison of a session's knowledge with a repository."""
 
     def __init__(self, git: _Git, then: SessionKnowledge, *, committed: bool) -> None:
         self.git, self.then, self.committed = git, then, committed
@@ -258,7 +265,7 @@ class _Look:
         return found, frozenset(edited)
 
     def _checked_out(self) -> tuple[str, str]:
-        """Return the commit and the branch that are checked out; empty if there is none."""
+        """Return the commit and the branch that are checked out now; empty if there is none."""
         commit = self.git("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
         branch = branch_of(self.git.there.place.own)
         if branch is None:  # kept in another way than in a file
@@ -267,7 +274,10 @@ class _Look:
         return commit.text if commit.ok else "", branch
 
     def _by_record(self) -> _Base | None:
-        """Return the base from the reflog of the checkout where the session worked."""
+        """Return the commit to compare with, from the reflog of the checkout where the session worked.
+
+        Return `None` if the reflog does not tell it, or is of another clone.
+        """
         then = self.then
         if not then.here:
             return None
@@ -286,7 +296,7 @@ class _Look:
         return _Base(seen.commit, "checked out", seen.branch, committed=frozenset(committed or ()))
 
     def _place(self) -> Checkout | None:
-        """Return the session's checkout, if it still belongs to this repository."""
+        """Return the checkout in which the session worked, if it still belongs to this repository."""
         where = recorded(self.then.cwd)
         top = top_of(where) if where is not None and where.is_dir() else None
         try:
@@ -296,7 +306,9 @@ class _Look:
         return place if place is not None and place.common == self.git.there.place.common else None
 
     def _by_log(self) -> _Base | None:
-        """Return the base from the log: its starting commit, or a later commit of the branch if that is certain."""
+        """Return the commit to compare with, from the session's log: the first commit, or a later one if that is
+        certain.
+        """
         commit, branch = self.then.commit, self.then.branch
         if not is_commit(commit) or not self.git("cat-file", "-e", f"{commit}^{{commit}}").ok:
             return None
@@ -310,8 +322,9 @@ class _Look:
         return _Base(names[by_then], _BY_THEN, branch, frozenset(doubtful))
 
     def _by_branch(self) -> _Base | None:
-        """Return the base from the branch in the log, at that time. Files of older work that landed later are
-        doubtful.
+        """Return the commit to compare with: the session's branch, by its commits' times, at the end of the session.
+
+        Files that older work, landed later, changes are doubtful.
         """
         branch, until = self.then.branch, self.then.until
         if not branch or not is_plain(branch) or not self.files:
@@ -343,7 +356,7 @@ class _Look:
             yield replace(one, own=own, uncommitted=lying and not self.committed)
 
     def _between(self, commit: str, names: Collection[str]) -> Mapping[str, FileDifference]:
-        """Compare these files with a commit. Uncommitted files are compared as they are on disk."""
+        """Return how the files `names` differ from a commit. Uncommitted files are compared as they are on disk."""
         lying = [name for name in names if name in self.dirty or not self.commit]
         kept = [name for name in names if name not in lying]
         found = self.git.between(commit, self.commit, kept) if commit != self.commit else {}
@@ -352,13 +365,15 @@ class _Look:
         return {**(found or {}), **(self.git.between(commit, "", lying) or {})}
 
     def _is_certain(self, name: str, base: _Base) -> bool:
-        """Return True if a difference from the commit is also one from the session's knowledge."""
+        """Return True if a difference of the file from the base commit is also a difference from what the session
+        knew.
+        """
         if name in base.doubtful or (self.committed and name in self.dirty):
             return False
         return not (self.then.here and self._is_as_it_was(name))
 
     def _is_as_it_was(self, name: str) -> bool:
-        """Return True if the session worked on this very file, and no process has written the file since."""
+        """Return True if the session worked on this very file on disk, and the file has not been written since."""
         place = self.top / name
         try:
             return resolve(self.files[name]) == place and os.lstat(place).st_mtime <= self.then.until
@@ -367,7 +382,10 @@ class _Look:
 
 
 def _worktree_of_ours(there: Repository, cwd: str) -> list[str]:
-    """Return the session's worktree, if smart-fork made it for a worker and it is gone: git no longer lists it."""
+    """Return the top of the worker's worktree in which `cwd` is, as a list; empty for a `cwd` elsewhere.
+
+    Git does not list a deleted worktree, so it is recognized by its folder.
+    """
     cwd = str(recorded(cwd) or "")
     for top in tops(there):
         inner = Path(cwd).relative_to(top).parts if is_within(cwd, top) else ()
@@ -382,7 +400,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _steady(history: Sequence[tuple[str, int]], moment: float) -> int | None:
-    """Return the index of the newest commit made by `moment`, if all earlier commits have earlier times.
+    """Return the index of the newest commit made by `moment` in a history, newest commit first.
 
     Return `None` if a clock was wrong: an earlier commit is later than `moment`, or a later commit is in the future.
     """
@@ -395,7 +413,7 @@ def _steady(history: Sequence[tuple[str, int]], moment: float) -> int | None:
 
 
 def _listed(said: bytes, wanted: frozenset[str]) -> dict[str, FileDifference]:
-    """Parse ``--raw --numstat -z``."""
+    """Parse git's output of ``--raw --numstat -z`` to the differences of the `wanted` files."""
     fields = iter(os.fsdecode(said).split("\0"))
     found: dict[str, FileDifference] = {}
     for one in fields:
@@ -419,14 +437,16 @@ def _change(before: str, after: str, status: str, *, same: bool) -> Change:
 
 
 def _of_its_mode(one: FileDifference) -> FileDifference:
-    """Return the difference; if no line differs, as a change of the file's mode."""
+    """Return the difference with the kind "mode" if no line of the file differs, else unchanged."""
     if one.change == "mode" or (one.change == "changed" and one.lines == (0, 0)):
         return replace(one, change="mode", lines=None)
     return one
 
 
 def _pairs(said: bytes, wanted: frozenset[str]) -> Iterator[tuple[str, tuple[str, bool]]]:
-    """Yield renamed files from ``--raw -z``: the old name, the new name, and whether nothing else differs."""
+    """Parse git's output of ``--raw -z``. Yield the renamed files among `wanted`: old name, new name, True if
+    otherwise equal.
+    """
     fields = iter(os.fsdecode(said).split("\0"))
     for one in fields:
         if one.startswith(":"):
@@ -436,7 +456,7 @@ def _pairs(said: bytes, wanted: frozenset[str]) -> Iterator[tuple[str, tuple[str
 
 
 def _counted(said: bytes) -> dict[tuple[str, str], tuple[int, int]]:
-    """Return the numbers of lines added to and removed from renamed files, from ``--numstat -z``."""
+    """Parse git's output of ``--numstat -z``: the numbers of added and removed lines of each renamed file."""
     fields = iter(os.fsdecode(said).split("\0"))
     found = {}
     for one in fields:

@@ -1,8 +1,8 @@
-"""Git, run so that nothing in a repository makes it run a program, no matter who wrote the repository.
+"""Runs git so that nothing in a repository makes it run a program, no matter who wrote the repository.
 
 Git is told where the repository is, as proven by `indexer.project`, and never searches for it. Hooks, watchers,
-filters, external comparisons, helpers, editors, transports and submodules are switched off. Settings with names of
-their own are first looked up in the configuration as git reads it.
+filters, external comparisons, helpers, editors, transports and submodules are switched off. Settings with variable
+names, such as filters, are first looked up in the repository's configuration.
 """
 
 from __future__ import annotations
@@ -81,19 +81,21 @@ class Repository:
 
     @property
     def has_filters(self) -> bool:
-        """Return True if filters are configured. They are switched off."""
+        """Return True if the repository's configuration has filters for file contents. They are switched off."""
         return any(name.startswith("filter.") for name in self.environment.values())
 
     @property
     def top(self) -> Path:
-        """Return the top of the working directory."""
+        """Return the top directory of the checkout."""
         return self.place.top
 
     def git(
         self, *arguments: str, env: Mapping[str, str] | None = None, given: bytes = b"", within: Path | None = None,
         seconds: float = GIT_SECONDS,
     ) -> Completed:  # fmt: skip
-        """Run git in `within` or at the top, with `env` added to the environment and `given` as its standard input.
+        """Run git in the directory `within`, or at the top, and return the result, whatever its exit status.
+
+        `env` is added to the environment, and `given` is the standard input.
 
         Raises:
             ProgramMissing: git is not installed.
@@ -103,7 +105,7 @@ class Repository:
         return self.processes.run(command, env=around, timeout=seconds, input=given, whom=str(self.top))
 
     def asked(self, *arguments: str, env: Mapping[str, str] | None = None, given: bytes = b"") -> Completed:
-        """Run git, and raise an error if it fails.
+        """Run git at the top and return the result. If git fails, raise an error.
 
         Raises:
             ProgramMissing: git is not installed.
@@ -118,7 +120,7 @@ class Repository:
     def open_to_look_back(cls, folder: Path, processes: Processes) -> Repository:
         """Open the repository of `folder` to read only commits, file names and the configuration.
 
-        For these git runs no program from the configuration, so the configuration is not read first.
+        To read these, git runs no program from the configuration, so the configuration is not examined first.
 
         Raises:
             ProgramFailed: there is no repository, or its `.git` is not trusted.
@@ -155,7 +157,7 @@ class Repository:
 
 
 def paths(done: Completed) -> list[str]:
-    """Parse git's list of paths (``-z``)."""
+    """Return the paths in git's output with the option ``-z``."""
     return [os.fsdecode(name) for name in done.stdout.split(b"\0") if name]
 
 
@@ -210,7 +212,7 @@ def _silenced(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def configured(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return settings as environment variables, in which git reads them and passes them to the programs it runs."""
+    """Return environment variables that set these git settings, also for the programs that git runs."""
     found = {"GIT_CONFIG_COUNT": str(len(settings))}
     for number, (name, value) in enumerate(settings.items()):
         found |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
@@ -240,7 +242,7 @@ def contents(store: Path, processes: Processes) -> Iterator[bytes]:
 
 
 def _around(store: Path, own: Path) -> Path:
-    """Create a repository in the folder `own` that has only the objects of `store`."""
+    """Create a bare repository in the folder `own` with the objects of `store` and nothing else of it. Return `own`."""
     for name in ("refs", "objects"):
         (own / name).mkdir()
     (own / "HEAD").write_text("ref: refs/heads/main\n")

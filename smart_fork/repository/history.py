@@ -1,4 +1,4 @@
-"""History of a repository: its state at a time, its changes since a session, and its other places.
+"""Reads a repository's history: its state at a time, its changes since a session, and its other directories.
 
 The state at a time comes from the reflog (git's record of checkouts), or from the history of commits. Uncertain facts
 are left out: a reflog that does not go back far enough, or with a clock that went back, answers nothing.
@@ -42,7 +42,9 @@ _PLAIN = late(r"(?!.*\.\.)(?!.*//)[\w][\w./+=-]{0,199}")
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A line of a reflog: the commits before and after, the time, and the reason."""
+    """A change of HEAD or of a branch, from a line of the reflog: the commits before and after, the time, and the
+    reason.
+    """
 
     before: str
     after: str
@@ -52,14 +54,17 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class CheckedOut:
-    """The state of a checkout at a time. `branch` is empty if detached, `None` if unknown."""
+    """The commit and branch that were checked out at a time. `branch` is empty if there was none, `None` if unknown."""
 
     commit: str
     branch: str | None
 
 
 def moves(own: Path, since: float, branch: str = "") -> tuple[Move, ...]:
-    """Return the moves of a checkout's HEAD, or of a branch, oldest first, from the last move not after `since`."""
+    """Return the changes of a checkout's HEAD, or of `branch`, from its reflog, oldest first.
+
+    They begin with the last change not after `since`. `own` is the checkout's git folder.
+    """
     if branch and not is_plain(branch):
         return ()
     file = own.joinpath("logs", *(("refs", "heads", branch) if branch else ("HEAD",)))
@@ -72,7 +77,7 @@ def moves(own: Path, since: float, branch: str = "") -> tuple[Move, ...]:
 
 
 def _since(text: str, since: float) -> Iterator[Move]:
-    """Yield the moves, newest first, to the first move that was not after `since`."""
+    """Yield the changes in a reflog's text, newest first, down to the first one not after `since`."""
     for line in reversed(text.split("\n")):
         if one := _LINE.fullmatch(line):
             yield Move(one[1], one[2], int(one[3]), one[4] or "")
@@ -81,7 +86,10 @@ def _since(text: str, since: float) -> Iterator[Move]:
 
 
 def checked_out(record: Sequence[Move], moment: float, branch_now: str | None) -> CheckedOut | None:
-    """Return the state at `moment`; `None` if uncertain. Moves in the same second count as earlier."""
+    """Return the commit and branch that were checked out at `moment`, from the reflog's `record`; `None` if uncertain.
+
+    Changes in the same second count as earlier. `branch_now` is the present branch.
+    """
     later = next((place for place, move in enumerate(record) if move.time > moment), len(record))
     if not later or any(move.time <= moment for move in record[later:]):
         return None
@@ -92,7 +100,10 @@ def checked_out(record: Sequence[Move], moment: float, branch_now: str | None) -
 
 
 def branch_of(own: Path) -> str | None:
-    """Return the branch that a checkout is on; empty if detached. `own` is the checkout's own git folder."""
+    """Return the branch that a checkout is on; empty if it is on none, `None` if unknown.
+
+    `own` is the checkout's own git folder.
+    """
     said = _end_of(own / "HEAD").strip()
     if said.startswith(_REF):
         return None if said.startswith(f"{_REF}.") else said.removeprefix(_REF)
@@ -109,17 +120,20 @@ def branch_at(directory: Path) -> str:
 
 
 def is_plain(branch: str) -> bool:
-    """Return True if a branch name from a log is valid and has no other meaning to git."""
+    """Return True if a branch name from a log is valid and cannot mean anything else to git."""
     return bool(_PLAIN.fullmatch(branch)) and not branch.endswith((".lock", "/", "."))
 
 
 def is_commit(name: str) -> bool:
-    """Return True if a commit name from a log is valid."""
+    """Return True if a text from a log is a full commit hash."""
     return bool(_NAME.fullmatch(name))
 
 
 def _branch_before(later: Sequence[Move], branch_now: str | None) -> str | None:
-    """Return the branch that the first of these later moves left; without such a move, the current branch."""
+    """Return the branch that was checked out before the changes `later`: the one that the first of them left.
+
+    If they left none, return the present branch, `branch_now`. Return `None` if uncertain.
+    """
     for move in later:
         if found := _MOVED.match(move.why):
             return "" if _NAME.fullmatch(found[1]) else found[1]
@@ -129,7 +143,7 @@ def _branch_before(later: Sequence[Move], branch_now: str | None) -> str | None:
 
 
 def _end_of(file: Path, most: int = 1 << 12) -> str:
-    """Return the last bytes of a regular file as text; empty for any other file."""
+    """Return the last `most` bytes of a regular file as text; empty for any other file."""
     try:
         opened = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except (OSError, ValueError):
@@ -143,7 +157,7 @@ def _end_of(file: Path, most: int = 1 << 12) -> str:
 
 
 def dated(said: bytes) -> Iterator[tuple[str, int]]:
-    """Parse ``rev-list --timestamp``: yield each commit's name and time."""
+    """Parse git's output of ``rev-list --timestamp``. Yield each commit's name and time."""
     for line in said.decode("ascii", "replace").splitlines():
         made, _, name = line.partition(" ")
         yield name, int(made)
@@ -163,7 +177,9 @@ Key = TypeVar("Key")
 
 @value
 class Drift(Value):
-    """The number of files that a session edited in the repository, and how many of them have changed since."""
+    """The changes of a session's files since: how many files it edited in the repository, how many changed, and the
+    share.
+    """
 
     files: int
     changed: int
@@ -179,10 +195,10 @@ class _Commit(NamedTuple):
 
 
 def drifts(repository: Repository, edited: Mapping[Key, Edits]) -> dict[Key, Drift]:
-    """Return the drift of each session, by its key. Sessions without edits there, or with an unknown drift, are
-    missing.
+    """Return the drift of each session, by its key: how many of its edited files have changed since.
 
-    The drift is unknown if the history does not go back far enough, or if nothing is committed.
+    Sessions without edits in the repository are missing. So are sessions with an unknown drift: the history does not
+    go back far enough, or nothing is committed.
 
     Raises:
         ProgramMissing, ProgramFailed: as `Repository.git`.
@@ -211,7 +227,7 @@ def drifts(repository: Repository, edited: Mapping[Key, Edits]) -> dict[Key, Dri
 
 
 def tops(repository: Repository) -> list[str]:
-    """Return the repository's present and former working directories, innermost first."""
+    """Return the top directories of the repository and its worktrees, present and former ones, innermost first."""
     place = repository.place
     main = [place.common.parent] if place.common.name == ".git" else []
     formerly = (one for top in {place.top, *main} for one in _other_places(top))
@@ -220,7 +236,9 @@ def tops(repository: Repository) -> list[str]:
 
 
 def inside(files: Collection[str], within: Collection[str]) -> frozenset[str]:
-    """Return the paths below one of these directories, relative to it. Paths that contain ``..`` are left out."""
+    """Return the `files` below one of the directories `within`, relative to it. Paths that contain ``..`` are left
+    out.
+    """
     found = set()
     for file in files:
         top = next((top for top in within if file != top and is_within(file, top)), None)
@@ -231,7 +249,7 @@ def inside(files: Collection[str], within: Collection[str]) -> frozenset[str]:
 
 
 def _other_places(top: Path) -> tuple[str, ...]:
-    """Return the other directories that the repository at `top` is or was in, or that were assigned to it."""
+    """Return the other directories that the repository at `top` is or was in, or that a person assigned to it."""
     try:
         before = repositories.noted()
         given = [old for old, new in repositories.adopted().items() if new == str(top)]
@@ -272,7 +290,9 @@ log = logging.getLogger(__name__)
 
 @value
 class ProjectPlace(Value):
-    """Another directory of a project. `why` is worktree, reflog, remote, clone, commits or adopted."""
+    """Another directory of a project. `why` says how it is known: worktree, reflog, remote, clone, commits or
+    adopted.
+    """
 
     directory: str
     why: str
@@ -280,7 +300,10 @@ class ProjectPlace(Value):
 
 @value
 class AboutProject(Value):
-    """The identity of a project and its other places. `maybe` are directories that could belong to the project."""
+    """The facts about a project: its remote and root commits, which identify it, and its other directories.
+
+    `maybe` are directories that could belong to the project.
+    """
 
     project_path: str
     remote: str = ""
@@ -294,7 +317,7 @@ ROOTS_SECONDS = 20.0
 
 
 def note(directories: Iterable[str], processes: Processes | None = None) -> None:
-    """Store the present state of these directories' repositories. Repositories that cannot be stored are skipped."""
+    """Store where these directories' repositories are now, to recognize them after a move. Failures are skipped."""
     tops = {top for one in directories if one and (top := top_of(Path(one)))}
     for top in sorted(tops):
         try:
@@ -305,7 +328,7 @@ def note(directories: Iterable[str], processes: Processes | None = None) -> None
 
 
 def look(top: Path, processes: Processes | None = None) -> repositories.SeenRepository | None:
-    """Return the repository at `top`, a resolved directory, with its root commits if git finds them.
+    """Return the facts about the repository at `top`, a resolved directory, with its root commits if git finds them.
 
     Root commits are looked up only once, because git walks through the whole history for them.
     """
@@ -317,7 +340,7 @@ def look(top: Path, processes: Processes | None = None) -> repositories.SeenRepo
 
 
 def recognized(project: Project) -> Project:
-    """Return the project with the other places of its repository, and the directories that were assigned to it."""
+    """Return the project with the other directories of its repository, and those that a person assigned to it."""
     try:
         if not repositories.noted().keys() - {project.root} and not repositories.adopted():
             return project
@@ -330,7 +353,7 @@ def recognized(project: Project) -> Project:
 
 
 def described(project: Project) -> AboutProject:
-    """Return the facts about a project, and store its repository's present state."""
+    """Return the facts about a project, and store where its repository is now."""
     try:
         given = [ProjectPlace(old, "adopted") for old, top in repositories.adopted().items() if top == project.root]
         one = look(resolve(project.root)) if project.git else None
@@ -358,7 +381,8 @@ def _roots(top: Path, processes: Processes) -> frozenset[str]:
 
 
 def was_checked_out(session: Session, until: str) -> CheckedOut | None:
-    """Return the checkout's state at a time in a session, from the reflog of the directory that the session worked in.
+    """Return the commit and branch that a session had checked out at the time `until`, from the reflog of its
+    directory.
 
     Return `None` if that checkout is not the one in which the session began.
     """

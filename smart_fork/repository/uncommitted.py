@@ -1,4 +1,4 @@
-"""Uncommitted changes of a working directory: stored as git objects, applied to another directory, or compared.
+"""Copies the uncommitted changes of a working directory to a worktree by git objects, and compares worktrees.
 
 The directory itself, its index and its stashes stay unchanged: git works on a copy of the index.
 """
@@ -33,7 +33,7 @@ def _without() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The uncommitted state on top of a commit: one tree of the staged files, one tree of all files.
+    """The uncommitted changes on top of a commit, as two git trees: `staged` has the staged files, `files` all files.
 
     `announced` are new files that were added without their content (``git add -N``).
     """
@@ -45,10 +45,10 @@ class Changes:
 
 
 def check(folder: Path, processes: Processes) -> None:
-    """Check, without copying anything, that the uncommitted state can be copied.
+    """Raise an error if the uncommitted changes in `folder` cannot be copied to a worktree. Nothing is copied.
 
     Raises:
-        ForkRefused: it cannot be copied.
+        ForkRefused: they cannot be copied.
         ProgramFailed: git failed.
     """
     there = Repository.open(folder, processes)
@@ -57,18 +57,21 @@ def check(folder: Path, processes: Processes) -> None:
 
 
 def take(folder: Path, commit: str, processes: Processes) -> Changes:
-    """Store the uncommitted state of the working directory around `folder` in the repository's objects, and return it.
+    """Store the uncommitted changes of the working directory around `folder` as git objects, and return them.
+
+    `commit` is the commit that is checked out there.
 
     Raises:
-        ForkRefused: it cannot be copied.
+        ForkRefused: they cannot be copied.
         ProgramFailed: git failed.
     """
     return _taken(Repository.open(folder, processes), commit)
 
 
 def put(changes: Changes, worktree: Path, processes: Processes) -> str:
-    """Apply the stored state to a clean `worktree` of its commit. Return a commit of the result, for later
-    comparisons.
+    """Apply uncommitted changes to a clean `worktree` of the commit they are based on.
+
+    Return a new commit of the result, with which later states of the worktree are compared.
 
     Raises:
         ForkRefused: a change could not be copied.
@@ -94,14 +97,14 @@ def put(changes: Changes, worktree: Path, processes: Processes) -> str:
 
 
 def forget_base(repository: Repository, worktree: Path) -> None:
-    """Delete the reference to the changes copied to a worktree that is gone."""
+    """Delete the git reference that kept the changes copied to a worktree, which is removed."""
     repository.git("update-ref", "-d", BASES + worktree.name)
 
 
 def difference(
     worktree: Path, base: str, processes: Processes, *, patch: bool = False
 ) -> tuple[tuple[FileChange, ...], bytes]:
-    """Compare the files of `worktree` with commit `base`: committed, uncommitted and new files together.
+    """Return the files of `worktree` that differ from commit `base`: committed, uncommitted and new files together.
 
     With `patch`, also return the differences as a patch. Nothing is written to the repository.
 
@@ -129,7 +132,7 @@ def _taken(there: Repository, commit: str) -> Changes:
 
 @contextmanager
 def _index_of_our_own(there: Repository) -> Iterator[Mapping[str, str]]:
-    """Yield environment variables that make git use a temporary copy of the index."""
+    """Provide a temporary copy of the index, by yielding the environment variables that make git use it."""
     index = there.place.own / "index"
     with tempfile.TemporaryDirectory(prefix="smart-fork-") as folder:
         copy = Path(folder) / "index"
@@ -141,21 +144,22 @@ def _index_of_our_own(there: Repository) -> Iterator[Mapping[str, str]]:
 
 @contextmanager
 def _objects_of_our_own(there: Repository) -> Iterator[Mapping[str, str]]:
-    """Yield environment variables that make git store new objects in a temporary folder."""
+    """Provide a temporary folder for new objects, by yielding the environment variables that make git use it."""
     objects = (there.place.common / "objects").resolve()
     with tempfile.TemporaryDirectory(prefix="smart-fork-") as folder:
         yield {"GIT_OBJECT_DIRECTORY": folder, "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(str(objects))}
 
 
 def _quoted(path: str) -> str:
-    """Quote a path for a list separated by colons, as git reads it."""
+    """Return a path quoted as in git's list of object folders, which are separated by colons."""
     escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
 
 
 def _all_files(there: Repository, env: Mapping[str, str]) -> str:
-    """Store all files as a tree, and return its name. Submodules are added apart, so that git does not look
-    into them.
+    """Store all files of the working directory as a git tree, and return the tree's name.
+
+    Submodules are added apart, so that git does not look into them.
     """
     sparse = there.git("config", "--type=bool", "core.sparseCheckout").text == "true"
     inner = submodules(there, env)
@@ -168,7 +172,9 @@ def _all_files(there: Repository, env: Mapping[str, str]) -> str:
 
 
 def _entry(one: Submodule) -> bytes:
-    """Return a submodule's index entry: its checked-out commit, or its removal."""
+    """Return a line for git's index that sets a submodule to its checked-out commit; if its folder is gone, removes
+    it.
+    """
     mode, commit = ("160000", one.commit) if one.folder else ("0", "0" * len(one.commit))
     return f"{mode} {commit}\t".encode() + os.fsencode(one.name) + b"\0"
 
@@ -190,7 +196,7 @@ def _refuse_the_impossible(there: Repository, env: Mapping[str, str]) -> None:
 
 
 def _counted(numstat: bytes) -> Iterator[FileChange]:
-    """Parse ``--numstat -z``. A renamed file has an empty name, followed by its old and new names."""
+    """Parse git's output of ``--numstat -z``. A renamed file has an empty name, followed by its old and new names."""
     fields = iter(numstat.split(b"\0"))
     for field in fields:
         if not field:
@@ -212,7 +218,8 @@ _SHOWN = "H 160000 "
 
 @dataclass(frozen=True, slots=True)
 class Submodule:
-    """A submodule by its path. `commit` is its checked-out commit; if unknown, the commit in the index.
+    """A submodule of a repository, with its path. `commit` is its checked-out commit; if unknown, the commit in the
+    index.
 
     `folder` is true if its directory exists, `changed` if it differs from the index, or may differ.
     """
@@ -224,8 +231,7 @@ class Submodule:
 
 
 def submodules(there: Repository, env: Mapping[str, str] | None = None) -> list[Submodule]:
-    """Return the submodules in the index, except those outside a sparse checkout. Nothing in their configuration is
-    run.
+    """Return the submodules in the index, except those outside a sparse checkout. No program of a submodule is run.
 
     Each is examined as a repository of its own, if its `.git` is trusted.
 
@@ -262,12 +268,12 @@ def _looked_at(there: Repository, name: str, commit: str) -> Submodule:
 
 @value
 class FileChange(Value):
-    """A file that differs. `added` and `removed` count lines, and are `None` for a binary file."""
+    """A changed file. `added` and `removed` are its numbers of added and removed lines; `None` for a binary file."""
 
     path: str
     added: int | None
     removed: int | None
 
     def counted(self) -> str:
-        """Describe the number of changed lines."""
+        """Return the numbers of changed lines as text, such as "+3 -1"; "binary" for a binary file."""
         return "binary" if self.added is None else f"+{self.added} -{self.removed}"

@@ -1,4 +1,4 @@
-"""A git worktree for a worker, so that two agents do not edit the same files: created, and removed again."""
+"""Creates and removes the git worktree of a worker, which keeps two agents from editing the same files."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def _without() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Worktree:
-    """A worker's working directory and its branch. `repository` is the directory that the worktree was made from.
+    """A git worktree for a worker: its directory and branch. `repository` is the directory that it was made from.
 
-    `base` is the commit on top of which the worker works: the commit that was checked out, or a commit of the
-    uncommitted changes that were copied.
+    `base` is the commit on which the worker's work begins: the commit that was checked out, or a commit of the copied
+    uncommitted changes.
     """
 
     path: Path
@@ -47,17 +47,19 @@ class Worktree:
 
     @classmethod
     def of(cls, path: str, branch: str | None, base: str | None) -> Worktree:
-        """Return the worktree at `path`."""
+        """Return the worktree at `path`, from the values that the registry of workers stores."""
         return cls(Path(path), branch or "", Path(path).parent.parent, base or "")
 
     @property
     def made(self) -> tuple[str, str, str]:
-        """Return its path, branch and base, as the registry of workers stores them."""
+        """Return the worktree's path, branch and base, as the registry of workers stores them."""
         return str(self.path), self.branch, self.base
 
     def left_unfiltered(self, processes: Processes) -> str:
-        """Warn about files with filters, such as large files stored elsewhere, which are not filtered here; empty if
+        """Return a warning about files that git filters would convert, such as those of Git LFS; empty if there are
         none.
+
+        Filters are not run in a worker's worktree.
         """
         there = Repository.open_worktree(self.path, processes)
         if not there.has_filters:
@@ -73,21 +75,23 @@ class Worktree:
         return f"Filters are not run: {len(made)} files, such as {name}, are in the worktree as git stores them{pull}"
 
     def remove(self, processes: Processes) -> None:
-        """Remove a worktree that was just made, because its fork was not started."""
+        """Remove the new worktree and its branch, because the fork for it was not started. Its content is lost."""
         there = Repository.open(self.repository, processes)
         there.git("worktree", "remove", "--force", "--force", str(self.path))  # also one that git was just making
         there.git("branch", "--quiet", "-D", self.branch)
         uncommitted.forget_base(there, self.path)
 
     def undo(self, processes: Processes) -> None:
-        """Remove the worktree of a start that was interrupted, unless someone has worked in it since."""
+        """Remove the worktree of a fork whose start was interrupted, unless someone has worked in it since."""
         if self.path.is_dir() and {one.name for one in self.path.iterdir()} <= {".git"}:  # git had not come far
             shutil.rmtree(self.path)
         if not self.path.exists() or not self._has_work(processes):
             self.remove(processes)
 
     def _has_work(self, processes: Processes) -> bool:
-        """Return True if there is a commit, a change or a new file. Files that git has not written yet do not count."""
+        """Return True if the worktree has a commit, a change or a new file. Files that git has not written yet do not
+        count.
+        """
         there = Repository.open_worktree(self.path, processes)
         heads = there.git("rev-parse", "--symbolic-full-name", "HEAD").text, there.git("rev-parse", "HEAD").text
         if heads != (f"refs/heads/{self.branch}", self.base):
@@ -173,8 +177,8 @@ class Worktree:
             raise
 
     def remove_if_saved(self, processes: Processes) -> str | None:
-        """Remove a worktree and its branch, if nothing in it would be lost. Otherwise return a sentence that says what
-        would be.
+        """Remove the worktree and its branch, if no work in them would be lost. Otherwise return a sentence that says
+        what work.
 
         Nothing is forced: git checks again, and the branch is deleted only if it has not moved since it was checked.
         """
@@ -202,10 +206,10 @@ class Worktree:
         return None
 
     def what_would_be_lost(self, processes: Processes) -> str | None:
-        """Return a sentence why a worktree and its branch must not be removed, with the commands to remove them by
-        hand.
+        """Return a sentence that says why the worktree and its branch must not be removed; `None` if no work would be
+        lost.
 
-        Return `None` if all its content is also elsewhere. In doubt, content counts as lost.
+        The sentence has the commands to remove them by hand. In doubt, content counts as lost.
         """
         worktree, branch = self.path, self.branch
         if worktree.parent.name != FOLDER or ".." in worktree.parts or not _OURS.fullmatch(branch):
@@ -235,7 +239,7 @@ class Worktree:
         return f"{worktree} {reason}; {_by_hand(repository.top, worktree, branch)}" if reason else None
 
     def is_left(self, processes: Processes) -> bool:
-        """Return True if its directory or branch still exists."""
+        """Return True if the worktree's directory or branch still exists."""
         if self.path.is_dir():
             return True
         try:
@@ -245,14 +249,14 @@ class Worktree:
         return repository.git("show-ref", "--verify", "--quiet", f"refs/heads/{self.branch}").ok
 
     def changes(self, processes: Processes) -> tuple[FileChange, ...] | None:
-        """Return the files that differ from `base`; `None` if unknown."""
+        """Return the files of the worktree that differ from its `base`; `None` if unknown."""
         try:
             return difference(self.path, self.base, processes)[0] if self.base and self.path.is_dir() else None
         except (SmartForkError, OSError):
             return None
 
     def ahead(self, processes: Processes) -> int | None:
-        """Return the number of the worker's commits; `None` if unknown.
+        """Return the number of commits that the worker made on its branch; `None` if unknown.
 
         A base that holds copied changes is not a commit of the branch, so all other commits of the branch are the
         worker's.
@@ -268,7 +272,9 @@ class Worktree:
 
 
 def plain_name(name: str | None) -> str:
-    """Return `name` as a folder and branch name: only ``[A-Za-z0-9._-]``, at most 30 characters."""
+    """Return `name` changed so that it can name a folder and a branch: only ``[A-Za-z0-9._-]``, at most 30
+    characters.
+    """
     text = re.sub(r"[^A-Za-z0-9._-]+", "-", name or "")
     text = re.sub(r"\.{2,}", ".", text)
     while text != (text := text[:MAX_NAME_CHARACTERS].strip("-._").removesuffix(".lock")):
@@ -289,7 +295,10 @@ def _add(planned: Worktree, name: str | None, processes: Processes, note: Callab
 
 
 def _made(planned: Worktree, processes: Processes) -> Completed:
-    """Make the planned worktree, its branch first: so it is known which branch to remove if git fails."""
+    """Make the planned worktree; return the result of the last git command.
+
+    The branch is made first, so that it is known which branch to remove if git fails.
+    """
     there = Repository.open(planned.repository, processes)
     ref = f"refs/heads/{planned.branch}"
     branch = there.git("update-ref", ref, planned.base, "")
@@ -335,7 +344,7 @@ def _exclude(common: Path) -> None:
 
 
 def empty_submodules(repository: Path, processes: Processes) -> str:
-    """Warn about submodules, which git leaves empty in a new worktree; empty if none."""
+    """Return a warning about submodules, which git leaves empty in a new worktree; empty if there are none."""
     there = Repository.open(repository, processes)
     if not (there.top / ".gitmodules").exists():
         return ""
@@ -353,7 +362,10 @@ _OURS = re.compile(r"smart-fork[/-][A-Za-z0-9][A-Za-z0-9._-]*")
 
 @dataclass(frozen=True, slots=True)
 class ListedWorktree:
-    """A worktree in git's list. `branch` is the full name of its branch; `locked` is the reason why it must stay."""
+    """A worktree in the list of ``git worktree list``. `branch` is the full name of its branch.
+
+    `locked` is the reason for a lock; `None` if it is not locked.
+    """
 
     path: Path
     branch: str
@@ -400,9 +412,7 @@ def _in_it(
 
 
 def _commits(repository: Repository, there: Repository | None, branch: str) -> str | None:
-    """Describe the commits of a worktree and its branch that no other branch has, here or at a remote; `None` if there
-    are none.
-    """
+    """Describe the commits of a worktree that are on no other branch, local or remote; `None` if there are none."""
     tips = []
     if repository.git("show-ref", "--verify", "--quiet", f"refs/heads/{branch}").ok:
         tips.append(f"refs/heads/{branch}")
@@ -425,9 +435,7 @@ def _as_it_began(there: Repository, base: str) -> bool:
 
 
 def _hidden_from_status(there: Repository) -> str | None:
-    """Return a file that exists and that ``git status`` ignores because of ``git update-index``; `None` if there is
-    none.
-    """
+    """Return a file that exists and that ``git update-index`` hid from ``git status``; `None` if there is none."""
     for line in there.git("ls-files", "-z", "-v").stdout.split(b"\0"):
         flag, name = line[:1], os.fsdecode(line[2:])
         if (flag == b"S" or flag.islower()) and os.path.lexists(there.top / name):
@@ -436,7 +444,7 @@ def _hidden_from_status(there: Repository) -> str | None:
 
 
 def _somebody_in(worktree: Path) -> str | None:
-    """Return the number and name of a process that works in the worktree, if one is visible."""
+    """Return the number and name of a process that has its working directory in the worktree, if one is visible."""
     import psutil  # takes a while
 
     there = resolve(worktree)
