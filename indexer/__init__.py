@@ -1,4 +1,4 @@
-"""From agent logs to a searchable index. Never imports ``smart_fork``."""
+"""The package that reads agents' logs and builds the search index from them. It never imports ``smart_fork``."""
 
 import logging
 

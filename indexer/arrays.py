@@ -1,7 +1,8 @@
 """NumPy, imported so that it computes with one thread, unless the environment sets the number of threads.
 
-The arrays here are small. Threads that wait for each other take ten times as long on a busy processor. NumPy reads the
-environment variable when it is loaded, and programs that we start must not inherit the variable.
+smart-fork's arrays are small, and on a busy processor several threads that wait for each other take ten times as long.
+NumPy reads the environment variable when it is loaded. The variable is then removed again, so that programs started by
+smart-fork do not inherit it.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The default embedding model, run in the lightest way that does the work, and the configured embedder.
+"""The default embedding model (`LightEmbedder`, `ProcessEmbedder`), and the choice of the embedder to use.
 
 `LightEmbedder` runs the default model without PyTorch, a fraction of a second after the start. ``minilm.onnx`` is the
-model's graph without weights (``scripts/minilm_graph.py`` makes it). onnxruntime maps the weights of the package into
-memory, so that processes share them. Their SHA-256 is verified first. The vectors equal those of sentence-transformers
-within 1e-5.
+model's graph without weights (``scripts/minilm_graph.py`` makes it). onnxruntime maps the weights of the model's
+package into memory, so that processes share them. Their SHA-256 is verified first. The vectors equal those of
+sentence-transformers within 1e-5.
 
-`ProcessEmbedder` embeds many texts in another process, which ends after some idle time. PyTorch takes most of a
-gigabyte for as long as a process lives, and more with every new shape of a batch.
+`ProcessEmbedder` embeds many texts in another process, which ends when it has been idle. PyTorch would otherwise keep
+most of a gigabyte for as long as smart-fork's process lives, and more with every new shape of a batch.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class LightEmbedder:
 
     @property
     def model(self) -> str:
-        """Return the name that sentence-transformers gives to the model, since the vectors can be compared."""
+        """Return the model's name in sentence-transformers, because the vectors of both programs can be compared."""
         return f"{DEFAULT_MODEL}@{DEFAULT_WEIGHTS_SHA256[:12]}"
 
     def embed(self, texts: Sequence[str]) -> Matrix:
@@ -85,7 +85,7 @@ class LightEmbedder:
         return np.concatenate(vectors) if vectors else np.empty((0, DIMENSIONS), np.float32)
 
     def load(self) -> None:
-        """Load the model before the first text is embedded.
+        """Load the model now, so that the first call of `embed` does not wait for it.
 
         Raises:
             ModelUnavailableError: as for `embed`.
@@ -93,7 +93,7 @@ class LightEmbedder:
         _ = self._session, self._vocabulary
 
     def close(self) -> None:
-        """Stop embedding. A running call ends after its current group of texts."""
+        """Stop embedding. A running call of `embed` fails after the group of texts on which it works."""
         self.closed = True
 
     def _vectors(self, texts: Sequence[str]) -> Iterator[Matrix]:
@@ -106,7 +106,7 @@ class LightEmbedder:
             yield from pool.map(self._group_vectors, groups)
 
     def _groups(self, texts: Iterable[str]) -> Iterator[list[list[int]]]:
-        """Yield the token ids of the texts in order, in groups that are embedded together."""
+        """Yield the token ids of each text, in order. A group is a batch of texts that the model embeds in one call."""
         group: list[list[int]] = []
         for text in texts:
             if self.closed:
@@ -157,8 +157,8 @@ def is_known(word: str) -> bool:
 def _onnxruntime() -> Any:
     """Import onnxruntime with its telemetry disabled, whatever the environment says.
 
-    Its builds report to their maker the models that they load, and keep a file for that in the person's home. Nothing
-    may leave this machine. Programs that we start must not inherit the setting.
+    Builds of onnxruntime report to their maker the models that they load, and keep a file for that in the person's
+    home. Nothing may leave this machine. Programs started by smart-fork do not inherit the setting.
 
     Raises:
         ModelUnavailableError: onnxruntime cannot be imported.
@@ -203,7 +203,7 @@ def _session_in(folder: Path, graph: Path) -> Any:
 class Vocabulary:
     """A WordPiece tokenizer, read from a `tokenizer.json`. It loads only the part of the vocabulary that a text needs.
 
-    `limit` is the largest number of tokens of a text.
+    A text with more than `limit` tokens is truncated.
     """
 
     def __init__(self, file: Path, limit: int) -> None:
@@ -254,10 +254,10 @@ FEW_TEXTS = 32
 
 
 def configured_embedder(*, background: bool = False) -> Embedder:
-    """Return the embedder of ``SMART_FORK_MODEL``, or of the default model. Nothing is loaded yet.
+    """Return the embedder of the model in ``SMART_FORK_MODEL``, or of the default model. Nothing is loaded yet.
 
-    `background` is for a process that stays, or that no person waits for. Many texts then use one core, and PyTorch
-    runs in another process.
+    `background` is for a process that runs permanently, or without a person waiting. Many texts then use one core, and
+    PyTorch runs in another process.
     """
     name = Setting.MODEL.text() or DEFAULT_MODEL
     if name == DEFAULT_MODEL:
@@ -267,7 +267,7 @@ def configured_embedder(*, background: bool = False) -> Embedder:
 
 @runtime_checkable
 class Beginning(Protocol):
-    """An embedder that can load its model in the background."""
+    """The interface of an embedder that can load its model in the background."""
 
     def begin(self) -> None:
         """Start to load the model for many texts, and return immediately."""
@@ -275,10 +275,10 @@ class Beginning(Protocol):
 
 @runtime_checkable
 class Closing(Protocol):
-    """An embedder that can be closed while it works."""
+    """The interface of an embedder that can be closed while it embeds."""
 
     def close(self) -> None:
-        """Stop embedding."""
+        """Stop embedding, also in a running call."""
 
 
 class DefaultEmbedder:
@@ -298,11 +298,11 @@ class DefaultEmbedder:
 
     @property
     def model(self) -> str:
-        """As `Embedder.model`."""
+        """Return the name of the default model, as `Embedder.model` does."""
         return self._light.model
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """As `Embedder.embed`."""
+        """Return a unit vector for each text, as `Embedder.embed` does."""
         if not self.is_light(len(texts)):
             try:
                 return self._for_many().embed(texts)
@@ -314,19 +314,19 @@ class DefaultEmbedder:
         return self._light.embed(texts)
 
     def is_light(self, count: int) -> bool:
-        """Return True if `count` texts are embedded by onnxruntime, immediately and beside other work."""
+        """Return True if onnxruntime embeds `count` texts: immediately, and while another thread embeds."""
         if count == 1 or self._only_light:
             return True
         return count < FEW_TEXTS and (self._apart or self._heavy is None)
 
     def begin(self) -> None:
-        """Start another process that loads the model, for texts that a person waits for."""
+        """Start another process that loads the model for many texts, because a person waits for these texts."""
         if self._heavy is None and not self._apart and not self._only_light:
             self._apart, self._heavy = True, (process := ProcessEmbedder(waited_for=True))
             process.begin()
 
     def close(self) -> None:
-        """Stop embedding, here and in the other process."""
+        """Stop embedding in this process, and end the other process."""
         self._light.close()
         if isinstance(self._heavy, Closing):
             self._heavy.close()
@@ -359,16 +359,16 @@ class ProcessEmbedder:
 
     @property
     def model(self) -> str:
-        """As `Embedder.model`."""
+        """Return the name of the default model, as `Embedder.model` does."""
         return SentenceTransformerEmbedder(DEFAULT_MODEL).model
 
     @property
     def dimensions(self) -> int:
-        """As `Embedder.dimensions`."""
+        """Return the length of a vector, as `Embedder.dimensions` does."""
         return int(self.embed(["how long?"]).shape[1])
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """As `Embedder.embed`."""
+        """Return a unit vector for each text, as `Embedder.embed` does."""
         with self._lock:
             try:
                 return self._ask(texts)
@@ -386,7 +386,7 @@ class ProcessEmbedder:
             self._connect()
 
     def close(self) -> None:
-        """End the process immediately. A waiting call of `embed` raises an error."""
+        """End the process immediately. A running call of `embed` raises an error."""
         self._closed = True
         if (lifeline := self._lifeline) is not None:
             lifeline.close()
@@ -415,9 +415,10 @@ class ProcessEmbedder:
 
 
 def _start(idle: float, *more: str) -> tuple[Connection, Connection]:
-    """Start an embedding process. Return the connection to it and its lifeline.
+    """Start an embedding process. Return two connections: one for texts and vectors, and the lifeline.
 
-    The process ends when the lifeline is closed. The operating system closes the lifeline when our process dies.
+    The process ends when the lifeline is closed. The operating system closes the lifeline when the starting process
+    dies. `idle` is the number of seconds without a text after which the process ends. `more` are further arguments.
     """
     from multiprocessing.connection import Pipe  # most processes embed by themselves
 
@@ -436,9 +437,9 @@ def _start(idle: float, *more: str) -> tuple[Connection, Connection]:
 
 
 def answer(connection: Connection, embedder: Embedder, idle: float) -> None:
-    """Embed texts on request until no request came for `idle` seconds, or the other end is closed.
+    """Embed each list of texts from `connection` until none came for `idle` seconds, or the other end is closed.
 
-    Each answer is an error message, empty on success, followed by the bytes of the vectors.
+    Each reply is an error message, empty on success, followed by the bytes of the vectors.
     """
     try:
         while connection.poll(idle):
@@ -455,7 +456,7 @@ def answer(connection: Connection, embedder: Embedder, idle: float) -> None:
 
 
 def _die_with(life: int) -> None:
-    """End the process when the other end of the lifeline is closed."""
+    """End this process when the other end of the connection with the descriptor `life` is closed."""
     os.read(life, 1)
     os._exit(0)
 

@@ -1,5 +1,5 @@
-"""Embedding models of sentence-transformers, and rerankers. Nothing heavy is imported before the first text is
-embedded.
+"""Embedding models of sentence-transformers, and rerankers (models that score how well a text answers a question). No
+framework is imported before the first text is embedded.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ class Embedder(Protocol):
 
 
 def has_frameworks() -> bool:
-    """Return True if sentence-transformers is installed, which is an extra of smart-fork."""
+    """Return True if sentence-transformers is installed. It is an optional dependency of smart-fork."""
     return find_spec("sentence_transformers") is not None
 
 
 def without_frameworks(setting: str, name: str) -> ModelUnavailableError:
-    """Return the error for a model that needs sentence-transformers while it is not installed."""
+    """Return the error for the model `name` of the variable `setting`: sentence-transformers is not installed."""
     from indexer.errors import adding, packages_of  # nearly nobody needs it
 
     return ModelUnavailableError(
@@ -147,9 +147,7 @@ class SentenceTransformerEmbedder:
         return self._loaded
 
     def _leave_gpu(self, error: Exception) -> SentenceTransformer:
-        """Load the model again on the processor, and use it from now on. After a failure the GPU may not give the model
-        back.
-        """
+        """Load the model again, on the processor, and use it there from now on. On the GPU it may be lost."""
         log.warning("%s cannot be used (%s): passages are embedded on the processor", self._device, error)
         self._device, self._loaded = PROCESSOR, None
         return self._load()
@@ -157,7 +155,7 @@ class SentenceTransformerEmbedder:
     def _unless_absent(self) -> SentenceTransformer:
         """Load a model that a person has chosen.
 
-        If it could not be loaded a while ago, fail without another attempt.
+        If loading failed within the last hour, fail immediately.
         """
         if not has_frameworks():  # seen in no time, and not remembered: it may be installed any moment
             raise without_frameworks("SMART_FORK_MODEL", self._name)
@@ -228,7 +226,7 @@ def _move(model: SentenceTransformer, device: str) -> None:
 
 
 def load(kind: Callable[..., T], name: str) -> T:
-    """Load a sentence-transformers model from a folder, or by name. It is downloaded only if it is not on this machine.
+    """Return the model, of class `kind`, in the folder or with the name `name`. It is downloaded if necessary.
 
     Raises:
         ModelUnavailableError: the model can be neither loaded nor downloaded.
@@ -253,7 +251,7 @@ def load(kind: Callable[..., T], name: str) -> T:
 def _why(error: Exception) -> str:
     """Return a short reason why a model could not be downloaded.
 
-    The library's messages are long and repeat the name.
+    The messages of huggingface_hub are long and repeat the model's name.
     """
     kind = type(error).__name__
     if kind == "OfflineModeIsEnabled":
@@ -266,7 +264,7 @@ def _why(error: Exception) -> str:
 
 
 def _look_for(name: str) -> None:
-    """Raise an error if a model cannot be downloaded. The library would otherwise retry for minutes."""
+    """Raise an error if the model `name` cannot be downloaded. The library would otherwise retry for minutes."""
     from huggingface_hub import HfApi
 
     HfApi().model_info(name, timeout=DOWNLOAD_SECONDS)
@@ -319,7 +317,7 @@ def _digest(weights: Path, _facts: str) -> str:
 
 @cache
 def _has_bfloat16() -> bool:
-    """Return True if the processor multiplies bfloat16 natively. Emulation is slower than full precision."""
+    """Return True if the processor multiplies numbers in bfloat16 natively. Emulation is slower than full precision."""
     try:
         flags = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -335,7 +333,7 @@ def _stamp(folder: Path) -> str:
 
 
 def silence_libraries() -> None:
-    """Switch off the progress bars and warnings of the libraries while they load a model."""
+    """Switch off the progress bars and warnings that the libraries print while they load a model."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
@@ -383,7 +381,7 @@ def known_absence(model: str) -> str:
 
 
 def note_absence(model: str, why: str) -> None:
-    """Remember that `model` could not be loaded. If nothing can be stored, each process tries again."""
+    """Store for an hour `why` a `model` could not be loaded. If this fails, each process tries to load it."""
     with suppress(OSError):
         state.keep(_ABSENCE_FACT, {"settings": _settings(model), "why": why, "at": time.time()})
 
@@ -407,7 +405,7 @@ _told: ContextVar[Callable[[str, int, int], None] | None] = ContextVar("told", d
 
 @contextmanager
 def reporting_loading(progress: Callable[[str, int, int], None] | None) -> Iterator[None]:
-    """Report the loading of models to `progress` within this block and this context."""
+    """Call `progress` while a model is loaded within this block and this context (a thread or task)."""
     before = _told.set(progress)
     try:
         yield
@@ -417,7 +415,7 @@ def reporting_loading(progress: Callable[[str, int, int], None] | None) -> Itera
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """Mark this block as the loading of a model, which may take seconds, for `telling`."""
+    """Mark this block as the loading of a model, which may take seconds. `reporting_loading` reports it."""
     progress = _told.get()
     if progress is not None:
         progress(LOADING_STAGE, 0, 1)
@@ -431,13 +429,13 @@ Rerank = Callable[[str, Sequence[str]], Sequence[float]]
 
 
 def configured_reranker() -> Rerank | None:
-    """Return the reranker of ``SMART_FORK_RERANKER``, one object for the process; `None` if it is not set."""
+    """Return this process's reranker, which ``SMART_FORK_RERANKER`` names; `None` if the variable is not set."""
     name = Setting.RERANKER.text()
     return _reranker(name) if name else None
 
 
 class CrossEncoderReranker:
-    """A sentence-transformers cross-encoder on the CPU, loaded on first use. Only one thread at a time computes."""
+    """A reranker, run by sentence-transformers on the CPU, and loaded on first use. One thread at a time computes."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -26,7 +26,8 @@ class SmartForkError(Exception):
 
     `exit_code` is the exit status of the command line, and `http_status` the status of an HTTP answer. `code`
     identifies the error for programs: each class declares its own, so that a class can be renamed. `usual_hint` is the
-    next step for errors that are raised without a `hint`. Secrets in the message and in the hint are masked.
+    next step that is printed if the error was raised without a `hint`. Secrets in the message and in the hint are
+    masked.
     """
 
     code: ClassVar[str] = "smart_fork_error"
@@ -39,15 +40,13 @@ class SmartForkError(Exception):
         super().__init__(self.message)
 
     def preface(self, words: str) -> None:
-        """Put `words` before the message, to say which of several requests failed."""
+        """Put `words` before the error's message, for example to say which of several requests failed."""
         self.message = mask(f"{words} {self.message}")
         self.args = (self.message,)
 
 
 def joined(*parts: str) -> str:
-    """Join a message and the texts that follow, such as its hint, into sentences. Each text gets a full stop if it has
-    none.
-    """
+    """Join a message and the texts after it, such as its hint, to one text. A text without a full stop gets one."""
     said = [part for part in parts if part]
     return " ".join([*(one if one.endswith((".", "?", "!", "…", ":")) else f"{one}." for one in said[:-1]), *said[-1:]])
 
@@ -60,8 +59,8 @@ class IndexerError(SmartForkError):
 
 
 class StateUnavailable(OSError):
-    """The state database (``state.db``) cannot be read or written. It is an `OSError` for callers that expect the error
-    of a file.
+    """The state database (``state.db``) cannot be read or written. The class is also an `OSError`, for callers that
+    catch errors of files.
     """
 
 
@@ -87,7 +86,9 @@ def is_damage(error: BaseException) -> bool:
 
 
 def is_of_the_store(error: BaseException) -> bool:
-    """Return True if the index caused `error`, not the log to be stored: the next log would fail as well."""
+    """Return True if the index caused `error`, not the log that was being stored. Then the next log would fail as
+    well.
+    """
     import apsw
 
     # Only these can come of the content of a log. All others are about the database, the disk or other processes.
@@ -105,8 +106,9 @@ def is_full(error: BaseException) -> bool:
 
 
 def next_step(error: BaseException, *, indexing: bool = False) -> str:
-    """Return advice on what to do about `error`; empty if no advice is known. `indexing` marks a process that retries
-    by itself.
+    """Return advice on what a person can do about `error`; empty if no advice is known.
+
+    `indexing` is True in a background indexer, which retries by itself.
     """
     import apsw
 
@@ -147,8 +149,8 @@ def what_failed(error: BaseException) -> str:
 
 
 def _elsewhere(error: BaseException, home: Path) -> Path | None:
-    """Return the path that `error` names, or its parent folder if the path does not exist. Return `None` for paths
-    inside `home`.
+    """Return the path that `error` names, or its parent folder if the path does not exist. Return `None` if `error`
+    names no path, or one inside `home`.
     """
     named = error.filename if isinstance(error, OSError) else None
     if not isinstance(named, str | Path):
@@ -160,7 +162,9 @@ def _elsewhere(error: BaseException, home: Path) -> Path | None:
 
 
 def _meant(path: Path) -> Path:
-    """Return the target if `path` is the temporary file that `safe_files.replace_file` writes first; else `path`."""
+    """Return the file that a write to `path` was meant for: `safe_files.replace_file` first writes a temporary file
+    beside it.
+    """
     found = _HALF.fullmatch(path.name)
     if found is None:
         return path
@@ -168,8 +172,8 @@ def _meant(path: Path) -> Path:
 
 
 def _full_of(home: Path) -> Path:
-    """Return a path on the full disk if the error names none. The folder for temporary files may be on another disk
-    than `home`.
+    """Return a path on the disk that is full: `home`, or the folder for temporary files, which may be on another
+    disk.
     """
     import tempfile  # takes a while to import
 
@@ -197,8 +201,8 @@ _PACKAGE = "smart-fork"
 
 
 def packages_of(extra: str) -> tuple[str, ...]:
-    """Return the packages of an extra (a group of optional dependencies) with their versions; the extra itself if they
-    are unknown.
+    """Return the packages of an extra (a group of optional dependencies) of smart-fork with their versions. Return the
+    extra itself if its packages are unknown.
     """
     from importlib.metadata import PackageNotFoundError, requires  # takes a while to import
 
@@ -212,7 +216,7 @@ def packages_of(extra: str) -> tuple[str, ...]:
 
 
 def adding(*packages: str) -> str:
-    """Return the command that adds `packages` to this installation, for uv, pipx or pip."""
+    """Return the shell command that adds `packages` to the environment of this smart-fork, with uv, pipx or pip."""
     root = Path(sys.prefix)
     if (receipt := root / _UV).is_file():
         # Without a choice uv takes PyTorch with GPU libraries: 3 GB on Linux.
@@ -227,7 +231,7 @@ def adding(*packages: str) -> str:
 
 
 def _source(receipt: Path) -> tuple[str, ...]:
-    """Return what uv installed, as `uv tool install` takes it: a checkout's directory, or else the package's name."""
+    """Return how `uv tool install` names this smart-fork, by uv's `receipt`: a checkout's directory, or the package."""
     import tomllib
 
     try:

@@ -1,10 +1,10 @@
 """The Markdown export of a session, and its division into chunks, which are embedded and searched.
 
-The export stays when the agent deletes the log. *Pieces* are the messages, and a line for each action. Secrets are
-masked in pieces, for all readers. *Chunks* are spans of the export. A chunk's hash is chained to the chunk before.
-Sessions of one family start from one seed, so that the common beginning of a fork and its parent has equal hashes, and
-is stored and embedded once. A chunk never spans two exchanges (an exchange is a prompt with its answer), so a growing
-session changes only chunks of its last exchange.
+The export stays when the agent deletes the log. *Pieces* are the messages of a session, and a line for each action.
+Secrets are masked in pieces. *Chunks* are spans of the export. The hash of a chunk includes the hash of the chunk
+before. All sessions of a family (a session and its forks) start from one seed. So the common beginning of a fork and
+its parent has equal hashes, and is stored and embedded once. A chunk never spans two exchanges (an exchange is a
+prompt with its answer). So a growing session changes only chunks of its last exchange.
 
 The text of a chunk is that of its lines in the export, without headings, marks of actions and surrounding white space.
 "User: " replaces a heading. A backslash before a line that only looks like a heading or an action is removed.
@@ -40,11 +40,11 @@ _PART = late(r"[^\n]{0,799}(?:\n|[^\n])")
 
 
 class Piece(NamedTuple):
-    """A part of one turn. `turn` is an index into ``Session.turns``, and `exchange` counts from 0.
+    """A message of a turn, or its list of actions. `turn` is an index into ``Session.turns``.
 
-    `line` is the line of the export on which its text begins, from 1; 0 before rendering. `apart` says that text
-    between this piece and the one before is not indexed. A `summary` is found by its words alone, because its passages
-    would repeat the exchanges before it.
+    `exchange` counts from 0. `line` is the line of the export on which the piece begins, from 1; 0 before rendering.
+    `apart` says that text between this piece and the one before is not indexed. A `summary` (of a compaction) is
+    searched as part of the session, but has no chunks, because they would repeat the exchanges before it.
     """
 
     role: PieceRole
@@ -58,10 +58,10 @@ class Piece(NamedTuple):
 
 
 def pieces_of(session: Session, mask: Callable[[str], Masked]) -> tuple[Piece, ...]:
-    """Return the pieces of a session in order. Messages are masked with `mask`.
+    """Return the messages and action lists of a session in order. Messages are masked with `mask`.
 
-    Tool output, thinking and calls of smart-fork's tools are left out. Actions in a handed-over session count as the
-    session's own.
+    Tool output, thinking and calls of smart-fork's tools are left out. Another agent's actions in a handed-over
+    session count as the session's own.
     """
     ours = {call.id for turn in session.turns for call in turn.tool_calls if is_ours(call.name)}
     notes = {
@@ -92,10 +92,10 @@ def pieces_of(session: Session, mask: Callable[[str], Masked]) -> tuple[Piece, .
 
 
 def lines_searched(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield the lines of a long text, each with whether it is searched, because pasted text repeats itself.
+    """Yield the lines of a long text, each with True if it is searched. Pasted text repeats itself, so some are not.
 
-    A line is searched if it differs from all earlier ones in more than numbers, times, ids and paths. Long lines are
-    split.
+    A line is searched at the beginning and the end of the text. In between, it must differ from all earlier lines in
+    more than numbers, times, ids and paths, up to a maximum size. Long lines are split.
     """
     left, at, seen = _MIDDLE_CHARACTERS, 0, set[str]()
     for found in _PART.finditer(text):
@@ -120,8 +120,9 @@ def _actions(turn: Turn, notes: dict[str, Masked]) -> Masked:
 
 
 def _clean(text: str) -> str:
-    """Return `text` without NUL, at which C libraries end a text, with uniform line ends and at most one blank line in
-    a row.
+    """Return `text` without NUL characters, with uniform line ends, and with at most one blank line in a row.
+
+    C libraries end a text at a NUL.
     """
     text = "\n".join(text.replace("\0", "").splitlines()).strip()
     return _BLANK_LINES.sub("\n\n", text) if "\n\n\n" in text else text
@@ -149,14 +150,14 @@ class Export:
 
     @property
     def digest(self) -> bytes:
-        """Return the digest that identifies the export file."""
+        """Return the hash of the text, as `is_export` compares it with a file."""
         return _hash(_encoded(self.text)).digest()
 
 
 def to_markdown(session: Session, pieces: Iterable[Piece], repo_root: str = "") -> Export:
-    """Render a session: front matter, then each piece verbatim; below an answer, a list of its actions.
+    """Render a session as Markdown: front matter, then each piece verbatim; below an answer, a list of its actions.
 
-    No message can pass for a heading or an action.
+    A line of a message that looks like a heading or an action gets a backslash.
     """
     lines = [
         "---",
@@ -185,7 +186,7 @@ def export_path(agent: AgentName, session_id: str) -> Path:
 
 
 def export_names(agent: AgentName) -> set[str]:
-    """Return the names of an agent's existing exports. Only regular files count."""
+    """Return the file names of an agent's existing exports. Only regular files count."""
     try:
         with os.scandir(index_root() / agent) as entries:
             return {entry.name for entry in entries if entry.is_file(follow_symlinks=False)}
@@ -194,9 +195,10 @@ def export_names(agent: AgentName) -> set[str]:
 
 
 def write_export(path: Path, text: str) -> bool:
-    """Write an export atomically, as a private UTF-8 file. Return False if the file is already identical.
+    """Write an export atomically, as a private UTF-8 file. Return False if the file already has exactly this text.
 
-    A link or pipe is replaced. The disk is not flushed, which would take longest: an export is made again from the log.
+    A link or pipe at `path` is replaced. The disk is not flushed, which would take longest: a lost export is made
+    again from the log.
     """
     data = _encoded(text)
     if is_export(path, _hash(data).digest()):
@@ -224,7 +226,7 @@ def is_export(path: Path, digest: bytes) -> bool:
 
 
 def parse_front_matter(text: str) -> dict[str, str]:
-    """Return the fields of an export's header, with keys in lower case and ``_``.
+    """Return the fields of an export's header by name: in lower case, with ``_`` for blanks.
 
     Text after the header cannot add fields. Labels in any case, with a bullet or bold marks, are read as well.
     """
@@ -245,7 +247,9 @@ def parse_front_matter(text: str) -> dict[str, str]:
 
 
 def _lead(before: str, role: PieceRole) -> list[str]:
-    """Return the lines before a piece: a heading, except between an answer and its actions."""
+    """Return the lines that `to_markdown` puts before a piece of this role: a heading, except between an answer and
+    its actions. `before` is the role of the piece before; empty for the first one.
+    """
     if role == "action" and before != "user" and before:
         return [""] if before == "assistant" else []
     return ["", _HEADINGS[role], ""]
@@ -286,10 +290,11 @@ Voices = tuple[tuple[int, PieceRole], ...]
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A chunk of a session. `turn`, `message_id` and `role` are those of its first piece; `hash` has 16 bytes.
+    """A span of a session's export that is embedded and searched. `turn`, `message_id` and `role` are those of its
+    first piece. `hash` has 16 bytes.
 
-    `lines` are its first and last line in the export, from 1. `voices` says at which positions of the text another role
-    begins.
+    `lines` are its first and last line in the export, from 1. `voices` says at which positions of the text another
+    role begins.
     """
 
     hash: bytes
@@ -303,9 +308,9 @@ class Chunk:
 
 
 def chunk(pieces: Iterable[Piece], seed: str, limit: int = CHUNK_CHARACTERS) -> tuple[Chunk, ...]:
-    """Split `pieces` into chunks of at most `limit` characters, with hashes chained from `seed`.
+    """Split `pieces` into chunks of at most `limit` characters. Only white space is dropped.
 
-    Only white space is dropped.
+    The hash of each chunk includes the hash of the one before, and that of the first one includes `seed`.
     """
     packed = list(_packed(pieces, limit))
     return tuple(
@@ -315,7 +320,7 @@ def chunk(pieces: Iterable[Piece], seed: str, limit: int = CHUNK_CHARACTERS) -> 
 
 
 def chained(texts: Iterable[str], seed: str) -> Iterator[bytes]:
-    """Yield the hashes of chunks with these texts."""
+    """Yield a hash for each text. It includes the hash of the text before, and the first one includes `seed`."""
     parent = hashlib.blake2b(seed.encode("utf-8", "replace"), digest_size=16).digest()
     for text in texts:
         parent = hashlib.blake2b(parent + text.encode("utf-8", "replace"), digest_size=16).digest()
@@ -323,9 +328,9 @@ def chained(texts: Iterable[str], seed: str) -> Iterator[bytes]:
 
 
 def _packed(pieces: Iterable[Piece], limit: int) -> Iterator[tuple[Piece, str, tuple[int, int], Voices]]:
-    """Join consecutive parts of one exchange while they fit.
+    """Join consecutive parts of one exchange to chunks of at most `limit` characters.
 
-    Yield the first piece, the text, its lines, and its voices.
+    Yield for each chunk its first piece, its text, its first and last line, and its voices (see `Chunk`).
     """
     first: Piece | None = None
     text, begins, ends = "", 0, 0
@@ -350,7 +355,7 @@ def _packed(pieces: Iterable[Piece], limit: int) -> Iterator[tuple[Piece, str, t
 
 
 def _placed(piece: Piece, limit: int) -> Iterator[tuple[str, int]]:
-    """Yield the parts of a piece, each with the line on which it begins."""
+    """Yield parts of a piece with at most `limit` characters, each with the line of the export on which it begins."""
     text = LABELS[piece.role] + piece.text
     line, before = piece.line, 0
     for start, end in split(text, limit):
@@ -360,7 +365,9 @@ def _placed(piece: Piece, limit: int) -> Iterator[tuple[str, int]]:
 
 
 def split(text: str, limit: int) -> Iterator[tuple[int, int]]:
-    """Yield spans of `text` with at most `limit` characters, cut at a paragraph, line, sentence or word."""
+    """Yield start and end of consecutive spans of `text` with at most `limit` characters. Each ends at a paragraph, a
+    line, a sentence or a word if possible.
+    """
     start, last = len(text) - len(text.lstrip()), len(text.rstrip())
     while last - start > limit:
         cut = _cut(text, start, limit)

@@ -1,4 +1,4 @@
-"""The background indexer of a process that stays: updates the index by schedule and when logs change."""
+"""The background indexer of a long-running process. It updates the index by schedule and when logs change."""
 
 from __future__ import annotations
 
@@ -37,7 +37,11 @@ LONGEST_SECONDS = 10.0
 
 
 class Batch:
-    """Paths of changed logs, each with the times of its first and last change, by a monotonic clock."""
+    """Paths of changed logs that wait to be read. Each has the times of its first and last change, by a monotonic
+    clock.
+
+    A path is due when its log has been quiet for a while, or has waited for long.
+    """
 
     def __init__(self, quiet: float = QUIET_SECONDS, longest: float = LONGEST_SECONDS) -> None:
         self._quiet, self._longest = quiet, longest
@@ -53,15 +57,15 @@ class Batch:
             self._times[path] = (first, now)
 
     def clear(self) -> None:
-        """Remove all paths, before a run that looks at all logs."""
+        """Remove all paths. A run over all logs is about to read them."""
         self._times.clear()
 
     def due_at(self) -> float | None:
-        """Return when the next path is due; `None` without a path."""
+        """Return when the next path is due, by the monotonic clock; `None` if no path waits."""
         return min(map(self._due, self._times.values()), default=None)
 
     def take(self, now: float) -> set[str]:
-        """Remove the paths that are due, and return them."""
+        """Remove the paths that are due at the time `now`, and return them."""
         due = {path for path, times in self._times.items() if self._due(times) <= now}
         for path in due:
             del self._times[path]
@@ -94,11 +98,11 @@ class NotReadyError(IndexerError):
 
 
 class _Cancelled(Exception):
-    """The current run must end."""
+    """The current run must end, because the indexer stops or another process waits for the index."""
 
 
 class _Job(NamedTuple):
-    """The next run. `paths` are the logs to look at, or `None` for all."""
+    """The next index run. `paths` are the logs to look at, or `None` for all. `scheduled` asks for a run over all."""
 
     scheduled: bool
     paths: Collection[str] | None
@@ -110,7 +114,7 @@ def open_index() -> AbstractContextManager[Store]:
 
 
 class Freshener:
-    """The background indexer. `opened` opens the index; `clock` and `now` give the time, for tests.
+    """The background indexer. `opened` opens the index; `clock` and `now` return the time, so that tests can set it.
 
     `after` is called after each run over all logs, and must return immediately.
     """
@@ -151,7 +155,9 @@ class Freshener:
         ]
 
     def start(self) -> None:
-        """Start the threads, with a run over all logs first. Return immediately. Later failures are logged."""
+        """Start the threads of the indexer, and return immediately. They begin with a run over all logs. Later
+        failures are logged.
+        """
         found = check_prerequisites(self._adapters)
         for message in found.warnings:
             log.warning(message)
@@ -175,18 +181,18 @@ class Freshener:
         return not any(thread.is_alive() for thread in self._threads)
 
     def run_soon(self, project: Project | None = None) -> None:
-        """Start a run over all logs after the current run. From now on, vectors of `project` are made first."""
+        """Ask for a run over all logs, after the current run. From now on, chunks of `project` are embedded first."""
         with self._changed:
             self._current = project or self._current
             self._scheduled = True
             self._changed.notify_all()
 
     def put_first(self, project: Project | None, wanted: Collection[int]) -> None:
-        """From the next batch on, make the vectors of the `wanted` chunks first, then those of `project`."""
+        """From the next batch on, embed the `wanted` chunks first, then the chunks of `project`."""
         self._current, self._wanted = project or self._current, wanted
 
     def look(self, paths: Collection[str] | None) -> None:
-        """Note that the logs at `paths`, or some unknown logs for `None`, may have changed. Return immediately."""
+        """Note that the logs at `paths` may have changed, or some unknown logs for `None`. A thread reads them soon."""
         now = self._clock()
         with self._changed:
             if paths is None:
@@ -197,11 +203,11 @@ class Freshener:
 
     @property
     def doing(self) -> str:
-        """Return the current work, such as ``reading 3/7``; empty when idle."""
+        """Return what the indexer does now, such as ``reading 3/7``; empty when idle."""
         return self._doing
 
     def status(self) -> Freshness:
-        """Return the state of the indexer without waiting for a run."""
+        """Return when the indexer last ran and will run next, and its errors. This does not wait for a run."""
         next_run = self._schedule.next_run
         alive = self._threads[0].is_alive()
         return Freshness(
@@ -219,7 +225,7 @@ class Freshener:
             self._run(job)
 
     def _next(self) -> _Job | None:
-        """Wait for the next run. Return `None` when the indexer stops."""
+        """Wait until a run is due, and return it. Return `None` when the indexer stops."""
         while not self._stop.is_set():
             with self._changed:
                 if job := self._due():
@@ -268,7 +274,7 @@ class Freshener:
                 self._look_at = self._clock() + wait
 
     def _record(self, run: LastRun) -> None:
-        """Store the summary of a run in the index. If the index is damaged or gone, store nothing."""
+        """Store the summary of a run in the index, for people. If the index is damaged or gone, store nothing."""
         try:
             with self._opened() as store:
                 keep_run(store, run)
@@ -277,7 +283,7 @@ class Freshener:
             log.debug("the run could not be recorded: %s", error)
 
     def _attempt(self, job: _Job, report: Report) -> tuple[Outcome, str]:
-        """Run a job and catch every error. Return the outcome and the reason."""
+        """Do the run `job` and catch every error. Return the outcome, and the reason if it failed or was skipped."""
         level = logging.INFO if job.scheduled else logging.DEBUG
         log.log(level, "Indexing run started")
         try:
@@ -306,7 +312,7 @@ class Freshener:
         return "completed", ""
 
     def _complain(self, job: _Job, error: Exception) -> None:
-        """Log a failure. If each change of a log fails in one way, log it once."""
+        """Log why a run failed. If a log fails in the same way at each of its changes, log this once."""
         step = (error.hint if isinstance(error, SmartForkError) else "") or next_step(error, indexing=True)
         message = f"{what_failed(error)}{'; ' if step else ''}{step}"
         known = message == self._last_error and not job.scheduled
@@ -336,7 +342,7 @@ class Freshener:
                 self._embedded_for = self._clock() - since
 
     def _read_all(self, store: Store, report: Report) -> None:
-        """Read all changed logs, newest first. Then make copies and erase deleted text."""
+        """Read all changed logs, newest first. Then copy logs, and erase deleted text from the index's files."""
         while read_some(store, self._adapters, report, PIECE_SECONDS, progress=self._progress):
             self._progress("reading", 0, 0)
         done: set[str] = set()
@@ -364,7 +370,7 @@ class Freshener:
             log.debug("another process is embedding")
 
     def _read_meanwhile(self, store: Store, report: Report) -> None:
-        """Read the logs that are due, between two batches of long work."""
+        """Read the logs that are due (see `Batch`), between two batches of long work."""
         with self._changed:
             paths = self._batch.take(self._clock())
         if not paths:
@@ -375,9 +381,9 @@ class Freshener:
             self.look(paths)
 
     def _progress(self, stage: str, done: int, total: int) -> None:
-        """Note the progress, and end the run if the indexer stops or another process waits.
+        """Store how far the run is. End the run if the indexer stops or another process waits for the index.
 
-        No work is half done at a call.
+        The run calls this only where no work is half done.
         """
         if self._stop.is_set():
             raise _Cancelled
@@ -387,9 +393,9 @@ class Freshener:
 
 @dataclass(frozen=True, slots=True)
 class Prerequisites:
-    """The result of a check before indexing.
+    """The result of a check of the folders that indexing needs.
 
-    `errors` prevent indexing, and `warnings` concern one agent. `agents` have log folders.
+    `errors` prevent indexing, and `warnings` concern one agent. `agents` are those with log folders.
     """
 
     agents: tuple[AgentName, ...]
@@ -398,7 +404,7 @@ class Prerequisites:
 
 
 def check_prerequisites(adapters: Iterable[AgentAdapter]) -> Prerequisites:
-    """Check that the state folder is writable, and which agents have log folders. A missing folder may appear later."""
+    """Check that the state folder is writable, and find the agents with log folders. Missing ones may appear later."""
     errors = [message for folder in (state_home(), index_root()) if (message := _unwritable(folder))]
     there, warnings = [], []
     for agent in adapters:
@@ -426,7 +432,7 @@ def _unwritable(folder: Path) -> str:
 
 
 def _unreadable(agent: AgentAdapter) -> str:
-    """Return why none of an agent's folders can be listed; empty if one can."""
+    """Return why no log folder of an agent can be listed; empty if at least one can."""
     problem = "no folder"
     for folder, _ in agent.folders():
         try:
