@@ -52,7 +52,10 @@ _WHATEVER_IS_SET = ("config", "doctor", "hook", "mcp")
 
 
 def _refuse_repeated(given: Sequence[Any]) -> None:
-    """Refuse a second value of an option that takes one: click would silently take the last."""
+    """Refuse a command line that gives an option of one value twice: click would silently take the last value.
+
+    `given` are click's parameters in the order in which the command line gives them.
+    """
     options = [one for one in given if one.param_type_name == "option" and not (one.multiple or one.count)]
     for one, number in Counter(one for one in options if not one.is_flag or one.secondary_opts).items():
         if number > 1:
@@ -60,14 +63,15 @@ def _refuse_repeated(given: Sequence[Any]) -> None:
 
 
 def _names(parameter: Any) -> list[str]:
-    """Return how a person sees a parameter: an option's names, or the word for an argument."""
+    """Return how help and errors name a click parameter: the names of an option, or the word for an argument."""
     return parameter.opts if parameter.param_type_name == "option" else [parameter.metavar or parameter.name.upper()]
 
 
 def session_references(given: Any) -> Any:
-    """Replace numbers and names by references to sessions: ``1`` is the first result of the last answer.
+    """Replace numbers and names in an argument by references to sessions.
 
-    `given` is a word, several words, or nothing. A session's id is returned as it is.
+    ``1`` is the first session of the last list or search result at this terminal. `given` is the argument's value: a
+    word, several words, or nothing. Session ids are returned as they are.
     """
     if not isinstance(given, str):
         return [session_references(one) for one in given] if given else given
@@ -79,13 +83,19 @@ def session_references(given: Any) -> Any:
 
 
 class _CheckedParameters:
-    """Shared behavior of commands and groups. Subclasses name it before typer's own class."""
+    """Checks of options and arguments, and a help with examples, for `Command` and `Group`.
+
+    Subclasses list this class before typer's own class.
+    """
 
     params: list[Any]
     make_parser: Callable[[Any], Any]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse `args` as click does. Refuse empty, repeated and contradictory values."""
+        """Parse `args` as click does, and replace numbers of results by references to sessions.
+
+        Refuse empty, repeated and contradictory values.
+        """
         values, _, order = self.make_parser(ctx).parse_args(args=list(args))
         _refuse_repeated(order)
         named = {one: _names(one) for one in self.params}
@@ -98,7 +108,7 @@ class _CheckedParameters:
         return left
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help as click does, with the command's examples and its options in groups."""
+        """Write the help of this command as click does, with examples, and with many options sorted into groups."""
         words, above = list[str](), ctx
         while above.parent is not None:
             words.insert(0, above.info_name)
@@ -113,8 +123,8 @@ class Command(_CheckedParameters, TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Run the command, unless an environment variable of smart-fork has an invalid value.
 
-        If recall suggested a session to the calling session, and this command names that session, the suggestion
-        counts as followed.
+        Recall prints hints in an agent's session that name past sessions. If this command names a session from a hint
+        in the session that runs it, count the hint as followed.
         """
         if ctx.info_name not in _WHATEVER_IS_SET and (
             fault := next(filter(None, (one.fault() for one in VARIABLES)), "")
@@ -132,7 +142,7 @@ class Group(_CheckedParameters, TyperGroup):
     """A typer group that checks its own options, and suggests a command for an unknown name."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """Find the command as click does. Raise `Usage` with a suggestion if there is no such command."""
+        """Find the subcommand that `args` call, as click does. Raise `Usage` with a suggestion if there is none."""
         args = [ALIASES.get(args[0], args[0]) if ctx.parent is None else args[0], *args[1:]]
         if self.get_command(ctx, args[0]) is None and args[0][:1] != "-":
             raise unknown_command(args, ctx.command_path, self.list_commands(ctx))
@@ -148,8 +158,10 @@ class CommandApp(typer.Typer):
     def command(
         self, name: str | None = None, *, cls: type[TyperCommand] | None = None, json: bool = True, **how: Any
     ) -> Callable[[_Function], _Function]:
-        """Return a decorator as typer does. It adds ``--json``, and the fields of requests as options, unless `json`
-        is false.
+        """Return a decorator that makes a function a command, as typer does.
+
+        Unless `json` is false, the command also gets ``--json``. Each parameter that is a request (a class of options)
+        becomes one option for each of its fields.
         """
         add = super().command(name, cls=cls or Command, **how)
 
@@ -182,8 +194,8 @@ _GROUPS: Mapping[str, str] = {
 
 @cache
 def examples(path: str = "") -> tuple[str, ...]:
-    """Return at most two examples of the command at `path`, or of the commands in a group. Without `path`, return all
-    examples.
+    """Return at most two example command lines for the command or group `path`, such as ``team push``. Without `path`,
+    return all examples.
 
     The examples name a session of ``smart-fork demo``, so that people can try them there.
     """
@@ -194,7 +206,10 @@ def examples(path: str = "") -> tuple[str, ...]:
 
 
 def add_examples(command: Any, path: str) -> None:
-    """Add examples to the help of a click command, and sort the options of a long help into groups."""
+    """Add the examples of the command `path` to its help, and sort the options of a long help into groups.
+
+    `command` is the click command.
+    """
     if path and (shown := examples(path)):
         command.epilog = "\n\n".join(("Examples:", *(f"  smart-fork {one}" for one in shown)))
     options = [one for one in command.params if one.param_type_name == "option" and not one.hidden]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class CommandEntry(NamedTuple):
-    """A command or a group of commands in the table."""
+    """A row of the command table: a command, or a group of commands such as ``team``."""
 
     #: A function of a module, or its app; a module without a package is one of `smart_fork.cli`.
     place: str
@@ -117,10 +117,10 @@ _MEANT = {
 
 
 def unknown_command(words: list[str], path: str, names: Iterable[str]) -> Exception:
-    """Return the error for a command that does not exist: `words` as typed, below the command `path` with these
-    `names`.
+    """Return the error for a command that does not exist.
 
-    The error suggests a similar command. For several words it suggests a search.
+    `words` are what the person typed after the command or group `path`. `names` are the commands that exist there. The
+    error suggests a similar command; for several words it suggests a search.
     """
     from difflib import get_close_matches
 

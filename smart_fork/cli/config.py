@@ -1,6 +1,6 @@
 """The command ``config``: every setting, its value, and where the value comes from.
 
-Variables are in `indexer.settings`, keys of config.toml in `smart_fork.config`.
+Environment variables are defined in `indexer.settings`, the keys of config.toml in `smart_fork.config`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The command ``doctor``. With ``--deep`` it also compares the index with the logs, from database pages to answers.
+"""The command ``doctor``: it checks this installation, and changes no file.
 
-It writes nothing.
+With ``--deep`` it also compares the index with the logs, from database pages to search results.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ MAX_RANK = 5
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """An indexed log that has not changed since it was indexed."""
+    """One log of the sample that ``doctor --deep`` compares with the index: its indexed session and its file."""
 
     session: SessionRow
     file: LogFile
@@ -136,7 +136,7 @@ class _Examination:
     # -- logs ------------------------------------------------------------------------------------------------------
 
     def _logs(self) -> Iterator[Check]:
-        """Check for logs that are missing in the index, and for indexed logs that are gone. The next index run repairs
+        """Check for logs that the index lacks, and for indexed logs that were deleted. The next index run repairs
         both.
         """
         there = {file.location: file for agent in READERS for file in agent.discover()}
@@ -171,7 +171,9 @@ class _Examination:
         return [_Sample(sessions[row], there[path]) for path, row in chosen]
 
     def _sample(self) -> Iterator[Check]:
-        """Check that index rows and exports of the sampled logs match the logs."""
+        """Read the sampled logs again. Check that their passages in the index and their exports (Markdown files)
+        match.
+        """
         faults: list[str] = []
         changed: list[str] = []
         for number, one in enumerate(self._samples):
@@ -187,10 +189,10 @@ class _Examination:
             yield from _told("exports", [f"does not match its log: {path}" for path in changed], "", step)
 
     def _compared(self, one: _Sample) -> tuple[str, str]:
-        """Compare the index with one log. Return the fault of its passages, and the path of its export if that is
-        wrong.
+        """Read one log again and compare the index with it.
 
-        Both are empty where there is no fault.
+        Return a complaint about its passages in the index, and the path of its export (a Markdown file) if that does
+        not match the log. Each of the two is empty if nothing is wrong.
         """
         agent, file, row = READERS[one.file.agent], one.file, one.session
         who = f"{row.agent} session {row.session_id}"
@@ -241,7 +243,7 @@ class _Examination:
     # -- answers ---------------------------------------------------------------------------------------------------
 
     def _meaning(self) -> Iterator[Check]:
-        """Check that passages get the stored vectors again when they are embedded again."""
+        """Embed some indexed passages again, and check that the new vectors match the stored ones."""
         model = self._store.meta("model")
         if not model:
             yield Check("meaning", ok=True, detail="nothing is embedded yet", next_step=RUN_INDEX)
@@ -268,9 +270,10 @@ class _Examination:
         return max(self._store.similarities([vector], Scope((int(part or 0),))).of([chunk]).get(chunk, (0.0,)))
 
     def _questions(self) -> Iterator[Check]:
-        """Check that the words of a passage find its session.
+        """Search for the words of sampled passages, and check that each result contains the passage's session.
 
-        One failure may be due to sessions with the same text. If more than half fail, the check is not optional.
+        A session may be missed because others have the same text. So these failures are optional (``doctor`` still
+        passes) unless more than half of the searches fail.
         """
         failed: list[str] = []
         missed: list[str] = []
@@ -288,13 +291,19 @@ class _Examination:
             yield Check("questions", ok=False, detail=miss, next_step=_rebuild(), optional=2 * len(missed) <= asked)
 
     def _telling(self, session: int) -> str:
-        """Return the passage of a session with the most different words; empty if even that one has too few."""
+        """Return the passage of a session with the most different words; empty if even that one has too few to search
+        for.
+        """
         texts = self._store.texts(place.chunk for place in self._store.placements_of(session))
         best = max(texts.values(), key=lambda text: len(words_of(text)), default="")
         return best if len(words_of(best)) >= MIN_WORDS else ""
 
     def _asked(self, session: SessionRow, text: str) -> tuple[str, str]:
-        """Search for a passage's `text`. Return two complaints: the failed way of search, and the missing session."""
+        """Search for the `text` of a passage of `session`. Return two complaints.
+
+        The first one says that search by words or by meaning failed, the second one that the results lack the session.
+        Each is empty if nothing is wrong.
+        """
         query = Query(text, Scope((session.part,)), MAX_RANK)
         store = cast("Store", self._store)  # to search is to read
         found = search(store, query, partial(embedded, self._embedder))
@@ -349,7 +358,10 @@ def _service() -> Iterator[Check]:
 
 
 def _told(name: str, faults: Sequence[str], well: str, step: str) -> Iterator[Check]:
-    """Yield a failed check for each of the first faults, and one for the rest. Without faults, yield a passed check."""
+    """Yield the results of the check `name`: a failed one for each of the first `faults`, and one for the rest.
+
+    Without faults, yield a passed check with the detail `well`. `step` is the next step after a failure.
+    """
     for fault in faults[:MAX_FAULTS]:
         yield Check(name, ok=False, detail=fault, next_step=step)
     if len(faults) > MAX_FAULTS:

@@ -1,4 +1,7 @@
-"""The commands ``excise list``, ``cut``, ``verify``, ``rollback``, ``discard`` and ``suggest``; and ``forget``."""
+"""The commands of ``excise``, which cut turns out of a session's log, and the command ``forget``.
+
+They are ``excise list``, ``cut``, ``verify``, ``rollback``, ``discard`` and ``suggest``.
+"""
 
 from __future__ import annotations
 
@@ -168,7 +171,7 @@ def _print_found(found: Soundness) -> None:
 
 
 def _is_not_known(found: Soundness) -> bool:
-    """Return True if ``verify`` found nothing wrong, but could not search for the words of every cut."""
+    """Return True if ``excise verify`` found no leftovers, but some cuts have no snapshot: their text is unknown."""
     bad = found.dangling or found.broken_links or found.words_found or found.copies or found.remains
     return not bad and found.unknown > 0
 
@@ -274,7 +277,9 @@ def branch_without(
 
 
 def _hinted(words: Sequence[str]) -> tuple[str, ...]:
-    """Return cut words with all letters but the first one hidden: an answer must not repeat them."""
+    """Return the words that a cut removes, with all letters but the first one hidden: an answer must not repeat
+    them.
+    """
     return tuple(word[:1] + "*" * (len(word) - 1) for word in words)
 
 
@@ -287,7 +292,10 @@ def _means_turns(text: str) -> bool:
 
 
 def _agreed(planned: CutPlan, progress: Progress | None) -> bool:
-    """Show the planned cut and ask for confirmation. Return False without a question if the answer is JSON."""
+    """Show the planned cut and ask the person to confirm it.
+
+    Return False without a question if the command answers in JSON, or nobody can answer at stdin.
+    """
     if wants_json() or not sys.stdin:
         say("not asked: -y commits")
         return False

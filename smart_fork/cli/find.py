@@ -88,9 +88,9 @@ def _print_exchanges(request: FindRequest, project: str | None) -> None:
 
 
 def _changes() -> bool | str:
-    """Return the patch on standard input; `True` without one, which means the uncommitted changes.
+    """Return the changes that ``find`` has to search with: the patch on stdin, or `True` for the uncommitted changes.
 
-    An open pipe without input is given up after a few seconds.
+    If stdin is an open pipe, wait only a few seconds for input.
     """
     if sys.stdin.isatty() or not select.select([sys.stdin], [], [], _PATCH_SECONDS)[0]:
         return True

@@ -50,7 +50,7 @@ _PROTECTED = "smart_fork.protected"
 
 
 class ForkCommand(Command):
-    """The command ``fork``. It counts the words after ``--``, which always belong to the prompt."""
+    """The command ``fork``. It counts the words after ``--``, so that all of them go to the prompt."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse `args` as click does, and note the number of words after ``--``."""
@@ -184,7 +184,10 @@ def _is_session(word: str) -> bool:
 
 
 def print_forked(forked: Forked, *, dry_run: bool) -> None:
-    """Print what a fork knows and costs, and how to reach it; with `dry_run` the command that would start it."""
+    """Print which part of a session a fork got, how many tokens it loads, and how to reach it.
+
+    With `dry_run`, no fork was started: print the command that would start it.
+    """
     say_notes(forked.warnings)
     if forked.selection is not None:
         for one in (forked.selection, *forked.merged):
@@ -215,10 +218,10 @@ def print_forked(forked: Forked, *, dry_run: bool) -> None:
 
 
 def print_selection(selection: Selection, *, in_full: bool, alone: bool = True) -> None:
-    """Print how much of a session a fork within a budget keeps; with `in_full` also a line for each exchange.
+    """Print how many exchanges and tokens of a session a fork within a budget keeps.
 
-    Only a fork of the same agent begins with the session's own messages. With `alone`, print where its new part
-    begins.
+    With `in_full`, also print a line for each exchange. With `alone`, also print the message from which the fork's log
+    differs from the session's. Pass `alone` only for one session that its own agent forks.
     """
     parts = f"{selection.kept} of {selection.kept + selection.left_out} exchanges"
     share = f"about {selection.tokens:,} of {selection.whole_tokens:,} tokens"
@@ -232,7 +235,7 @@ def print_selection(selection: Selection, *, in_full: bool, alone: bool = True) 
 
 
 def ways_in_words(ways: Sequence[Way]) -> Iterator[str]:
-    """Yield lines that compare the ways to fork a session: the tokens that each one loads."""
+    """Yield lines that compare the ways to fork a session (whole, or shortened): the tokens that each way loads."""
     from smart_fork.forking.plan import parts_in_words, way_in_words
 
     yield from parts_in_words(ways)

@@ -1,4 +1,4 @@
-"""Numbers and names instead of a session's id: ``show 1`` shows the first result of the last answer at this terminal.
+"""Numbers and names as session ids in commands: ``show 1`` shows the first result of the last answer.
 
 The last answer of each terminal is kept: ids of its sessions, its time and its project, but no text.
 """
@@ -32,7 +32,7 @@ _ASK = 'Ask first: smart-fork find "…". An id works as well.'
 
 
 class _Answer(BaseModel):
-    """The last answer at a terminal: references to its sessions, by rank."""
+    """The sessions that the last command listed at a terminal: a reference to each, by its number in the list."""
 
     project: str
     at: float
@@ -49,7 +49,7 @@ def remember(hits: Sequence[Hit]) -> None:
 
 
 def reference_of(word: str) -> str:
-    """Return the reference that `word` stands for: a result's number, a title, or a worker's name.
+    """Return the session reference for a command's argument `word`: a result's number, a title, or a worker's name.
 
     Any other word is returned unchanged.
 
@@ -83,7 +83,9 @@ def _result(number: str) -> str:
 
 
 def _named(name: str) -> str:
-    """Return the session of this project with the title `name`, or of the worker with that name; empty without either.
+    """Return a reference to the session of this project with the title `name`, or to the session of the worker `name`.
+
+    Return an empty text if there is neither.
 
     Raises:
         Ambiguous: several sessions have the title.

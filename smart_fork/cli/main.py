@@ -40,7 +40,8 @@ _HELP = """Find the past session that knows how, and fork it.
 def application(*names: str, every: bool = False) -> typer.Typer:
     """Return a typer application with the commands `names` alone.
 
-    Without names the application only lists commands: those for people, or `every` one.
+    Without names the application only lists commands: those for people, and with `every` also those that agents and
+    services run.
     """
     app = CommandApp(
         name="smart-fork", help=_HELP, no_args_is_help=True, pretty_exceptions_enable=False,
@@ -67,9 +68,7 @@ def application(*names: str, every: bool = False) -> typer.Typer:
 
 @cache
 def command_line(*names: str, every: bool = False) -> Callable[..., Any]:
-    """Return the click command of `application`. A process makes it once, because a group such as `team` takes a
-    while.
-    """
+    """Return the click command of `application`. The result is cached, because a group such as `team` takes a while."""
     return typer.main.get_command(application(*names, every=every))
 
 
@@ -103,7 +102,7 @@ def show_help(
 
 
 def _undefined() -> None:
-    """Fail: a command that is only listed in the help cannot run."""
+    """Raise `NotImplementedError`: in the list of commands this function stands for each command, and cannot run."""
     raise NotImplementedError
 
 
@@ -124,7 +123,10 @@ def _options(
 
 
 def _look_around() -> None:
-    """Find out which agent runs this command, if any. If a person runs it, note the person's variables."""
+    """Find out which agent runs this command, if any.
+
+    If a person runs it, save which login variables of agents the environment sets (names, no values).
+    """
     from smart_fork.agents import AGENTS
     from smart_fork.system.call_context import calling
 
@@ -160,7 +162,9 @@ def _write_nowhere() -> None:
 
 
 def _unwritten(error: Unprinted) -> int:
-    """Report that stdout cannot be written, and return the exit code. The command itself has done its work."""
+    """Report on stderr that stdout cannot be written, and return the exit code. The command itself has done its
+    work.
+    """
     _write_nowhere()
     complain(error)
     return error.exit_code
@@ -176,7 +180,8 @@ def _is_nowhere() -> bool:
 
 
 def _meant(arguments: list[str]) -> Iterable[str]:
-    """Return the commands to import for these `arguments`: the named one, or none for the list of commands.
+    """Return the names of the commands to import for the command line `arguments`: one, or none for the list of
+    commands.
 
     Return all commands if a shell completes a line that cannot be split into words.
     """

@@ -47,8 +47,9 @@ _PARENT_SIZE = re.compile(rb'("thread_id":"([^"]+)","end_ordinal_exclusive":\d+,
 
 @dataclass(frozen=True, slots=True)
 class DemoHome:
-    """A home with the demo's sessions, and a search in it: `expected_session_id` answers `intent` in the directory
-    `project`.
+    """A home directory with the demo's sessions, and a sample search in it.
+
+    The search for the prompt `intent` in the directory `project` finds the session `expected_session_id`.
     """
 
     home: Path
@@ -106,7 +107,10 @@ def write_demo_home(home: Path, *, now: datetime | None = None, git: Git = run_g
 
 
 def _write_repository(folder: Path, later: timedelta, git: Git) -> str:
-    """Write a repository with its commits. Return the id of the first commit."""
+    """Write the demo's repository for `folder`: its stored commits, with each time moved by `later`.
+
+    Return the id of the first commit.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     history = (_REPOSITORIES / f"{folder.name}.history").read_bytes()
     git(["init", "--quiet", "--template="], folder, b"")
@@ -136,14 +140,17 @@ def _moment(found: re.Match[bytes]) -> datetime:
 
 
 def _rollout(home: Path, text: bytes) -> Path:
-    """Return the path of Codex's log for a session, which contains the local time of its start."""
+    """Return the path below `home` where Codex keeps the log with the content `text`.
+
+    The file's name has the session's start in local time.
+    """
     about = orjson.loads(text[: text.index(b"\n")])["payload"]
     start = datetime.fromisoformat(about["timestamp"]).astimezone()
     return home / ".codex/sessions" / f"{start:%Y/%m/%d/rollout-%Y-%m-%dT%H-%M-%S}-{about['id']}.jsonl"
 
 
 def _save(path: Path, text: bytes) -> None:
-    """Write a log that only its owner can read, with the time of its last record as the file's time."""
+    """Write a log file that only its owner can read. Its modification time is the time of the log's last record."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     path.touch(mode=0o600)
     path.write_bytes(text)
@@ -152,7 +159,10 @@ def _save(path: Path, text: bytes) -> None:
 
 
 def _entering(home: Path, env: Mapping[str, str]) -> str:
-    """Return a shell command that opens a shell in the demo's home, without variables that name another home."""
+    """Return a shell command that opens a shell in the demo's repository, with `home` as the home directory.
+
+    The shell has none of the variables in `env` that name another home of smart-fork or of an agent.
+    """
     names = ("SMART_FORK_HOME", *AGENTS.home_variables())
     unset = [word for name in names if name in env for word in ("-u", name)]
     place, variable = home / "repos" / REPOSITORIES[0], shlex.quote(f"HOME={home}")
