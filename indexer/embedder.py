@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from indexer import state
-from indexer.errors import IndexerError
+from indexer.errors import IndexerError, adding, packages_of
 from indexer.safe_files import private_dir, replace_file, state_home
 from indexer.settings import Setting
 
@@ -77,8 +77,6 @@ def has_frameworks() -> bool:
 
 def without_frameworks(setting: str, name: str) -> ModelUnavailableError:
     """Return the error for the model `name` of the variable `setting`: sentence-transformers is not installed."""
-    from indexer.errors import adding, packages_of  # nearly nobody needs it
-
     return ModelUnavailableError(
         f"{setting} names {name}, which needs sentence-transformers, and this is the light install, without it. "
         f"Add it: `{adding(*packages_of('sentence-transformers'))}`. Or unset {setting}"

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import orjson
 
+from indexer.errors import what_failed
 from indexer.log_changes import Report
 from indexer.store.base import Store
 from indexer.values import Value, dict_in, dicts_in, json_in, record, value
@@ -121,8 +122,6 @@ def recorded(store: Store, report: Report, unless: type[Exception]) -> Iterator[
     except unless:
         raise
     except Exception as error:
-        from indexer.errors import what_failed  # loads SQLite, which who only reads what came of it does not need
-
         problem = what_failed(error)
         with suppress(Exception):  # what went wrong is what matters
             keep_run(store, ended_run(started, time.monotonic() - began, "failed", report, problem))

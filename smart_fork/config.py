@@ -13,6 +13,7 @@ from dataclasses import Field, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
+from indexer.errors import next_step
 from indexer.lazy import dataclass
 from indexer.safe_files import state_home
 from smart_fork.errors import Usage
@@ -180,7 +181,5 @@ def _settings() -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError) as error:
-        from indexer.errors import next_step
-
         why = error.strerror if isinstance(error, OSError) else error
         raise Usage(f"{file()} cannot be read: {why}", next_step(error) or "Correct it, or remove it.") from error

@@ -16,6 +16,7 @@ from pathlib import Path
 import apsw
 
 from indexer.errors import IndexerError, is_damage
+from indexer.locks import IndexBusyError, only_writer
 from indexer.store.schema import BUSY_MILLISECONDS, OlderIndexError, opening, renaming
 from indexer.store.sqlite import SqliteStore
 
@@ -92,8 +93,6 @@ def set_aside(path: Path, inode: int, reason: BaseException) -> Path | None:
     Return `None` if another process is writing, or if the index is damaged again and again. If the file no longer has
     this `inode`, another process has set the damaged one aside.
     """
-    from indexer.locks import IndexBusyError, only_writer
-
     try:
         with only_writer(_PATIENCE):
             before = kept(path)

@@ -18,6 +18,7 @@ from smart_fork.agents.gemini import Gemini
 from smart_fork.agents.opencode import OpenCode
 from smart_fork.agents.qwen import Qwen
 from smart_fork.errors import SmartForkError, Usage, advice
+from smart_fork.snippets import one_of, plain_name, shown
 
 if TYPE_CHECKING:
     from smart_fork.agents.agent import ProgramSpec, Storage
@@ -313,8 +314,6 @@ class AllAgents:
             return _BOTH
         if word in self.readable():
             return (word,)
-        from smart_fork.snippets import one_of, shown
-
         raise Usage(f"agent_type must be {one_of(self.choices())}, not {shown(value)}")
 
     def word_for(self, agents: Iterable[AgentName]) -> str:
@@ -330,8 +329,6 @@ class AllAgents:
         """
         if name in self.startable():
             return name
-        from smart_fork.snippets import plain_name
-
         raise SmartForkError(f"Unknown adapter: {plain_name(name)}", f"Adapters are: {', '.join(self.startable())}.")
 
     def to_set_up(self, words: Sequence[str]) -> tuple[AgentName, ...]:

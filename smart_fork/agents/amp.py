@@ -11,6 +11,7 @@ from types import MappingProxyType
 from urllib.parse import unquote
 
 from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile, ReadResult
+from indexer.transcripts.lines import decode_document, probe
 from indexer.transcripts.model import GivenBack, Item, Session
 from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents.codec import Header, ReadCodec, Record, item_of, text_of
@@ -69,7 +70,6 @@ class AmpAdapter(ReadAdapter):
 
     def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
         """Read a thread. Amp overwrites the whole document, so every change means a complete reading."""
-        from indexer.transcripts.lines import decode_document, probe
         from smart_fork.agents.read_only_fold import read_records
 
         value, size = decode_document(path)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile, ReadResult, is_name, regular_file, regular_files
+from indexer.transcripts.lines import current_bound
 from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import ReadSource
@@ -62,8 +63,6 @@ class LogAdapter(OwnLogs):
 
     def begun(self, path: Path) -> LineFold:
         """Return an empty fold for the log at `path`, to be fed with the lines of the log."""
-        from indexer.transcripts.lines import current_bound
-
         fold: LineFold = self.tree(path, None, keep_raw=False)
         fold.recorder.names_code = current_bound.get() is None
         return fold

@@ -284,8 +284,6 @@ class Hooks(AgentFacet):
 
         Most settings have Claude Code's format.
         """
-        import json  # an event is told without
-
         if self.events and json.loads(text).get("disableAllHooks") is True:
             yield f"{self.title} runs no hooks: disableAllHooks is set in its settings"
 

@@ -18,7 +18,7 @@ from smart_fork.cli.output import library_shown, out, plain, printed_as_json, sa
 from smart_fork.cli.result_list import INDENT, print_deleted_prompts, print_found
 from smart_fork.cli.short_ids import short
 from smart_fork.errors import Usage
-from smart_fork.finding.ranking import percent
+from smart_fork.finding.ranking import HINT_CHANCE, percent
 from smart_fork.finding.request import FindRequest, RecentRequest
 from smart_fork.finding.session_view import Exported
 from smart_fork.snippets import minute
@@ -103,7 +103,6 @@ def recall(
     project: ProjectOption = None,
 ) -> None:
     """Find the one session that probably knows, as at a first prompt, or what this session said before."""
-    from smart_fork.finding.ranking import HINT_CHANCE
     from smart_fork.finding.session_library import SELF
 
     asked = FindRequest(" ".join(intent), **({"session": SELF} if here else {"limit": 1, "min_score": HINT_CHANCE}))

@@ -33,7 +33,9 @@ from smart_fork.cli.output import (
 )
 from smart_fork.cli.short_ids import short
 from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage
+from smart_fork.finding.answer import Found
 from smart_fork.finding.fork_worth import cache_in_words
+from smart_fork.finding.ranking import LIKELY_SCORE
 from smart_fork.finding.team_sessions import is_shared
 from smart_fork.forking.request import BestSessions, BranchRequest, BudgetOptions, ForkRequest
 from smart_fork.forking.results import Forked, NotForked
@@ -261,7 +263,6 @@ def fork_several(ids: Sequence[str], best: BestSessions, like: ForkRequest, *, i
     Raises:
         SmartForkError: no fork was started.
     """
-    from smart_fork.finding.ranking import LIKELY_SCORE
     from smart_fork.forking.search_and_fork import fan_out
 
     with library_shown(like.cwd) as library:
@@ -286,7 +287,6 @@ def _best_found(like: ForkRequest, best: BestSessions, library: Library) -> tupl
     If no session fits, print what was found and exit with 3.
     """
     from smart_fork.cli.result_list import print_hits
-    from smart_fork.finding.answer import Found
     from smart_fork.forking.search_and_fork import best_of, search_for
 
     found = library.find(search_for(like, best))

@@ -21,6 +21,7 @@ from smart_fork.agents.references import Reference
 from smart_fork.cli.quick_answers import titled
 from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage
 from smart_fork.snippets import in_words, quoted
+from smart_fork.workers.registry_file import has_registry
 
 if TYPE_CHECKING:
     from smart_fork.finding.session_view import Hit
@@ -91,7 +92,6 @@ def _named(name: str) -> str:
         Ambiguous: several sessions have the title.
     """
     from smart_fork.workers.registry import Registry
-    from smart_fork.workers.registry_file import has_registry
 
     found = titled(index_db(), project_of(os.getcwd()).key, name)  # noqa: PTH109
     if len(found) > 1:

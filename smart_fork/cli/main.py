@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from indexer.errors import IndexerError
+from indexer.errors import IndexerError, next_step, what_failed
 from smart_fork.cli.command import Command, CommandApp
 from smart_fork.cli.command_table import COMMANDS, command_in, command_module
 from smart_fork.cli.output import Unprinted, complain, log_to_stderr
@@ -229,8 +229,6 @@ def _run() -> int:
             complain(gone, as_json=as_json)
             return gone.exit_code
         log.info("this is where it happened", exc_info=error)
-        from indexer.errors import next_step, what_failed
-
         hint = next_step(error) or _KNOWN
         said = what_failed(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
         complain(SmartForkError(said, hint), as_json=as_json)

@@ -16,7 +16,7 @@ from indexer.safe_files import private_dir, state_home
 from indexer.settings import Setting
 from smart_fork.agents import AGENTS
 from smart_fork.cli.command import CommandApp
-from smart_fork.cli.output import err, out, printed_as_json, say, wants_json
+from smart_fork.cli.output import err, out, printed_as_json, say, wants_json, working
 from smart_fork.cli.service import installation
 from smart_fork.cli.service.client import Service, ServiceGoneError, find_service, started_service
 from smart_fork.cli.service.installation import ServiceInstallation
@@ -106,8 +106,6 @@ def _running_service() -> Service:
         ProgramFailed: it does not start.
         NotFound: SMART_FORK_SERVICE or SMART_FORK_BACKGROUND forbids it.
     """
-    from smart_fork.cli.output import working
-
     if (service := started_service()) is not None:
         return service
     if Setting.SERVICE.is_off() or Setting.BACKGROUND.is_off():

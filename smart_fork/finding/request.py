@@ -23,6 +23,7 @@ from smart_fork.agents.options import said
 from smart_fork.errors import SmartForkError, Usage, advice, is_empty
 from smart_fork.finding.query import Code, Query, plain
 from smart_fork.finding.session_notes import tag
+from smart_fork.repository.history import recognized
 from smart_fork.snippets import one_of, printable, quoted, shown
 from smart_fork.system import call_context
 
@@ -213,8 +214,6 @@ def current_project(path: str | None) -> Project:
         there = False
     if not there:
         raise Usage(f"project_path {problem}: {named}", "Give the path of a directory.")
-    from smart_fork.repository.history import recognized  # what checks a request alone needs no git
-
     project = project_of(directory)
     READERS.note(Path(project.root))
     return recognized(project)

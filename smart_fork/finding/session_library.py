@@ -63,7 +63,16 @@ from smart_fork.finding.request import (
     current_project,
     project_notice,
 )
-from smart_fork.finding.search import Embed, all_in_scope, best_exchanges, exchange_evidence, only_one, query_of, search
+from smart_fork.finding.search import (
+    Embed,
+    all_in_scope,
+    best_exchanges,
+    exchange_evidence,
+    only_one,
+    query_of,
+    search,
+    search_documents,
+)
 from smart_fork.finding.session_notes import tag as checked_tag
 from smart_fork.finding.session_place import permits
 from smart_fork.finding.session_view import Hit
@@ -328,8 +337,6 @@ class Library(ProjectIndex):
             return all_in_scope(self.store, query)
         if self.search_program is None:
             return search(self.store, query, vectors, self.engine.rerank)
-        from smart_fork.finding.search import search_documents
-
         self.search_program.refresh(self.store.counts().updated_at)
         return search_documents(self.store, query, self.search_program, query.agents)
 

@@ -51,6 +51,7 @@ from smart_fork.forking.fork_content import answering, chosen, gathered, hand_ov
 from smart_fork.forking.preconditions import Occupation
 from smart_fork.forking.request import BranchRequest, Budget
 from smart_fork.forking.results import Branched, Forked, HandoverSize, NamedSession
+from smart_fork.forking.worker import WorkerSpec
 from smart_fork.snippets import MAX_NAME_CHARACTERS, plain_name, quoted
 from smart_fork.system.call_context import refuse_cancelled
 from smart_fork.system.processes import Clock, Machine
@@ -225,7 +226,6 @@ class PlannedBranch:
 
     def _started(self, written: WrittenCopy, options: Options) -> Forked:
         from smart_fork.forking.start import resume_written
-        from smart_fork.forking.worker import WorkerSpec
 
         return resume_written(
             WorkerSpec(

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from indexer.errors import next_step
+from indexer.locks import held_file
 from indexer.safe_files import replace_file, state_home
 from indexer.settings import Setting
 from smart_fork.errors import NotAuthenticated, SmartForkError, Usage
@@ -188,8 +189,6 @@ def _known() -> dict[str, Any]:
 
 
 def _change(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-    from indexer.locks import held_file  # commands that ask only whether there is a server need none
-
     try:
         with held_file(folder() / "tokens.lock"):
             known = _known()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from indexer.transcripts.base import MAX_DAYS, Retention
+from indexer.transcripts.lines import last_lines
 from indexer.transcripts.reader_state import is_path, utc
 from indexer.values import dict_in, json_at, json_in, text_in
 from smart_fork.agents.agent import KeptPrompt, Storage
@@ -111,8 +112,6 @@ def kept_prompts(known: Container[str]) -> Iterator[KeptPrompt]:
     Raises:
         OSError: The file cannot be read.
     """
-    from indexer.transcripts.lines import last_lines
-
     try:
         lines = [*last_lines(HOME.folder() / "history.jsonl", MAX_BYTES)]
     except FileNotFoundError:

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from indexer.transcripts.lines import last_lines
 from indexer.values import dict_in, json_in
 from smart_fork.agents.agent import CallerIdentity, ClientCall, newest_logs
 from smart_fork.agents.claude import HOME, SESSION
@@ -148,8 +149,6 @@ def _session_with(tool_use: str, project: str | None, looks: int) -> str | None:
 
 def _ends_with(path: Path, needle: bytes) -> bool:
     """Return True if one of a log's last lines contains `needle`."""
-    from indexer.transcripts.lines import last_lines
-
     with contextlib.suppress(OSError):
         return any(needle in line for line in last_lines(path, TAIL_BYTES))
     return False

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from indexer.lazy import dataclass
 from indexer.values import dict_in
+from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import CallerIdentity, ClientCall
 from smart_fork.agents.codex import HOME
 from smart_fork.agents.codex.daemon import runs_hooks
@@ -142,8 +143,6 @@ class CodexRegistration(Registration):
 
     def wanted(self, words: Sequence[str], env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
         entry = super().wanted(words, env, {**_DEFAULTS, **(before or {})})
-        from smart_fork.agents import AGENTS
-
         # Without these the server would look elsewhere than whoever sets it up.
         folders = {name: env[name] for name in ("SMART_FORK_HOME", *AGENTS.home_variables()) if env.get(name)}
         if folders:

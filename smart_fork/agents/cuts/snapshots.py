@@ -6,6 +6,7 @@ import gzip
 import os
 import re
 import shutil
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import fields
@@ -274,8 +275,6 @@ def _snapshot(path: Path) -> Snapshot:
 
 
 def _compressed(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    import zlib
-
     packer = zlib.compressobj(level=1, wbits=31)  # a gzip file
     for piece in pieces:
         yield packer.compress(piece)

@@ -14,7 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
 from indexer.transcripts.base import MAX_DAYS, Checkpoint, LogFile, ReadResult, Retention, regular_file, regular_files
+from indexer.transcripts.lines import first_lines
 from indexer.transcripts.model import Session
+from indexer.transcripts.reader_state import utc
 from indexer.values import dict_in, json_at
 from smart_fork.agents.agent import Storage
 from smart_fork.agents.gemini.home import BEGINS, CHATS, claim, id_of, is_named_whole, project_for
@@ -127,9 +129,6 @@ class GeminiAdapter(OwnLogs):
 
 def start_of(log: Path) -> str:
     """Return the time at which a log's session began, from the first record; empty if the record has none."""
-    from indexer.transcripts.lines import first_lines
-    from indexer.transcripts.reader_state import utc
-
     try:
         return next((utc(line.record.get("startTime")) for line in first_lines(log)), "")
     except OSError:

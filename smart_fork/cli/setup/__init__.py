@@ -13,6 +13,7 @@ import textwrap
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from importlib.util import find_spec
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
@@ -218,7 +219,6 @@ def compile_ahead() -> None:
     Where the bytecode cannot be written, each start compiles again.
     """
     import compileall
-    from importlib.util import find_spec
 
     for name in _PACKAGES:
         spec = find_spec(name)

@@ -11,6 +11,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from indexer import state
 from indexer.errors import what_failed
 from indexer.log_changes import VERSION
@@ -92,8 +94,6 @@ def forget() -> None:
 
 def copies() -> dict[str, SyncedCopy]:
     """Return which sessions on this machine are copies of remote sessions, by session id."""
-    import orjson
-
     found = state.rows("SELECT name, value FROM facts WHERE substr(name, 1, ?) = ?", len(_COPY), _COPY)
     return {name[len(_COPY) :]: SyncedCopy(**orjson.loads(value)) for name, value in found}
 

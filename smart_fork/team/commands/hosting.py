@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -34,8 +37,6 @@ def log_in(
     invite: Annotated[str | None, typer.Argument(metavar="[INVITATION]", help="It works once.")] = None,
 ) -> None:
     """Log this machine in with an invitation."""
-    import socket
-
     from smart_fork.team import login
     from smart_fork.team.client import Client
 
@@ -155,9 +156,6 @@ UserArgument = Annotated[str, typer.Argument(help="User name: 1 to 32 of a-z, 0-
 def serve(options: ServerOptions) -> None:
     """Run a team server in this terminal. Ctrl-C ends it."""
     check_installed(embedded=not (options.dsn or os.environ.get(Setting.TEAM_DSN)))
-    import json
-    from dataclasses import asdict, replace
-
     said = asdict(replace(options, as_json=wants_json()))
     for variable, name in ((Setting.TEAM_DSN, "dsn"), (Setting.TEAM_READ_DSN, "read_dsn")):
         if given := said.pop(name):

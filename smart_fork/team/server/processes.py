@@ -28,9 +28,13 @@ import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
+from indexer.embedder import ModelUnavailableError
 from smart_fork.errors import ProgramFailed
 from smart_fork.system.http_limits import Connection
-from smart_fork.team.server.metrics import disk_warning
+from smart_fork.team.server.database import Database
+from smart_fork.team.server.endpoints import ServerContext
+from smart_fork.team.server.metrics import disk_warning, requests
+from smart_fork.team.server.postgres import JOBS
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -183,9 +187,6 @@ def _cannot_begin() -> ProgramFailed:
 def worker_app(task: ServerTask) -> ASGIApp:
     """Return the ASGI app of a Uvicorn worker. The worker gives up root's rights after the certificate was read."""
     from smart_fork.team.server.app import application
-    from smart_fork.team.server.database import Database
-    from smart_fork.team.server.endpoints import ServerContext
-    from smart_fork.team.server.metrics import requests
 
     _give_up_rights(task, lambda: os._exit(1))
     options = task.options
@@ -211,9 +212,7 @@ def worker_app(task: ServerTask) -> ASGIApp:
 
 def run_background(task: ServerTask) -> None:
     """Run the background process until a signal arrives or the parent process ends."""
-    from smart_fork.team.server.database import Database
     from smart_fork.team.server.jobs import kinds_for, work
-    from smart_fork.team.server.postgres import JOBS
 
     busy, ending = threading.Lock(), threading.Event()
 
@@ -271,7 +270,6 @@ def import_all() -> None:
                     importlib.import_module(module.name)
     for codec in _CODECS:
         codecs.lookup(codec)
-    from indexer.embedder import ModelUnavailableError
     from smart_fork.team.server.search import embed_questions
 
     "\u00e9".encode("idna")  # codecs are looked for when they are first used: of hosts that are not ASCII

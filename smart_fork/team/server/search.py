@@ -18,7 +18,8 @@ from uuid import UUID
 from pgvector import HalfVector
 from psycopg.types.json import Jsonb
 
-from indexer.embedder import Embedder, ModelUnavailableError
+from indexer.default_embedder import LightEmbedder
+from indexer.embedder import Embedder, ModelUnavailableError, packaged_model
 from indexer.export import Chunk, PieceRole
 from indexer.store.base import Document
 from smart_fork.errors import Unshareable
@@ -364,9 +365,6 @@ def _cosine(one: HalfVector, vector: Any) -> float:
 @cache
 def _embedding_model() -> LightEmbedder | None:
     """Return the embedding model of the server; `None` if it is not installed."""
-    from indexer.default_embedder import LightEmbedder
-    from indexer.embedder import packaged_model
-
     try:
         packaged_model()
     except ModelUnavailableError as error:
