@@ -1,4 +1,4 @@
-"""Search and fork in one call: find sessions, choose one, fork it; or fork the best ones with one prompt."""
+"""Search and fork in one call: find sessions, choose one, and fork it; or fork several of the best with one prompt."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ _CHOICES = ("auto_fork", "fork_index", "fork_session_id", "as_agent")
 def find_and_fork(
     request: FindRequest, library: Library, choice: SessionChoice = NO_CHOICE, fork: ForkRequest = NO_FORK
 ) -> Answer:
-    """Search, and fork the chosen session. The answer has the results, and the fork as ``forked_session``.
+    """Search for sessions and fork the chosen one. The answer has the results, and the fork as ``forked_session``.
 
-    If the fork fails or nothing is chosen, the answer has the results with ``error`` and ``hint``. ``next_steps`` has
-    calls that fork the sessions passed over.
+    If the fork fails or no session is chosen, the answer has the results with ``error`` and ``hint``. ``next_steps``
+    has calls that fork a session that fitted but was not forked.
 
     Raises:
         Usage: the request is invalid; nothing was read or started.
@@ -108,7 +108,10 @@ def find_and_fork(
 
 
 def _checked(request: FindRequest, choice: SessionChoice, fork: ForkRequest) -> FindRequest:
-    """Return the request for the search. Refuse an invalid fork before anything is read."""
+    """Return the search request with an intent (by default the fork's prompt). Refuse an invalid fork request.
+
+    Nothing has been read yet.
+    """
     prompt, place = fork.options.prompt, fork.options.place
     if (choice.auto_fork or choice.fork_index is not None or fork.session) and is_empty(request.intent):
         if not request.code:
@@ -128,7 +131,9 @@ def _checked(request: FindRequest, choice: SessionChoice, fork: ForkRequest) -> 
 
 
 def _completed(fork: ForkRequest, request: FindRequest, library: Library) -> ForkRequest:
-    """Return the fork request with directory, caller and intent filled in. Its prompt is by default the intent."""
+    """Return the fork request with directory, caller and intent from the search. Its prompt is by default the
+    intent.
+    """
     return replace(
         fork, options=replace(fork.options, prompt=fork.options.prompt or request.intent), intent=request.intent,
         also=tuple(request.also or ()), cwd=request.works_in, caller_session_id=library.caller,
@@ -140,13 +145,13 @@ def _telling(library: Library) -> Progress:
 
 
 def _check_startable(hit: Hit, fork: ForkRequest) -> None:
-    """Refuse a session that could not be started. A teammate's session is checked later: it has no local log."""
+    """Refuse a found session whose fork could not start. A teammate's session is checked later: it has no local log."""
     if hit.origin is None:
         plan.check_startable(replace(fork, session=hit.session_id))
 
 
 def _startable(hits: Sequence[Hit], fork: ForkRequest) -> list[Hit]:
-    """Return the hits with startable agents; each agent is tried once.
+    """Return the hits whose agent can be started, for example because it is installed. Each agent is tried once.
 
     Raises:
         SmartForkError: no agent could be started.
@@ -164,12 +169,14 @@ def _startable(hits: Sequence[Hit], fork: ForkRequest) -> list[Hit]:
 
 
 def _is_barred(hit: Hit, library: Library) -> bool:
-    """Return True if a session is a teammate's and the user has not allowed forking these without a choice."""
+    """Return True if the hit is a teammate's session, and the user has not allowed to fork these without being
+    asked.
+    """
     return bool(hit.origin or hit.author) and not (library.elsewhere and library.elsewhere.auto_fork)
 
 
 def _unasked(hit: Hit, request: FindRequest, fork: ForkRequest, library: Library, *, or_all: bool) -> str:
-    """Return why a session is forked only if chosen; empty if it may be forked as the best one."""
+    """Return why the hit is forked only if the user chooses it; empty if it may be forked as the best result."""
     if _is_barred(hit, library):
         return "it is a teammate's"
     if or_all and fork.as_agent is None and hit.agent_type != request.agent_type:
@@ -178,10 +185,10 @@ def _unasked(hit: Hit, request: FindRequest, fork: ForkRequest, library: Library
 
 
 def _equals(answer: Answer, library: Library) -> list[Hit]:
-    """Return the results about as likely as the best one, if there are several.
+    """Return the results that are about as likely as the best one; an empty list if the best one stands alone.
 
-    They share the probability that one of them is meant, so each may be below the limit. Scores of other search
-    engines are no probabilities.
+    They share the probability that one of them is meant, so each may be below the limit for a fork. Other search
+    engines' scores are no probabilities.
     """
     if not isinstance(answer, Found) or answer.engine != OWN:
         return []
@@ -190,20 +197,22 @@ def _equals(answer: Answer, library: Library) -> list[Hit]:
 
 
 def _ask(ask: Ask, fork: ForkRequest, library: Library, hits: Sequence[Hit]) -> str:
-    """Let the user choose among the startable hits. Return the chosen session's id."""
+    """Ask the user to choose one of the hits that can be started. Return the id of the chosen session."""
     able = _startable(hits, fork)
     _telling(library)("waiting for a choice", 0, 1)
     return ask(able)
 
 
 def _loads_much(hit: Hit, fork: ForkRequest) -> bool:
-    """Return True if the fork would load so many tokens that the user is asked first."""
+    """Return True if a fork of the hit would load so many tokens that the user must be asked first."""
     tokens = hit.match.token_estimate or 0 if fork.at_match else hit.token_estimate if fork.at is None else 0
     return tokens > MUCH_TOKENS and fork.budget is None and not fork.dry_run
 
 
 def _best(answer: Answer, request: FindRequest, choice: SessionChoice, fork: ForkRequest, library: Library) -> str:
-    """Return the best fitting session. Of about equal ones, return the first that may be forked without asking."""
+    """Return the id of the session that fits best. Of several about equal ones, return the first that needs no
+    question.
+    """
     best = about_as_likely(fitting(answer, MAX_LIMIT, request.min_score)[0])
     whys = {hit.session_id: _unasked(hit, request, fork, library, or_all=choice.or_all) for hit in best}
     if (meant := next((one for one, why in whys.items() if not why), None)) is not None:
@@ -215,7 +224,9 @@ def _best(answer: Answer, request: FindRequest, choice: SessionChoice, fork: For
 
 
 def _passed_over(results: Sequence[Hit], request: FindRequest, choice: SessionChoice, fork: ForkRequest) -> Hit | None:
-    """Return the hit that was meant but not forked: by its index, or the likeliest one if it fits."""
+    """Return the hit that should have been forked but was not: the one chosen by index, or the likeliest one if it
+    fits.
+    """
     if choice.fork_index is not None:
         return next(iter(results[choice.fork_index : choice.fork_index + 1]), None)
     floor = LIKELY_SCORE if request.min_score is None else request.min_score
@@ -225,7 +236,9 @@ def _passed_over(results: Sequence[Hit], request: FindRequest, choice: SessionCh
 
 
 def _calls(results: Sequence[Hit], request: FindRequest, choice: SessionChoice, fork: ForkRequest) -> tuple[str, ...]:
-    """Return tool calls that fork the session passed over: with the caller's agent, and with the session's own."""
+    """Return tool calls that would fork the hit that was not forked: with the caller's agent, and with the session's
+    own.
+    """
     if (hit := _passed_over(results, request, choice, fork)) is None:
         return ()
     asks = calling.get()
@@ -247,7 +260,7 @@ def _calls(results: Sequence[Hit], request: FindRequest, choice: SessionChoice, 
 
 
 def _chosen(results: Sequence[Hit], fork_index: int | None, session_id: str | None) -> tuple[int | None, str]:
-    """Return (index, id) of the chosen session, by its id or by its index from 0."""
+    """Return (index, id) of the chosen session. It is chosen by `session_id`, or by its index in `results`."""
     if session_id:
         return next((i for i, hit in enumerate(results) if hit.session_id == session_id), None), session_id
     if fork_index is None or not results:
@@ -264,7 +277,8 @@ def _chosen(results: Sequence[Hit], fork_index: int | None, session_id: str | No
 
 
 def find_in_all(request: FindRequest, find: Callable[[FindRequest], Answer]) -> Answer:
-    """Search with the request's one agent. If nothing fits, search all agents and say so in ``agents_notice``.
+    """Search the sessions of the request's one agent. If nothing fits, search all agents and say so in
+    ``agents_notice``.
 
     Raises:
         Usage: see `find`.
@@ -286,9 +300,10 @@ def find_in_all(request: FindRequest, find: Callable[[FindRequest], Answer]) -> 
 
 
 def fits(answer: Found) -> bool:
-    """Return True if the wanted session may be among the results: similar sessions share its probability.
+    """Return True if the session that the user means may be among the results.
 
-    Scores of other search engines are no probabilities, so their results always fit.
+    Similar sessions share a probability, so their scores are added up. Other search engines' scores are no
+    probabilities, so their results always fit.
     """
     return bool(answer.results) and (answer.engine != OWN or sum(hit.score for hit in answer.results) >= LIKELY_SCORE)
 
@@ -306,8 +321,8 @@ def fan_out(asked: Sequence[ForkRequest], *, in_worktrees: bool | str, library: 
     """Fork each session in `asked`. A session may occur twice.
 
     All forks are planned before the first one starts. A later failure becomes a `NotForked` in `forks` and does not
-    stop the others. Each fork's name is the requested name and a number. So is its worktree's; `in_worktrees` can give
-    another name.
+    stop the others. Each fork's name is the requested name with a number, and so is its worktree's. A text in
+    `in_worktrees` replaces the name for the worktrees.
 
     Raises:
         SmartForkError: a session cannot be forked; nothing was started.
@@ -338,7 +353,9 @@ def _check_number(number: int) -> None:
 
 
 def search_for(like: ForkRequest, best: BestSessions) -> FindRequest:
-    """Return the search for the best sessions to fork as `like`. It asks for extra results: some cannot be forked.
+    """Return the search request that finds the `best` sessions to fork with the request `like`.
+
+    It asks for more results than forks, since some sessions cannot be forked.
 
     Raises:
         Usage: the lowest score is invalid.
@@ -351,7 +368,7 @@ def search_for(like: ForkRequest, best: BestSessions) -> FindRequest:
 
 
 def best_of(answer: Answer, like: ForkRequest, best: BestSessions) -> tuple[list[ForkRequest], int]:
-    """Return fork requests as `like` for the best fitting results, and the number of results with too low a score.
+    """Return requests like `like` to fork the best results that fit, and the number of results with too low a score.
 
     Raises:
         Usage: the number of forks is out of range.
@@ -404,10 +421,10 @@ def fitting(answer: Answer, most: int, min_score: float | None) -> tuple[tuple[H
 
 
 def recommended(hit: Hit, asked: ForkRequest, min_score: float | None = None) -> ForkRequest:
-    """Return the request `asked` for this hit, with a fork point if the whole fork would not contain the match.
+    """Return the request `asked` for this hit. If a fork of the whole session would lack the match, set a fork point.
 
-    If the request names no fork point or budget, the fork ends at the match, with a budget if it would load very much.
-    The hit's passage stands in for a match that the session itself does not show, if the hit fits.
+    If the request names no fork point or budget, the fork then ends at the match, with a budget if it would load very
+    much. If the session's own evidence shows no answer, the passage that the search has found counts instead.
     """
     floor = LIKELY_SCORE if min_score is None else min_score
     asked = replace(asked, found=hit.match.message_id if hit.score >= floor else None)
@@ -419,7 +436,7 @@ def recommended(hit: Hit, asked: ForkRequest, min_score: float | None = None) ->
 
 
 def none_can_be_forked(results: Sequence[Hit]) -> NotFound:
-    """Return the error that no result can be forked, with the reason and the next step."""
+    """Return the error that none of the results can be forked, with the reason and the next step."""
     reason = f"The reason: {results[0].warning if results else 'nothing was found'}"
     if results and (install := _missing(results[0].agent_type)):
         return NotFound("No forkable sessions found", joined(reason, install))
@@ -431,7 +448,7 @@ def none_can_be_forked(results: Sequence[Hit]) -> NotFound:
 
 
 def _missing(agent: AgentName) -> str:
-    """Return advice to install an agent's missing program; empty if it is installed."""
+    """Return advice to install the program of an agent; empty if it is installed."""
     try:
         Program.find(agent, os.environ)
     except SmartForkError as error:

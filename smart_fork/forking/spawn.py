@@ -1,4 +1,4 @@
-"""Start of up to four workers at once, and the sessions that are resumed instead of forked.
+"""Starting up to four workers in one call, and finding the sessions that are resumed instead of forked.
 
 All workers are checked before the first one starts. A session that is open elsewhere is never resumed.
 """
@@ -62,9 +62,9 @@ def spawn(
     workers: Sequence[Any], *, caller_session_id: str | None = None, default_agent: AgentName | None = None,
     machine: Machine | None = None, library: Opening | None = None,
 ) -> Spawned:  # fmt: skip
-    """Start 1 to 4 workers, each described by the keys of `KEYS`. Each has its own result, also a failed one.
+    """Start 1 to 4 workers, each described by the keys of `KEYS`. Return one result for each, also for a failed one.
 
-    Together they are waited for hardly longer than one fork. `library` is the index to search, by default the command
+    All of them together take hardly longer than one fork. `library` is the index to search, by default the command
     line's.
 
     Raises:
@@ -93,14 +93,17 @@ def spawn(
 
 
 class ReadyWorker(NamedTuple):
-    """A worker that can be started, and notes for the caller."""
+    """A checked worker or fork that can be started, and notes for the caller."""
 
     worker: PreparedWorker | Fork
     notes: Sequence[str]
 
 
 def _result(index: int, ready: ReadyWorker, left: float) -> SpawnedWorker | NotSpawned:
-    """Start a worker, and wait for it about `left` seconds. A failure becomes a result, so that the others start."""
+    """Start a worker, and wait about `left` seconds for it to take its prompt.
+
+    A failure is returned as a result, so that the other workers start.
+    """
     try:
         launched = ready.worker.launch(patience=max(MIN_CONFIRM_SECONDS, left))
     except SmartForkError as error:
@@ -113,7 +116,7 @@ def _result(index: int, ready: ReadyWorker, left: float) -> SpawnedWorker | NotS
 
 
 def checked_options(said: Any) -> dict[str, Any]:
-    """Return a worker's options after checking names, types and contradictions.
+    """Return the options of one requested worker, after checking their names, types and contradictions.
 
     Checked by hand, because importing pydantic takes a tenth of a second of each command.
 
@@ -146,16 +149,16 @@ class WorkerRequest:
 
     @property
     def named(self) -> AgentName | None:
-        """Return the requested agent, if any."""
+        """Return the agent that the request names; `None` if it names none."""
         return AGENTS.to_start(self.said["agent_type"]) if "agent_type" in self.said else None
 
     @property
     def target(self) -> Path:
-        """Return the worker's directory."""
+        """Return the directory that the worker is to work in."""
         return directory(self.said["project_path"])
 
     def ready(self, library: Opening | None = None) -> ReadyWorker:
-        """Check the request. Return the worker, ready to start.
+        """Check the request. Return the worker, ready to start. `library` is the index to search for a fork point.
 
         Raises:
             SmartForkError: the worker cannot be started.
@@ -198,7 +201,7 @@ class WorkerRequest:
         return "new"
 
     def _session(self, agent: AgentName) -> str:
-        """Return the reference of the session to fork."""
+        """Return a reference to the session that the request forks."""
         if given := self.said.get("fork_from") or self.said.get("resume_session_id"):
             return str(given)
         newest = self._newest(agent)
@@ -294,10 +297,10 @@ def session_to_resume(
 def newest_session(
     target: Path, agent: AgentName, *, automated: bool = False, apart_from: str | None = None
 ) -> Session:
-    """Return the newest session of an agent in a directory, except the caller's own, `apart_from`.
+    """Return the newest session of an agent in the directory `target`, except the caller's own, `apart_from`.
 
     The agents' own commands for this consider other directories in some versions, and do not tell the id before the
-    start. As with them, sessions begun by scripts count only with `automated`, for a worker without a terminal.
+    start. As with them, sessions that scripts began count only with `automated`, for a worker without a terminal.
 
     Raises:
         NotFound: the directory has no session of this agent.
@@ -317,7 +320,7 @@ def newest_session(
 
 
 def check_free(session: Session, *, force: bool = False, machine: Machine | None = None) -> None:
-    """Refuse a session that is in use. With `force`, only a running worker of smart-fork counts.
+    """Refuse a session that is in use. With `force`, refuse only if a running worker of smart-fork has it open.
 
     Raises:
         AlreadyRuns: a worker has the session open.
@@ -328,7 +331,7 @@ def check_free(session: Session, *, force: bool = False, machine: Machine | None
 
 
 def _check_alone(reference: str) -> None:
-    """Refuse an ambiguous id: another agent's session has the id as well, and a worker is in one of them."""
+    """Refuse an id that sessions of two agents have, if a worker has one of them open."""
     try:
         sessions.locate(reference)
     except Ambiguous:
@@ -338,7 +341,7 @@ def _check_alone(reference: str) -> None:
 
 
 def _running_worker(reference: str, machine: Machine | None) -> WorkerRecord | None:
-    """Return the living worker that `reference` names; its session need not be known yet."""
+    """Return the running worker that `reference` names; its session need not be known yet. `None` if there is none."""
     if not has_registry():
         return None
     agent, name = Reference.parsed(reference)

@@ -1,4 +1,4 @@
-"""Start of a worker (an agent that smart-fork runs): program, worktree, session copy, place, registry.
+"""Start of a worker (an agent that smart-fork runs): its program, worktree, session copy, place and registry row.
 
 Everything is checked first. A failed start removes what it made.
 """
@@ -68,7 +68,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PreparedWorker:
-    """A checked worker, ready to start. Nothing has been made for it yet."""
+    """A worker that has been checked and is ready to start. No file or process has been made for it yet."""
 
     spec: WorkerSpec
     machine: Machine
@@ -82,11 +82,11 @@ class PreparedWorker:
 
     @property
     def cwd(self) -> Path:
-        """Return the worker's directory, as far as it is known before the start."""
+        """Return the directory that the worker will work in; a worktree made later can replace it."""
         return self.worktree or self.request.target_cwd
 
     def plan(self, cwd: Path | None = None, worker_id: str = "") -> ForkPlan:
-        """Return the worker's command. `cwd` is its own directory, if it gets one.
+        """Return the command that starts the worker. `cwd` is the directory made for it, if any.
 
         Raises:
             Usage: an id, the prompt or the nesting depth is invalid.
@@ -142,7 +142,7 @@ class PreparedWorker:
                 return launched
 
     def preview(self) -> LaunchedWorker:
-        """Return what a start would do."""
+        """Return the worker as a dry run shows it, without starting it."""
         plan = self.plan(self.cwd)
         warnings = self.spec.deviations(self.place, self.request.target_cwd)
         warnings += self.spec.made_first(plan, in_worktree=self.worktree is not None)
@@ -151,7 +151,7 @@ class PreparedWorker:
         return LaunchedWorker(plan, self.place.name, warnings=warnings, note=self.note, name=self.spec.called)
 
     def drop(self) -> None:
-        """Do nothing: an unstarted worker has nothing to remove. Other plans have more to drop."""
+        """Do nothing: a worker that was not started has no files. Other plans with this method delete theirs."""
 
 
 def prepare(spec: WorkerSpec, machine: Machine | None = None, *, dry_run: bool = False) -> PreparedWorker:
@@ -166,7 +166,7 @@ def prepare(spec: WorkerSpec, machine: Machine | None = None, *, dry_run: bool =
 
 
 def _home_of(spec: WorkerSpec) -> AbstractContextManager[None]:
-    """Use the agent home that has the session: a person may have several accounts."""
+    """Return a context that uses the agent's home directory with the session: a person may have several accounts."""
     own = spec.source if spec.source and spec.source.turns and not spec.content.handover else None
     return AGENTS[spec.agent].home.used(own.source_path if own else None)
 
@@ -220,7 +220,7 @@ def start(spec: WorkerSpec, machine: Machine | None = None) -> StartedWorker:
 
 
 def _registered(prepared: PreparedWorker, attempt: Attempt) -> WorkerRecord:
-    """Add the worker to the registry, before anything is made for it, and count it against the limit."""
+    """Add the worker to the registry before anything is made for it, so that the worker limit counts it."""
     spec, request, machine = prepared.spec, prepared.request, prepared.machine
     worker = attempt.registry.add(
         request.agent,
@@ -267,7 +267,7 @@ def _note_running(registry: Registry, worker: WorkerRecord, plan: ForkPlan, star
 
 
 def _give_back(attempt: Attempt, plan: ForkPlan, worker: WorkerRecord) -> None:
-    """If this attempt fails, give a resumed session back to the worker that had it before."""
+    """If the start fails, record again that the resumed session belongs to the worker that had it before."""
     owner = attempt.registry.of_session(plan.new_session_id) if plan.new_session_id else None
     if owner and owner.id != worker.id and owner.session_id and owner.session_id == plan.new_session_id:
         attempt.otherwise(partial(attempt.registry.set_session_id, owner.id, owner.session_id))
@@ -276,9 +276,9 @@ def _give_back(attempt: Attempt, plan: ForkPlan, worker: WorkerRecord) -> None:
 def _noted(
     registry: Registry, worker: WorkerRecord, launched: LaunchedWorker, look: Callable[[], Confirmation]
 ) -> tuple[LaunchedWorker, Confirmation | None]:
-    """Wait for what `look` sees of a started worker, and record it. Return also the end if it came before the prompt.
+    """Wait until `look` has seen how a started worker behaves, and record that. If it ended early, also return how.
 
-    The worker runs already, so a failure here does not undo the start.
+    "Early" is before it took its prompt. The worker runs already, so an error here does not undo the start.
     """
     plan, started = launched.plan, launched.started
     try:
@@ -300,8 +300,9 @@ def _noted(
 
 
 def _depth(env: Mapping[str, str], caller_session_id: str | None) -> int:
-    """Return the worker's nesting depth, from the environment or the caller's registry row, as Codex drops the
-    variable.
+    """Return how many workers started each other above this one.
+
+    It is read from the environment, or from the caller's registry row, since Codex drops the variable.
     """
     text = env.get(DEPTH, "")
     told = int(text) if text.isascii() and text.isdigit() else 0
@@ -330,7 +331,7 @@ def _program(spec: WorkerSpec, place: WorkerPlace, machine: Machine) -> str:
 
 
 def resume_written(spec: WorkerSpec, machine: Machine | None = None) -> Forked:
-    """Run a session copy that was already written. If the run cannot start, delete the copy.
+    """Resume a session copy that was already written. If the start fails, delete the copy.
 
     Raises:
         SmartForkError: nothing was started, and the copy is gone.
@@ -345,7 +346,7 @@ def resume_written(spec: WorkerSpec, machine: Machine | None = None) -> Forked:
 
 
 def undone(undo: Callable[[], object]) -> None:
-    """Call `undo`. Only log its errors, so that the first error reaches the user."""
+    """Call `undo`. Only log its errors, so that the user sees the error that came before."""
     try:
         undo()
     except (OSError, SmartForkError, apsw.Error) as error:
@@ -353,7 +354,9 @@ def undone(undo: Callable[[], object]) -> None:
 
 
 class Attempt:
-    """An attempt to start a worker, a context manager. Leaving it undoes all that was made, unless it `succeeded`."""
+    """An attempt to start a worker, as a context manager. Leaving it undoes all that was made, unless it
+    `succeeded`.
+    """
 
     def __init__(self, machine: Machine, registry: Registry) -> None:
         self.machine = machine
@@ -377,7 +380,7 @@ class Attempt:
         self._began = self._kept = True
 
     def failed(self) -> None:
-        """Undo everything after all: the worker ended without doing anything."""
+        """Undo everything although the worker was started: it ended without doing anything."""
         self._kept = False
 
     def worktree(
@@ -392,14 +395,16 @@ class Attempt:
         return made
 
     def _without(self, made: Worktree) -> None:
-        """Remove a worktree, unless an agent ran in it and left unsaved work."""
+        """Remove the worktree `made`. If an agent ran in it and left unsaved work, refuse."""
         if not self._began:
             made.remove(self.machine.processes)
         elif problem := made.remove_if_saved(self.machine.processes):
             raise ForkRefused(problem)
 
     def stage(self, plan: ForkPlan, spec: WorkerSpec, worker: WorkerRecord) -> list[str]:
-        """Write the files that the plan needs, from the source session's log. Return notes for the user."""
+        """Write the files that the plan's command needs, made from the source session's log. Return notes for the
+        user.
+        """
         delete_leftover_logs()
         source = spec.source if spec.source and spec.source.turns else None
         if plan.staging == "name":
@@ -444,7 +449,7 @@ class Attempt:
         return [f"Its log is also {target} now: two names of one file"] if target.parent != log.parent else []
 
     def _make_room(self, log: Path, target: Path, session_id: str) -> None:
-        """Delete an earlier log copy at `target` if the log still begins with all of it."""
+        """Delete the copy at `target` that an earlier start made, if `log` still begins with its whole text."""
         is_ours = (
             self.registry.staged_copies().get(target) == session_id and target.is_file() and not target.samefile(log)
         )
@@ -454,8 +459,9 @@ class Attempt:
     def _copy(
         self, plan: ForkPlan, new_id: str, source: Session, content: ForkContent, worker: WorkerRecord
     ) -> list[str]:
-        """Write the fork's content as a new session, and record its parent if its log will not. Return notes for the
-        user.
+        """Write the fork's content as the new session `new_id`. Return notes for the user.
+
+        If the new log will not name its parent, record the parent elsewhere.
         """
         now = datetime.fromtimestamp(self.machine.clock.now())  # noqa: DTZ006 - files may be named by local time
         reader, becomes = READERS[plan.agent], NewSession(new_id, plan.cwd, now, plan.title)

@@ -1,6 +1,7 @@
-"""Temporary logs, written only to be read. The next fork, cut or forget deletes the temporary logs of killed processes.
+"""Temporary logs, written only to be read and then deleted. Leftovers of killed processes are deleted later.
 
-Writers share a lock. Cleaning takes the lock exclusively, so that it deletes files of dead processes only.
+The next fork, cut (removal of turns) or forget does that. Processes that write share a lock; deleting takes it
+exclusively, so that only files of dead processes go.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from indexer.safe_files import private_dir, remove, state_home
 
 @contextmanager
 def temporary_log_folder() -> Iterator[Path]:
-    """Yield the private folder for temporary logs, after deleting leftovers, under a lock that its writers share."""
+    """Yield the private folder for temporary logs. Leftovers are deleted first; a shared lock protects new files."""
     delete_leftover_logs()
     with held(private_dir(_folder()), fcntl.LOCK_SH):
         yield _folder()

@@ -1,4 +1,4 @@
-"""A worker's specification, the confirmation that it runs, and the report about it."""
+"""The specification of a worker to start, the check that it has really begun, and the answer about it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ UNNAMED = worktree.plain_name("")
 
 
 def name_of(prompt: str | None) -> str:
-    """Return a name for a worker, made of the first words of its prompt."""
+    """Return a name for a worker, made from the first words of its prompt."""
     words = mask(prompt or "").split(maxsplit=NAME_WORDS)[:NAME_WORDS]
     return worktree.plain_name(" ".join(words).lower())[:NAME_CHARACTERS].strip("-._") or UNNAMED
 
@@ -66,8 +66,8 @@ def name_of(prompt: str | None) -> str:
 class ForkContent:
     """The content of a fork: its session up to `point` or the turns of `excerpt`, and the kept parts of `others`.
 
-    `asked` is the requested fork point; `leaves` is the point before a budget dropped anything. `handover` is the text
-    for another agent. `selected` has the budget's choice for each session.
+    `asked` is the requested fork point; `leaves` is the fork point before a budget dropped anything. `handover` is the
+    text for another agent. `selected` has the budget's choice for each session.
     """
 
     asked: ForkPoint | None = None
@@ -85,7 +85,7 @@ class WorkerSpec:
     """A worker to start. `source` is the session that it forks or resumes, `None` for a new session.
 
     Only the `content` of `source` goes into a fork. With `or_without`, the worker starts even if no worktree can be
-    made. `written` is an existing copy of the source.
+    made. `written` is a copy of `source` that exists already, to resume.
     """
 
     kind: Kind
@@ -100,7 +100,9 @@ class WorkerSpec:
 
     @property
     def called(self) -> str | None:
-        """Return the name for a fork, its worktree and its branch: the given name, or one made of its prompt."""
+        """Return the name for a fork, its worktree and its branch: the given name, or one made from its prompt, if
+        any.
+        """
         named = name_of(self.options.prompt) if self.kind == "fork" else UNNAMED
         return self.options.name or (named if named != UNNAMED else None)
 
@@ -111,7 +113,7 @@ class WorkerSpec:
 
     @property
     def form(self) -> LaunchKind:
-        """Return the kind of agent command to use."""
+        """Return how the agent is called: to begin a new session, to fork one, or to resume one."""
         match self.kind:
             case "continue":
                 return "resume"
@@ -121,8 +123,8 @@ class WorkerSpec:
                 return kind
 
     def note_in(self, target: Path, processes: Processes) -> str:
-        """Return the note on repository changes since the session, for a fork in `target`. Empty if unneeded or
-        unwanted.
+        """Return the note on what changed in the repository `target` since the session. Empty if not needed or not
+        wanted.
         """
         source = self.source if self.form == "fork" and self.options.brief else None
         if source is None or (then := self.known_until(source)) is None:
@@ -131,7 +133,7 @@ class WorkerSpec:
         return change_summary(target, then, processes, worktree=committed)
 
     def known_until(self, session: Session) -> SessionKnowledge | None:
-        """Return the files and repository state that the fork will know; `None` if unknown."""
+        """Return which files and which repository state the fork will know from `session`; `None` if unknown."""
         end = None
         written, point, excerpt = self.written, self.content.point, self.content.excerpt
         if written is not None or point is not None:
@@ -153,19 +155,20 @@ class WorkerSpec:
         )  # fmt: skip
 
     def unloaded(self) -> list[str]:
-        """Warn if the agent will not load the complete session that it resumes."""
+        """Return a warning if the agent, when it resumes the session, will not load all of it."""
         session = self.source if self.form == "resume" else None
         part = session and resumed_part(session.resumed, session.compacted(), len(session.turns))
         return [f"Its agent {part.sentence}"] if part else []
 
     def deviations(self, place: WorkerPlace, target: Path) -> list[str]:
-        """Warn if the worker starts in another place, with another agent or in another directory than the caller may
-        expect.
-        """
+        """Return warnings that the worker starts in another place, agent or directory than the caller may expect."""
         return [*_elsewhere(self, place), *_another_agent(self), *_moved(self, target)]
 
     def made_first(self, plan: ForkPlan, *, in_worktree: bool) -> list[str]:
-        """List the steps that a real run takes before the command. A dry run takes none, so the command would fail."""
+        """Return a note on what a real run makes before the command, such as a worktree.
+
+        A dry run makes none of it, so that its command would fail.
+        """
         content, branch = self.content, plan.staging == "branch"
         worked_in = recorded(self.source.cwd if self.source else "")
         elsewhere = plan.staging == "transcript" and (
@@ -207,7 +210,7 @@ class LaunchedWorker:
     name: str | None = None
 
     def as_fork(self) -> Forked:
-        """Return this worker as the answer about a fork."""
+        """Return this worker as a `Forked`, the answer about a fork."""
         plan, worker, started = self.plan, self.worker, self.started
         return Forked(
             session_name=worker.name if worker else self.name or plan.name, worker_id=worker.id if worker else "",
@@ -219,7 +222,7 @@ class LaunchedWorker:
         )  # fmt: skip
 
     def as_worker(self) -> StartedWorker:
-        """Return this worker as the answer about a worker."""
+        """Return this worker as a `StartedWorker`, the answer about a worker."""
         if self.worker is None:
             raise TypeError("A dry run has no worker")
         told = describe(self.worker, self.plan.shell_command(), self.warnings, confirmed=self.confirmed)
@@ -227,7 +230,7 @@ class LaunchedWorker:
 
 
 def describe(worker: WorkerRecord, command: str, warnings: Sequence[str], *, confirmed: bool) -> StartedWorker:
-    """Return a worker of the registry as the answer about a worker."""
+    """Return the answer about a started worker from its row in the registry."""
     return worker.told(
         StartedWorker, source_session_id=worker.source_session_id or None, log=worker.log_path, command=command,
         warnings=tuple(warnings), confirmed=confirmed,
@@ -241,7 +244,7 @@ def unexpected(error: Exception) -> SmartForkError:
 
 
 def _another_agent(spec: WorkerSpec) -> list[str]:
-    """Warn if the started agent is not the caller's own."""
+    """Return a warning if the agent to start is not the caller's own agent."""
     asks = calling.get()
     if asks in (None, spec.agent) or spec.source is None or spec.content.handover:
         return []
@@ -250,14 +253,14 @@ def _another_agent(spec: WorkerSpec) -> list[str]:
 
 
 def _elsewhere(spec: WorkerSpec, place: WorkerPlace) -> list[str]:
-    """Warn if the worker runs in another place than requested."""
+    """Return a warning if the worker runs in another place (such as tmux) than requested."""
     if spec.options.place in (None, place.name):
         return []
     return [f"This {AGENTS.title_of(spec.agent)} has no background sessions of its own: it runs as a {place.name}"]
 
 
 def _moved(spec: WorkerSpec, target: Path) -> list[str]:
-    """Warn if a session resumes in another directory than its own without a request for that."""
+    """Return a warning if a session continues in another directory than its own, although none was requested."""
     if spec.source is None or spec.cwd is not None:
         return []
     if where_now(spec.source.cwd) == spec.source.cwd:
@@ -266,7 +269,7 @@ def _moved(spec: WorkerSpec, target: Path) -> list[str]:
 
 
 def _as_guest(session: Session, target: Path) -> list[str]:
-    """Warn about a session that only visited the current repository."""
+    """Return a warning if the session worked in the current repository but began elsewhere: the fork works there."""
     try:
         here = project_of(Path.cwd())
     except OSError:  # that directory is gone
@@ -281,7 +284,10 @@ def _as_guest(session: Session, target: Path) -> list[str]:
 
 
 def same_command(references: Sequence[str], request: ForkRequest, point: ForkPoint | None = None) -> str:
-    """Return the ``smart-fork fork`` command for these sessions and this request, up to `point`. Several are merged."""
+    """Return the ``smart-fork fork`` command line for the same fork. Several `references` are merged.
+
+    `point` is the fork point, if any.
+    """
     options = request.options
     given: list[tuple[str, object]] = [("--merge", len(references) > 1), ("--at", point and point.index)]
     given += _within(request.budget, request) if request.budget else ()
@@ -312,7 +318,7 @@ def _words(given: Iterable[tuple[str, object]]) -> Iterator[str]:
 
 
 def _prompt(prompt: str | None) -> tuple[str, ...]:
-    """Return the prompt as arguments, behind ``--`` if it looks like an option or a session."""
+    """Return the prompt as command-line arguments, after ``--`` if it looks like an option or a session."""
     if not prompt:
         return ()
     return ("--", prompt) if prompt.startswith("-") or Reference.parsed(prompt).names_session else (prompt,)
@@ -340,11 +346,10 @@ _RECORD_SECONDS = 0.002
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """Evidence that a worker works: `taken` is true if it has taken its prompt, or is ready for one.
+    """What was seen of a started worker. `taken` is true if it has taken its prompt, or is ready for one.
 
-    `last_words` is the output of an ended worker, otherwise `None`. `status` is its exit status, negative for a
-    signal, if known. `asks` is the question that the worker waits on. `untold` is true if its prompt could not be
-    typed.
+    `last_words` is the output of a worker that has ended, otherwise `None`. `status` is its exit status, if known,
+    negative for a signal. `asks` is the question that it waits on. `untold` is true if its prompt could not be typed.
     """
 
     session_id: str | None
@@ -368,7 +373,9 @@ class Confirmation:
         )
 
     def remark(self, plan: ForkPlan, started: WorkerLocation) -> str:
-        """Return a remark on a started worker; empty if all is well."""
+        """Return a remark for the user if a started worker ended with an error or has not taken its prompt; otherwise
+        empty.
+        """
         if self.last_words is not None:
             how = Completed.in_words(self.status)
             return (
@@ -392,7 +399,7 @@ class Confirmation:
 
 @contextlib.contextmanager
 def one_at_a_time(plan: ForkPlan) -> Iterator[None]:
-    """Let only one worker start at a time if the agent chooses session ids, so that no two workers are confused."""
+    """Hold a lock during a start if the agent chooses session ids: two workers at a time could be confused."""
     if plan.new_session_id or not _writes_at_once(plan):  # no log will tell an id that nobody knows beforehand
         yield
         return
@@ -434,7 +441,7 @@ def confirm(
 
 
 def _typed(text: str, place: WorkerPlace, started: WorkerLocation, machine: Machine, screens: Screen) -> bool:
-    """Type the prompt and submit it. Return True on success."""
+    """Type the prompt into the worker's terminal and submit it. Return True on success."""
     types = Typist(place, started, screens, machine)
     try:
         types.type(text)
@@ -444,12 +451,12 @@ def _typed(text: str, place: WorkerPlace, started: WorkerLocation, machine: Mach
 
 
 def _writes_at_once(plan: ForkPlan) -> bool:
-    """Return True if the agent writes its log without further input: with the first prompt, if not before."""
+    """Return True if the agent writes its log without input from a person: with its first prompt, or earlier."""
     return bool(plan.prompt) or plan.writes
 
 
 def _took(plan: ForkPlan, session_id: str, adapter: AgentAdapter, began: float) -> bool:
-    """Return True if the log shows that the worker has begun the prompt. A new log alone does not."""
+    """Return True if the log shows that the worker has begun with its prompt. That the log exists is not enough."""
     if not plan.prompt:
         return True
     for path in adapter.locate(session_id):
@@ -461,7 +468,7 @@ def _took(plan: ForkPlan, session_id: str, adapter: AgentAdapter, began: float) 
 
 
 def _written(plan: ForkPlan, adapter: AgentAdapter, began: float) -> str | None:
-    """Return the id of the worker's session once it has a log. A resumed session has had its log before."""
+    """Return the id of the worker's session once that session has a log, otherwise `None`."""
     if plan.new_session_id:
         return plan.new_session_id if adapter.locate(plan.new_session_id) else None
     new = (file for file in adapter.discover() if file.mtime_ns >= (began - _FILE_SECONDS) * 1e9)
@@ -469,9 +476,9 @@ def _written(plan: ForkPlan, adapter: AgentAdapter, began: float) -> str | None:
 
 
 def _own_id(file: LogFile, plan: ForkPlan, began: float) -> Iterator[str]:
-    """Yield the session id of a log that began after `began`, with the plan's parent and directory.
+    """Yield the session id of the log `file` if the worker of `plan` can have begun it after `began`.
 
-    A new session has no parent; its first prompt must match.
+    Parent and directory must match. A new session has no parent; its first prompt must match.
     """
     births = AGENTS[plan.agent].births
     birth = births.birth(file.path) if births else None
