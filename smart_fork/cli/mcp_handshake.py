@@ -28,10 +28,11 @@ _SPEAK = {"method", "result", "error"}
 
 
 def serve(options: Sequence[str]) -> list[str] | None:
-    """Serve on stdin and stdout until the client asks for more than the catalogue has, or closes stdin.
+    """Serve on stdin and stdout until the client sends a request that the catalogue (a file of ready answers) lacks.
 
-    Return the arguments for the whole server, with the input that it has to read before stdin. Return `None` if
-    `options` are not known here.
+    Return the arguments with which to start the complete MCP server, including the input that it has to read before
+    stdin. Return `None` if the command line's `options` are not known here. If the client closes stdin, end this
+    process.
     """
     tools = wanted(options)
     if tools is None:
@@ -51,16 +52,17 @@ def serve(options: Sequence[str]) -> list[str] | None:
 
 
 def begun(hello: bytes, rest: bytes) -> str:
-    """Encode the beginning of a conversation as an argument for the whole server.
+    """Encode the beginning of an MCP conversation as a command-line argument for the complete server.
 
-    `hello` is the answered line in which the client introduced itself, `rest` the input that nobody has answered.
+    `hello` is the line in which the client introduced itself, already answered. `rest` is the input that is not
+    answered.
     """
     return f"{b2a_base64(hello, newline=False).decode()}.{b2a_base64(rest, newline=False).decode()}"
 
 
 class _Input:
-    """The lines of stdin. `rest` is the input that was read after the last yielded line: a buffered file would hide
-    it.
+    """An iterator over the lines of stdin. A buffered file would hide the input that was read ahead; here it is
+    `rest`.
     """
 
     def __init__(self) -> None:
@@ -88,7 +90,8 @@ def wanted(options: Sequence[str]) -> str | None:
 def greet(
     lines: Iterable[bytes], out: BinaryIO, catalogue: dict[str, Any], tools: str
 ) -> tuple[bytes | None, bytes | None]:
-    """Answer the requests in `lines` that the `catalogue` has answers for.
+    """Answer the requests in `lines` on `out`, as far as the `catalogue` has answers. `tools` selects the listed
+    tools.
 
     Return the line in which the client introduced itself, and the first line that the catalogue cannot answer. The
     second one is `None` if the client closed its input.
@@ -157,9 +160,7 @@ def _welcome(catalogue: dict[str, Any], version: str) -> dict[str, Any]:
 
 
 def _is_plain(method: str, params: dict[str, Any]) -> bool:
-    """Return True if a request has the usual parameters. All others are left to the whole server, which may refuse
-    them.
-    """
+    """Return True if a request of this `method` has the usual `params`. The complete server gets all others."""
     if method != "initialize":
         return not params.keys() - {"_meta"}
     who = params.get("clientInfo")
@@ -173,7 +174,10 @@ def _is_plain(method: str, params: dict[str, Any]) -> bool:
 
 
 def _can_be_told(params: dict[str, Any], discovered: dict[str, Any]) -> bool:
-    """Return True if a client uses a version of the protocol without a handshake, and introduces itself properly."""
+    """Return True if the catalogue can answer a request without a handshake.
+
+    For that, the parameters `params` must name a version of the protocol that `discovered` lists, and the client.
+    """
     meta = params.get("_meta")
     if params.keys() != {"_meta"} or not isinstance(meta, dict):
         return False

@@ -1,4 +1,4 @@
-"""Options and arguments of commands, made from the fields of requests (see `smart_fork.agents.options`).
+"""Options and arguments of commands, made from the fields of request classes (see `smart_fork.agents.options`).
 
 The options that choose an agent are here, too.
 """
@@ -38,9 +38,10 @@ _JSON = Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=_
 
 
 def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `command` as a function for typer: each request parameter is replaced by options for its fields.
+    """Return `command` as a function for typer.
 
-    The option ``--json`` is added at the end.
+    Each parameter that is a request (a class of options) is replaced by options for its fields. ``--json`` is added
+    last.
     """
     parameters, requests = inputs(command, _made)
     shown = [*map(_own, parameters)]
@@ -69,8 +70,9 @@ def with_signature(run: Callable[..., Any], shown: list[Parameter]) -> None:
 
 
 def _own(one: Parameter) -> Parameter:
-    """Return a command's own parameter for typer. A text as annotation becomes the help of a flag with the parameter's
-    name. Shells complete a project's path.
+    """Return a command's parameter (one that is no field of a request) in the form that typer needs.
+
+    A text as annotation becomes the help of a flag with the parameter's name. Shells complete a project's path.
     """
     if one.annotation == ProjectOption:
         return one.replace(annotation=Annotated[Path | None, get_args(ProjectOption)[1]])
@@ -81,7 +83,10 @@ def _own(one: Parameter) -> Parameter:
 
 
 def _made(one: Field[Any], said: FieldInput, other: Mapping[str, Any]) -> Iterator[Parameter]:
-    """Yield the option of a request's field. The field `worktree` has a second option, for the worktree's name."""
+    """Yield the option for the field `one` of a request, described by `said` or by the command's `other` annotation.
+
+    The field `worktree` has a second option, for the worktree's name.
+    """
     described = other.get(one.name)
     if not (said.help or described):
         return
@@ -102,7 +107,7 @@ def _made(one: Field[Any], said: FieldInput, other: Mapping[str, Any]) -> Iterat
 
 
 def _turned_off(said: FieldInput) -> bool:
-    """Return True if the only flag of a field is ``--no-…``, which makes a true field false."""
+    """Return True if a field's only flag is ``--no-…``, which sets a field to false that is true by default."""
     return len(said.flags) == 1 and said.flags[0].startswith("--no-")
 
 
@@ -121,7 +126,10 @@ def _option(name: str, said: FieldInput) -> Any:
 
 
 def _values(given: Mapping[str, Any], named: Mapping[str, Field[Any]]) -> dict[str, Any]:
-    """Return the values of a request's fields, without those that were not given on the command line."""
+    """Return the values of a request's fields, without fields that were not given on the command line.
+
+    `given` are the command's values, `named` the fields by the names of their options.
+    """
     values = {}
     for name, value in given.items():
         said = FieldInput.of(named[name])
@@ -148,7 +156,10 @@ _NAMES = ("--agent", "--adapter")
 
 
 def option(purpose: str, words: Names, check: Callable[[str], str], *names: str) -> Any:
-    """Return an option that takes one of `words`. Its help and completion list them, and `check` refuses others."""
+    """Return a typer option with the given flags that accepts one of `words`.
+
+    Its help and completion list these words, and `check` refuses other values.
+    """
 
     def checked(value: str | None) -> str | None:
         return value if value is None else check(value)

@@ -42,7 +42,7 @@ _SAID_TO_BE = frozenset({"FORCE_COLOR", "TTY_COMPATIBLE"})
 
 
 class Unprinted(SmartForkError):
-    """Standard output cannot be written, for example because the disk is full."""
+    """An error: standard output cannot be written, for example because the disk is full."""
 
     code = "unprinted"
     usual_hint = "Free space there, or write it elsewhere."
@@ -52,7 +52,10 @@ class Unprinted(SmartForkError):
 
 
 class Plain:
-    """Pieces of text, each with a style. `plain` makes one. rich is imported only to show them on a terminal."""
+    """A text for the terminal, made of pieces with a style each. `plain` makes one.
+
+    rich (a library for styled output) is imported only to show the pieces on a terminal.
+    """
 
     def __init__(self, *spans: tuple[str, str]) -> None:
         self._spans = spans
@@ -70,7 +73,9 @@ class Plain:
 
 
 class _Stream:
-    """Standard output or standard error. It makes a rich console only for a terminal, or to print a table."""
+    """Standard output or standard error. It imports rich and makes a console only for a terminal, or to print a
+    table.
+    """
 
     def __init__(self, *, stderr: bool) -> None:
         self._stderr = stderr
@@ -88,7 +93,7 @@ class _Stream:
 
     @property
     def _is_made(self) -> bool:
-        """Return True if there is a console, or one is needed."""
+        """Return True if the stream has a rich console, or needs one because it is, or is said to be, a terminal."""
         return "console" in vars(self) or self._file.isatty() or bool(_SAID_TO_BE.intersection(os.environ))
 
     @property
@@ -96,7 +101,9 @@ class _Stream:
         return sys.stderr if self._stderr else sys.stdout
 
     def print(self, *parts: Any, sep: str = " ", end: str = "\n", **how: Any) -> None:
-        """Print `parts` as `Console.print` does. A text is printed as it is, see `plain`."""
+        """Print `parts` as rich's `Console.print` does. A plain text is printed as it is, without markup (see
+        `plain`).
+        """
         parts = tuple(map(_as_plain, parts))
         with self._writing():
             if self._is_made or not all(isinstance(one, Plain) for one in parts):
@@ -125,7 +132,9 @@ class _Stream:
         return self.console.width if self.is_terminal else 0
 
     def row(self, *given: Plain | str) -> None:
-        """Print one line of a table: on a terminal up to its edge, elsewhere whole."""
+        """Print one line of a table from the pieces `given`. A terminal gets it cut to its width, a file gets all of
+        it.
+        """
         parts = [*map(_as_plain, given)]
         if not self._is_made:
             self.print(Plain((" ".join(map(str, parts)).removesuffix("\n").replace("\n", " "), "")))
@@ -138,7 +147,10 @@ class _Stream:
         self.print(line)
 
     def named(self, name: str, text: str, width: int) -> None:
-        """Print `text` next to its `name`: on a terminal in a column, elsewhere on one line."""
+        """Print `text` next to its label `name`.
+
+        On a terminal the label has `width` columns, and the text is wrapped beside it. Elsewhere both are on one line.
+        """
         head, body = plain(name.ljust(width), "bold"), plain(text)
         if not self.is_terminal:
             self.print(head, body)
@@ -168,7 +180,7 @@ def wants_json() -> bool:
 
 
 def printed_as_json(answer: Any) -> bool:
-    """Print a command's answer as JSON if --json was given. Return True if so."""
+    """Print a command's answer as JSON if ``--json`` was given. Return True if it was."""
     if wants_json():
         print_json(answer.as_json() if hasattr(answer, "as_json") else answer)
     return wants_json()
@@ -254,13 +266,13 @@ def say(message: str) -> None:
 
 
 def say_notes(warnings: Iterable[str]) -> None:
-    """Print a line for each warning on stderr."""
+    """Print each warning as a note on stderr, one a line."""
     for warning in warnings:
         say(f"note: {warning}")
 
 
 def say_passed_over(logs: Sequence[FailedLog]) -> None:
-    """Print the files among the logs that hold no session: the first ones by name, then a count."""
+    """Print that files among the logs hold no session: the names of the first ones, then a count."""
     for one in logs[:_MAX_PASSED_OVER]:
         say(f"Passed over: {one.path}: {one.reason}")
     if len(logs) > _MAX_PASSED_OVER:
@@ -339,7 +351,7 @@ class ProgressBar:
         self._bars.update(self._tasks[stage], completed=done, total=counted, ended=now if done >= total else None)
 
     def close(self) -> None:
-        """Remove the bars from the terminal. A later call shows them again."""
+        """Remove the bars from the terminal. The next report of progress shows them again."""
         if self._tasks:
             self._bars.stop()
             self._tasks.clear()
@@ -374,7 +386,7 @@ class ProgressLines:
             self._looking.start()
 
     def look(self) -> None:
-        """Print a line about the current stage, if one is due."""
+        """Print a line about the current stage, if the last line is some seconds old."""
         with self._lock:
             now = self._clock()
             if self._stage is not None and now >= self._say_at:

@@ -41,7 +41,7 @@ from smart_fork.workers.roster import list_workers
 
 @value
 class Trouble(Value):
-    """The reason why a part cannot be shown, and the next step."""
+    """The reason why a part of ``status`` cannot be shown (`error`), and the next step for the person (`hint`)."""
 
     error: str
     hint: str
@@ -57,7 +57,7 @@ _OF_WORKER = ("worker_id", "name", "agent_type", "kind", "state", "status", "wai
 
 @record
 class IndexOverview(IndexStatus):
-    """The state of the index in ``status``, with the damaged index files that were set aside."""
+    """The state of the index in the answer of ``status``, with the damaged index files that smart-fork set aside."""
 
     set_aside: tuple[str, ...] = rare(())
 
@@ -69,8 +69,9 @@ class IndexOverview(IndexStatus):
 
 @record
 class ServiceOverview(Value):
-    """The service in ``status``: its own status, or an `error` if it does not answer. Without a service only `hint` is
-    set.
+    """The service in the answer of ``status``: its own status, or an `error` if it does not answer.
+
+    If no service runs, only `hint` is set.
     """
 
     running: bool
@@ -83,7 +84,7 @@ class ServiceOverview(Value):
     memory_bytes: int | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return JSON values. The keys of the service's own status stand among them."""
+        """Return this answer as JSON values. The keys of the service's own status stand beside the others."""
         told = super().as_json()
         said, memory = told.pop("status", None), told.pop("memory_bytes")
         return told if said is None else {**told, **said, "memory_bytes": memory}
@@ -91,10 +92,10 @@ class ServiceOverview(Value):
 
 @value
 class RecallOverview(Value):
-    """Recall in ``status``: the agents with recall `on`, and the counts of hints.
+    """The state of recall in the answer of ``status``: the agents with recall `on`, and the counts of hints.
 
-    Hints name sessions at first prompts, exchanges before edits, and ends of errors. A hint that came too late counts
-    as late only. A hint is followed if the session that got it asked for the named session afterwards.
+    Recall prints hints that name past sessions: at first prompts, before edits and after errors. `told` hints came in
+    time, `late` ones too late. A hint is followed if its reader then asked for the named session.
     """
 
     on: tuple[str, ...]
@@ -111,7 +112,7 @@ class RecallOverview(Value):
 
 
 class WorkerOverview(WorkerState):
-    """A running worker in ``status``."""
+    """A running worker in the answer of ``status``."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the most important keys of the worker's state as JSON values."""
@@ -121,7 +122,9 @@ class WorkerOverview(WorkerState):
 
 @value
 class Overview(Value):
-    """The answer of ``status``. `workers_problem` says why the workers cannot be listed."""
+    """The answer of ``status``: index, service, recall and workers. `workers_problem` says why workers are not
+    listed.
+    """
 
     home: str
     index: IndexOverview | Trouble
@@ -276,7 +279,7 @@ class AgentAtAGlance(Value):
 
     @property
     def against_seen(self) -> str:
-        """The installed version compared with the tested one, such as "newer"; empty for the same minor version."""
+        """How the installed version compares with the tested one, such as "newer"; empty for the same minor version."""
         return AGENTS[self.name].compared(self.version)
 
 

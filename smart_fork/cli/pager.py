@@ -28,7 +28,9 @@ _HIDING = ("reference", "image", "html_block", "html_inline")
 
 
 class _Rendered(Markdown):
-    """Markdown from a log, made safe: it hides no text, sends no control characters, and makes no links."""
+    """Markdown from a log, made safe for a terminal: it hides no text, sends no control characters, and makes no
+    links.
+    """
 
     def __init__(self, text: str) -> None:
         super().__init__("", code_theme="ansi_dark", hyperlinks=False)
@@ -38,8 +40,9 @@ class _Rendered(Markdown):
 
 
 def _shown(token: Token) -> Token:
-    """Return a Markdown token without control characters, which an entity may stand for. A line break stays a line
-    break.
+    """Return a Markdown token without control characters, which an HTML entity may stand for.
+
+    A line break in the text stays a line break.
     """
     token.content = printable(token.content)
     token.attrs = {name: printable(str(value)) for name, value in token.attrs.items()}

@@ -1,4 +1,7 @@
-"""The start of the program. A command is answered immediately, handed to a waiting process, or run here."""
+"""The start of the program ``smart-fork``.
+
+A command is answered immediately, or a preloader's waiting process runs it (see `preload`), or this process does.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +52,8 @@ def main() -> None:
 def may_hand_over() -> bool:
     """Return True if commands may run in a preloader (a waiting process that has imported everything).
 
-    macOS forbids to fork a process that has used its frameworks. A Python that was started with its own options, such
-    as ``-W error``, runs its command itself.
+    That is so only on Linux: macOS forbids to fork a process that has used its frameworks. A Python that was started
+    with its own options, such as ``-W error``, runs its command itself.
     """
     options = sys.warnoptions or sys._xoptions or sys.flags.optimize  # noqa: SLF001 - its documented name
     return sys.platform == "linux" and not options and os.environ.get(VARIABLE, "").strip().lower() not in _OFF
@@ -83,7 +86,7 @@ def _end_and_preload(status: int) -> NoReturn:
 
 
 def _preload_meanwhile() -> None:
-    """Start a preloader beside a server: the server stays, and the next command needs a preloader."""
+    """Start a preloader in the background, because this process runs a server and stays."""
     import threading
 
     from smart_fork.cli.preload.client import start_preloader
@@ -102,10 +105,10 @@ def _open_what_is_closed() -> None:
 
 
 def _leave(status: int, end: Callable[[int], NoReturn]) -> None:
-    """Flush the output and call `end`, without taking down the imported modules. That would take an eighth of a
-    search's time.
+    """Flush the output and call `end` with the exit status, without taking down the imported modules.
 
-    A thread may still be in the model, and its libraries then abort the process.
+    Taking them down would take an eighth of a search's time. A thread may also still be in the model, and its
+    libraries would then abort the process.
     """
     import atexit
     import contextlib
@@ -120,7 +123,10 @@ def _leave(status: int, end: Callable[[int], NoReturn]) -> None:
 
 
 def _at_once(asked: list[str]) -> None:
-    """Answer completion, ``statusline`` and ``welcome``, and end. Return if the whole command line is needed."""
+    """Answer shell completion and the commands ``statusline`` and ``welcome``, and end this process.
+
+    Return if the command line `asked` is none of these.
+    """
     from smart_fork.cli import quick_answers
 
     if asked == ["statusline"]:

@@ -35,14 +35,14 @@ _OFFERED, _TITLE = 40, 60
 
 
 class Completion(NamedTuple):
-    """A word that completes the line, and its meaning."""
+    """A word that the shell offers to complete the command line, and its meaning."""
 
     value: str
     meaning: str
 
 
 def completions(env: Mapping[str, str]) -> tuple[str, int] | None:
-    """Return the completions as text for the shell, and an exit code.
+    """Return the completions for a shell that asks for them with the variables `env`, as text, and an exit code.
 
     Return `None` if the shell completes neither a command, an id nor a tag.
     """
@@ -59,7 +59,7 @@ def completions(env: Mapping[str, str]) -> tuple[str, int] | None:
 
 
 def words_before(shell: str, env: Mapping[str, str]) -> tuple[list[str], str] | None:
-    """Return the words before the word to complete, and its beginning; `None` if the line cannot be split."""
+    """Return the words before the word to complete, and the typed part of that word; `None` for an unclosed quote."""
     try:
         if shell == "bash":
             words, at = shlex.split(env["COMP_WORDS"]), int(env["COMP_CWORD"])
@@ -134,9 +134,9 @@ _CANDIDATES = {"tag": _tags, "command": _commands, "session": _sessions, "worker
 
 
 def _said(shell: str, found: Iterable[Completion], env: Mapping[str, str], *, meant: bool) -> tuple[str, int]:
-    """Return the text of the completions `found` as `shell` reads it, and an exit code.
+    """Return the completions `found` in the form that `shell` reads, and an exit code.
 
-    With `meant`, bash also gets the meanings of several values.
+    With `meant`, bash gets the meanings, too, if there are several completions.
     """
     several = list({one.value: one for one in found}.values())
     if shell == "zsh":
@@ -156,7 +156,7 @@ _FORK_TITLE = 32
 
 
 def print_segment() -> NoReturn:
-    """Print the status line's segment, if there is one, and end this process."""
+    """Print smart-fork's segment of an agent's status line, if there is one, and end this process."""
     import json  # for this alone
 
     def segment() -> str:
@@ -167,7 +167,7 @@ def print_segment() -> NoReturn:
 
 
 def print_welcome() -> NoReturn:
-    """Print the welcome line, if there is one, and end this process."""
+    """Print the welcome line of a new session, if there is one, and end this process."""
     _print_and_exit(welcome_line)
 
 
@@ -182,10 +182,9 @@ def _print_and_exit(answer: Callable[[], str]) -> NoReturn:
 
 
 def status_segment(status: Any) -> str:
-    """Return the segment of a status line, such as ``fork of … · 2 workers, 1 asks``; empty if there is nothing to
-    show.
+    """Return smart-fork's segment of Claude Code's status line, such as ``fork of … · 2 workers, 1 asks``.
 
-    `status` is the JSON that Claude Code gives of its session.
+    `status` is the JSON that Claude Code gives of its session. The segment is empty if there is nothing to show.
     """
     session_id = _text(status, "session_id")
     directory = _text(status, "workspace", "project_dir") or _text(status, "cwd")
@@ -196,7 +195,10 @@ def status_segment(status: Any) -> str:
 
 
 def _working(running: list[KnownWorker], session_id: str, directory: str) -> str:
-    """Return the number of workers that this session started, or that work in its project; empty if there are none."""
+    """Return the number of `running` workers, in words, that this session started or that work in its project.
+
+    The text is empty if there are none.
+    """
     here = project_of(directory).key if directory else ""
     mine = [
         one
@@ -218,7 +220,7 @@ def _text(value: Any, *names: str) -> str:
 
 
 class KnownWorker(NamedTuple):
-    """A running worker's row in the registry. `status` is the last report of its hooks."""
+    """A running worker's row in the registry. `status` is the last state that its hooks reported."""
 
     worker_id: str
     name: str
@@ -312,7 +314,10 @@ PATIENCE_MILLISECONDS = 50
 
 
 class Glimpsed(NamedTuple):
-    """A session in the index; `until` is the ISO time of its last activity. The title is hostile text of a log."""
+    """A session as the index lists it. `until` is the ISO time of its last activity.
+
+    The title is text of a log, and may be hostile to a shell or a terminal.
+    """
 
     agent: str
     session_id: str
@@ -321,9 +326,9 @@ class Glimpsed(NamedTuple):
 
 
 def newest(path: Path, project: str | None, limit: int, beginning: str = "") -> list[Glimpsed]:
-    """Return the newest sessions of people in the project with this key (`None`: in all), with ids of that beginning.
+    """Return at most `limit` sessions that people started, newest first; none if the index cannot be read immediately.
 
-    Return none if the index cannot be read immediately.
+    `project` is a project's key, or `None` for all projects. The ids begin with `beginning`.
     """
     begins = "AND session_id >= ? AND session_id < ? ORDER BY until DESC LIMIT ?"
     values = (project, project, beginning, beginning + "\U0010ffff", limit)
@@ -333,7 +338,9 @@ def newest(path: Path, project: str | None, limit: int, beginning: str = "") -> 
 
 
 def titled(path: Path, project: str, title: str) -> list[Glimpsed]:
-    """Return at most two sessions of people in the project with this key that have `title`, in any case."""
+    """Return at most two sessions that people started, in the project with this key and with this `title`, in any
+    case.
+    """
     query = f"SELECT sessions.agent, session_id, title, until {_OF} AND title = ? COLLATE NOCASE LIMIT 2"
     return [Glimpsed(*row) for row in rows(path, query, (project, project, title))]
 
@@ -345,7 +352,7 @@ def title_of(path: Path, session_id: str) -> str:
 
 
 def session_count(path: Path, project: str) -> int:
-    """Return the number of sessions of people in a project; 0 if the index cannot be read immediately."""
+    """Return the number of a project's sessions that people started; 0 if the index cannot be read immediately."""
     return next((int(number) for (number,) in rows(path, f"SELECT count(*) {_OF}", (project, project))), 0)
 
 

@@ -58,7 +58,7 @@ _LEFT = (3, 5)
 
 
 def print_found(answer: Answer, min_score: float | None = None) -> None:
-    """Print an answer of `find` for a person: results, notices, and the next commands."""
+    """Print an answer of ``find`` for a person, without results below `min_score`: results, notices, next commands."""
     from smart_fork.finding.answer import Unsearched
 
     if isinstance(answer, Unsearched):
@@ -78,8 +78,9 @@ def print_found(answer: Answer, min_score: float | None = None) -> None:
 
 
 def _is_known(answer: Found) -> bool:
-    """Return True if a low score means a bad match: no logs or vectors are missing, and the prompt has the sessions'
-    language.
+    """Return True if a low score in this answer means a bad match.
+
+    For that, no logs or vectors may be missing, and the prompt must have the sessions' language.
     """
     return not (answer.unread_notice or answer.early_notice or answer.language_notice)
 
@@ -117,7 +118,7 @@ def _noted(command: str, note: str) -> str:
 def print_hits(hits: Sequence[Hit], *, known: bool = True) -> None:
     """Print results for a person: a line each, quotations of the first ones, and why some cannot be forked.
 
-    With `known`, scores are printed, and very unlikely results are only counted, except for the first one.
+    With `known` (low scores mean bad matches), print scores, and only count very unlikely results after the first one.
     """
     if not hits:
         return
@@ -142,7 +143,7 @@ def print_hits(hits: Sequence[Hit], *, known: bool = True) -> None:
 
 
 def _columns(hit: Hit, *, known: bool) -> tuple[str, ...]:
-    """Return the columns of a result's line: rank, score, headline, then facts that a narrow terminal leaves out."""
+    """Return the columns of a result's line: rank, score, headline, then facts, which a narrow terminal leaves out."""
     from smart_fork.finding.fork_worth import age_of
 
     return (
@@ -157,7 +158,7 @@ def _columns(hit: Hit, *, known: bool) -> tuple[str, ...]:
 
 
 def _lines(table: Sequence[tuple[str, ...]], hits: Sequence[Hit], *, known: bool) -> Iterator[Plain]:
-    """Yield the line of each result: cut to the terminal's width, elsewhere with the whole headline."""
+    """Yield the line of each result from its columns in `table`: on a terminal cut to its width, elsewhere whole."""
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     facts = [number for number in range(3, len(widths)) if widths[number]]
     led = [one for one in (0, 1) if widths[one]]
@@ -189,7 +190,7 @@ def _beside(headline: str, files: Sequence[str], room: int) -> str:
 
 
 def _below(hit: Hit, headline: str, *, quoting: bool) -> Iterator[Plain]:
-    """Yield the lines below a result: notes, written lines, and with `quoting` a quotation."""
+    """Yield the lines below a result: its notes, the lines that it wrote, and with `quoting` a quotation."""
     from smart_fork.finding.results import place_mark
 
     marks = [
@@ -265,7 +266,7 @@ def _print_fallback(answer: Answer) -> None:
 
 
 def _state(answer: Found, min_score: float | None = None) -> Iterator[str]:
-    """Yield a sentence for each reason why an answer may not be the best. Some sentences are empty."""
+    """Yield a sentence for each reason why an answer may lack better sessions. Some sentences are empty."""
     state, early = answer.index, answer.code or answer.unread_notice or answer.early_notice
     if (code := answer.code) and code.unknown:
         all_of_them = "this" if code.unknown == code.lines else f"{code.unknown} of {code.lines} lines"
@@ -317,7 +318,7 @@ _LETTERS: dict[str, Action] = {"o": "open", "y": "copy"}
 
 
 class PickerRow(NamedTuple):
-    """A session to choose from, with facts and a headline. `at` is the number of the message that matches."""
+    """A session in the list to choose from. `at` is the number of the message that matches the search."""
 
     session: Reference
     facts: tuple[str, ...]
@@ -397,7 +398,7 @@ def _age(moment: str) -> str:
 
 
 def shown(rows: Sequence[PickerRow]) -> Iterator[str]:
-    """Yield the text of each row: its facts in columns, then its headline."""
+    """Yield the line that the list shows for each row: its facts in columns, then its headline."""
     columns = [column for column in zip(*(row.facts for row in rows), strict=False) if any(column)]
     for number, row in enumerate(rows):
         facts = (f"{one[number]:{'<' if one[number][:1].isalpha() else '>'}{max(map(len, one))}}" for one in columns)
@@ -405,14 +406,15 @@ def shown(rows: Sequence[PickerRow]) -> Iterator[str]:
 
 
 def _fzf_lines(rows: Sequence[PickerRow]) -> str:
-    """Return the lines for fzf. Each begins with a session and an option of `show`, which fzf hides."""
+    """Return the rows as lines for fzf. Each begins with a session and an option of `show`, which fzf hides."""
     parts = [(row, f"--context={CONTEXT}" if row.at is None else f"--at={row.at}") for row in rows]
     return "".join(f"{row.session}\t{at}\t{line}\n" for (row, at), line in zip(parts, shown(rows), strict=True))
 
 
 def with_fzf(program: str, rows: Sequence[PickerRow], *, everywhere: bool = False) -> tuple[Action, Reference] | None:
-    """Let the person choose in fzf, which searches again after each change of the words. Return `None` without a
-    choice.
+    """Let the person choose an action and a session in fzf, the `program`, which searches again as words are typed.
+
+    Return `None` if the person chooses nothing.
     """
     from smart_fork.cli.preload.client import start_preloader
     from smart_fork.system.processes import Processes
@@ -435,7 +437,10 @@ def with_fzf(program: str, rows: Sequence[PickerRow], *, everywhere: bool = Fals
 def with_numbers(
     rows: Sequence[PickerRow], ask: Callable[[str], str], search: Callable[[str], Sequence[PickerRow]]
 ) -> tuple[Action, Reference] | None:
-    """Let the person choose from a numbered list; other words start a search. Return `None` without a choice."""
+    """Let the person choose an action and a session from a numbered list. Other words start a search.
+
+    `ask` prompts the person for a line. Return `None` if the person chooses nothing.
+    """
     seen = rows
     while True:
         seen = seen[: max(5, shutil.get_terminal_size().lines - _AROUND)]
@@ -473,10 +478,9 @@ def _do(action: Action, session: Reference) -> int | list[str]:
 
 
 def _copy(session_id: str) -> int:
-    """Copy the command that forks the session to the clipboard: with macOS's program, else with a terminal escape
-    sequence.
+    """Copy the command that forks the session to the clipboard. Return the exit code.
 
-    The sequence also works over ssh.
+    macOS has a program for that; elsewhere a terminal escape sequence does it, which also works over ssh.
     """
     command = f"smart-fork fork {session_id}"
     if program := shutil.which("pbcopy"):

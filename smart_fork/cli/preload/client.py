@@ -1,7 +1,7 @@
-"""The client of the preloader: it hands a command to a waiting process, with streams, directory, variables and
-signals.
+"""The client of the preloader: it hands this command to a waiting process that has everything imported.
 
-Its top imports only the standard library: a command that is handed over imports nothing else.
+The waiting process gets streams, directory, variables and signals of this one. The top of this module imports only the
+standard library: a command that is handed over imports nothing else.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _sent: list[int] = []
 def run(arguments: Sequence[str]) -> int | None:
     """Have a waiting process run the command `arguments`, in the form of `sys.argv`. Return the exit status.
 
-    Return `None` if no process can run it; nothing has been done then.
+    Return `None` if no process can run the command; then nothing was done.
     """
     path = socket_path()
     if path is None:
@@ -81,7 +81,10 @@ def _hand_over(line: Socket, arguments: Sequence[str]) -> None:
 
 
 def _ignored() -> str:
-    """Return the numbers of ignored signals, for example after ``nohup``: the command must ignore them, too."""
+    """Return the numbers of the signals that this process ignores, for example after ``nohup``.
+
+    The command in the waiting process must ignore them, too.
+    """
     import signal
 
     return " ".join(str(number) for number in PASSED_ON if signal.getsignal(number) == signal.SIG_IGN)
@@ -93,7 +96,7 @@ def packed(fields: Sequence[str]) -> bytes:
 
 
 def unpacked(body: bytes) -> list[str]:
-    """Return the fields of a message that `packed` made."""
+    """Return the fields of a message body that `packed` made."""
     return [os.fsdecode(one) for one in body.split(_SEPARATOR)]
 
 
@@ -114,7 +117,10 @@ def _send(line: Socket, number: int) -> None:
 
 
 def _outcome(line: Socket) -> int:
-    """Wait for the end of the command and return its exit status, or become the program that it asks for."""
+    """Wait until the waiting process has run the command, and return the exit status.
+
+    If the command starts an agent in this terminal, become that agent's program instead.
+    """
     while True:
         try:
             kind, body = received(line)
@@ -127,7 +133,10 @@ def _outcome(line: Socket) -> int:
 
 
 def _killed() -> int:
-    """End this process like the killed process of the command: by the signal that was passed on, if any."""
+    """End as the process that ran the command was ended: by the last signal that this process passed on to it.
+
+    If it was killed without such a signal, print an error and return 1.
+    """
     import signal
 
     if _sent:
@@ -138,7 +147,7 @@ def _killed() -> int:
 
 
 def received(line: Socket) -> tuple[bytes, bytes]:
-    """Return the kind and the body of the next message from the waiting process.
+    """Return the kind and the body of the next message that comes over the connection `line`.
 
     Raises:
         ConnectionError: the other side is gone.
@@ -148,7 +157,7 @@ def received(line: Socket) -> tuple[bytes, bytes]:
 
 
 def exactly(line: Socket, size: int) -> bytes:
-    """Return the next `size` bytes.
+    """Return the next `size` bytes that come over the connection `line`.
 
     Raises:
         ConnectionError: the other side is gone.
@@ -163,13 +172,15 @@ def exactly(line: Socket, size: int) -> bytes:
 
 
 def message(kind: bytes, body: bytes) -> bytes:
-    """Return a message in the form that `received` reads."""
+    """Return a message with this kind and body, in the form that `received` reads."""
     return kind + len(body).to_bytes(SIZE) + body
 
 
 def _become(fields: list[str]) -> OSError:
-    """Replace this process by a program: an agent needs the person's terminal. Return the error if it cannot be
-    started.
+    """Replace this process by a program, so that an agent gets the person's terminal.
+
+    `fields` are its directory, the number of arguments, the arguments and the variables. Return the error if the
+    program cannot be started.
     """
     import signal
 
@@ -207,15 +218,17 @@ def folder() -> str:
 
 
 def socket_path() -> str | None:
-    """Return the path of the preloader's socket for this code; `None` if the path is too long for a socket."""
+    """Return the path of the socket of the preloader that runs this code; `None` if the path is too long for a
+    socket.
+    """
     path = os.path.join(folder(), code())  # noqa: PTH118
     return path if len(os.fsencode(path)) <= MAX_PATH_BYTES else None
 
 
 def code() -> str:
-    """Return a checksum of this code and of everything that a Python process reads only at its start.
+    """Return a checksum of smart-fork's code and of everything that a Python process reads only at its start.
 
-    It differs for another installation, version, edit, encoding or library path.
+    Another installation, version, edit, encoding or library path has another checksum.
     """
     newest = max(_changed(f"{_PACKAGES}/{name}") for name in ("smart_fork", "indexer"))
     read = _READ_AT_START[sys.flags.ignore_environment :]
@@ -225,7 +238,10 @@ def code() -> str:
 
 
 def _changed(package: str) -> int:
-    """Return the time of the last change in `package`, in nanoseconds. Only in a checkout, each file is looked at."""
+    """Return the time of the last change in the folder `package`, in nanoseconds.
+
+    For an installed package that is the folder's own time; only in a checkout, each file is looked at.
+    """
     if "site-packages" in package:
         return os.stat(package).st_mtime_ns  # noqa: PTH116
     newest = 0
@@ -263,7 +279,9 @@ def start_preloader() -> None:
 
 
 def _listens(path: str) -> bool:
-    """Return True if a preloader listens at `path`: the socket of a killed preloader is still there."""
+    """Return True if a preloader listens on the socket `path`. The file alone proves nothing: a killed one leaves
+    it.
+    """
     import errno
     import socket
 

@@ -55,7 +55,7 @@ _GIVEN_UP = ("NoNewPrivs", "Seccomp", "CapEff", "CapBnd", "Groups")
 
 
 def may_ask(line: socket.socket) -> bool:
-    """Return True if the other side is the same user, in the same namespaces, with the same restrictions.
+    """Return True if the other side of the connection is the same user, in the same namespaces and restrictions.
 
     The command runs with the variables and the directory of the other side. A process in a sandbox or in another
     container must not escape that way.
@@ -76,7 +76,10 @@ def _confined(process: str) -> list[str]:
 
 
 def _label(of: Path) -> str:
-    """Return the security label of a process, such as its AppArmor profile; empty without one."""
+    """Return the security label of a process, such as its AppArmor profile; empty without one.
+
+    `of` is the folder of the process in ``/proc``.
+    """
     try:
         return (of / "attr" / "current").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -106,7 +109,10 @@ _NOT_LOADED = ("smart_fork.team.server", "smart_fork.page", "smart_fork.cli.serv
 
 
 def main() -> None:
-    """Load everything, listen, and keep two processes waiting until no command comes or the code changes."""
+    """Run the preloader: import everything, listen, and keep two processes waiting for commands.
+
+    It ends when no command has come for a while, or when smart-fork's code changes.
+    """
     path = socket_path()
     if path is None:
         return
@@ -159,7 +165,7 @@ class _Keeper:
         self._waiting: set[int] = set()
 
     def run(self) -> None:
-        """Start a new waiting process for each one that has taken a command or was killed."""
+        """Keep the number of waiting processes: replace each one that has taken a command or was killed."""
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how they ended
         asked = looked = time.monotonic()
         while True:
@@ -184,7 +190,7 @@ class _Keeper:
             return False
 
     def _begun(self) -> int:
-        """Start a waiting process. Return a pipe that reports when the process takes a command or ends."""
+        """Fork a waiting process. Return a pipe that reports when this process takes a command or ends."""
         taken, take = os.pipe()
         if os.fork() == 0:
             for one in (self._held, taken, *self._waiting):
@@ -194,7 +200,9 @@ class _Keeper:
         return taken
 
     def _wait(self, take: int) -> NoReturn:
-        """Wait for a command in this forked process, run it, and end."""
+        """Wait for a command in this forked process, run it, and end. When a command is taken, write to the pipe
+        `take`.
+        """
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         while True:
             if select.select([self._listener.fileno(), self._alive], [], [])[0] == [self._alive]:
@@ -214,7 +222,7 @@ class _Keeper:
 
 
 class _Asked:
-    """A request to run a command, as the client sent it.
+    """A client's request to run a command.
 
     It has program, umask, priority, ignored signals, arguments, variables, directory, streams, and the error handling
     of stdin.
@@ -230,7 +238,10 @@ class _Asked:
 
 
 def _agreed(line: socket.socket) -> _Asked | None:
-    """Return the command that this process has to run; `None` if the client may not ask, or no longer waits."""
+    """Agree with the client over the connection `line`, and return the command that this process has to run.
+
+    Return `None` if the client may not hand over commands, or no longer waits.
+    """
     line.settimeout(_HANGUP_SECONDS)
     with suppress(OSError):
         if may_ask(line):
@@ -246,7 +257,10 @@ def _agreed(line: socket.socket) -> _Asked | None:
 
 
 def _asked(line: socket.socket) -> _Asked | None:
-    """Return the command that the client sends; `None` if it is incomplete, or must run in the client's process."""
+    """Return the request that the client sends over `line`.
+
+    Return `None` if it is incomplete, or if its command must run in the client's process.
+    """
     head, descriptors, _, _ = socket.recv_fds(line, SIZE, _DESCRIPTORS)
     with suppress(ValueError, OSError):
         asked = _Asked(unpacked(exactly(line, min(int.from_bytes(head), MAX_REQUEST_BYTES))), descriptors)
@@ -290,7 +304,7 @@ class _Command:
         os._exit(status)
 
     def _become(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> NoReturn:
-        """Make the client's process become a program.
+        """Make the client's process become the program `argv`, in the directory `cwd` with the variables `env`.
 
         Raises:
             OSError: the program cannot be started.
@@ -357,7 +371,10 @@ def _limit_as(process: int) -> None:
 
 
 def _text(number: int, before: TextIO, errors: str | None) -> TextIO:
-    """Return a text stream for a descriptor that was replaced, with the encoding of the stream `before`."""
+    """Return a new text stream for the file descriptor `number`, which was replaced.
+
+    It has the encoding of the stream `before`, and handles encoding errors as `errors` says.
+    """
     buffering = 1 if number == 2 or os.isatty(number) else -1
     return open(number, "w", buffering, before.encoding, errors, closefd=False)
 
