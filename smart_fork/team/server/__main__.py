@@ -1,4 +1,4 @@
-"""The program of a team server: it starts the database, the processes that answer, and the background process."""
+"""The program of a team server: it starts the database, the request handlers, and the background process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ log = logging.getLogger(__name__)
 
 
 def serve(options: ServerOptions, told: Callable[[dict[str, Any]], None]) -> None:
-    """Run the server until a signal ends it. `told` is called with its address and processes as soon as it answers.
+    """Run the server until a signal ends it.
+
+    `told` is called with the server's address and process ids, once it answers requests.
 
     Raises:
         Usage: an option is not acceptable.
@@ -74,7 +76,10 @@ def _try_certificate(options: ServerOptions) -> None:
 
 
 def options_of(said: str) -> ServerOptions:
-    """Parse the options in JSON. The addresses of databases come from the environment: they may have passwords."""
+    """Parse the server's options from JSON.
+
+    Addresses of databases, which may have passwords, come from the environment.
+    """
     options = TypeAdapter(ServerOptions).validate_json(said)
     return replace(
         options, dsn=os.environ.get(Setting.TEAM_DSN) or None, read_dsn=os.environ.get(Setting.TEAM_READ_DSN) or None

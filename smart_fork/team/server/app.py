@@ -1,6 +1,6 @@
-"""The routes of the server, and the admin requests.
+"""The routes of the server and their handlers, and the admin requests.
 
-Requests about a project have its key in the path. Requests about a session have it in the query, as `project`.
+A request about a project has its key in the path. A request about a session has the key in the query, as `project`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MAX_SHOWN = 200
 
 
 def hello(_server: ServerContext, _: Request) -> canonical.WireModel:
-    """Return the version of the protocol and of this server."""
+    """Return the versions of the protocol and of this server."""
     return wire.Hello(protocol=wire.PROTOCOL, version=own_version())
 
 
@@ -49,7 +49,7 @@ def login(server: ServerContext, _: Request, wanted: wire.LoginRequest) -> canon
 
 
 def renew(server: ServerContext, _: Request, person: auth.Person) -> canonical.WireModel:
-    """Replace the token of this request."""
+    """Replace the token that came with this request by a new one, and return it."""
     expires_at = server.token_expires_at()
     with server.database.asked_by(person.id) as db:
         token = auth.renew_token(db, person, expires_at)
@@ -57,22 +57,22 @@ def renew(server: ServerContext, _: Request, person: auth.Person) -> canonical.W
 
 
 def logout(server: ServerContext, _: Request, person: auth.Person) -> Response:
-    """Revoke the token of this request."""
+    """Revoke the token that came with this request."""
     with server.database.asked_by(person.id) as db:
         auth.revoke(db, person.token)
     return Response(status_code=204)
 
 
 class AskedSession(QueryParameters):
-    """The query of a request for a session: what the client will do with it."""
+    """The query of a request for a session. `verb` says what the client will do with it."""
 
     verb: Literal["show", "pull", "fork"] = "show"
 
 
 def read(server: ServerContext, request: Request, person: auth.Person) -> canonical.WireModel:
-    """Return a session and its segments. A user can `pull` only own sessions.
+    """Return a session's description and its segment positions. A user can `pull` only own sessions.
 
-    A pull or fork is stored, so that the user learns of later withdrawals.
+    A pull or fork is recorded, so that the user is told of later withdrawals (records that the owner takes back).
     """
     verb = asked(AskedSession, request).verb
 
@@ -101,15 +101,15 @@ def change(
 
 
 def page(server: ServerContext, request: Request, person: auth.Person) -> canonical.WireModel:
-    """Return a page of a project's sessions, newest first."""
+    """Return a page of a project's sessions that the user may read, newest first."""
     project, wanted = server.project(request, person), asked(sessions.AskedPage, request)
     return server.database.read(person.id, lambda db: sessions.page(db, project, person, wanted))
 
 
 def have(server: ServerContext, request: Request, person: auth.Person, wanted: wire.Have) -> canonical.WireModel:
-    """Return the segments (blocks of records) that the client need not send.
+    """Return those of the asked segments (blocks of records) that the client need not send, since the server has them.
 
-    If the user may not read the project, there are none.
+    The answer is empty if the user may not read the project.
     """
     try:
         project = server.project(request, person)
@@ -120,7 +120,7 @@ def have(server: ServerContext, request: Request, person: auth.Person, wanted: w
 
 
 def put_segment(server: ServerContext, request: Request, person: auth.Person, body: bytes) -> Response:
-    """Store a segment (a compressed block of records). Sending it again changes nothing."""
+    """Store a segment (a compressed block of records) that a client sends. Sending it again changes nothing."""
     digest = _digest(request)
     lines = unpack(body, digest)
     with server.database.asked_by(person.id) as db:
@@ -131,7 +131,7 @@ def put_segment(server: ServerContext, request: Request, person: auth.Person, bo
 
 
 def get_segment(server: ServerContext, request: Request, person: auth.Person) -> Response:
-    """Return a segment (a compressed block of records)."""
+    """Return the bytes of a segment (a compressed block of records)."""
     digest = _digest(request)
     project = server.project(request, person)
     body = server.database.read(person.id, lambda db: stored_records.content(db, project, person, digest))
@@ -139,7 +139,7 @@ def get_segment(server: ServerContext, request: Request, person: auth.Person) ->
 
 
 def commit(server: ServerContext, request: Request, person: auth.Person, wanted: wire.Push) -> canonical.WireModel:
-    """Append records to a session, or create it."""
+    """Append records to a session, or create the session, as a push asks."""
     checked = push.check_bodies(wanted)
     with server.database.asked_by(person.id) as db:
         project = auth.project_to_push(db, person, project_key(request), anybody=server.open_projects)
@@ -147,7 +147,7 @@ def commit(server: ServerContext, request: Request, person: auth.Person, wanted:
 
 
 def branches(server: ServerContext, request: Request, person: auth.Person, wanted: wire.Branch) -> canonical.WireModel:
-    """Create a session with the first records of another."""
+    """Create a session with the first records of another session: a branch or a fork."""
     project = server.project(request, person)
     return sessions.branch(server.database, project, person, wanted)
 
@@ -162,13 +162,13 @@ def search(server: ServerContext, request: Request, person: auth.Person, wanted:
 
 
 class AskedChanges(QueryParameters):
-    """The query of a request for withdrawals: the number of the last one that the client knows."""
+    """The query of a request for withdrawals. `since` is the number of the last withdrawal that the client knows."""
 
     since: Annotated[int, Field(ge=0, lt=1 << 63)] = 0
 
 
 def changes(server: ServerContext, request: Request, person: auth.Person) -> canonical.WireModel:
-    """List the withdrawals since the last request, in the user's sessions and copies."""
+    """Return withdrawals (records taken back) that the client does not know, from the user's sessions and copies."""
     since = asked(AskedChanges, request).since
     with server.database.asked_by(person.id) as db:
         return stored_records.changes(db, person, since)
@@ -180,7 +180,7 @@ def withdraw(server: ServerContext, request: Request, person: auth.Person, wante
 
 
 class AskedDeletion(QueryParameters):
-    """The query of a deletion: withdraw the session's own records everywhere, or only hide it."""
+    """The query of a deletion. `everywhere` withdraws the session's own records from all sessions made from it."""
 
     everywhere: bool = False
 
@@ -197,14 +197,14 @@ def delete(server: ServerContext, request: Request, person: auth.Person) -> cano
 
 
 def seen(server: ServerContext, request: Request, person: auth.Person) -> canonical.WireModel:
-    """List the audit lines that the user may see, newest first."""
+    """Return the lines of the audit log that the user may see, newest first."""
     wanted = asked(sessions.AuditQuestion, request)
     with server.database.asked_by(person.id) as db:
         return sessions.audit_page(db, person, wanted)
 
 
 def health(server: ServerContext, _: Request) -> Response:
-    """Check that the database answers, is writable, and has this version's tables."""
+    """Answer whether the server works: the database answers, is writable, and has this version's tables."""
     with server.database.asked_by() as db:
         row = db.execute(
             "SELECT number, oldest, pg_is_in_recovery() AS copy FROM form ORDER BY number DESC LIMIT 1"
@@ -229,7 +229,9 @@ AdminAnswer = dict[str, Any]
 
 
 def carry_out(db: Connection, wanted: wire.Administer, person: Person | None = None) -> AdminAnswer:
-    """Carry out an admin request. `person` is `None` on the server's own machine. Changes are noted in the audit log.
+    """Carry out an admin request, such as adding a user. Changes are noted in the audit log.
+
+    `person` is the admin, or `None` for a request on the server's own machine.
 
     Raises:
         Usage: the request cannot be carried out.
@@ -285,7 +287,7 @@ _ADMIN_ACTIONS: Mapping[str, Callable[[Connection, wire.Administer], AdminAnswer
 
 
 def administer(server: ServerContext, _: Request, person: Person, wanted: wire.Administer) -> canonical.WireModel:
-    """Carry out an admin request from a client. Its token must be an admin's."""
+    """Carry out an admin request that a client sends. The token must be an admin's."""
     if not person.admin:
         raise WrongVerb("This token is not an admin's.")
     with server.database.asked_by(person.id) as db:
@@ -311,7 +313,7 @@ def add(db: Connection, name: str, *, admin: bool, project: str | None = None) -
 
 
 def invited(db: Connection, name: str, *, admin: bool = False) -> dict[str, Any]:
-    """Return a new invitation for a user, for another machine."""
+    """Return the answer with a new invitation for an existing user, who can log in with it on another machine."""
     invitation = auth.invite(db, name, "admin" if admin else "write")
     return {
         "user": name,
@@ -322,7 +324,7 @@ def invited(db: Connection, name: str, *, admin: bool = False) -> dict[str, Any]
 
 
 def users(db: Connection) -> list[dict[str, Any]]:
-    """Return all users, with their roles and the time of their last request."""
+    """Return all users, with their roles in projects and the time of their last request."""
     rows = db.execute(
         "SELECT u.name, u.role, u.disabled_at IS NOT NULL AS disabled, u.bytes,"
         " (SELECT max(t.used_at) FROM tokens t WHERE t.user_id = u.id) AS seen,"
@@ -334,7 +336,7 @@ def users(db: Connection) -> list[dict[str, Any]]:
 
 
 def tokens(db: Connection) -> list[dict[str, Any]]:
-    """Return all tokens without their secrets."""
+    """Return all tokens: number, user, machine and times, but not the secret itself."""
     rows = db.execute(
         "SELECT t.id, u.name AS user, t.machine, t.scope, t.created_at AS created, t.used_at AS used,"
         " t.expires_at AS expires, t.revoked_at IS NOT NULL AS revoked"
@@ -374,7 +376,7 @@ ENDPOINTS = (
 
 
 def application(server: ServerContext) -> ASGIApp:
-    """Return the whole app: the routes behind the check of tokens and the metrics."""
+    """Return the whole ASGI app: the routes, behind the check of tokens and the counting of requests."""
     app = Starlette(routes=[one.route(server) for one in ENDPOINTS], exception_handlers=endpoints.ERROR_HANDLERS)
     app.router.redirect_slashes = False
     return metrics.RequestMetrics(endpoints.TokenGuard(app, server.database))

@@ -1,4 +1,4 @@
-"""The authorization of requests: users, invitations, tokens, projects and their members."""
+"""The authorization of requests: users, invitations, tokens, projects and the roles of their members."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NOT_AUTHENTICATED = "Not authenticated. Please run smart-fork team login first.
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """The user who sends a request, with the token and its scope."""
+    """The user who sends a request, with the token's number and scope."""
 
     id: int
     name: str
@@ -40,7 +40,7 @@ class Person:
     scope: Scope
 
     def needs(self, scope: Scope) -> None:
-        """Refuse a request that needs a wider scope than the token's.
+        """Refuse a request that needs the scope `scope`, if the token has a narrower one.
 
         Raises:
             WrongVerb: the token's scope is narrower.
@@ -68,7 +68,7 @@ def add_user(db: Connection, name: str, *, admin: bool = False) -> None:
 
 
 def disable_user(db: Connection, name: str) -> None:
-    """Disable a user: revoke all tokens and invitations.
+    """Disable a user: revoke all of the user's tokens and invitations.
 
     Raises:
         NotFound: the user does not exist.
@@ -80,7 +80,7 @@ def disable_user(db: Connection, name: str) -> None:
 
 
 def enable_user(db: Connection, name: str) -> None:
-    """Enable a disabled user. Earlier tokens and invitations stay revoked.
+    """Enable a disabled user again. Tokens and invitations from before stay revoked.
 
     Raises:
         NotFound: the user does not exist.
@@ -109,9 +109,10 @@ def invite(db: Connection, name: str, scope: Scope = "write") -> str:
 def login(
     db: Connection, invitation: str, machine: str, expires_at: datetime | None = None, *, token: str | None = None
 ) -> tuple[str, str, Scope]:
-    """Exchange an invitation for a token, and return the user's name, the token and its scope.
+    """Exchange an invitation for a token. Return the user's name, the token and its scope.
 
-    With `token`, the client chooses the token. After a lost answer, a used invitation still works with an equal token.
+    With `token`, the client chooses the token. If an answer was lost, the used invitation still works with the same
+    token.
 
     Raises:
         NotAuthenticated: the invitation was used for another token, is too old, was revoked, or is unknown.
@@ -138,7 +139,10 @@ def login(
 
 
 def renew_token(db: Connection, person: Person, expires_at: datetime | None) -> str:
-    """Return a new token for the machine of a request. The old token ends an hour later: the answer may be lost."""
+    """Return a new token for the machine that sends the request.
+
+    The old token stays valid for an hour, since the answer may be lost.
+    """
     token, digest = _made(TOKEN_PREFIX)
     db.execute(
         "INSERT INTO tokens(user_id, hash, machine, scope, expires_at)"
@@ -153,13 +157,13 @@ def renew_token(db: Connection, person: Person, expires_at: datetime | None) -> 
 
 
 def expires_at(db: Connection, token: str) -> datetime | None:
-    """Return the time at which a token expires; `None` if it does not."""
+    """Return the time at which a token expires; `None` if it never expires."""
     row = db.execute("SELECT expires_at FROM tokens WHERE hash = %s", (_hash(token, TOKEN_PREFIX),)).fetchone()
     return row["expires_at"] if row else None
 
 
 def _answered(db: Connection, invitation: str, digest: bytes) -> tuple[str, Scope]:
-    """Return the name and scope of the user who used the invitation for a token of this hash already.
+    """Return the name and scope of the user who already used an invitation for the token with this hash.
 
     Raises:
         NotAuthenticated: the invitation was not used for it.
@@ -178,7 +182,7 @@ def _answered(db: Connection, invitation: str, digest: bytes) -> tuple[str, Scop
 
 
 def token_owner(db: Connection, token: str) -> Person:
-    """Return the owner of a token.
+    """Return the user of a token, with the token's number and scope.
 
     Raises:
         NotAuthenticated: the token is unknown, expired or revoked.
@@ -212,14 +216,14 @@ def revoke(db: Connection, token: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class MemberProject:
-    """A project, with the role of one member."""
+    """A project, with the role that one user has in it."""
 
     id: int
     key: str
     role: Role
 
     def needs(self, role: Role) -> None:
-        """Refuse a request that needs a higher role than the member's.
+        """Refuse a request that needs a higher role in the project than the user has.
 
         Raises:
             WrongVerb: the role is lower.
@@ -231,13 +235,13 @@ class MemberProject:
 
 
 def project_not_found(key: str) -> NotFound:
-    """Return the error for a project that does not exist or has other members only: the user cannot tell which."""
+    """Return the error for a project that the user may not see. It does not tell whether the project exists."""
     hint = "The first push creates it. An admin adds others: smart-fork team user member NAME writer --project KEY"
     return NotFound(f"Project not found: {key}", hint)
 
 
 def project(db: Connection, person: Person, key: str) -> MemberProject:
-    """Return a project of which the user is a member.
+    """Return the project of this key, with the user's role in it.
 
     Raises:
         NotFound: the project does not exist, or the user is not a member.
@@ -254,7 +258,7 @@ def project(db: Connection, person: Person, key: str) -> MemberProject:
 def project_to_push(db: Connection, person: Person, key: str, *, anybody: bool = True) -> MemberProject:
     """Return a project for a push. If it does not exist, create it with the user as its maintainer.
 
-    Only admins can create projects, or with `anybody` all users.
+    With `anybody` all users can create projects, otherwise only admins.
 
     Raises:
         NotFound: the user is not a member, or may not create it.
@@ -267,7 +271,7 @@ def project_to_push(db: Connection, person: Person, key: str, *, anybody: bool =
 
 
 def make_project(db: Connection, key: str) -> int | None:
-    """Create a project and return its number; `None` if it exists."""
+    """Create a project, and return its number; `None` if the project exists."""
     row = db.execute(
         "INSERT INTO projects(key) VALUES (%s) ON CONFLICT (key) DO NOTHING RETURNING id", (key,)
     ).fetchone()
@@ -307,6 +311,9 @@ def _made(prefix: str) -> tuple[str, bytes]:
 
 
 def _hash(secret: str, prefix: str) -> bytes:
-    """Return the stored hash of a secret. A malformed secret gets a hash that matches nothing."""
+    """Return the hash under which a token or invitation is stored.
+
+    One without the `prefix` gets a hash that matches nothing.
+    """
     is_one = secret.startswith(prefix) and _SECRET_PART.fullmatch(secret.removeprefix(prefix))
     return sha256(secret.encode()).digest() if is_one else b""

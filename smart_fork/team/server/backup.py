@@ -1,4 +1,4 @@
-"""Backups of the server's database, and their restoring. Later withdrawals stay in force.
+"""Backups of the server's database, and their restoring. Text that was withdrawn after a backup does not come back.
 
 A restore fills a new database, and repeats the withdrawals of the old one. Then the databases exchange their names in
 one transaction: a kill at any step leaves the old database or the new one.
@@ -39,7 +39,10 @@ _DISCONNECT_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """A written backup. A later backup deletes it after the day `until`. `removed` are deleted older ones."""
+    """A written backup file.
+
+    A later backup deletes it after the day `until`. `removed` are older files that this one deleted.
+    """
 
     path: Path
     until: datetime
@@ -49,13 +52,13 @@ class Backup:
 
 @dataclass(frozen=True, slots=True)
 class DatabasePlace:
-    """A database with the address of its owner, and the PostgreSQL programs for it."""
+    """The address of a database, for the owner of its tables, and the PostgreSQL programs that back it up."""
 
     conninfo: str
     programs: Programs
 
     def other(self, name: str) -> str:
-        """Return the address of another database of the cluster."""
+        """Return the address of another database in the same PostgreSQL."""
         return make_conninfo(self.conninfo, dbname=name)
 
     @property
@@ -65,7 +68,7 @@ class DatabasePlace:
 
 
 def backup(place: DatabasePlace, folder: Path, *, now: datetime, days: int = DEFAULT_DAYS) -> Backup:
-    """Write a backup into a folder, and delete the expired backups there.
+    """Write a backup of the database into a folder, and delete expired backups there. It expires after `days`.
 
     Raises:
         Usage: the folder cannot be written, or `days` is less than 1.
@@ -102,7 +105,9 @@ def _expired(folder: Path, now: datetime) -> list[Path]:
 
 
 def restore(place: DatabasePlace, file: Path) -> int:
-    """Replace the database by the content of a backup. Return the number of sessions with repeated withdrawals.
+    """Replace the database by the content of a backup. Withdrawals made since the backup are repeated.
+
+    Return the number of sessions that needed this.
 
     Raises:
         NotFound: the file does not exist.
@@ -141,7 +146,7 @@ def _fill(place: DatabasePlace, new: str, file: Path) -> None:
 
 
 def _withdrawals(conninfo: str) -> list[Withdrawal]:
-    """Return the withdrawals of the database that is replaced. A new database has no tables yet.
+    """Return the withdrawals in the database that a restore replaces. A new database has no tables yet, and so none.
 
     Raises:
         ProgramFailed: they cannot be read, so withdrawn text would come back.
@@ -159,7 +164,10 @@ def _withdrawals(conninfo: str) -> list[Withdrawal]:
 
 
 def _repeat_withdrawals(conninfo: str, known: list[Withdrawal]) -> int:
-    """Repeat the `known` withdrawals in a restored database. Return the number of sessions that needed it."""
+    """Repeat the `known` withdrawals in a restored database.
+
+    Return the number of sessions that still had the records.
+    """
     done = 0
     with psycopg.connect(conninfo, autocommit=True) as db:
         create(db)  # refuses the tables of another version
@@ -190,9 +198,9 @@ def _repeat_withdrawals(conninfo: str, known: list[Withdrawal]) -> int:
 
 
 def _in_use(db: psycopg.Connection[tuple[object, ...]], name: str) -> bool:
-    """Return True if clients stay connected to a database.
+    """Return True if clients stay connected to a database for more than a moment.
 
-    PostgreSQL notices a killed client only a moment later. Its own workers do not count.
+    PostgreSQL notices only a moment later that a client was killed. Its own background workers do not count.
     """
     clients = "SELECT 1 FROM pg_stat_activity WHERE datname = %s AND backend_type = 'client backend'"
     until = time.monotonic() + _DISCONNECT_SECONDS
@@ -208,7 +216,10 @@ def _is_there(db: psycopg.Connection[tuple[object, ...]], name: str) -> bool:
 
 
 def _exchange(db: psycopg.Connection[tuple[object, ...]], name: str, new: str) -> None:
-    """Exchange the names of the old and the new database in one transaction."""
+    """Exchange the names of the old and the new database, so that the server uses the new one.
+
+    It is one transaction.
+    """
     before = f"{name}_old_{secrets.token_hex(4)}"
     try:
         with db.transaction():
@@ -228,7 +239,7 @@ def _rename(db: psycopg.Connection[tuple[object, ...]], old: str, new: str) -> N
 
 
 def _sweep(db: psycopg.Connection[tuple[object, ...]], name: str) -> None:
-    """Drop the databases that earlier restores have left behind: replaced ones and unfinished ones."""
+    """Delete databases that earlier restores have left behind: replaced ones and unfinished ones."""
     pattern = re.compile(rf"{re.escape(name)}_(old|new)_[0-9a-f]{{8}}")
     for (other,) in db.execute("SELECT datname FROM pg_database").fetchall():
         if pattern.fullmatch(str(other)):
@@ -242,7 +253,10 @@ def _drop(db: psycopg.Connection[tuple[object, ...]], name: str) -> None:
 def _run(
     place: DatabasePlace, argv: list[str], *, stdin: int = subprocess.DEVNULL, stdout: int = subprocess.DEVNULL
 ) -> None:
-    """Run a program of PostgreSQL. A password is passed in the environment, so that no list of processes shows it."""
+    """Run one of PostgreSQL's programs on the database.
+
+    A password is passed in the environment, so that no list of processes shows it.
+    """
     values: dict[str, Any] = conninfo_to_dict(place.conninfo)
     secret = {"PGPASSWORD": str(values.pop("password"))} if "password" in values else {}
     if "sslpassword" in values:

@@ -50,9 +50,9 @@ log = logging.getLogger(__name__)
 
 
 class Database:
-    """A pool of connections. Each transaction takes `role`, which owns no tables.
+    """A pool of connections to the database. Each transaction runs as `role`, which owns no tables.
 
-    The connecting user has to be a member of that role. `replica` is the address of a replica of the database.
+    The user that connects has to be a member of that role. `replica` is the address of a replica of the database.
     """
 
     def __init__(
@@ -76,13 +76,16 @@ class Database:
 
     @contextmanager
     def asked_by(self, user: int = NO_USER) -> Iterator[Connection]:
-        """Open a transaction in which row-level security knows the user."""
+        """Open a transaction for a user: row-level security shows only the rows that this user may see."""
         with self._pool.connection() as db, db.transaction():
             self._become(db, user)
             yield db
 
     def read(self, user: int, question: Callable[[Connection], T]) -> T:
-        """Answer a query that changes nothing, from the replica if it is available and up to date."""
+        """Run `question`, a query that changes nothing, for a user. Return its result.
+
+        The replica answers if it is available and up to date, else the primary.
+        """
         if self._replica is not None and time.monotonic() >= self._replica_from:
             try:
                 with self.asked_by() as db:
@@ -119,7 +122,10 @@ def _pool(conninfo: str, connections: int) -> ConnectionPool[Connection]:
 
 
 def _caught_up(copy: Connection, written: str) -> bool:
-    """Wait a moment until the replica has all written data. Return False if it lacks some, or is a primary."""
+    """Wait a moment until the replica has all data up to the position `written` of the primary's log.
+
+    Return False if it still lacks some, or is no replica.
+    """
     until = time.monotonic() + SECONDS_FOR_A_REPLICA
     while True:
         row = copy.execute(_CAUGHT_UP, (written,)).fetchone()
@@ -131,7 +137,7 @@ def _caught_up(copy: Connection, written: str) -> bool:
 
 
 def _with_vectors(db: Connection) -> None:
-    """Let connections pass vectors in the database's own form, if it has vectors."""
+    """Let a connection send and receive vectors in pgvector's own form, if the database has vectors."""
     if (info := TypeInfo.fetch(db, "halfvec")) is not None:
         register_halfvec_info(db, info)
 
@@ -149,7 +155,10 @@ _LOCK = 0x5F0_4B5
 
 
 def create(db: AnyConnection) -> None:
-    """Create missing tables; servers that do this at one time wait for each other. `db` must return rows as tuples.
+    """Create the tables that the database does not have yet. Servers that do this at the same time wait for each
+    other.
+
+    `db` must return rows as tuples.
 
     Raises:
         SmartForkError: another version of smart-fork has created the tables.
@@ -180,7 +189,7 @@ def create(db: AnyConnection) -> None:
 
 
 def make_database(owner_conninfo: str, name: str) -> None:
-    """Create the server's database in a new PostgreSQL."""
+    """Create the database `name` in the server's own PostgreSQL, unless it exists."""
     with psycopg.connect(owner_conninfo, autocommit=True) as db:
         if db.execute("SELECT FROM pg_database WHERE datname = %s", (name,)).fetchone() is None:
             db.execute(psycopg.sql.SQL("CREATE DATABASE {}").format(psycopg.sql.Identifier(name)))
@@ -200,7 +209,7 @@ _STARTING_MESSAGES = ("starting up", "not yet accepting connections")
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """The connection strings for the owner of the tables, the request handlers, and the background process."""
+    """Connection strings of the database: for the tables' owner, the request handlers, and the background process."""
 
     owner: str
     app: str
@@ -209,7 +218,10 @@ class Roles:
 
 @contextmanager
 def embedded(folder: Path, account: SystemUser, connections: int, found: Programs | None = None) -> Iterator[Cluster]:
-    """Run the server's own PostgreSQL for the time of this context."""
+    """Run the server's own PostgreSQL in `folder` for the time of this context.
+
+    It runs as the system user `account`, and accepts up to `connections` connections.
+    """
     settings = {"max_connections": str(connections + SPARE_CONNECTIONS)}
     with Cluster(folder, account, found or programs(), settings).running() as cluster:
         make_database(cluster.conninfo(OWNER, "postgres"), DATABASE)
@@ -218,12 +230,12 @@ def embedded(folder: Path, account: SystemUser, connections: int, found: Program
 
 
 def roles_of(cluster: Cluster) -> Roles:
-    """Return the connection strings for a database that the server runs itself."""
+    """Return the connection strings for the server's own PostgreSQL."""
     return Roles(cluster.conninfo(OWNER), cluster.conninfo(APP), cluster.conninfo(JOBS))
 
 
 def external_database(dsn: str) -> Roles:
-    """Return the connection strings of an external database, after creating its tables.
+    """Return the connection strings of an external database. Create the tables that it lacks.
 
     Raises:
         ProgramFailed: it cannot be reached, or is too old.
@@ -233,7 +245,7 @@ def external_database(dsn: str) -> Roles:
 
 
 def with_tables(conninfo: str) -> None:
-    """Create missing tables. Several servers that start at one time wait for each other.
+    """Create the tables that a database lacks. Servers that start at the same time wait for each other.
 
     Raises:
         ProgramFailed: the database cannot be reached, is too old, or its user may not create tables.
@@ -263,7 +275,9 @@ def _no_database(error: psycopg.ProgrammingError) -> ProgramFailed:
 
 @contextmanager
 def owner_transaction(folder: Path, dsn: str | None = None) -> Iterator[Connection]:
-    """Open a transaction as the owner of the tables: of the server that runs in `folder`, or of the database `dsn`.
+    """Open a transaction as the owner of the tables.
+
+    The database is that of the server that runs in `folder`, or with `dsn` an external one.
 
     Raises:
         ProgramFailed: the database does not answer, or belongs to another user.
@@ -294,7 +308,7 @@ def owner_transaction(folder: Path, dsn: str | None = None) -> Iterator[Connecti
 
 
 def owner_conninfo(folder: Path) -> str:
-    """Return the connection string of the server in a folder, for the owner of its tables.
+    """Return the connection string for the owner of the tables, in the database of the server that runs in `folder`.
 
     Raises:
         ProgramFailed: the folder does not exist.
@@ -311,7 +325,7 @@ def owner_conninfo(folder: Path) -> str:
 
 
 def _once_started(conninfo: str) -> Connection:
-    """Connect to a database. Wait for one that is starting, also after a kill."""
+    """Connect to a database. If it is still starting, or recovering from a kill, wait for it."""
     until = time.monotonic() + SECONDS_TO_WAIT
     while True:
         try:
@@ -356,5 +370,5 @@ def _database_name(conninfo: str) -> str:
 
 
 def _first_line(error: psycopg.Error) -> str:
-    """Return the first line of an error, with masked secrets."""
+    """Return the first line of a database error's message, with masked secrets."""
     return SmartForkError(str(error).strip().split("\n")[0][:200]).message

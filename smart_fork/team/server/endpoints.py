@@ -52,21 +52,21 @@ log = logging.getLogger(__name__)
 
 
 class TooOften(errors.SmartForkError):
-    """A client has sent more requests in a minute, or more bytes in an hour, than allowed."""
+    """The error for a client that has sent more requests in a minute, or more bytes in an hour, than allowed."""
 
     code = "too_often"
     http_status = 429
 
 
 class TooSlow(errors.SmartForkError):
-    """A request did not arrive in time."""
+    """The error for a request that did not arrive in time."""
 
     code = "too_slow"
     http_status = 408
 
 
 class OtherProtocol(errors.SmartForkError):
-    """The client speaks another version of the protocol."""
+    """The error for a client that speaks another version of the protocol."""
 
     code = "protocol"
     http_status = 426
@@ -87,7 +87,7 @@ REPORTED_ERRORS = (
 
 
 def failure(error: errors.SmartForkError) -> Response:
-    """Return the response for an error."""
+    """Return the HTTP response for an error, with its message and hint in JSON."""
     code = error.code if isinstance(error, REPORTED_ERRORS) else "failed"
     more: dict[str, Any] = {}
     if isinstance(error, errors.Conflict):
@@ -156,7 +156,7 @@ ERROR_HANDLERS: Mapping[Any, Any] = {
 
 @dataclass
 class Counted:
-    """The remaining requests and bytes of a token."""
+    """The numbers of requests and bytes that one token may still send. They grow again with time."""
 
     requests: TokenBucket
     bytes: TokenBucket
@@ -164,7 +164,10 @@ class Counted:
 
 @dataclass
 class TokenGuard:
-    """The check of tokens in front of all routes, and limits. Only the paths in `OPEN_PATHS` need no token."""
+    """An ASGI app in front of all routes: it checks each request's token, and limits the requests of a token.
+
+    Only the paths in `OPEN_PATHS` need no token.
+    """
 
     app: ASGIApp
     database: Database
@@ -172,7 +175,7 @@ class TokenGuard:
     _counted: OrderedDict[int, Counted] = field(default_factory=OrderedDict)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check one request and pass it on."""
+        """Check the token of one request. Pass the request on to `app`, or send an error."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
@@ -228,7 +231,7 @@ class TokenGuard:
 
 
 def _speaking(send: Send) -> Send:
-    """Return a `send` that adds the protocol version to each response."""
+    """Return a function like `send` that adds the protocol version to each response."""
 
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -272,7 +275,7 @@ V = TypeVar("V", bound=BaseModel)
 
 @dataclass
 class ServerContext:
-    """The values that all routes share: the database and the server's options."""
+    """The values that all route handlers share: the database and the server's options."""
 
     database: Database
     #: Whether whoever first pushes to a project makes it; else admins alone do.
@@ -306,7 +309,11 @@ def asked(model: type[V], request: Request) -> V:
 
 
 def _valid(read: Callable[[], V]) -> V:
-    """Validate a request. Describe its errors in a sentence."""
+    """Return the result of `read`, which validates a request. Describe what is not valid in a sentence.
+
+    Raises:
+        Usage: a value is not valid.
+    """
     try:
         return read()
     except ValidationError as error:
@@ -358,10 +365,11 @@ def _answer(said: canonical.WireModel | Response) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A route and its handler, which gets the server, the request, the user and the body.
+    """A route and its handler. The handler gets the server, the request, the user and the body.
 
-    `takes` is the type of the body, and `most` its maximal size. `scope` is the scope that the token needs; `None`
-    opens the route to everybody, and the handler gets no user. After `seconds` a waiting thread is abandoned.
+    `takes` is the type of the body, and `most` its maximal size in bytes. `scope` is the scope that the token needs.
+    If it is `None`, the route is open to everybody, and the handler gets no user. After `seconds` the request fails;
+    its thread is abandoned.
     """
 
     method: str
@@ -373,7 +381,7 @@ class Endpoint:
     seconds: float | None = None
 
     def route(self, server: ServerContext) -> Route:
-        """Return the route for a server's app."""
+        """Return the route, in the form that the server's app takes."""
 
         def answered(request: Request, body: bytes) -> Response:
             given: list[Any] = [server, request]

@@ -1,4 +1,4 @@
-"""The background jobs: work that requests put off, done by the background process.
+"""The background jobs: slow work, such as indexing a pushed session, that the background process does after a request.
 
 A job says that a part of a session must be brought up to date. So of several equal jobs only one runs. A failed or
 killed job runs again, after longer and longer waits. Each job is one transaction, so that a kill undoes it.
@@ -36,7 +36,10 @@ log = logging.getLogger(__name__)
 
 
 class _VectorGroup(NamedTuple):
-    """A project's vectors of one embedding model that all members may read. They get one graph."""
+    """The vectors in a project that all members may read and that one embedding model made.
+
+    A large group gets a graph index.
+    """
 
     project_id: int
     space: int
@@ -47,7 +50,11 @@ class _VectorGroup(NamedTuple):
 
 
 def update_graphs(conninfo: str, large: int = MIN_GRAPH_VECTORS) -> None:
-    """Create the missing vector graphs of large projects. Drop unfinished and unneeded graphs."""
+    """Create the missing vector graphs (indexes that find near vectors) of large projects.
+
+    Unfinished graphs, and those of projects that are no longer large, are dropped. `large` is the number of vectors
+    from which on a project gets a graph.
+    """
     with psycopg.connect(conninfo, autocommit=True, prepare_threshold=None) as db:
         # It works in one process: several share a memory that is small in a container.
         db.execute("SELECT set_config('maintenance_work_mem', %s, false)", (GRAPH_MEMORY,))
@@ -63,7 +70,7 @@ def update_graphs(conninfo: str, large: int = MIN_GRAPH_VECTORS) -> None:
 
 
 def _existing_graphs(db: psycopg.Connection[Any]) -> dict[str, bool]:
-    """Return the existing vector graphs by name, and whether each is complete."""
+    """Return the names of the existing vector graphs, each with True if it is complete."""
     rows = db.execute(
         "SELECT c.relname, i.indisvalid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"
         " WHERE c.relnamespace = 'public'::regnamespace AND c.relname ~ %s",
@@ -112,7 +119,7 @@ Work: TypeAlias = Callable[..., None]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job that this process works on."""
+    """A job that this process has taken from the queue and runs."""
 
     id: int
     kind: str
@@ -124,14 +131,17 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of background job. With `every` it runs for the whole server at that interval."""
+    """A kind of background job, with the function that does it.
+
+    With `every`, it runs for the whole server at that interval.
+    """
 
     work: Work
     every: timedelta | None = None
 
 
 def failed_jobs(db: Connection) -> list[dict[str, Any]]:
-    """Return the jobs that failed too often. They wait until an admin retries them."""
+    """Return the background jobs that failed too often. They wait until an admin retries them."""
     rows = db.execute(
         "SELECT j.id, j.kind, p.key AS project, j.session_id::text AS session_id, j.attempts, coalesce(j.error, '') AS"
         " error FROM jobs j LEFT JOIN projects p ON p.id = j.project_id WHERE j.run_after = 'infinity' ORDER BY j.id"
@@ -140,20 +150,20 @@ def failed_jobs(db: Connection) -> list[dict[str, Any]]:
 
 
 def retry(db: Connection) -> int:
-    """Let all given-up jobs run again. Return their number."""
+    """Let all background jobs that failed too often run again. Return their number."""
     done = db.execute("UPDATE jobs SET run_after = now(), attempts = 0 WHERE run_after = 'infinity'").rowcount
     db.execute("SELECT pg_notify(%s, '')", (CHANNEL,))
     return done
 
 
 class JobWorker:
-    """A worker that runs the jobs of its kinds one after the other."""
+    """A worker that runs background jobs of the given kinds, one after the other."""
 
     def __init__(self, database: Database, kinds: Mapping[str, Kind]) -> None:
         self._database, self._kinds = database, kinds
 
     def begin(self) -> None:
-        """Make sure that each periodic kind has a job."""
+        """Put a job into the queue for each kind that runs periodically, unless it is there already."""
         with self._database.asked_by() as db:
             if failed := len(failed_jobs(db)):
                 log.warning("%d jobs were given up: smart-fork team jobs shows them, --retry tries them again", failed)
@@ -165,7 +175,7 @@ class JobWorker:
                     )
 
     def once(self) -> bool:
-        """Run the next due job. Return False if there is none."""
+        """Run the next job that is due. Return False if no job is due."""
         job = self._taken()
         if job is None:
             return False
@@ -177,7 +187,7 @@ class JobWorker:
         return True
 
     def seconds_until_next(self, most: float) -> float:
-        """Return the seconds until the next known job."""
+        """Return the seconds until the next waiting job is due, but at most `most`."""
         with self._database.asked_by() as db:
             row = db.execute(
                 "SELECT extract(epoch FROM min(run_after) - now())::float AS wait FROM jobs WHERE kind = ANY(%s)"
@@ -188,8 +198,9 @@ class JobWorker:
         return most if wait is None else max(0.0, min(most, wait))
 
     def _taken(self) -> Job | None:
-        """Take the next due job. The attempt is counted first, so that a job that kills its process runs out of
-        attempts.
+        """Take the next job that is due; `None` if there is none.
+
+        The attempt is counted before the job runs. So a job that kills its process runs out of attempts.
         """
         with self._database.asked_by() as db:
             row = db.execute(
@@ -229,7 +240,7 @@ class JobWorker:
         return [row["id"] for row in rows]
 
     def _failed(self, job: Job, error: Exception) -> None:
-        """Store the error of a failed job, and give up after too many attempts. Other jobs need not wait for it."""
+        """Store the error of a failed job. After too many attempts, do not run the job again."""
         said = mask(printable(f"{type(error).__name__}: {error}"))[:_MAX_ERROR]
         gives_up = job.attempts >= MAX_ATTEMPTS and self._kinds[job.kind].every is None
         with self._database.asked_by() as db:
@@ -245,7 +256,7 @@ _RECONNECT_SECONDS = 1.0
 
 
 def sweep(db: Connection, *_: None) -> None:
-    """Delete uploaded segments that no session uses, in every project."""
+    """Delete segments (blocks of records) that were uploaded but that no session uses, in every project."""
     for row in db.execute("SELECT id FROM projects ORDER BY id").fetchall():
         stored_records.sweep(db, row["id"])
 
@@ -258,12 +269,15 @@ KINDS: Mapping[str, Kind] = {
 
 
 def kinds_for(owner: str) -> Mapping[str, Kind]:
-    """Return all kinds of jobs. One of them connects as the owner of the tables."""
+    """Return all kinds of background jobs.
+
+    `owner` is the connection string for the job that needs the owner of the tables.
+    """
     return {**KINDS, GRAPH_JOB: Kind(lambda *_: update_graphs(owner), every=timedelta(minutes=10))}
 
 
 def work(conninfo: str, database: Database, busy: threading.Lock, kinds: Mapping[str, Kind] = KINDS) -> NoReturn:
-    """Run jobs until the process ends. Wait for a database that does not answer.
+    """Run background jobs until the process ends. Wait for a database that does not answer.
 
     The lock `busy` is held while a job runs: a thread that acquires it can end the process without interrupting a job.
     """

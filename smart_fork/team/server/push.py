@@ -1,7 +1,7 @@
-"""The push of a session: its records are appended if the session is as the client saw it.
+"""The push of a session: its records are appended if the server's session is still as the client last saw it.
 
-All checks that need no session run before the transaction. In the transaction one ``UPDATE`` compares and sets: if two
-pushes expect one state, the second finds the session changed.
+Checks that do not need the session run before the transaction. In the transaction one ``UPDATE`` compares the state
+and sets the new one: of two pushes that expect one state, the second finds the session changed.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ Readable = Callable[[str, Sequence[bytes]], object]
 
 @dataclass(frozen=True, slots=True)
 class CheckedPush:
-    """A push with checked segments (blocks of records). `sent` has the bytes and records of the enclosed ones, by
-    digest.
+    """A push whose segments (blocks of records) were checked.
+
+    `sent` has the bytes and records of those segments that came inside the push, by digest.
     """
 
     push: Push
@@ -37,7 +38,7 @@ class CheckedPush:
 
 
 def check_bodies(push: Push) -> CheckedPush:
-    """Check the segments in a push, without the database.
+    """Check the segments (blocks of records) that came inside a push. The database is not needed for this.
 
     Raises:
         Unshareable: a segment is damaged, not canonical, or not named by the push.
@@ -107,8 +108,12 @@ def _commit(
 
 
 def _records(db: Connection, project: MemberProject, person: Person, checked: CheckedPush) -> dict[str, list[bytes]]:
-    """Return the records of each named segment. It was sent now, was sent before, or is in a session that the user may
-    read.
+    """Return the records of each segment (block of records) that the push names.
+
+    A segment came inside the push, was sent before, or is in a session that the user may read.
+
+    Raises:
+        Unshareable: the server does not have a segment.
     """
     named = [place.digest for place in checked.push.segments]
     there = [digest for digest in dict.fromkeys(named) if digest not in checked.sent]
@@ -135,7 +140,8 @@ def _read(  # noqa: PLR0917 - all that it takes to look at what comes before
     db: Connection, project: MemberProject, wanted: Push, named: dict[str, list[bytes]], fresh: list[bytes],
     readable: Readable,
 ) -> None:  # fmt: skip
-    """Check that the agent can read the new records, alone or together with the records before.
+    """Check that the agent can read the new records (`fresh`), alone or together with the session's records before
+    them.
 
     The new records alone are readable if they begin with a prompt after a finished turn.
     """
@@ -150,7 +156,7 @@ def _read(  # noqa: PLR0917 - all that it takes to look at what comes before
 
 
 def _verify(records: dict[str, list[bytes]], wanted: Push) -> None:
-    """Verify that the records lead from the digest of the expected state to the digest of the new state."""
+    """Check that the records connect the two digests in the push: that of the old state and that of the new state."""
     places = wanted.segments
     for place in places:
         lines = records[place.digest]
@@ -208,7 +214,7 @@ def _made(db: Connection, project: MemberProject, person: Person, wanted: Push) 
 
 
 def _moved(db: Connection, project: MemberProject, person: Person, wanted: Push) -> Row | None:
-    """Set the new state of the session if it still has the expected one. Return `None` if it has not."""
+    """Set the session's new state if it still has the state that the push expects. Return `None` if it has not."""
     return db.execute(
         "UPDATE sessions SET head_digest = %s, record_count = %s, revision = revision + 1, meta = %s,"
         " last_activity = least(coalesce(%s, now()), now())"
@@ -226,9 +232,10 @@ def _meta(wanted: Push) -> tuple[Jsonb, datetime | None]:
 
 
 def _fits(db: Connection, project: MemberProject, wanted: Push, *, base: int) -> None:
-    """Check that the pushed segments (blocks of records) follow the remaining ones of the session without a gap.
+    """Check that the pushed segments (blocks of records) follow the session's remaining segments without a gap.
 
-    Only the last segment of a fork's parent may have room for more records.
+    The last remaining one must be full, or the last one of a fork's parent. `base` is the number of the parent's
+    records.
     """
     first = wanted.segments[0]
     before = sessions.places(db, project.id, wanted.id)[: wanted.position]
@@ -248,7 +255,7 @@ def _count(db: Connection, project: MemberProject, person: Person, wanted: Push,
 
 
 def _as_it_is(db: Connection, project: MemberProject, person: Person, wanted: Push) -> Pushed:
-    """Return the session if it has all pushed records already, since an answer was lost.
+    """Return the session if it already has all pushed records: an earlier push sent them, but its answer was lost.
 
     Raises:
         NotFound: the session is another user's.

@@ -58,7 +58,7 @@ Session = UUID | str
 
 @dataclass(frozen=True, slots=True)
 class _IndexedSession:
-    """The session that is being indexed. `reach` is 0 if all members may read it, else its owner's number."""
+    """The session being indexed. `reach` says who finds it: 0 for all members, else the number of its owner."""
 
     project_id: int
     session_id: Session
@@ -110,7 +110,7 @@ def _told(db: Connection, project_id: int, session_id: Session) -> dict[str, Any
 
 
 def store_offered_vectors(db: Connection, person: Person, project_id: int, session_id: Session, given: Vectors) -> None:
-    """Keep the vectors of a push until the session is indexed. Vectors of another model's space are ignored."""
+    """Store the vectors that came with a push until its session is indexed. Vectors of another model are ignored."""
     known = _embedding_model()
     if known is None or given.space != vector_space(known.model, known.dimensions):
         return
@@ -134,13 +134,13 @@ def store_offered_vectors(db: Connection, person: Person, project_id: int, sessi
 
 
 def known_space(db: Connection, fingerprint: str) -> int | None:
-    """Return the number of an embedding model's vector space; `None` if no vector of it is stored."""
+    """Return the number under which the vectors of an embedding model are stored; `None` if none are stored."""
     row = db.execute("SELECT id FROM spaces WHERE fingerprint = %s", (fingerprint,)).fetchone()
     return None if row is None else int(row["id"])
 
 
 def space(db: Connection, fingerprint: str) -> int:
-    """Return the number of an embedding model's vector space. Store the space if it is new."""
+    """Return the number under which the vectors of an embedding model are stored. A new model gets a number."""
     number = known_space(db, fingerprint)
     if number is None:
         db.execute("INSERT INTO spaces(fingerprint) VALUES (%s) ON CONFLICT (fingerprint) DO NOTHING", (fingerprint,))
@@ -150,13 +150,13 @@ def space(db: Connection, fingerprint: str) -> int:
 
 
 def own_space() -> str | None:
-    """Return the name of the server's vector space; `None` if its embedding model is not installed."""
+    """Return the name of the server's embedding model with its dimensions; `None` if the model is not installed."""
     known = _embedding_model()
     return vector_space(known.model, known.dimensions) if known else None
 
 
 def embed_questions(texts: Sequence[str]) -> list[bytes]:
-    """Return vectors of questions, as float32.
+    """Compute the vectors of questions, in 32-bit floats.
 
     Raises:
         ModelUnavailableError: the model cannot be loaded.
@@ -168,7 +168,7 @@ def embed_questions(texts: Sequence[str]) -> list[bytes]:
 
 
 def _store_words(db: Connection, here: _IndexedSession, found: Searched, title: str) -> None:
-    """Store the words of the whole session by weight, and the facts that results show."""
+    """Store a session's words, weighted by place (title, prompts, answers …), and facts that results show."""
     document, said = found.document, found.own
     texts = {
         "A": f"{title}\n{said.title}\n{said.also_called}",
@@ -205,7 +205,7 @@ def _store_words(db: Connection, here: _IndexedSession, found: Searched, title: 
 def _store_chunks(
     db: Connection, here: _IndexedSession, document: Document, chunks: Sequence[Chunk]
 ) -> dict[bytes, int]:
-    """Store the session's passages and their positions. Return the numbers of the passages by hash.
+    """Store the session's passages and their positions. Return the passages' row numbers by hash.
 
     Words are stored only for passages that are new in the project.
     """
@@ -258,7 +258,7 @@ def _place(db: Connection, here: _IndexedSession, document: Document, ids: Mappi
 
 
 def _vectors(db: Connection, here: _IndexedSession, chunks: Sequence[Chunk]) -> dict[bytes, HalfVector]:
-    """Return vectors for the passages without one: the client's if they are correct, else computed ones."""
+    """Return vectors for passages without one: the client's if they are correct, else newly computed ones."""
     rows = db.execute(
         "SELECT c.hash FROM chunks c JOIN vectors v ON v.project_id = c.project_id AND v.chunk_id = c.id"
         " WHERE c.project_id = %s AND c.reach = %s AND c.hash = ANY(%s)",
@@ -314,7 +314,7 @@ def _checked_vectors(
 
 
 def _made(model: Embedder, texts: Sequence[str]) -> list[HalfVector]:
-    """Compute the vectors of texts, in the form in which they are stored."""
+    """Compute the vectors of texts, in the form in which the database stores them."""
     return [
         HalfVector(vector)
         for start in range(0, len(texts), BATCH_SIZE)
@@ -334,7 +334,7 @@ def _store_vectors(db: Connection, here: _IndexedSession, made: Mapping[int, Hal
 
 
 def _count(db: Connection, here: _IndexedSession, chunks: Sequence[int]) -> None:
-    """Store the number of passages and of vectors, for this session and for sessions that share passages with it."""
+    """Store how many passages and vectors this session has, and those sessions that share passages with it."""
     name = own_space()
     number = space(db, name) if name else 0
     # Asked by themselves: how many they are is not known to who would plan both in one.
@@ -377,9 +377,9 @@ _MAX_TEXT, _MAX_PASSAGE = 200, 10_000
 
 
 def answer_search(db: Connection, project: MemberProject, person: Person, wanted: wire.Search) -> wire.SearchAnswer:
-    """Return the best session of each family, best first, with the evidence for it.
+    """Return the best session of each family (a session and its forks), best first, with the evidence for it.
 
-    The client computes the chances from the evidence, together with its local results.
+    The client computes from the evidence how likely each session is, together with its local results.
 
     Raises:
         Usage: the question is empty.
@@ -400,9 +400,7 @@ def answer_search(db: Connection, project: MemberProject, person: Person, wanted
 
 
 def _question_vectors(query: Query, wanted: wire.Search, known: str | None) -> Sequence[bytes] | None:
-    """Return the question's vectors as float32: the client's if they are of the server's vector space, else computed
-    ones.
-    """
+    """Return the question's vectors: the client's if the server's model made them, else newly computed ones."""
     from indexer.arrays import np
 
     if known is None:
@@ -419,7 +417,7 @@ def _question_vectors(query: Query, wanted: wire.Search, known: str | None) -> S
 
 
 def _best(found: Gathered, weighed: dict[int, Score]) -> list[int]:
-    """Return the best session of each family, best first; of equal ones the newest."""
+    """Return the rows of the best session of each family, best first. Of equally good ones, the newest comes first."""
     order = sorted(weighed, key=lambda row: found.sessions[row].session_id)
     order.sort(key=lambda row: (weighed[row].lead, found.sessions[row].until), reverse=True)
     best: dict[str, int] = {}
@@ -460,7 +458,10 @@ def _hits(  # noqa: PLR0917 - what was found for whom
 
 
 def _speaking(parts: Parts) -> wire.Speaking:
-    """Return the points for a session, clamped to their bounds: rounding may exceed the sum of shares."""
+    """Convert the evidence for a session into a message.
+
+    Points are limited to their bounds, which rounding may exceed.
+    """
     return wire.Speaking(
         **{
             name: max(-1.0 if name == "whole" else 0.0, min(1.0, getattr(parts, name)))

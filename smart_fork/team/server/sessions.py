@@ -1,6 +1,7 @@
-"""The stored sessions: read, changed, branched and deleted; their segments (blocks of records), sizes, and audit log.
+"""The stored sessions: how they are read, changed, branched and deleted; their segments, sizes, and the audit log.
 
-A branch or fork is a new session with the first records of another. No records are sent for it.
+A segment is a block of records. A branch or fork is a new session with the first records of another. No records are
+sent for it.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ MAX_QUESTION_BYTES = canonical.MIB
 
 
 class QueryParameters(BaseModel):
-    """The base class of the parsed query strings."""
+    """The base class for the parsed query strings of requests."""
 
     model_config = ConfigDict(frozen=True)
 
 
 class OverQuota(TooLarge):
-    """A user or a project would need more than its `limit` of bytes. `used` is the present number."""
+    """The error for data that would exceed a user's or project's limit. `used` and `limit` are numbers of bytes."""
 
     code = "over_quota"
 
@@ -46,7 +47,7 @@ class OverQuota(TooLarge):
 
 
 def add_usage(db: Connection, project: MemberProject, person: Person, more: int) -> None:
-    """Add `more` bytes to the sizes of a user and of a project.
+    """Add `more` bytes to the stored sizes of a user and of a project.
 
     Raises:
         OverQuota: a size exceeds its limit.
@@ -75,7 +76,7 @@ def session_not_found(session_id: str) -> NotFound:
 
 
 def readable(db: Connection, key: str, person: Person, session_id: str, *, own: bool = False) -> Row:
-    """Return a session that the user may read. With `own`, it must be the user's own.
+    """Return the row of a session that the user may read. With `own`, it must be the user's own.
 
     Raises:
         NotFound: there is none.
@@ -106,7 +107,7 @@ def session_info(row: Row) -> SessionInfo:
 
 
 def places(db: Connection, project_id: int, session_id: UUID | str) -> list[SegmentPlace]:
-    """Return the positions of a session's segments (blocks of records)."""
+    """Return the positions of a session's segments (blocks of records), in order."""
     rows = db.execute(
         "SELECT digest, first_record, records, raw_bytes, chain_start FROM session_segments"
         " WHERE project_id = %s AND session_id = %s ORDER BY position",
@@ -125,8 +126,9 @@ def records(db: Connection, project_id: int, session_id: UUID | str, until: int 
 def put_places(
     db: Connection, project_id: int, session_id: UUID | str, new: Sequence[SegmentPlace], position: int = 0
 ) -> list[str]:
-    """Replace the segments (blocks of records) of a session from `position` on. Return the digests of the replaced
-    ones.
+    """Replace a session's segments (blocks of records) from number `position` on.
+
+    Return the digests of the replaced segments.
 
     Raises:
         Unshareable: a new segment is no longer stored.
@@ -162,7 +164,7 @@ def store_size(db: Connection, project_id: int, session_id: UUID | str) -> int:
 
 
 def owned(db: Connection, key: str, person: Person, session_id: str) -> Row:
-    """Return a session of the user's own.
+    """Return the row of a session that must be the user's own.
 
     Raises:
         NotFound: the session cannot be read.
@@ -175,7 +177,7 @@ def owned(db: Connection, key: str, person: Person, session_id: str) -> Row:
 
 
 def change(db: Connection, key: str, person: Person, session_id: str, wanted: SessionChange) -> Row:
-    """Change the description or visibility of a session.
+    """Change the description or visibility of one of the user's own sessions. Return its row.
 
     Raises:
         NotFound: the session cannot be read.
@@ -196,7 +198,7 @@ def change(db: Connection, key: str, person: Person, session_id: str, wanted: Se
 
 
 def own(db: Connection, key: str, person: Person, session_id: str) -> Row | None:
-    """Return a session of the user's own, also if it is hidden; `None` if there is none."""
+    """Return the row of one of the user's own sessions, even if it is hidden; `None` if it does not exist."""
     return db.execute(
         "SELECT s.*, u.name AS owner, p.key FROM projects p JOIN sessions s ON s.project_id = p.id"
         " JOIN users u ON u.id = s.owner_id WHERE p.key = %s AND s.id = %s AND s.owner_id = %s",
@@ -205,7 +207,8 @@ def own(db: Connection, key: str, person: Person, session_id: str) -> Row | None
 
 
 def delete(db: Connection, key: str, person: Person, session_id: str) -> Row | None:
-    """Hide a session. Return `None` if it is hidden already. Forks by other users stay.
+    """Hide one of the user's own sessions, and return its row; `None` if it is hidden already. Forks by other users
+    stay.
 
     Raises:
         NotFound: the session cannot be read.
@@ -220,7 +223,10 @@ def delete(db: Connection, key: str, person: Person, session_id: str) -> Row | N
 
 
 def _place(bookmark: str) -> tuple[datetime, UUID]:
-    """Decode a page's bookmark. It is no secret and grants nothing: each row is authorized by itself."""
+    """Decode the bookmark that says where the next page of a list begins.
+
+    It is no secret and grants nothing: the user's right to each row is checked again.
+    """
     try:
         at, _, session = base64.b64decode(bookmark, altchars=b"-_", validate=True).decode("ascii").partition(" ")
         return datetime.fromisoformat(at), UUID(session)
@@ -236,8 +242,9 @@ _FilterText = Annotated[str | None, StringConstraints(pattern=r"^[^\x00]*$")]
 
 
 class AskedPage(QueryParameters):
-    """The filters of a list of sessions: owner, tag, agent, family, id prefix, first row. `mine`: the user's own
-    sessions.
+    """The filters for a list of sessions: owner, tag, agent, family, beginning of the id, and the page's bookmark.
+
+    `mine` selects the user's own sessions.
     """
 
     owner: _FilterText = None
@@ -284,7 +291,7 @@ def page(db: Connection, where: MemberProject, person: Person, asked: AskedPage)
 
 
 def store_pull(db: Connection, project_id: int, person: Person, session_id: str, revision: int) -> None:
-    """Store that a user has a copy of a session, so that the user learns of later withdrawals."""
+    """Record that a user has a copy of a session, so that its later withdrawals (records taken back) reach the user."""
     db.execute(
         "INSERT INTO pulls(project_id, session_id, user_id, token_id, revision) VALUES (%s, %s, %s, %s, %s)",
         (project_id, session_id, person.id, person.token, revision),
@@ -302,7 +309,7 @@ def add_audit_line(
 
 
 def branch(database: Database, project: MemberProject, person: Person, wanted: Branch) -> Pushed:
-    """Create a session of the user with the first records of another.
+    """Create a session of the user with the first records of another session: a branch of an own one, or a fork.
 
     Raises:
         NotFound: the source cannot be read.
@@ -351,9 +358,9 @@ def _right_verb(source: Row, person: Person, wanted: Branch) -> None:
 
 
 def _beginning(db: Connection, project: MemberProject, source: Row, count: int) -> tuple[list[SegmentPlace], bytes]:
-    """Return the segments with the source's first `count` records, and the digest of the records.
+    """Return the positions of the segments with the first `count` records of `source`, and the digest of the records.
 
-    The last segment is shortened if it has more records.
+    If the last segment has more records, a shorter one is stored.
     """
     there = places(db, source["project_id"], source["id"])
     kept, part = cut_segments(there, count, stored_records.body_of(db, project))
@@ -368,7 +375,11 @@ def _beginning(db: Connection, project: MemberProject, source: Row, count: int) 
 def _there(
     db: Connection, project: MemberProject, person: Person, wanted: Branch, *, count: int, digest: bytes
 ) -> Pushed:
-    """Return the existing session if an equal request with a lost answer created it."""
+    """Return the session that an earlier, equal request created: its answer was lost.
+
+    Raises:
+        Conflict: another session has the id.
+    """
     row = readable(db, project.key, person, wanted.id, own=True)
     if (str(row["parent_id"]), row["base_count"], row["base_digest"]) == (wanted.source_id, count, digest):
         return Pushed(session=session_info(row), created=False, up_to_date=True)
@@ -388,7 +399,7 @@ AUDIT_PAGE = 200
 
 
 class AuditQuestion(QueryParameters):
-    """The filters of the audit log: session, time, the user's own lines, and a bookmark."""
+    """The filters for the audit log: session, earliest time, only the user's own lines, and the page's bookmark."""
 
     session: UUID | None = None
     since: AwareDatetime | None = None
@@ -397,7 +408,7 @@ class AuditQuestion(QueryParameters):
 
 
 def audit_page(db: Connection, person: Person, asked: AuditQuestion) -> wire.Audit:
-    """List the audit lines that the user may see, newest first."""
+    """Return a page of the audit lines that the user may see, newest first."""
     rows = db.execute(
         "SELECT a.id, a.at, coalesce(u.name, %(server)s) AS actor, a.verb, p.key AS project,"
         " a.session_id::text AS session_id, a.details"

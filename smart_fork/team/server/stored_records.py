@@ -1,4 +1,4 @@
-"""The stored records: segments (compressed blocks of records), their readers, and the digests of withdrawn records."""
+"""The stored records: segments (compressed blocks of records), who may read them, and digests of withdrawn records."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ _DELETE_UNUSED = "DELETE FROM segments g WHERE g.project_id = %s AND g.digest = 
 
 
 def known_segments(db: Connection, project: MemberProject, person: Person, digests: Iterable[str]) -> list[str]:
-    """Return the segments (blocks of records) that need not be sent: this user has sent or may read them.
+    """Return those of the `digests` whose segments (blocks of records) the user need not send.
 
-    Knowing the digest of another user's private segment is not enough.
+    These are segments that the user has sent already, or may read. Knowing the digest of another user's private
+    segment is not enough.
     """
     asked = list(dict.fromkeys(digests))
     values = (project.id, [bytes.fromhex(digest) for digest in asked], person.id)
@@ -55,7 +56,10 @@ def known_segments(db: Connection, project: MemberProject, person: Person, diges
 def store_upload(  # noqa: PLR0917
     db: Connection, project: MemberProject, person: Person, digest: str, body: bytes, records: Sequence[bytes]
 ) -> None:
-    """Store a checked segment, and that this user has sent it. Repeating it changes nothing."""
+    """Store a checked segment (a block of records), and record that this user has sent it.
+
+    Repeating it changes nothing.
+    """
     raw = sum(map(len, records)) + len(records)
     _insert(db, project.id, digest, body, records=len(records), raw=raw)
     db.execute(
@@ -66,7 +70,7 @@ def store_upload(  # noqa: PLR0917
 
 
 def store(db: Connection, project_id: int, segment: Segment) -> None:
-    """Store a segment (a block of records) that the server itself made."""
+    """Store a segment (a block of records) that the server itself has made, as for a withdrawal."""
     place = segment.place
     _insert(db, project_id, place.digest, segment.body, records=place.records, raw=place.raw_bytes)
 
@@ -94,7 +98,7 @@ def content(db: Connection, project: MemberProject, person: Person, digest: str)
 
 
 def bodies(db: Connection, project_id: int, digests: Iterable[str]) -> dict[str, bytes]:
-    """Return the compressed bytes of segments by digest, without a check of the user."""
+    """Return the compressed bytes of segments (blocks of records), by digest. The user's rights are not checked."""
     rows = db.execute(
         "SELECT digest, body FROM segments WHERE project_id = %s AND digest = ANY(%s)",
         (project_id, [bytes.fromhex(digest) for digest in digests]),
@@ -103,12 +107,12 @@ def bodies(db: Connection, project_id: int, digests: Iterable[str]) -> dict[str,
 
 
 def body_of(db: Connection, project: MemberProject) -> Callable[[SegmentPlace], bytes]:
-    """Return a function that reads the compressed bytes of a segment of a project."""
+    """Return a function that reads the compressed bytes of a segment (a block of records) at a position."""
     return lambda place: bodies(db, project.id, [place.digest])[place.digest]
 
 
 def lock_segments(db: Connection, project_id: int, digests: Iterable[str]) -> None:
-    """Lock segments (blocks of records) until the end of the transaction, so that no other one deletes them.
+    """Lock segments (blocks of records) until the end of the transaction, so that no other transaction deletes them.
 
     Raises:
         Unshareable: a segment is deleted already.
@@ -127,7 +131,10 @@ def _held(db: Connection, project_id: int, digests: Sequence[bytes]) -> list[byt
 
 
 def delete_unreferenced(db: Connection, project_id: int, digests: Iterable[str]) -> None:
-    """Delete the given segments that no session uses, also from the uploads of users."""
+    """Delete those of the given segments (blocks of records) that no session uses.
+
+    Users' uploads of them are forgotten.
+    """
     gone = [
         row["digest"]
         for row in db.execute(
@@ -141,7 +148,7 @@ def delete_unreferenced(db: Connection, project_id: int, digests: Iterable[str])
 
 
 def delete_unused_with(db: Connection, project: MemberProject, records: Container[bytes]) -> None:
-    """Delete the unused segments that contain one of the given records. `records` are digests.
+    """Delete the segments that no session uses and that contain a withdrawn record. `records` are digests of records.
 
     They are earlier versions of a session's last segment, and uploads that were never committed.
     """
@@ -162,9 +169,10 @@ def delete_unused_with(db: Connection, project: MemberProject, records: Containe
 
 
 def sweep(db: Connection, project_id: int, hours: float = 24) -> int:
-    """Delete unused segments that were sent more than `hours` ago. Return their number.
+    """Delete segments that no session uses and that were sent more than `hours` ago. Return their number.
 
-    They are locked first, then checked again by a second statement: a push may have used one while the first ran.
+    The segments are locked, then a second statement checks again that they are unused: a push may have used one
+    meanwhile.
     """
     db.execute(
         "DELETE FROM uploads WHERE project_id = %s AND at < now() - make_interval(hours => %s)", (project_id, hours)
@@ -182,21 +190,21 @@ _NUMBER_LOCK = 0x5F0_4B6
 
 
 def share_project(db: Connection, project_id: int) -> None:
-    """Block withdrawals in a project until the end of the transaction. Other pushes may run."""
+    """Let no withdrawal run in a project until the end of this transaction. Other pushes may run."""
     db.execute("SELECT pg_advisory_xact_lock_shared(hashtextextended('smartfork project ' || %s, 0))", (project_id,))
 
 
 def lock_project(db: Connection, project_id: int) -> None:
-    """Wait until no push or branch runs in a project, and let none run until the end of the transaction."""
+    """Wait until no push or branch runs in a project. Then let none run until the end of this transaction."""
     db.execute("SELECT pg_advisory_xact_lock(hashtextextended('smartfork project ' || %s, 0))", (project_id,))
 
 
 def refuse_withdrawn(db: Connection, project_id: int, records: Iterable[bytes]) -> None:
-    """Refuse records that were withdrawn, unless they are also in an independent session of the user.
+    """Refuse records that were withdrawn, unless the user also has them from an independent session.
 
-    The session is the user's own, or one that the user may read and has a copy of. It was not made from the session of
-    the withdrawal. So a user who pushes a copy of another user's records, and withdraws it, takes nothing from the
-    author.
+    This is a session of the user's own, or one that the user may read and has a copy of. It was not made from the
+    session of the withdrawal. So a user who pushes a copy of another user's records, and withdraws it, takes nothing
+    from the author.
 
     Raises:
         Withdrawn: a record was withdrawn.
@@ -218,7 +226,10 @@ def refuse_withdrawn(db: Connection, project_id: int, records: Iterable[bytes]) 
 def _independently_shared(
     db: Connection, project_id: int, withdrawn_from: Collection[UUID], digests: Collection[bytes]
 ) -> set[bytes]:
-    """Return the digests of the records that are in an independent session of the user. See `refuse_withdrawn`."""
+    """Return the digests of those withdrawn records that the user also has from an independent session.
+
+    See `refuse_withdrawn`.
+    """
     rows = db.execute(
         "SELECT DISTINCT g.digest FROM session_segments g"
         " WHERE g.project_id = %s AND g.session_id IN (SELECT stands_apart(%s, %s::uuid[]))",
@@ -235,7 +246,7 @@ def _independently_shared(
 
 
 def add_tombstones(db: Connection, project_id: int, session_id: str, digests: Iterable[bytes]) -> None:
-    """Store that the records were withdrawn from a session, so that they cannot be pushed again."""
+    """Record that records were withdrawn from a session, so that they cannot be pushed again."""
     db.execute(
         "INSERT INTO tombstones(project_id, digest, session_id) SELECT %s, unnest(%s::bytea[]), %s"
         " ON CONFLICT (project_id, digest, session_id) DO NOTHING",
@@ -246,7 +257,7 @@ def add_tombstones(db: Connection, project_id: int, session_id: str, digests: It
 def store_withdrawal(
     db: Connection, project_id: int, session_id: str, edits: EditsByDigest, *, kind: str, revision: int
 ) -> None:
-    """Store a withdrawal from a session, for the users who have a copy of it."""
+    """Store what a withdrawal changed in a session. Users who have a copy of the session are told of it later."""
     db.execute("SELECT pg_advisory_xact_lock(%s)", (_NUMBER_LOCK,))
     told = [[old.hex(), new.hex() if new is not None else None] for old, new in edits.items()]
     db.execute(
@@ -259,7 +270,10 @@ def store_withdrawal(
 def withdrawal_of_revision(
     db: Connection, project_id: int, session_id: str, revision: int
 ) -> dict[bytes, bytes | None] | None:
-    """Return the withdrawal that made this revision of a session; `None` if there is none."""
+    """Return the edits of the withdrawal that made this revision of a session; `None` if no withdrawal did.
+
+    They map the digest of a record to that of its replacement, or to `None`.
+    """
     row = db.execute(
         "SELECT edits FROM rewrites WHERE project_id = %s AND session_id = %s AND revision = %s",
         (project_id, session_id, revision),
@@ -268,7 +282,10 @@ def withdrawal_of_revision(
 
 
 def edits_of(db: Connection, project_id: int, session_id: str) -> dict[bytes, bytes | None]:
-    """Return all withdrawals from a session, combined. A replacement may have been replaced again."""
+    """Return all edits that withdrawals made in a session, combined into one mapping.
+
+    It maps the digest of a record to that of its last replacement, or to `None` if the record was removed.
+    """
     rows = db.execute(
         "SELECT edits FROM rewrites WHERE project_id = %s AND session_id = %s ORDER BY seq", (project_id, session_id)
     )
@@ -284,7 +301,7 @@ def _read(edits: Iterable[tuple[str, str | None]]) -> dict[bytes, bytes | None]:
 
 
 def changes(db: Connection, person: Person, since: int) -> wire.WithdrawnPage:
-    """Return the withdrawals after a bookmark, from the user's sessions and from copied sessions."""
+    """Return a page of withdrawals after number `since`, from the user's sessions and sessions the user copied."""
     rows = db.execute(
         "SELECT r.seq, r.session_id::text AS session_id, p.key AS project, r.revision, r.kind, r.edits"
         " FROM rewrites r JOIN projects p ON p.id = r.project_id"

@@ -41,7 +41,7 @@ WHOLE_PROJECT = Scope((1,))
 
 
 class _Term(NamedTuple):
-    """A search term as a PostgreSQL query, with the numbers of passages and sessions that have it."""
+    """A search term as a PostgreSQL query, with the numbers of passages and of sessions that contain it."""
 
     query: str
     chunks: int
@@ -50,17 +50,17 @@ class _Term(NamedTuple):
 
 
 class _SearchedRows(NamedTuple):
-    """The rows of a table that were searched, and the score of each row for each term."""
+    """The rows of a table that a search has looked at, and the score of each row for each term."""
 
     rows: frozenset[int]
     scores: dict[str, dict[int, float]]
 
 
 class _Table(NamedTuple):
-    """A table to search words in.
+    """A database table in which words are searched: that of passages, or that of whole sessions.
 
     `function` finds rows by their rarest words. `weights` are the weights of a session's parts, and `once` the rank of
-    a single occurrence. `words` is the searched column; a whole session's is read once for all questions.
+    a single occurrence. `words` is the searched column.
     """
 
     function: str
@@ -86,9 +86,10 @@ _COLUMNS: Mapping[HavingTable, str] = {"chunks": "words", "sessions": "words", "
 
 @dataclass(slots=True)
 class TeamIndex:
-    """The index of one project for one user in one transaction; see `indexer.store.base.Searchable`.
+    """The index of one project, for one user and one transaction; see `indexer.store.base.Searchable`.
 
-    `space` is the number of the vector space, `None` without vectors. Sessions are numbered in the order of their use.
+    `space` is the number of the embedding model's vectors, `None` without vectors. Sessions get row numbers in the
+    order in which they are first used.
     """
 
     db: Connection
@@ -102,7 +103,7 @@ class TeamIndex:
     _all: tuple[int, int] | None = None
 
     def number(self, session_id: UUID | str) -> int:
-        """Return the row number of a session, which is valid for this object only."""
+        """Return the row number of a session. Another object may give the session another number."""
         known = self._numbers.get(name := str(session_id))
         if known is None:
             known = self._numbers[name] = len(self._ids)
@@ -110,14 +111,14 @@ class TeamIndex:
         return known
 
     def id_of(self, row: int) -> str:
-        """Return the session id of a row number."""
+        """Return the id of the session with this row number."""
         return self._ids[row]
 
     def session_count(self) -> int:
         return self._everything()[1]
 
     def without_vectors(self) -> int:
-        """Return how many sessions have passages but no vector."""
+        """Return how many sessions have passages but no vector of the model, so that they are found only by words."""
         row = self.db.execute(
             "SELECT count(*) AS number FROM session_words WHERE project_id = %s AND reach IN (0, %s)"
             " AND passages > 0 AND (space < %s OR space > %s)",
@@ -180,7 +181,7 @@ class TeamIndex:
         return having
 
     def _key(self, table: HavingTable, row: int) -> int | str:
-        """Return the database key of a row."""
+        """Return the key that a row number of a search has in the database."""
         return row if table == "chunks" else self._ids[row]
 
     def _row(self, table: HavingTable, key: Any) -> int:
@@ -241,7 +242,7 @@ class TeamIndex:
         return {(row := self.number(one["session_id"])): _session(row, one) for one in found}
 
     def _learn(self, terms: Iterable[str]) -> None:
-        """Look up the query and the number of rows of each new term."""
+        """Look up the new ones among these terms: the database query for each, and how many rows contain it."""
         new = [term for term in dict.fromkeys(terms) if term not in self._terms]
         if not new:
             return
@@ -269,7 +270,7 @@ class TeamIndex:
                 self._terms[term] = _Term(row["query"], number, number, phrase=True)
 
     def _having(self, queries: Sequence[str]) -> dict[str, int]:
-        """Return the number of sessions that have each query."""
+        """Return for each database query the number of sessions that match it."""
         if not queries:
             return {}
         rows = self.db.execute(
@@ -278,7 +279,7 @@ class TeamIndex:
         return {queries[row["n"] - 1]: int(row["sessions"]) for row in rows}
 
     def _everything(self) -> tuple[int, int]:
-        """Return the numbers of chunks and sessions."""
+        """Return the numbers of all passages and of all sessions that the user may read."""
         if self._all is None:
             row = self.db.execute(
                 "SELECT coalesce(sum(chunks), 0) AS chunks, coalesce(sum(sessions), 0) AS sessions FROM lexemes"
@@ -289,12 +290,12 @@ class TeamIndex:
         return self._all
 
     def _has_looked_at(self, table: HavingTable, terms: Sequence[str], rows: Collection[int]) -> bool:
-        """Return True if all these rows were already searched for all terms."""
+        """Return True if a search has already looked for all terms in all these rows."""
         known = self._looked_at.get(table)
         return known is not None and known.scores.keys() >= set(terms) and known.rows.issuperset(rows)
 
     def _weights(self, table: WordTable, terms: Sequence[str]) -> dict[str, float]:
-        """Return the inverse document frequency of each term that occurs."""
+        """Return for each term that occurs a weight: the rarer the term, the higher (inverse document frequency)."""
         self._learn(terms)
         chunks, sessions = self._everything()
         number = chunks if table == "chunks" else sessions
@@ -308,9 +309,10 @@ class TeamIndex:
     def _ranked(
         self, table: WordTable, known: Sequence[str], weights: Mapping[str, float], limit: int
     ) -> list[tuple[int, int, Sequence[float]]]:
-        """Return the rows with the most of the rarest terms: row, length, and rank for every term.
+        """Find the rows that contain the most of the rarest terms. Return for each its number, length, and rank for
+        each term.
 
-        The word index finds rows without row-level security. They are then read with it.
+        The word index finds rows without regard to who may read them. They are then read under row-level security.
         """
         function, rows, key, kind, parts, _, words = _TABLES[table]
         rarest = self._rarest(table, known)
@@ -339,7 +341,10 @@ class TeamIndex:
         return [(self._row(table, row["id"]), row["length"], row["ranks"]) for row in found]
 
     def _rarest(self, table: WordTable, known: Sequence[str]) -> list[str]:
-        """Return the rarest terms, as many as can be searched. Of a phrase, its words are separate terms."""
+        """Return the rarest of the `known` terms, as many as can be searched in time.
+
+        The words of a phrase are terms as well.
+        """
         rarest: list[str] = []
         rows = 0
         for term in [term for term in known if not self._terms[term].phrase] or known:
@@ -368,9 +373,10 @@ class TeamIndex:
 
 @dataclass(frozen=True, slots=True)
 class _Cosines:
-    """The cosines of vectors to the questions; see `indexer.store.base.Similarities`.
+    """The similarities (cosines) of passages' vectors to the question's vectors; see
+    `indexer.store.base.Similarities`.
 
-    All vectors are compared, except in a large project: there, a graph finds the nearest vectors that all members may
+    All vectors are compared, except in a large project. There, a graph finds the nearest of those that all members may
     read.
     """
 

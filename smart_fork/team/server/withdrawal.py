@@ -1,7 +1,7 @@
-"""The withdrawal of records from a session, and by their digests from all sessions made from it.
+"""The withdrawal of records (their owner takes them back) from a session and from all sessions made from it.
 
-Forks by other users change as well. The parent never does: a user who copies a session cannot withdraw it from its
-author. All sessions change in one transaction.
+Records are found by their digests. Forks by other users change as well. The parent never does: a user who copies a
+session cannot withdraw it from its author. All sessions change in one transaction.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ EMPTY_DESCRIPTION: Mapping[str, Any] = {"title": "", "tags": [], "summary": ""}
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A session that a withdrawal changes. Its first `protected` records belong to a parent, and stay."""
+    """A session that a withdrawal changes. Its first `protected` records belong to a parent, and are not withdrawn."""
 
     id: str
     owner: int
@@ -39,7 +39,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class WithdrawalWork:
-    """A withdrawal from one session of a project."""
+    """One withdrawal of records, from a session of a project and from all sessions made from it."""
 
     project: MemberProject
     session_id: str
@@ -53,8 +53,9 @@ class WithdrawalWork:
         return [Target(str(row["id"]), row["owner_id"], row["protected"]) for row in rows]
 
     def apply(self, db: Connection, target: Target, edits: Edits) -> Edited | None:
-        """Change one session. The transaction must have locked the project. Return `None` if the session has none of
-        the records.
+        """Apply the withdrawal to one session, and return its new state. The transaction must have locked the project.
+
+        Return `None` if the session has none of the records.
         """
         row = db.execute(
             "SELECT base_count, base_digest, revision, bytes FROM sessions WHERE project_id = %s AND id = %s",
@@ -95,7 +96,7 @@ class WithdrawalWork:
 
 
 def rewrite(database: Database, key: str, person: Person, session_id: str, wanted: Rewrite) -> Rewritten:
-    """Withdraw records of a session. Repeating the request, after a lost answer, changes nothing.
+    """Withdraw records of a session, or replace them. A repeated request, after a lost answer, changes nothing.
 
     Raises:
         NotFound: the session cannot be read.
@@ -118,7 +119,8 @@ def rewrite(database: Database, key: str, person: Person, session_id: str, wante
 
 
 def delete_everywhere(database: Database, key: str, person: Person, session_id: str) -> Rewritten:
-    """Withdraw all own records of a session, also from all sessions made from it, and hide it.
+    """Withdraw all records of a session that are not its parent's, also from all sessions made from it. Hide the
+    session.
 
     Raises:
         NotFound: the session does not exist, or may not be read.
@@ -134,7 +136,10 @@ def delete_everywhere(database: Database, key: str, person: Person, session_id: 
 
 @dataclass(frozen=True, slots=True)
 class Withdrawal:
-    """The withdrawals from one session, to be repeated after a restore. `hide` withdraws the whole session."""
+    """All withdrawals from one session as one value, to be repeated after a restore.
+
+    `hide` is true if it was deleted.
+    """
 
     project: str
     session_id: str
@@ -143,7 +148,7 @@ class Withdrawal:
 
 
 def withdrawals(db: Connection) -> list[Withdrawal]:
-    """Return all withdrawals, by session. `db` belongs to the owner of the tables."""
+    """Return all withdrawals of the server, one value for each session. `db` must belong to the owner of the tables."""
     rows = db.execute(
         "SELECT t.project_id, p.key, t.session_id, array_agg(t.digest) AS digests,"
         " EXISTS (SELECT FROM rewrites r WHERE r.project_id = t.project_id AND r.session_id = t.session_id"
@@ -164,7 +169,10 @@ def withdrawals(db: Connection) -> list[Withdrawal]:
 
 
 def repeat_withdrawal(db: Connection, owner: int, one: Withdrawal, where: MemberProject) -> None:
-    """Repeat a withdrawal in a restored database. `db` belongs to the owner of the tables."""
+    """Repeat the withdrawals from one session in a restored database. `db` must belong to the owner of the tables.
+
+    `owner` is the number of the session's owner, and `where` its project.
+    """
     work = WithdrawalWork(where, one.session_id, "delete" if one.hide else "cut")
     with db.transaction():
         stored_records.lock_project(db, where.id)
@@ -195,9 +203,9 @@ def _withdraw(
 
 
 def _take_out(db: Connection, work: WithdrawalWork, owner: int, edits: Edits) -> tuple[frozenset[bytes], int]:
-    """Change the session and all sessions made from it, and hide it if it is deleted.
+    """Apply a withdrawal to its session and to all sessions made from it. If it is a deletion, hide the session.
 
-    Return the digests that the session had, and the number of other changed sessions.
+    Return the digests of the records that the session had, and the number of other changed sessions.
     """
     stored_records.add_tombstones(db, *_ids(work), edits)
     _act_as(db, owner)
@@ -219,7 +227,10 @@ def _take_out(db: Connection, work: WithdrawalWork, owner: int, edits: Edits) ->
 
 
 def _withdrawable(db: Connection, key: str, person: Person, session_id: str, *, deleted: bool = False) -> Row:
-    """Return a session that the user may withdraw from. With `deleted`, an owner also gets a hidden session."""
+    """Return the row of a session from which the user may withdraw records: an own one, or any for a maintainer.
+
+    With `deleted`, an own session is returned even if it is hidden.
+    """
     if deleted and (own := sessions.own(db, key, person, session_id)) is not None:
         return own
     row = sessions.readable(db, key, person, session_id)
@@ -235,8 +246,9 @@ def _withdrawable(db: Connection, key: str, person: Person, session_id: str, *, 
 
 
 def _describe(db: Connection, work: WithdrawalWork, row: Row, given: Mapping[str, Any]) -> None:
-    """Replace the description of a session, also in sessions made from it that have an equal one or its title as a
-    branch.
+    """Replace the title, summary or tags of a session by those in `given`.
+
+    Sessions made from it change as well, where they have the same text, or its title with a mark as a branch.
     """
     targets = work.targets(db)
     branches = f"{name} (Branch" if (name := titles.without_suffix(row["title"])) else None
@@ -279,9 +291,10 @@ Edits = Mapping[bytes, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Edited:
-    """A session after a withdrawal: its new segments from `position` on, its number of records, and its digests.
+    """The new state of a session after a withdrawal: the segments from number `position` on, and the new digests.
 
-    `base_count` counts the records of its parent. `done` are the digests of the withdrawn or replaced records.
+    `base_count` counts the records that its parent has too. `done` are the digests of the withdrawn or replaced
+    records.
     """
 
     position: int
@@ -294,7 +307,7 @@ class Edited:
 
 
 def checked(wanted: Rewrite) -> dict[bytes, bytes | None]:
-    """Return the withdrawn records of a request by digest, each with its replacement or `None`.
+    """Check a withdrawal request. Return its edits: the digest of each record, with the replacement or `None`.
 
     Raises:
         Usage: the edits contradict each other, or do not match the sent records.
@@ -320,9 +333,9 @@ def edited_session(
     protected: int,
     base: tuple[int, bytes],
 ) -> Edited | None:
-    """Return a session after a withdrawal; `None` if it has no withdrawn record after the first `protected` ones.
+    """Compute the new state of a session after a withdrawal. The first `protected` records do not change.
 
-    Segments (blocks of records) before the first change stay.
+    Segments (blocks of records) before the first change stay. Return `None` if the session has none of the records.
     """
     done: set[bytes] = set()
     old: list[bytes] = []
@@ -357,7 +370,10 @@ def edited_session(
 def _edited_records(
     edits: Edits, records: Iterable[bytes], first: int, *, protected: int, base_count: int
 ) -> tuple[list[bytes], int]:
-    """Return the records after a withdrawal, and how many of them the session has from its parent."""
+    """Return the records after a withdrawal, and how many records the session still has in common with its parent.
+
+    `first` is the number of the first of these records.
+    """
     new: list[bytes] = []
     count = base_count
     for number, record in enumerate(records, first):
