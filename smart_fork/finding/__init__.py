@@ -1,1 +1,1 @@
-"""Finding: from an intent to the sessions that answer it."""
+"""Finds the past sessions that answer an intent (the task that a person or an agent is about to do)."""

@@ -32,10 +32,9 @@ class TeamState(Value):
 
 @value
 class GonePrompt(Value):
-    """A prompt of a session that its agent deleted before smart-fork read the session. The session cannot be read or
-    forked.
+    """A prompt whose session was deleted by its agent before smart-fork read it, so it can neither be read nor forked.
 
-    `prompts` is the number of the session's prompts that are still known.
+    `prompts` counts the prompts of that session that are still known.
     """
 
     session_id: str
@@ -90,7 +89,7 @@ class Causes(Value):
 
 @value
 class Fix(Value):
-    """A session that met an error, and the actions that ended the error there.
+    """A way in which a session ended an error: the actions (`ended_by`) after which the error no longer occurred.
 
     `asked` is the prompt of the exchange in which the error ended. `score` is the chance that these actions help
     again.

@@ -287,13 +287,13 @@ def sessions_of(lines: Sequence[CodeLine], found: Sequence[LineWriter | None]) -
     return sorted(wrote, key=lambda one: (-one.lines, -one.session))
 
 
-#: Clocks differ: an edit may be this many seconds later than the commit that contains it.
+#: An edit may be this many seconds later than the commit that contains it, because clocks differ.
 SKEW = 60
 #: A shorter line is evidence only beside another line of its commit and session.
 LONE_LENGTH = 20
-#: The share of a commit's lines around a line that the line's session must have written.
+#: A line's session must have written this share of the commit's lines around it.
 MIN_PART = 0.5
-#: The number of lines that must match if the session's edit was of a file in another folder.
+#: The number of lines that must match if the session edited a file in another folder.
 MIN_MOVED_LINES = 3
 
 
@@ -444,6 +444,6 @@ def relative(file: str, tops: Collection[str]) -> str:
 
 
 def seconds(moment: str) -> float:
-    """Return a log's timestamp in seconds; infinity if it is not a timestamp."""
+    """Return a log's timestamp as seconds since 1970; infinity if it is not a timestamp."""
     found = seconds_in(moment)
     return float("inf") if found is None else found

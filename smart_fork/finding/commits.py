@@ -40,11 +40,11 @@ from smart_fork.repository.history import recognized, tops
 from smart_fork.snippets import quoted
 from smart_fork.system.processes import Processes
 
-#: Only the first later commits that change a session's files are examined, and the first files of its commits.
+#: The numbers of commits after a session's beginning, and of files in its commits, that are examined.
 MAX_COMMITS, MAX_FILES = 200, 30
-#: For this many pairs of commits, git is asked if one is in the history of the other.
+#: The number of pairs of commits for which git is asked if one is in the history of the other.
 MAX_PAIRS = 100
-#: The time for git to find the commits, and to find the session's lines in HEAD.
+#: The seconds that git may take to find the commits, and to find the session's lines in HEAD.
 FIND_SECONDS, BLAME_SECONDS = 10.0, 5.0
 #: Git does not read a smaller number as seconds since 1970.
 _FIRST = 100_000_000
@@ -213,7 +213,7 @@ def _ranges(lines: Sequence[tuple[str, CodeLine]]) -> Iterator[Range]:
 
 # The commits that came of sessions, in the repository where the sessions worked.
 
-#: The newest commits and the first places are listed, and the beginning of a subject.
+#: The numbers of commits (the newest) and places that are listed, and the length of a commit's subject.
 MAX_LISTED_COMMITS, MAX_PLACES, SUBJECT_CHARACTERS = 20, 20, 300
 
 log = logging.getLogger(__name__)
@@ -274,7 +274,7 @@ def _look_again(store: Store, sessions: Collection[tuple[AgentName, str]]) -> No
 
 #: The number of new commits that are examined, newest first, and the number of commits in one step.
 MAX_NEW, BATCH = 2000, 20
-#: A commit came of a session if the session wrote this share of its added lines, and at least this many lines.
+#: A session made a commit if it wrote this share of the commit's added lines, and at least this many lines.
 MIN_SHARE, MIN_LINES = 0.2, 3
 #: Only the beginning of a longer message is searched.
 MESSAGE_CHARACTERS = 4000

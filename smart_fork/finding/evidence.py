@@ -25,8 +25,8 @@ WORD_SESSIONS = 200
 MAX_COVERED = 20
 #: The number of sessions with all passages compared with the question.
 FULLY_COMPARED = 60
-#: If families have this many sessions on average, all these limits grow by that number: they are meant for distinct
-#: sessions.
+#: If families have this many sessions on average, the limits of a search grow by that factor: they are meant for
+#: distinct sessions.
 CROWDED_FAMILIES = 1.2
 #: The weight of a session's work on the current branch, relative to work on everything that the question names.
 THIS_BRANCH_WEIGHT = 1.5
@@ -338,7 +338,7 @@ def _coverage(
     return [Coverage(*(max(one.values(), default=0.0) for one in shares)) for shares in zip(*of_each, strict=True)]
 
 
-#: The sessions and passages found by words, and the first exchanges of each session: together about one batch.
+#: The numbers of sessions and passages that are embedded first, and of exchanges of each session: about one batch.
 FOUND_SESSIONS, FOUND_CHUNKS, BEGINNINGS = 10, 48, 8
 
 
@@ -391,7 +391,7 @@ def _first(family: str, above: dict[str, str]) -> str:
 
 
 def relatives(store: Store, session: SessionRow) -> tuple[SessionRow, ...]:
-    """Return the sessions of other families that share content with this session's family.
+    """Return the sessions of other families (a session and its forks) that share content with this session's family.
 
     Content is shared by handing a session over to another agent, or by merging sessions.
     """

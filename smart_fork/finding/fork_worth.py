@@ -33,10 +33,9 @@ from smart_fork.system.processes import Processes
 
 log = logging.getLogger(__name__)
 
-#: Chances this near to the best chance count as equal to it. If all chances are low, a share of the best one counts
-#: instead of 0.05.
+#: Chances count as equal to the best chance if they are this near to it; for low chances, within this share of it.
 CLOSE, CLOSE_SHARE = 0.05, 0.15
-#: The number of results that are compared, even if fewer are wanted.
+#: The number of results whose worth is compared, even if fewer are wanted.
 MAX_COMPARED = 10
 #: The notice for results that are not in the order of their scores.
 BETTER_FIRST = (
@@ -122,8 +121,8 @@ def obstacles(
 ) -> list[str]:  # fmt: skip
     """Return the reasons why a session cannot be forked now; empty if it can.
 
-    `path` is its log, `cwd` the directory it worked in, and `asked` whether it has a prompt. `works_in` is the
-    directory that the fork is to work in, if another.
+    `path` is its log, `cwd` the directory it worked in, `origin` who started it. `asked` is true if it has a prompt.
+    `works_in` is the directory that the fork is to work in, if another.
     """
     whys = [_of_its_log(agent, session_id, path or "", asked=asked)]
     if origin == "subagent":
@@ -198,7 +197,7 @@ def cache_in_words(until: str, first: int = 0) -> str:
 
 
 def age_of(moment: str) -> float | None:
-    """Return the age of a timestamp in seconds; `None` for an invalid or future time."""
+    """Return how many seconds ago a timestamp was; `None` for an invalid or future time."""
     left = _left(moment)
     return -left if left is not None and left <= 0 else None
 

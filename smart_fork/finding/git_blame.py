@@ -26,7 +26,7 @@ from smart_fork.snippets import printable, shown
 
 #: Lines above and below the asked lines that are examined too: a bracket belongs to the session of the lines around it.
 NEAR_LINES = 5
-#: The number of changes that are examined.
+#: The number of commits of a line's history that are examined.
 MAX_CHANGES = 50
 _BLAME = ("blame", "-w", "-M", "-C", "--porcelain", "--no-textconv")
 _PLAIN = ("--no-ext-diff", "--no-textconv", "--no-color", "--no-relative", "--src-prefix=a/", "--dst-prefix=b/")
@@ -42,11 +42,11 @@ _LINES = late(r"(.+):(\d{1,9})(?:-(\d{1,9}))?", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class CodeLine:
-    """A line of code, the file and commit that it is from, and the commit's time in seconds.
+    """A line of code with the commit that it is from. `committed` is the commit's time in seconds.
 
     `name` is the file's path in that commit, relative to the repository. `origin` is the line's number there. `commit`
     is empty for an uncommitted line. `subject` is the commit's subject. `asked` is false for a line that is only
-    examined because an asked line is near.
+    examined because a line of the question is near.
     """
 
     number: int
@@ -69,7 +69,9 @@ class CodeLine:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A range of lines of a file, from 1, including the last line. A `last` of 0 means the end of the file."""
+    """A range of lines in a file: the numbers of the first and last line, from 1. A `last` of 0 means the end of the
+    file.
+    """
 
     name: str
     first: int = 1
@@ -132,7 +134,7 @@ def is_bot(name: str, mail: str) -> bool:
 
 
 def _unquoted(name: bytes) -> str:
-    """Return a file name without git's quotation: git quotes names with unusual characters."""
+    """Return a file name from git's output without its quotation. Git quotes names with unusual characters."""
     if name[:1] == b'"' and len(name) > 1:
         name = _ESCAPED.sub(lambda one: bytes([_SIGNS.get(one[1]) or int(one[1], 8) & 255]), name[1:-1])
     return os.fsdecode(name)
@@ -245,7 +247,10 @@ class Change(NamedTuple):
 
 
 def changes_in(patch: bytes) -> Iterator[Change]:
-    """Yield the lines that a patch in any ``diff -u`` format changes. Lines inside a hunk are never read as headers."""
+    """Yield the lines that a patch adds or removes. All ``diff -u`` formats are read.
+
+    Lines inside a hunk are never read as headers.
+    """
     names, at, left = ["", ""], [0, 0], [0, 0]  # of the old file, and of the new one
     for raw in patch.split(b"\n"):
         line = raw.decode("utf-8", "replace")
@@ -391,7 +396,7 @@ def _commit(there: Repository, given: str) -> str:
 
 #: The number of commits of a pull request that are examined, the last ones.
 MAX_PULL_COMMITS = 200
-#: The time for gh to ask its server.
+#: The seconds that gh may take to ask its server.
 GH_SECONDS = 20.0
 #: The maximum size of gh's answer.
 _MAX_GH_BYTES = 1 << 22
@@ -399,7 +404,7 @@ _ASKED = ("--json", "commits,mergeCommit")
 _QUIET = {"GH_PROMPT_DISABLED": "1", "GH_NO_UPDATE_NOTIFIER": "1", "NO_COLOR": "1"}
 #: A repository as gh names it. It can never be an option.
 _HOSTED = re.compile(r"[a-z0-9][a-z0-9.-]*/\w[\w.-]*/\w[\w.-]*", re.ASCII)
-#: The remotes that may have the pull request: those of a fork are at the upstream repository.
+#: The remotes that may have the pull request. A forked repository has its pull requests at the upstream repository.
 _REMOTES = ("upstream", "origin")
 
 
@@ -476,7 +481,7 @@ def _oid(one: object) -> str:
 
 
 def _present(there: Repository, names: Sequence[str]) -> list[str]:
-    """Return the commits among `names` that this repository has."""
+    """Return the names among `names` that are commits of this repository."""
     given = "".join(f"{name}\n" for name in names if name).encode()
     said = there.git("cat-file", "--batch-check=%(objectname) %(objecttype)", given=given).text if given else ""
     return [line.split(" ")[0] for line in said.split("\n") if line.endswith(" commit")]

@@ -60,10 +60,10 @@ from smart_fork.snippets import printable
 
 log = logging.getLogger(__name__)
 
-#: How long a question waits for logs to be read, and for embeddings of the current project.
+#: The seconds that a question waits for logs to be read, and for embeddings of the current project.
 READ_SECONDS, EMBED_SECONDS = 20.0, 15.0
-#: From this many changed logs on, the model's frameworks are loaded early. How long a question reads logs if an indexer
-#: does the rest.
+#: From this many changed logs on, the model's frameworks are loaded early. The seconds that a question reads logs if an
+#: indexer reads the others.
 MANY_LOGS, SOON_SECONDS = 40, 1.0
 _BEING_READ = "Logs are being indexed just now."
 _SWITCHED_OFF = "Indexing is switched off (SMART_FORK_INDEXING=false)."
@@ -401,7 +401,7 @@ def indexed(store: SqliteStore, report: Report, before: Mapping[str, SeenFile], 
 
 
 def _broken_logs(rows: list[tuple[str, int, str]]) -> tuple[BrokenLog, ...]:
-    """Return the logs with lines that could not be decoded, each with some of these lines."""
+    """Return, from rows of the index, the logs with lines that could not be decoded, each with some of these lines."""
     return tuple(
         BrokenLog(path, number, tuple((line, printable(reason)) for line, reason in orjson.loads(first)[:3]))
         for path, number, first in rows

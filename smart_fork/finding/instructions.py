@@ -1,4 +1,4 @@
-"""Removes from a question what only says how to work, such as "you are a careful engineer, follow the style guide".
+"""Removes instructions on how to work from a question, such as "you are a careful engineer, follow the style guide".
 
 Such words occur in prompts of all kinds and find nothing, but many of them outweigh the question. Each part of a long
 question is embedded. A linear classifier on the embeddings separates instructions from tasks.
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 NUMBERS = Path(__file__).with_name("instructions.json")
-#: A part is left out if its score, from work (0) to instruction (1), is above the minimum and above the lowest score by
-#: the second number.
+#: A part is left out if its score, from work (0) to instruction (1), is above the first number. It must also be above
+#: the lowest score by the second.
 MIN_LIKENESS, ALIKE = 0.6, 0.1
 #: A longer sentence is cut into parts of about this many words. A shorter part is joined with the next one.
 SENTENCE_WORDS, PART_WORDS, MIN_WORDS = 24, 12, 3

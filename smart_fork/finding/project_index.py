@@ -61,7 +61,7 @@ class ProjectIndex:
 
     @cached_property
     def project(self) -> Project | None:
-        """Return the project that is searched; `None` for all.
+        """Return the project whose sessions are searched; `None` for all projects.
 
         Raises:
             Usage: there is no such directory.
@@ -105,7 +105,7 @@ class ProjectIndex:
 
     @property
     def store(self) -> SqliteStore:
-        """Return the open index. Call it only inside `index`."""
+        """Return the open index. Call it only inside a ``with self.index()`` block."""
         assert self._store is not None  # noqa: S101 - it is open
         return self._store
 
@@ -265,9 +265,9 @@ def adopt(project: Project, directory: str, *, remove: bool = False) -> AboutPro
     return described(project)
 
 
-#: If more files are changed, none is in play: so many files do not distinguish sessions.
+#: If more files are uncommitted, none is searched for: so many files do not distinguish sessions.
 MAX_CHANGED = 64
-#: The time for git to list the changed files.
+#: The seconds that git may take to list the uncommitted files.
 CHANGED_SECONDS = 0.5
 #: New files are not listed: that would walk through every folder.
 _CHANGED = ("diff-index", "--name-only", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=all", "HEAD", "--")
@@ -295,7 +295,7 @@ def with_files(query: Query, code: Code, processes: Processes) -> Query:
     return replace(query, in_play=tuple(changed)) if len(changed) <= MAX_CHANGED else query
 
 
-#: The subjects of the last commits that are on no trunk, and the time for git to find them.
+#: Git's arguments for the subjects of the last commits that are not on a trunk, and the seconds git may take.
 _LANDED = (
     "log", "--max-count=3", "--no-merges", "--no-show-signature", "--no-color", "--format=%s", "HEAD", "--not",
     *(f"--{where}{one}" for one in TRUNKS for where in ("branches=", "remotes=*/")),

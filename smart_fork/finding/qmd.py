@@ -36,7 +36,7 @@ from smart_fork.finding.request import (
 from smart_fork.snippets import printable
 from smart_fork.system.processes import Completed, Processes
 
-#: Colors, cursor movements and progress bars.
+#: Terminal control sequences in qmd's output: colors, cursor movements and progress bars.
 _STEERING = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?")
 #: The beginning of a list or object that may hold results. The ``[info]`` or ``[1/2]`` of a log line does not match.
 _BEGINNING = re.compile(r'\[\s*\]|\[\s*\{\s*["}]|\{\s*["}]')
@@ -128,7 +128,7 @@ def _field(result: dict[str, Any], names: tuple[str, ...]) -> str:
 
 log = logging.getLogger(__name__)
 
-#: The time for each search; the first searches may load models.
+#: The seconds that each search may take; the first searches may load models.
 SEARCH_SECONDS = float(Setting.QMD_SECONDS.default)
 #: The times for qmd to list collections, to read the exports for a question or for an index run, and to embed them. qmd
 #: stops embedding a little earlier by itself, and continues in the next run.
@@ -137,7 +137,7 @@ LIST_SECONDS, READ_SECONDS, UPDATE_SECONDS, EMBED_SECONDS = 20.0, 60.0, 900.0, 3
 MAX_WORDS = 6
 #: The number of documents asked for first, and the number if the first ones are not enough.
 WANTED, MAX_WANTED = 50, 1000
-#: The number of documents for which qmd is asked for the header.
+#: The number of documents whose header qmd is asked for.
 MAX_LOOKUPS = 20
 #: The part of an export that is read for its header.
 HEADER_BYTES, HEADER_LINES = 16_384, 12

@@ -37,8 +37,8 @@ LONG_DOUBT, SHORT_WORDS = 0.4, 16
 #: The points against every session for a short prompt to an agent. A person who searches remembers a session, a prompt
 #: may ask for something new. A plan of `PLAN_WORDS` words is specific enough.
 PROMPT_DOUBT, PLAN_WORDS = 2.5, 150
-#: The points against every session if the sessions know none of several names, and the share of known names from which
-#: there are none.
+#: The points against every session if none of a question's names is of any session, and the number of names from which
+#: this counts. From the share `KNOWN_NAMES` of known names on, there are no such points.
 STRANGE_DOUBT, SEVERAL_NAMES, KNOWN_NAMES = 2.5, 2, 0.3
 #: A question of this many words is searched without its instructions on how to work.
 LONG_WORDS = 24
@@ -205,7 +205,7 @@ def is_of_this_branch(text: str) -> bool:
 
 
 def branch_words(branch: str) -> str:
-    """Return the words in a branch's name, after the last slash; empty for a trunk such as main."""
+    """Return the words in a branch's name, after its last slash; empty for main and similar branches."""
     return "" if branch in TRUNKS else " ".join(_NAME_LETTERS.findall(branch.rpartition("/")[2]))
 
 
@@ -299,7 +299,7 @@ class Query:
 
     @property
     def meanings(self) -> tuple[str, ...]:
-        """Return the phrasings that are compared by meaning."""
+        """Return the phrasings that are compared by meaning, that is, by their embeddings."""
         return tuple(self.phrasings[number] for number in self.embedded)
 
     def _meaning_and_size(self, number: int) -> tuple[bool, int]:
@@ -364,7 +364,7 @@ class Candidates:
 # The words of a question. Each is searched once, and counts for every phrasing that contains it.
 
 
-#: A phrasing of more terms is a sentence: its terms are not beginnings of names. Nor is a term of fewer letters.
+#: Longer phrasings are sentences: their terms are not searched as beginnings of names. Nor are shorter terms.
 MAX_NAME_TERMS, MIN_PREFIX_LETTERS = 2, 3
 
 
@@ -413,7 +413,11 @@ class QueryWords:
         return scores
 
     def coverage(self, table: HavingTable, scores: Sequence[Mapping[int, float]], most: int) -> list[dict[int, float]]:
-        """Return, by phrasing, the share of its words (0…1, rare words weigh more) in each of its `most` best rows."""
+        """Return, for each phrasing, its `most` best rows of a table with the share of the phrasing's words in each
+        row.
+
+        Shares are from 0 to 1; rare words weigh more. `scores` are each phrasing's scores by row.
+        """
         best = [heapq.nlargest(most, score, key=score.__getitem__) for score in scores]
         asked = {row for rows in best for row in rows}
         having = self._having.get(table) or self._store.having(table, self._terms, asked)

@@ -40,7 +40,7 @@ _BEGINNING = 0.8
 log = logging.getLogger(__name__)
 
 Speaker = Literal["user", "assistant"]
-#: Compares texts with the question by meaning.
+#: A function that returns the cosine of each given text to the question.
 Nearness = Callable[[Sequence[str]], Sequence[float]]
 #: The number of hits that are compared by meaning, and of sentences in each: so few texts are embedded without loading
 #: a large framework.
@@ -48,7 +48,7 @@ _COMPARED, _SENTENCES = 2, 5
 
 
 class Quotation(NamedTuple):
-    """A quotation from a passage. `said_by` is `None` if the speaker is unknown."""
+    """A text quoted from a passage of a session. `said_by` is the speaker; `None` if unknown."""
 
     said_by: Speaker | None
     text: Masked

@@ -28,16 +28,15 @@ from indexer.store.base import Placement
 BEST_CHUNKS, BEST_SHARE = 3, 0.6
 #: A cosine below this is no evidence: far and very far passages are equal.
 FAR = 0.15
-#: The number of families that share the chance, as when the points were fitted.
+#: The number of best families that share the chance to be meant, as when the points were fitted.
 RIVALS = 12
 
 
-#: From the first chance on, a session is more likely than not the one meant. Below the second, it hardly is.
+#: From the first chance on, a session probably is the one that a question means. Below the second, it hardly is.
 LIKELY_SCORE, FIT_THRESHOLD = 0.5, 0.3
-#: The minimum chance of a session that is named to an agent unasked.
+#: The minimum chance of a session in a hint, which an agent gets unasked.
 HINT_CHANCE = 0.8
-#: The minimum score of an answer in a session that was named: its name already speaks for it. Unrelated words score
-#: below 0.01.
+#: The minimum score at which a session that a person named answers a question. Unrelated words score below 0.01.
 MIN_NAMED_SCORE = 0.05
 #: The maximum chance of a session whose prompts came to nothing, and of any session if a prompt names no work.
 MAX_ASKED_CHANCE, MAX_UNNAMED_CHANCE = 0.2, 0.45
@@ -79,13 +78,13 @@ class Weights(NamedTuple):
 Known = Literal["both", "words", "meaning"]
 #: The points for commits: about half of them if half of a question's words are known.
 COMMITS = 3.0
-#: The points if words and meaning were searched; if only words, or only embeddings, of a session are known.
+#: The points by what is known about a session: words and embeddings, only words, or only embeddings.
 KNOWN: Mapping[Known, Weights] = {
     "both": Weights(Parts(3.72, 3.67, 6.7, 3.56, 7.29, 13.57, 4.18, COMMITS), nothing=9.17),
     "words": Weights(Parts(6.68, 7.58, 11.95, 4.4, files=4.73, commits=COMMITS), nothing=6.61),
     "meaning": Weights(Parts(nearest=20.75, whole=10.66), nothing=11.13),
 }
-#: The points for a question with several phrasings: evidence in all of them says more.
+#: The same points for a question with several phrasings: evidence in all of them says more.
 KNOWN_AGAIN: Mapping[Known, Weights] = {
     "both": Weights(Parts(7.32, 9.2, 5.25, 2.0, 3.18, 7.55, 3.4, COMMITS), nothing=11.76),
     "words": Weights(Parts(7.73, 11.55, 6.78, 2.0, files=3.6, commits=COMMITS), nothing=9.87),
@@ -358,7 +357,7 @@ class ExchangeEvidence:
 
 #: The share of the talk about the question that an exchange inherits from the exchange before.
 KEPT_TALK = 0.6
-#: A line about an action that changes files.
+#: The beginning of a line about an action that changes files.
 _EDITS = re.compile(r"^edit \S", re.MULTILINE)
 
 
@@ -376,8 +375,9 @@ def fork_point(
 ) -> Placement | None:  # fmt: skip
     """Return the best passage of the exchange to fork after; `None` for a session without passages.
 
-    `places` are all passages of the session, in order. `words` has each phrasing's scores by passage, `similar` each
-    embedded phrasing's cosines by position. `changing` are the exchanges that change files.
+    After that exchange, a fork knows all that is asked. `places` are all passages of the session, in order. `words`
+    has each phrasing's scores by passage, `similar` each embedded phrasing's cosines by position. `changing` are the
+    exchanges that change files.
     """
     if not places:
         return None
@@ -453,7 +453,7 @@ def _by_meaning(place: Placement, similar: Sequence[Mapping[int, float]]) -> flo
 
 
 def percent(score: float) -> str:
-    """Format a score from 0 to 1: "72 %". The ends are "< 1 %" and "> 99 %"."""
+    """Format a score from 0 to 1 as a percentage: "72 %". The lowest text is "< 1 %", the highest "> 99 %"."""
     if score < 0.01:
         return "< 1 %"
     return "> 99 %" if score > 0.99 else f"{score:.0%}".replace("%", " %")

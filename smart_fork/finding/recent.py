@@ -66,7 +66,8 @@ def recent_sessions(
 ) -> Recent:  # fmt: skip
     """Return the newest sessions of a project (all worktrees), or of all projects, newest first. Skip unreadable logs.
 
-    If `listed` is given, pinned sessions come first, and sessions that only worked in the project are included.
+    With the filters `listed`, pinned sessions come first, and sessions that began elsewhere and worked in the project
+    are included. Sessions that a program started are only included if `automated`.
     """
     files = [file for agent in adapters for file in agent.discover() if file.size > 0]
     files.sort(key=lambda file: (-file.mtime_ns, file.location))

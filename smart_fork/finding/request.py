@@ -168,7 +168,7 @@ class FindRequest:
 
 @dataclass(frozen=True, slots=True)
 class RecentRequest:
-    """Filters of the list of recent sessions."""
+    """The filters of a request for the list of recent sessions."""
 
     agent_type: str = said(default=AGENTS.ALL, described="As for find_sessions.")
     limit: int = said(
@@ -220,7 +220,7 @@ def current_project(path: str | None) -> Project:
 
 
 def project_notice(project: Project | None, *, found: bool = True) -> str:
-    """Say why a project may have more sessions than were found; empty if there is no such reason.
+    """Return a notice that says why a project may have more sessions than were found; empty if there is no reason.
 
     Unfetched checkpoints (sessions kept in a git branch) are only mentioned if nothing was `found`. A client without
     access does not learn where a `.git` leads.
@@ -281,7 +281,7 @@ def check_also(also: object) -> None:
 
 
 def further(intent: str, also: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the texts of `also` that differ from `intent` and from each other, without blank ones."""
+    """Return the other phrasings of a question: the texts of `also`, without blank ones and without repetitions."""
     given = (plain(text) for text in also or ())
     different = {_essence(text): text for text in reversed([*given]) if text}
     return tuple(text for essence, text in reversed(different.items()) if essence and essence != _essence(intent))
@@ -382,7 +382,7 @@ class SearchEngine(Protocol):
 # The engine that answers: ``SMART_FORK_ENGINE``, else ``engine`` in ``config.toml``, else the built-in index.
 
 OWN = Setting.ENGINE.default
-#: It is imported only if it answers.
+#: The class of the search program qmd. It is only imported if qmd is configured.
 _QMD = "smart_fork.finding.qmd:Qmd"
 
 

@@ -58,7 +58,7 @@ UNTRUSTED = (
 ALL_SNIPPETS_CHARACTERS, MIN_SNIPPET_CHARACTERS = 10_000, 120
 #: The number of files in an answer that a session edited.
 MAX_FILES = 3
-#: The number of a family's members that are named one by one.
+#: The number of a family's sessions whose ids a result lists.
 MAX_NAMED = 10
 
 
@@ -102,8 +102,9 @@ def edited_files(store: Store, row: SessionRow) -> tuple[str, ...]:
 
 
 def index_state(counts: Counts, covered: Covered, left: int | None, problem: str, seconds_left: int = 0) -> IndexState:
-    """Describe how complete the index was. `left` counts the unread changed logs; `None` if the logs were
-    not checked.
+    """Return how complete the index was for an answer.
+
+    `left` counts the changed logs that were not read; `None` if the logs were not checked. `problem` says why.
     """
     complete = left == 0 and counts.embedded == counts.chunks
     return IndexState(
@@ -155,7 +156,11 @@ def place_mark(inferred_from: str, began_in: str = "") -> str:
 
 
 def fork_command(agent: AgentName, session_id: str, cwd: str, *, of_others: bool = False) -> str:
-    """Return the shell command that forks a session, for display."""
+    """Return the shell command that forks a session, as results show it.
+
+    `cwd` is the session's directory. With `of_others`, content is another person's, so the agent asks before each
+    action.
+    """
     if not AGENTS[agent].has("starter"):
         return shlex.join(("smart-fork", "fork", session_id, "--as", AGENTS.first()))
     if where_now(cwd) != cwd:  # from there its agent does not find it
@@ -344,13 +349,13 @@ def language_of(text: str) -> str:
 
 
 def most_are_in(texts: Iterable[str]) -> str:
-    """Return the language of more than half of the texts; empty if there is none."""
+    """Return the language of more than half of the texts; empty if no language has so many."""
     found = Counter(map(language_of, texts))
     return next((language for language, number in found.items() if number * 2 > found.total()), "")
 
 
 def is_mostly_not_latin(text: str) -> bool:
-    """Return True if most letters of `text` are not Latin; False without letters."""
+    """Return True if most letters of `text` are of another script than Latin; False without letters."""
     others = Counter(filter(str.isalpha, _ASCII.sub("", text)))
     latin = sum([count for char, count in others.items() if unicodedata.name(char, "").startswith("LATIN")])
     return len(_NO_ASCII_LETTER.sub("", text)) + latin < others.total() - latin

@@ -1,4 +1,7 @@
-"""Finds the sessions that answer an intent: evidence by words and by meaning, one score a session, one hit a family."""
+"""Finds the sessions that answer an intent, by words and by meaning.
+
+Each session gets one score. Of each family (a session and its forks), the best session is a result.
+"""
 
 from __future__ import annotations
 
@@ -99,9 +102,9 @@ def _search(store: Store, query: Query, embed: Embed, mode: Mode, look: SecondLo
 def _one_a_family(
     score: Mapping[int, Score], rows: Mapping[int, SessionRow], family: Mapping[int, str]
 ) -> list[tuple[int, float]]:
-    """Return the best session of each family with its chance, best first.
+    """Return the best session of each family (a session and its forks) with its chance, best first.
 
-    Equal sessions are ordered by points, then newest first, then by id.
+    Sessions with equal chances are ordered by points, then newest first, then by id.
     """
     order = sorted(score, key=lambda row: rows[row].session_id)
     order.sort(key=lambda row: (score[row].chance, sum(score[row].points), rows[row].until), reverse=True)
@@ -149,7 +152,7 @@ def all_in_scope(store: Store, query: Query) -> Candidates:
 
 
 def lines_of(store: Store, session: SessionRow, place: Placement) -> tuple[int, int] | None:
-    """Return the first and last line, from 1, of a passage in its session's export.
+    """Return the first and last line, from 1, of a passage in the Markdown export of its session.
 
     Return `None` if the export is missing or has changed since it was indexed.
     """
@@ -161,7 +164,7 @@ def lines_of(store: Store, session: SessionRow, place: Placement) -> tuple[int, 
 
 # The embeddings of a question, made once for everything that is asked at the same time.
 
-#: Embeds texts as float32 vectors, or raises an exception that says why not.
+#: A function that embeds texts as float32 vectors, or raises an exception that says why not.
 Embed = Callable[[Sequence[str]], Sequence[bytes]]
 
 
@@ -246,7 +249,7 @@ def check_comparable(store: Store, model: str, absent: str) -> None:
 
 #: The number of results that are reranked.
 RERANKED = 20
-#: The weight of the reranker, which sees no other evidence, beside all other evidence, in log odds.
+#: The weight of the reranker's score in the final score, in log odds. The rest is the weight of all other evidence.
 SHARE = 0.5
 #: The closest that a score counts to 0 or 1, so that a surer reranker can overrule it.
 SUREST = 1e-3

@@ -158,11 +158,11 @@ def _is_a_workers(first: HookEvent) -> bool:
 #: The share of the changed lines that one session must have written. With this share, 96 % of 240 named exchanges were
 #: right and 2 % wrong.
 MIN_PART = 0.5
-#: The maximum size of a file, and the time for git.
+#: The maximum size of an edited file, and the seconds that git may take.
 MAX_BYTES, BLAME_SECONDS = 1 << 20, 1.0
 #: Longer texts are not compared line by line.
 MAX_LINES = 300
-#: A sentence has at most about 60 tokens.
+#: The lengths of a hint's sentence, about 60 tokens, and of the verdict in it.
 LINE_CHARACTERS, OUTCOME_OF_LINE = 240, 100
 
 
@@ -174,8 +174,9 @@ class _Block(NamedTuple):
 
 
 def edited_lines(where: EditedPlace, processes: Processes) -> tuple[Repository, Sequence[CodeLine]]:
-    """Return the repository, and the lines of a file around an edit. The lines about to be changed are marked as
-    asked.
+    """Return the repository of an edit's file, and the lines around the edit, with their commits.
+
+    The lines about to be changed are marked as `asked`.
 
     Raises:
         Usage, NotFound: the file is not in a repository.
@@ -252,7 +253,7 @@ def _blocks(edit: HookEvent) -> Iterator[_Block]:
 
 
 def _changed(old: str, new: str) -> Sequence[int]:
-    """Return the indexes of the lines of `old` that `new` changes.
+    """Return the indexes of the lines of the text `old` that differ in the text `new`.
 
     Return all lines if `new` only adds some, or if the texts are long.
     """
@@ -278,7 +279,7 @@ def _hunks(patch: str) -> Iterator[_Block]:
 #: The number of passages before an error's end that are searched for the actions that ended it.
 MAX_PASSAGES = 40
 ACTION_CHARACTERS = 200
-#: The weights of the signs: fitted by logistic regression on one half of the kinds of repeated errors in 448 public
+#: The weights of `Signs`: fitted by logistic regression on one half of the kinds of repeated errors in 448 public
 #: sessions, and tested on the other half.
 BEGIN, SHARE, AGREE, EDIT = -1.0, 2.0, 1.4, -2.4
 #: The minimum chance of a fix that a session gets unasked.

@@ -253,7 +253,7 @@ class Library(ProjectIndex):
             return author_hint(there, lines, store, _EVERYTHING.query(scope, hidden=frozenset({edit.session_id})))
 
     def why(self, where: str, limit: int = CHANGES) -> Causes:
-        """Return the newest changes of the lines in ``PATH:FIRST-LAST``, or of a whole file, and the prompts behind
+        """Return the newest changes of the lines ``PATH:FIRST-LAST``, or of a whole file, and the prompts that led to
         them.
 
         Raises:
@@ -472,7 +472,7 @@ def _damage_notice(before: Collection[Path]) -> str:
     )
 
 
-#: How long a question to a server waits for the model, for logs to be read, and for new embeddings.
+#: The seconds that a question to a server waits for the model, for logs to be read, and for new embeddings.
 MODEL_SECONDS, READ_SECONDS, EMBED_SECONDS = 12.0, 12.0, 5.0
 
 

@@ -62,7 +62,7 @@ def noted(sessions: Iterable[_Session]) -> dict[_Session, SessionNotes]:
 
 
 def noted_of(agent: AgentName, session_id: str) -> SessionNotes | None:
-    """Return the notes on one session, or `None`.
+    """Return the notes on one session; `None` if it has none.
 
     Raises:
         OSError: the notes cannot be read.

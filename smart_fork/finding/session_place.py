@@ -29,7 +29,9 @@ _MAX_CHARACTERS = 4096
 
 
 def belongs(one: Session | SessionRow, project: Project) -> bool:
-    """Return True if a session is known to have worked in `project`."""
+    """Return True if a session worked in `project`, by its stated directory, its commit, or an existing inferred
+    directory.
+    """
     if not isinstance(one, Session) and one.home is not None:
         return in_project(one.repo_root, project)
     if _counts(one) and in_project(one.cwd, project):

@@ -219,7 +219,7 @@ class Hit(Value):
         return BUDGET_TOKENS + self.price.instructions
 
     def suggested_fork(self, name: str = "") -> str:
-        """Return the shell command of the suggested fork. `name` replaces the session's id."""
+        """Return the shell command of the fork that a result suggests. `name` replaces the session's id."""
         other = None if AGENTS[self.agent_type].has("starter") else AGENTS.first()
         if checkpoints.is_history(self.jsonl_path or ""):
             other = other or self.agent_type
@@ -342,7 +342,7 @@ class SessionNotes(Value):
 
     @property
     def sentences(self) -> list[str]:
-        """Return the verdicts on the session and its forks as sentences."""
+        """Return a sentence for each verdict on the session and its forks."""
         return [one.said for one in (*([self.verdict] if self.verdict else []), *self.forks)]
 
     @property

@@ -36,7 +36,7 @@ MIN_PREFIX = 8
 #: A line in a message that looks like the heading of a message.
 _HEADING = re.compile(r"^(?=[^\S\n]*##[^\S\n]*\d+[^\S\n]*·)", re.MULTILINE)
 _JUMPS = "Numbers jump over records that are no messages: tool calls, their output, and what an agent notes for itself."
-#: The processor seconds after which a long session is cut off for reading.
+#: The processor seconds after which an answer with a session's messages ends.
 ANSWER_SECONDS = 6.0
 #: The number of sessions that an error names if a reference is ambiguous.
 MAX_LISTED = 5
@@ -386,7 +386,7 @@ def conversation_part(
 
 
 def exported(located: Located) -> Masked:
-    """Return the Markdown export of a session without a log, masked with today's rules.
+    """Return the Markdown export of a session without a log. Secrets are masked again, by the present rules.
 
     Raises:
         NotFound: there is no export.

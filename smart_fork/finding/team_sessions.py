@@ -205,7 +205,7 @@ def _ordered(own: Sequence[Hit], merged: MergedCandidates, query: Query, *, snip
 
 
 def _here(store: Store | None, one: RemoteSession) -> list[SessionRow]:
-    """Return the local sessions that belong to a remote session's family."""
+    """Return the sessions on this machine that belong to the family of a session on the server."""
     if store is None:
         return []
     if found := store.family(one.family) if one.family else []:
@@ -244,7 +244,7 @@ def _hit(one: RemoteSession, chance: float, query: Query, *, snippets: bool) -> 
 
 # Access to the server's sessions. Without a login at a team's server, the team's code is not imported.
 
-#: The team's module, which no other module imports.
+#: The module that gives access to the team's server. It is only imported by this name, if it is needed.
 _DOOR = "smart_fork.team.search"
 
 
@@ -292,7 +292,7 @@ def is_known() -> bool:
 
 
 def team_room() -> Team:
-    """Import the team's code and return it.
+    """Import and return the module that gives access to the team's sessions.
 
     Raises:
         Usage: this installation has no team code.

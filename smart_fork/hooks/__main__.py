@@ -14,7 +14,7 @@ from smart_fork.hooks import RECALL
 
 #: A prompt may be long, but a longer input is not an event of an agent.
 MAX_BYTES = 16 << 20
-#: How long to wait for another process that writes.
+#: How long to wait for another process that writes to the registry of workers.
 PATIENCE_MILLISECONDS = 1_000
 #: Each call that replaces text contains one of these; a shell command contains none.
 _EDITS = (b"*** Begin Patch", b'"old_str', b'"oldString"', b'"oldText"')

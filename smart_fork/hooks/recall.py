@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from typing import Any
 
 EVENT, BEFORE_A_TOOL, BEGUN = "UserPromptSubmit", "PreToolUse", "SessionStart"
-#: The events of a call: the folder for its notes, and the question to the service.
+#: The events of a tool call: the folder for the files about its hints, and the service's path to ask.
 _CALLS = {
     BEFORE_A_TOOL: (EDITS, "/before-edit"),
     "PostToolUse": (ERRORS, "/after-failure"),
     "PostToolUseFailure": (ERRORS, "/after-failure"),
 }
-#: The text after a compaction. The tag is `indexer.transcripts.texts.RECALL_TAG`.
+#: The hint after a compaction. The tag is `indexer.transcripts.texts.RECALL_TAG`.
 COMPACTED = (
     "<smart-fork-recall>What this compaction dropped can still be searched: call find_sessions with session='self' "
     "and an intent, and read_session for the messages.</smart-fork-recall>"
 )
 #: How long a prompt may wait, from the start of this process, and the variable that changes it.
 MILLISECONDS, MAX_MILLISECONDS, VARIABLE = 150, 60_000, "SMART_FORK_RECALL_MS"
-#: The seconds left to write a note if the time is over before the question.
+#: The seconds left to write the file about a session's hints if the time is over before the question.
 NOTING = 0.02
 #: The limits of a prompt that is sent, of a log that is read, of an answer, and of its line.
 PROMPT_CHARACTERS, HEAD_BYTES, ANSWER_BYTES, LINE_CHARACTERS = 4_000, 1 << 20, 1 << 14, 1_000
@@ -181,7 +181,7 @@ def _sound(line: object) -> str:
 
 
 def _is_id(text: object) -> bool:
-    """Return True if the text can be a session's id, and so a file's name."""
+    """Return True if the text can be a session's id. Then it is also safe as a file's name."""
     if not isinstance(text, str):
         return False
     return text.isascii() and text.replace("-", "").replace("_", "").isalnum() and len(text) <= 128

@@ -13,9 +13,10 @@ from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.hooks import ASKED, EDITS, ERRORS, LATE, NO_PROMPTS, RECALL
 
-#: The folders with a note for each session, and the first byte of a line about a hint that was followed.
+#: The folders with a file for each session that hints were asked for, and the first byte of a line about a hint that
+#: was followed.
 NOTED, FOLLOWED = (ASKED, EDITS, ERRORS), b"+"
-#: How long notes about a session are kept.
+#: The seconds after which the file about a session's hints is deleted.
 KEPT_SECONDS = 30 * 24 * 3600.0
 
 

@@ -30,7 +30,7 @@ from smart_fork.workers.registry import Registry, Status, WorkerRecord
 from smart_fork.workers.registry_file import registry_file
 
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh", "mksh", "ash", "busybox"})
-#: Enough ancestors for a hook's shell, the agent, and the process that started the agent.
+#: The number of ancestors that are examined: a hook's shell, the agent, and the process that started the agent.
 _FAR_ENOUGH = 6
 
 
@@ -43,7 +43,7 @@ class Ancestor:
 
     @property
     def is_shell(self) -> bool:
-        """Return True if the process is a shell that only runs a command."""
+        """Return True if the process is a shell."""
         return bool(self.words) and self.words[0].rpartition("/")[2].lstrip("-") in SHELLS
 
 
@@ -196,7 +196,7 @@ def _runner(hooks: Hooks, ancestry: Sequence[Ancestor] | None) -> Sequence[Ances
 
 
 def _is_the_sources_own(worker: WorkerRecord, event: WorkerEvent) -> bool:
-    """Return True if the event names the session that the worker was forked from.
+    """Return True if the event names the session that the worker was forked from, instead of the fork.
 
     Claude Code starts a fork under the id of the forked session, and changes the id afterwards.
     """

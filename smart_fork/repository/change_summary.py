@@ -26,7 +26,7 @@ from smart_fork.system.processes import Processes
 
 #: The maximum length of a summary.
 MAX_CHARACTERS = 1500
-#: The characters of a name that are repeated.
+#: The maximum length of a file's or branch's name in a summary.
 _NAME_CHARACTERS = 120
 _COMMIT_CHARACTERS = 10
 _PLAIN = late(r"[\w][\w./+@=-]*")

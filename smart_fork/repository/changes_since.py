@@ -23,22 +23,23 @@ from smart_fork.repository.git import FOLDER, Repository
 from smart_fork.repository.history import branch_of, checked_out, dated, inside, is_commit, is_plain, moves, tops
 from smart_fork.system.processes import Completed, Processes
 
-#: The time for all of git; if it takes longer, no changes are reported.
+#: The seconds that all calls of git together may take; if they take longer, no changes are reported.
 SECONDS = 5.0
 #: The number of a session's files that are compared, and of a history's commits that are examined.
 MAX_FILES, MAX_COMMITS = 400, 2000
 #: The number of commits before a commit that are examined for clock errors.
 _LOOKED_BACK = 100
-#: A clock that is further ahead, in seconds, is wrong.
+#: A clock that is ahead by more seconds is wrong.
 _SKEW = 60.0
 #: Limits of the search for renames: the common share of two files, and the number of files.
 _RENAMES = ("-M60%", "-l400", "--no-rename-empty")
 _PLAINLY = ("--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=all", "--no-relative")
-#: For few files of many, preloading the index would take most of the time.
+#: The option that keeps git from preloading the index, which would take most of the time for few files.
 _FEW = ("-c", "core.preloadIndex=false")
 _GITLINK, _LINKED = "160000", "120000"
 
-#: The source of the commit: the checkout at the session's end, the beginning in its log, or its branch at that time.
+#: How the commit to compare with is known: as the checkout at the session's end, as its beginning in the log, or from
+#: its branch at that time.
 Known = Literal["checked out", "begun at", "by then"]
 _BY_THEN: Known = "by then"
 Change = Literal["changed", "added", "deleted", "renamed", "mode", "kind"]
@@ -242,7 +243,7 @@ class _Look:
         #: The session's files in the repository by their names there, and the files that it edited.
         self.files, self.edited = self._files()
         self.commit, self.branch = self._checked_out()
-        #: The uncommitted ones of these files.
+        #: The session's files that are uncommitted now.
         self.dirty = self.git.between(self.commit, "", self.files) or {} if self.commit else {}
 
     def find_changes(self) -> ChangesSince:

@@ -73,7 +73,9 @@ _NAMED = (
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """A checkout with a trusted `.git`, and the environment to run git in it."""
+    """A checkout of a repository with a trusted `.git`. Its methods run git in an environment that keeps git from
+    running other programs.
+    """
 
     place: Checkout
     environment: Mapping[str, str]
@@ -130,7 +132,7 @@ class Repository:
 
     @classmethod
     def open_worktree(cls, worktree: Path, processes: Processes) -> Repository:
-        """Open a worktree that was made for a worker. It must still belong to the repository that it was made in.
+        """Open the worktree that was made for a worker. It must still belong to the repository that it was made in.
 
         Raises:
             ProgramMissing, ProgramFailed: as `open`, or the worktree belongs to another repository.
@@ -173,7 +175,10 @@ def _proven(folder: Path) -> Checkout:
 
 
 def bare_environment(own: Path) -> dict[str, str]:
-    """Return the environment to run git in a temporary bare repository with a known configuration."""
+    """Return the environment variables to run git with the git folder `own`.
+
+    The caller's ``GIT_`` variables that could run programs, or name another repository, are left out.
+    """
     kept = (name for name in os.environ if not name.startswith("GIT_") or _LET_THROUGH.fullmatch(name))
     clean = {name: os.environ[name] for name in kept} | _ENVIRONMENT
     return clean | {"GIT_DIR": str(own)}

@@ -163,7 +163,7 @@ def dated(said: bytes) -> Iterator[tuple[str, int]]:
         yield name, int(made)
 
 
-#: The time for git; if it takes longer, the changes are unknown.
+#: The seconds that git may take; if it takes longer, the changes are unknown.
 SECONDS = 3.0
 #: Git does not read a smaller number as seconds since 1970.
 _FIRST = 100_000_000
@@ -187,7 +187,7 @@ class Drift(Value):
 
 
 class _Commit(NamedTuple):
-    """A commit of the history: its time, and the files in which it differs from the commit before."""
+    """A commit of a repository's history: its name and time, and the files that differ from the commit before."""
 
     name: str
     time: int
@@ -262,7 +262,9 @@ def _other_places(top: Path) -> tuple[str, ...]:
 
 
 def _commits(said: bytes) -> Iterator[_Commit]:
-    """Parse ``git log -z`` into commits. Each commit begins with an empty field, and no file name is empty."""
+    """Parse git's output of ``log -z`` to commits. Each commit begins with an empty field, and no file name is
+    empty.
+    """
     fields = iter(os.fsdecode(said).split("\0"))
     name, time, files = "", 0, set[str]()
     for field in fields:
@@ -278,7 +280,7 @@ def _commits(said: bytes) -> Iterator[_Commit]:
 
 
 def _cut(repository: Repository) -> frozenset[str]:
-    """Return the commits at which a shallow clone ends: all their files look as if they were added there."""
+    """Return the oldest commits of a shallow clone. In git's history, they seem to add all their files."""
     try:
         return frozenset(Path(repository.place.common, "shallow").read_text("ascii").split())
     except (OSError, ValueError):
@@ -312,7 +314,7 @@ class AboutProject(Value):
     maybe: tuple[str, ...] = ()
 
 
-#: The time for git to find the root commits; the largest repositories have a million commits after them.
+#: The seconds git may take to find root commits; the largest repositories have a million commits after them.
 ROOTS_SECONDS = 20.0
 
 

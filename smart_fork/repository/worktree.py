@@ -24,7 +24,7 @@ from smart_fork.system.processes import Completed, Processes
 BRANCHES = "smart-fork/"
 MAX_NAME_CHARACTERS = 30
 _MAX_WORKTREES = 99
-#: git fails while another process makes a worktree in this repository: half-written data cannot be read.
+#: The number of tries to make a worktree. Git fails while another process makes one in the same repository.
 _MAX_TRIES = 5
 
 
@@ -328,7 +328,10 @@ def _numbered(name: str, number: int) -> str:
 
 
 def _exclude(common: Path) -> None:
-    """Hide the worktrees from ``git status``, with a line in the repository's private exclude file."""
+    """Hide workers' worktrees from ``git status``, by a line in the repository's private exclude file.
+
+    `common` is the repository's git folder.
+    """
     line = f"/{FOLDER}/"
     path = common / "info" / "exclude"
     path.parent.mkdir(exist_ok=True)
@@ -373,7 +376,7 @@ class ListedWorktree:
 
 
 def listed(repository: Repository) -> list[ListedWorktree]:
-    """Return the linked worktrees of a repository, without the main working directory."""
+    """Return the worktrees in git's list for a repository, without the main working directory."""
     found = []
     for block in os.fsdecode(repository.git("worktree", "list", "--porcelain").stdout).split("\n\n")[1:]:
         lines = [line.partition(" ")[::2] for line in block.splitlines()]
