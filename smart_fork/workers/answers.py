@@ -1,4 +1,4 @@
-"""Answers about workers (agents that smart-fork started), as values that become JSON."""
+"""Answers to the user or model about workers (agents that smart-fork started), as values that become JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _OF_OTHERS = (
 
 @record
 class WorkerState(Value):
-    """A worker and its current activity. A terminal window that smart-fork did not open has only its location.
+    """A worker and what it is doing now. A terminal window that smart-fork did not open (a foreign window) has its
+    location only.
 
     The `agent_type` of a foreign window is ``?``. `first_answer` has the tokens of the worker's first answer, if its
     log tells them: the cost of the fork.
@@ -50,18 +51,20 @@ class WorkerState(Value):
 
     @classmethod
     def more(cls, known: WorkerState, **also: Any) -> Self:
-        """Return an answer of this class with the values of `known` and those of `also`."""
+        """Return an answer of this subclass, with the values of `known` and the further values `also`."""
         return cls(**{one.name: getattr(known, one.name) for one in fields(known)}, **also)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the JSON values; for a foreign window, only its location."""
+        """Return the values as a dictionary for JSON. For a window that smart-fork did not open, return only its
+        location.
+        """
         told = super().as_json()
         return {key: told[key] for key in _OF_OTHERS} if self.worker_id is None else told
 
 
 @record
 class WorkerRead(WorkerState):
-    """A worker with its last messages. `earlier` counts its own messages before them; `next` suggests what to do."""
+    """A worker with its last messages. `earlier` counts its own messages before these; `next` suggests what to do."""
 
     next: str = rare("")
     notice: str = rare("")
@@ -71,7 +74,7 @@ class WorkerRead(WorkerState):
 
 @record
 class WorkerMessaged(WorkerState):
-    """A worker that received a message. `how` says how: typed, queued, answered, or resumed."""
+    """A worker to which a message was delivered. `how` says in which way: typed, queued, answered, or resumed."""
 
     how: str
     warnings: tuple[str, ...]
@@ -79,7 +82,7 @@ class WorkerMessaged(WorkerState):
 
 @record
 class WorkerWaited(WorkerState):
-    """A worker that was waited for. `settled` is true if it is idle, waits for an answer, or has ended."""
+    """A worker that the caller waited for. `settled` is true if it is idle, waits for an answer, or has ended."""
 
     settled: bool
     last_words: str
@@ -87,7 +90,7 @@ class WorkerWaited(WorkerState):
 
 @record
 class WorkersWaited(Value):
-    """Workers that were waited for. `done` is false if the time ran out first; `next` suggests what to do."""
+    """The workers that the caller waited for. `done` is false if the time ran out first; `next` suggests what to do."""
 
     done: bool
     next: str = rare("")
@@ -109,8 +112,7 @@ class Workers(Value):
 class WorkerClosed(Value):
     """A worker that the caller wanted to end.
 
-    `note` says why it did not end, or why its worktree remains. `failed` is true if the worker still runs for that
-    reason.
+    `note` says why it did not end, or why its worktree remains. `failed` is true if the worker could not be ended.
     """
 
     worker_id: str
@@ -126,7 +128,7 @@ class WorkerClosed(Value):
 
 @value
 class WorkersClosed(Value):
-    """The workers that the caller wanted to end."""
+    """The workers that the caller wanted to end, each with the result."""
 
     workers: tuple[WorkerClosed, ...]
 
@@ -187,7 +189,7 @@ class Compared(Value):
 
 @value
 class Comparison(Value):
-    """Workers side by side."""
+    """The compared workers, side by side."""
 
     notice: str = rare("")
     workers: tuple[Compared, ...] = ()

@@ -1,4 +1,4 @@
-"""Outcomes of workers' work (merged or dropped), and comparisons of workers: answers, changes, tokens, time."""
+"""Comparison of workers (answers, changes, tokens, time), and the outcome of each one's work: merged or dropped."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 @value
 class NotedSession(Value):
-    """A session and the notes on it: verdict, tags and marks."""
+    """A session and the user's notes on it: verdict, tags and marks."""
 
     session_id: str
     agent_type: AgentName
@@ -47,7 +47,7 @@ class NotedSession(Value):
     @classmethod
     @bounded()
     def judge(cls, reference: str, outcome: session_notes.Outcome, reason: str = "") -> NotedSession:
-        """Record a person's verdict on a session.
+        """Record a person's verdict on a session: `outcome` and `reason`.
 
         Raises:
             SmartForkError: there is no such session, or it was forgotten.
@@ -90,7 +90,7 @@ class NotedSession(Value):
 
     @classmethod
     def about(cls, reference: str, processes: Processes) -> NotedSession:
-        """Return a session with its notes, after asking git about its worker.
+        """Return a session with its notes. If a worker has the session, first record what git shows about its work.
 
         Raises:
             SmartForkError: there is no such session.
@@ -102,7 +102,9 @@ class NotedSession(Value):
 
 
 def note_outcomes(workers: Iterable[WorkerRecord], processes: Processes) -> None:
-    """Record what git shows about those `workers` that have no verdict yet. Failures are only logged."""
+    """Record for those `workers` without a verdict whether git shows their work as merged or dropped. Failures are
+    only logged.
+    """
     try:
         own = [worker for worker in workers if worker.session_id and worker.worktree and worker.branch]
         known = session_notes.noted((one.agent, str(one.session_id)) for one in own)
@@ -131,10 +133,10 @@ def _note(worker: WorkerRecord, processes: Processes) -> None:
 
 
 def _outcome(worker: WorkerRecord, processes: Processes) -> Literal["merged", "dropped"] | None:
-    """Return the outcome that git shows, or `None` if it shows none.
+    """Return what became of the worker's commits according to git; `None` if git does not show it.
 
-    "merged": the worker's commits are in the checked-out branch. "dropped": its branch is gone, and no branch has its
-    work.
+    "merged": the commits are in the checked-out branch. "dropped": the worker's branch is gone, and no branch has its
+    commits.
     """
     path = Path(str(worker.worktree))
     there = Repository.open(path.parent.parent, processes)
@@ -233,7 +235,7 @@ def _compared(worker: WorkerRecord, processes: Processes, *, patch: bool) -> Com
 
 
 def _with_words(one: Compared, worker: WorkerRecord) -> Compared:
-    """Return `one` with the answer, times and tokens from the worker's log."""
+    """Return the comparison entry `one` with answer, times and tokens from the worker's log."""
     try:
         session, log = _session(worker)
         own = worker.own_part(session)
@@ -256,7 +258,7 @@ def _with_words(one: Compared, worker: WorkerRecord) -> Compared:
 
 
 def _with_changes(one: Compared, worker: WorkerRecord, processes: Processes, *, patch: bool) -> Compared:
-    """Return `one` with the changes in the worker's worktree."""
+    """Return the comparison entry `one` with the changes in the worker's worktree; with `patch`, also the full diff."""
     if not (worker.worktree and worker.base_commit):
         return replace(one, notes=(*one.notes, "Its changes are not known: it has no worktree of its own"))
     if not Path(worker.worktree).is_dir():

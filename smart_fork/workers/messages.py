@@ -1,7 +1,8 @@
-"""Messages to workers: typed into a running worker's terminal, or used to resume its session if it has no terminal.
+"""Messages to workers: typed into a running worker's terminal, or sent by resuming its session if it has no terminal.
 
-Claude Code 2.1 and Codex 0.169 decide how. Pasted text is text, including its newlines. Enter does not submit a line
-that ends with a backslash, or with a file name after ``@``. Text typed while the agent works is kept until it is done.
+The rules follow Claude Code 2.1 and Codex 0.169. Pasted text is text, including its newlines. Enter does not submit a
+line that ends with a backslash, or with a file name after ``@``. Text typed while the agent works is kept until it is
+done.
 """
 
 from __future__ import annotations
@@ -47,10 +48,12 @@ def message_worker(
     reference: str, text: str, *, queue: bool = False, answer: bool = False,
     meant: Callable[[str | None], bool] = lambda _asked: True, around: Machine | None = None,
 ) -> WorkerMessaged:  # fmt: skip
-    """Send `text` to a worker. With `answer`, choose that option of the question it shows, if `meant` accepts the
-    question.
+    """Send `text` to a worker. With `answer`, `text` is the number of an option to choose in the question that it
+    shows.
 
-    If the worker has ended and a later worker continues its session, the later worker receives the message.
+    The option is chosen only if `meant` accepts that question. If the worker has ended and a later worker continues
+    its session, the later worker receives the message. With `queue`, a working agent reads the message when it is
+    done.
 
     Raises:
         Usage: the text is empty, or there is no such option.
@@ -70,8 +73,7 @@ def message_worker(
 
 
 def typed_text(text: str) -> str:
-    """Return `text` as it can be pasted: without control characters, and such that every agent takes it as plain
-    words.
+    """Return `text` made safe to paste: without control characters, and so that every agent takes it as plain words.
 
     Raises:
         Usage: the remaining text is empty or too long.
@@ -84,7 +86,9 @@ def typed_text(text: str) -> str:
 
 
 def resume_plan(worker: WorkerRecord, program: str, text: str) -> ForkPlan:
-    """Plan to resume the worker's session without a window, as the same worker and with its permissions.
+    """Return a plan that resumes the worker's session with the prompt `text`, without a window.
+
+    It runs as the same worker, with the same permissions.
 
     Raises:
         ForkRefused: the worker's session is unknown.
@@ -108,7 +112,10 @@ def resume_plan(worker: WorkerRecord, program: str, text: str) -> ForkPlan:
 
 
 def _mark(typist: Typist, question: Question, number: str) -> None:
-    """Move the selection to option `number`. Each key press waits until the previous one has moved the selection."""
+    """Move the selection in the shown question to option `number`, with arrow keys.
+
+    Before each key press, the screen must show the effect of the previous one.
+    """
     for _ in question.options:
         asked = typist.asked()
         if asked is None or not question.is_also(asked) or asked.marked == number:
@@ -123,7 +130,7 @@ def _mark(typist: Typist, question: Question, number: str) -> None:
 
 @contextlib.contextmanager
 def _in_turn(worker: WorkerRecord) -> Iterator[None]:
-    """Hold the lock of a worker, so that two processes do not type into the same input line."""
+    """Hold a lock for a worker, so that two processes cannot type into its input line at the same time."""
     with held_file(private_dir(state_home() / "locks") / f"{worker.id}.lock", TURN_SECONDS) as ours:
         if not ours:
             raise ForkRefused(f"Another process is talking to {worker.id}", "Try again.")
@@ -132,7 +139,7 @@ def _in_turn(worker: WorkerRecord) -> Iterator[None]:
 
 @dataclass
 class _Talk:
-    """One message to one worker."""
+    """The delivery of one message to one worker."""
 
     worker: WorkerRecord
     registry: Registry
@@ -191,7 +198,9 @@ class _Talk:
         return "typed"
 
     def _is_queued(self, text: str) -> bool:
-        """Return True if the agent has queued the message by its own command, which needs no window."""
+        """Hand the message to the agent's own command for queued messages, which needs no window. Return True on
+        success.
+        """
         worker, around = self.worker, self.around
         agent = AGENTS[worker.agent]
         verb = agent.presence.queue(worker.session_id or "", text, around.processes.running) if agent.presence else ()
@@ -268,7 +277,7 @@ class _Talk:
         return "resumed"
 
     def _ended(self, place: WorkerPlace, started: WorkerLocation, how: str) -> ProgramFailed:
-        """Record in the registry that the worker has ended. Return the error, with the worker's last output."""
+        """Record in the registry that the worker has ended. Return an error with `how` it ended and its last output."""
         said = place.ended(started, self.around.processes, self.around.env)
         self.registry.set_state(self.worker.id, "ended")
         return ProgramFailed(f"{self.worker.id} {how}: {ending(said or NOTHING, 500) or 'it said nothing'}")

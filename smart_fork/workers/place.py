@@ -43,9 +43,9 @@ _HANDED_OVER = ".command.json"
 
 @dataclass(frozen=True, slots=True)
 class WorkerLocation:
-    """The location of a running worker: its process, its terminal, its output file.
+    """Where a running worker is found: its process, its terminal, its output file.
 
-    `attach` is the command that shows the worker to a person. `worker_id` is the owner of the process.
+    `attach` is the command that shows the worker to a person. `worker_id` is the worker that started the process.
     """
 
     terminal_id: str | None = None
@@ -56,14 +56,16 @@ class WorkerLocation:
     session_id: str | None = None
 
     def note(self, registry: Registry, worker_id: str, command: Sequence[str]) -> None:
-        """Record this location in the registry; `location_of` reads it again."""
+        """Record this location in the worker's registry row, from which `location_of` reads it."""
         registry.set_started(
             worker_id, command=command, terminal_id=self.terminal_id, pid=self.pid, log=self.log, attach=self.attach
         )
 
 
 class WorkerPlace:
-    """A place to run a worker. It passes the plan's arguments to the agent unchanged; no shell sees them."""
+    """A kind of place to run a worker, such as a tmux window. It passes arguments to the agent unchanged, without a
+    shell.
+    """
 
     #: The place's name, and its only agent, if it has one.
     name: str
@@ -77,21 +79,25 @@ class WorkerPlace:
 
     @property
     def restarts(self) -> bool:
-        """Return True if a message resumes the session, because there is no window to type in."""
+        """Return True if messages are sent by resuming the session, because this kind of place has no window to type
+        in.
+        """
         return self.headless or self.agent is not None
 
     def available(self, processes: Processes, env: Mapping[str, str]) -> bool:
-        """Return True if this machine has the place."""
+        """Return True if workers can run in this kind of place on this machine."""
         return True
 
     def inherited(self, processes: Processes, env: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the environment variables that a program has in this place without receiving them from its starter."""
+        """Return the environment variables that a program here has even if its starter passes none, such as those of
+        tmux.
+        """
         return {}
 
     def start(
         self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]
     ) -> WorkerLocation:
-        """Start the plan's command, with exactly the environment `env` if the place allows that.
+        """Start the plan's command in this place, with exactly the environment `env` if the place allows that.
 
         Raises:
             SmartForkError: the command could not be started.
@@ -99,19 +105,19 @@ class WorkerPlace:
         raise NotImplementedError
 
     def ended(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> Masked | None:
-        """Return `None` while the worker runs, then its last output."""
+        """Return the last output of a worker that has ended; `None` while it runs."""
         raise NotImplementedError
 
     def runs(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> bool:
-        """Return True if the worker's own process runs."""
+        """Return True if the worker's own process still runs."""
         return is_running(started, processes)
 
     def asks(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> str:
-        """Return the question that the worker waits on, if the place knows it; otherwise an empty string."""
+        """Return the question that the worker waits on, if the place can tell; otherwise an empty string."""
         return ""
 
     def exit_status(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> int | None:
-        """Return the exit status of an ended worker, negative for a signal; `None` if unknown."""
+        """Return the exit status of a worker that has ended, negative for a signal; `None` if unknown."""
         return None if started.pid is None else processes.exit_status(started.pid)
 
     def screen(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> str | None:
@@ -148,13 +154,13 @@ KEYS = ("Enter", "Up", "Down", *"123456789")
 
 
 def location_of(worker: WorkerRecord) -> WorkerLocation:
-    """Return the location of a worker from its row in the registry."""
+    """Return where a worker runs, from its row in the registry."""
     log = Path(worker.log_path) if worker.log_path else None
     return WorkerLocation(worker.terminal_id, worker.pid, log, worker.attach, worker.id, worker.session_id)
 
 
 def is_running(started: WorkerLocation, processes: Processes) -> bool:
-    """Return True if the worker's own process runs.
+    """Return True if the worker's own process still runs.
 
     The system reuses process ids, so the process must also have the worker's id in its environment.
     """
@@ -167,7 +173,7 @@ def is_running(started: WorkerLocation, processes: Processes) -> bool:
 def has_ended(started: WorkerLocation, processes: Processes) -> bool:
     """Return True if the worker's process has ended, or if its process id belongs to another worker now.
 
-    A program that is still becoming the agent does not have the worker's id in its environment yet.
+    A process without any worker id in its environment counts as the worker: it may be about to become the agent.
     """
     if started.pid is None:
         return False
@@ -176,7 +182,7 @@ def has_ended(started: WorkerLocation, processes: Processes) -> bool:
 
 
 def require_ours(started: WorkerLocation, processes: Processes) -> int:
-    """Return the worker's process id.
+    """Return the id of the worker's process, after checking that it really is this worker's.
 
     Raises:
         ForkRefused: there is no such process, or it is not the worker's.
@@ -187,12 +193,12 @@ def require_ours(started: WorkerLocation, processes: Processes) -> int:
 
 
 def worker_file(worker: WorkerRecord, suffix: str) -> Path:
-    """Return the path of a worker's own file with this suffix, below ``<SMART_FORK_HOME>/logs/workers``."""
+    """Return the path of a file for one worker, with this suffix, below ``<SMART_FORK_HOME>/logs/workers``."""
     return private_dir(state_home() / "logs" / "workers") / f"{worker.id}{suffix}"
 
 
 def command_through_file(worker: WorkerRecord, command: Mapping[str, Any]) -> list[str]:
-    """Return a short command that becomes `command`. It reads `command` from a private file, which it deletes."""
+    """Return a short command that replaces itself with `command`, read from a private file that it deletes."""
     file = worker_file(worker, f".{secrets.token_hex(4)}{_HANDED_OVER}")
     for other in file.parent.glob(f"*{_HANDED_OVER}"):  # what nobody came for
         with contextlib.suppress(OSError):
@@ -203,7 +209,7 @@ def command_through_file(worker: WorkerRecord, command: Mapping[str, Any]) -> li
 
 
 def remove_command_file(command: Sequence[str]) -> None:
-    """Delete the file of a command from `command_through_file` that was not started."""
+    """Delete the private file of a command from `command_through_file` that will not be started."""
     if command[-1].endswith(_HANDED_OVER):
         Path(command[-1]).unlink(missing_ok=True)
 
@@ -216,7 +222,7 @@ _TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Typist:
-    """A typist at one worker's terminal."""
+    """Types text and presses keys in one worker's terminal, and reads its screen."""
 
     place: WorkerPlace
     started: WorkerLocation
@@ -224,7 +230,7 @@ class Typist:
     around: Machine
 
     def type(self, text: str) -> None:
-        """Paste `text`, and wait until the screen shows it: an earlier Enter could count as a part of the paste.
+        """Paste `text`, and wait until the screen shows it: Enter pressed earlier could count as a part of the paste.
 
         Raises:
             ForkRefused: see `WorkerPlace.paste`.
@@ -241,7 +247,10 @@ class Typist:
         raise ProgramFailed(f"{self.started.worker_id} does not accept the typed text", f"See: {self.started.attach}")
 
     def send(self, text: str, done: Callable[[], bool], seconds: float) -> bool:
-        """Press Enter until `done`, but only while the input line still holds `text`. Return True if `done` in time."""
+        """Press Enter until `done` returns True, but only while the input line still holds `text`.
+
+        Return True if that happened within `seconds`.
+        """
         for _ in range(_TRIES):
             self.press("Enter")
             if self.wait(done, seconds / _TRIES):
@@ -254,15 +263,15 @@ class Typist:
         self.place.press(self.started, key, self.around.processes, self.around.env)
 
     def shown(self) -> str | None:
-        """Return the text on the screen."""
+        """Return the text on the worker's screen; `None` if it has no screen."""
         return self.place.screen(self.started, self.around.processes, self.around.env)
 
     def asked(self) -> Question | None:
-        """Return the question on the screen, if any."""
+        """Return the question on the worker's screen, if any."""
         return self.screen.question(mask_screen(self.shown() or ""))
 
     def holds(self, text: str) -> bool:
-        """Return True if the input line holds `text`."""
+        """Return True if the input line on the worker's screen holds `text`."""
         return self.screen.holds(self.shown() or "", text)
 
     def wait(self, look: Callable[[], bool], seconds: float) -> bool:
@@ -282,7 +291,7 @@ _FIRST_WORD = re.compile(r"\A\S*")
 
 
 class ProcessPlace(WorkerPlace):
-    """A background process: the agent runs without a terminal until it has answered."""
+    """A background process as the place of a worker: the agent runs without a terminal until it has answered."""
 
     name = "process"
     headless = True
@@ -323,7 +332,7 @@ _listed: dict[tuple[str | None, ...], tuple[float, Mapping[str, BackgroundSessio
 
 @dataclass(frozen=True, slots=True)
 class BackgroundPlace(WorkerPlace):
-    """A background session of the agent's own. The place has the agent's name."""
+    """A background session that the agent itself manages, as the place of a worker. The place has the agent's name."""
 
     name: str
     agent: AgentName
@@ -384,7 +393,7 @@ class BackgroundPlace(WorkerPlace):
         return row.asks if row else ""
 
     def close(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> None:
-        """See `WorkerPlace.close`. The conversation stays."""
+        """See `WorkerPlace.close`. The conversation is not deleted."""
         env = self._around(started, env)
         done = self._told(processes, env, "stop", started.terminal_id or "")
         if not done.ok:
@@ -410,7 +419,7 @@ class BackgroundPlace(WorkerPlace):
         return processes.run(argv, cwd=Path(os.sep), env=env, timeout=VERB_SECONDS, whom=words[0])
 
     def _around(self, started: WorkerLocation, env: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the environment with the agent home that has the session: a person may have several accounts."""
+        """Return `env` with the agent home directory that has the session: a person may have several accounts."""
         with self._home(started):
             return {**env, **AGENTS[self.agent].home.environment()}
 
@@ -420,7 +429,9 @@ class BackgroundPlace(WorkerPlace):
 
 
 class HerePlace(WorkerPlace):
-    """The current terminal: this process becomes the agent. Only the person at the terminal controls it."""
+    """The current terminal as the place of a worker: this process becomes the agent, so that the agent owns the
+    terminal.
+    """
 
     name = "here"
     untyped = "It runs in a person's own terminal", "Go to that terminal."

@@ -1,6 +1,6 @@
-"""The list of all places to run a worker, checks that a worker is alive, and recovery after crashes.
+"""The list of all kinds of places to run a worker, checks that workers are alive, and recovery after crashes.
 
-A new place is one class and one line here.
+A new kind of place is one class and one line here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PLACES: tuple[WorkerPlace, ...] = (
 
 
 def choose_place(name: str | None, processes: Processes, env: Mapping[str, str]) -> WorkerPlace:
-    """Return the place called `name`. Without a name, return tmux if it is installed, otherwise a process.
+    """Return the kind of place called `name`. Without a name, return tmux if it is installed, otherwise a process.
 
     If the agent's version is too old for its own background sessions, return a process instead.
 
@@ -61,7 +61,7 @@ def choose_place(name: str | None, processes: Processes, env: Mapping[str, str])
 
 
 def place_of(worker: WorkerRecord) -> WorkerPlace:
-    """Return the place where a registered worker was started.
+    """Return the kind of place in which a registered worker was started.
 
     Raises:
         NotFound: this version of smart-fork knows no such place.
@@ -83,7 +83,9 @@ BECOMING_SECONDS = 60.0
 def is_alive(
     worker: WorkerRecord, processes: Processes, env: Mapping[str, str], now: float, *, panes: Panes | None = None
 ) -> bool:
-    """Return True if a worker still has a process or a window. Its registry row can be out of date."""
+    """Return True if a worker still has a process or a window. This is checked, since the registry can be out of
+    date.
+    """
     if worker.is_over:
         return False
     began = seconds_in(worker.started_at)
@@ -103,7 +105,7 @@ def is_alive(
 
 
 def note_ends(registry: Registry, processes: Processes, env: Mapping[str, str], now: float) -> list[WorkerRecord]:
-    """Mark workers in the registry as ended if they are no longer alive. Return these workers."""
+    """Mark workers in the registry as ended if they no longer run. Return the marked workers."""
     panes = Panes(processes, env)
     gone = [
         worker
@@ -121,7 +123,11 @@ def _is_being_made(worker: WorkerRecord, processes: Processes, now: float, began
 
 
 def _is_becoming(worker: WorkerRecord, now: float, began: float | None, panes: Panes) -> bool:
-    """Return True if the worker's process can still be becoming the agent: its environment lacks the worker's id."""
+    """Return True if the worker's process may be about to become the agent: it began just now, without the worker's
+    id.
+
+    Until then, its environment lacks the id by which `is_running` knows a worker.
+    """
     if began is None or now - began >= BECOMING_SECONDS:
         return False
     return worker.place in ("here", "iterm2") or (
@@ -140,10 +146,10 @@ def _window_is_gone(worker: WorkerRecord, processes: Processes, env: Mapping[str
 def reconcile(
     registry: Registry, processes: Processes, env: Mapping[str, str], *, now: float | None = None
 ) -> tuple[list[WorkerRecord], list[WorkerRecord]]:
-    """Bring the registry up to date with this machine. A second call changes nothing.
+    """Update the registry to what runs on this machine. A second call changes nothing.
 
-    Return the workers found to have ended, and the workers whose session was identified. Uncheckable workers stay
-    unchanged.
+    Return the workers that turned out to have ended, and the workers whose session was identified. Workers that cannot
+    be checked stay unchanged.
     """
     moment_now = time.time() if now is None else now
     panes = Panes(processes, env)
@@ -161,8 +167,9 @@ def tree_of(worker: WorkerRecord) -> Worktree | None:
 
 
 def undo_cut_off(registry: Registry, around: Machine) -> None:
-    """Undo starts that were cut off: their process died before the agent ran. What git cannot remove waits for the
-    next call.
+    """Delete the worktrees and log copies of starts that were cut off: smart-fork died before the agent ran.
+
+    What git cannot remove now is tried again in the next call.
     """
     for worker in registry.workers(states=["starting", "failed"]):
         tree, copy = tree_of(worker), Path(worker.copied_to) if worker.copied_to else None
@@ -185,7 +192,9 @@ def undo_cut_off(registry: Registry, around: Machine) -> None:
 
 
 def _undo_copy(worker: WorkerRecord, copy: Path, registry: Registry) -> None:
-    """Delete the log copy made for a worker, unless someone continued it or it is the session's last copy."""
+    """Delete the log copy made for a worker, unless its session was continued in it, or it is the session's last
+    log.
+    """
     reader = READERS[worker.agent]
     if copy.is_file():
         session = reader.read(copy).session
@@ -196,7 +205,9 @@ def _undo_copy(worker: WorkerRecord, copy: Path, registry: Registry) -> None:
 
 
 def recover() -> None:
-    """Reconcile the registry with this machine, if there is a registry. Each server does this once at its start."""
+    """Update the registry to what runs on this machine, if there is a registry. Each server does this once at its
+    start.
+    """
     if not has_registry():
         return
     try:
@@ -207,8 +218,9 @@ def recover() -> None:
 
 
 def _marked(worker: WorkerRecord) -> int | None:
-    """Return the only process with the worker's id in its environment, ignoring child processes with the id; else
-    `None`.
+    """Return the id of the only process with the worker's id in its environment; `None` if there is none or several.
+
+    Children of such a process are not counted.
     """
     import psutil  # takes a while, and only a server asks
 

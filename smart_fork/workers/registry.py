@@ -100,14 +100,14 @@ class WorkerRecord:
         return self.kind in ("fork", "branch")
 
     def own_part(self, session: Session) -> tuple[Turn, ...]:
-        """Return the worker's own turns in order: those since its start. Turns copied from its parent keep their older
-        times.
-        """
+        """Return the worker's own turns in order: those since its start. Turns copied from its parent are older."""
         start = next((i for i, turn in enumerate(session.turns) if turn.timestamp >= self.started_at), None)
         return session.turns[start:] if start is not None else ()
 
     def told(self, kind: type[_Told], **also: Any) -> _Told:
-        """Return an answer of class `kind` with the worker's values; `also` adds or overrides fields."""
+        """Return an answer of class `kind`, with this worker's values for its fields. `also` adds or overrides
+        fields.
+        """
         known = {"worker_id": self.id, "agent_type": self.agent}
         known |= {one.name: getattr(self, one.name) for one in fields(self)}
         return kind(**{one.name: known[one.name] for one in fields(kind) if one.name in known} | also)
@@ -117,10 +117,10 @@ class Registry:
     """The open worker registry, a context manager. Several processes may have it open."""
 
     def __init__(self, path: Path | None = None, *, patience: int = BUSY_MILLISECONDS) -> None:
-        """Open the registry. Another writing process is waited for up to `patience` milliseconds.
+        """Open the registry. If another process is writing, wait for it up to `patience` milliseconds.
 
         Raises:
-            RegistryUnavailable: it is damaged or unusable; raised also on leaving the context.
+            RegistryUnavailable: the file is damaged or unusable; raised also on leaving the context.
         """
         self.path = path or registry_file()
         self._db = open_database(self.path, patience)
@@ -189,7 +189,7 @@ class Registry:
     def set_ready(
         self, identity: str, *, cwd: Path, tree: Tree | None, session_id: str | None, now: float | None = None
     ) -> WorkerRecord:
-        """Record the worker's directory, worktree, start time, and its session if that is new and its id known."""
+        """Record a worker's directory, worktree, start time, and its session if that is new and its id known."""
         values = (str(cwd), _iso(now), *(tree or (None, None, None)))
         return self._set(identity, f"cwd = ?, started_at = ?, {_TREE}", *values, session_id=session_id)
 
@@ -197,7 +197,7 @@ class Registry:
         self, identity: str, *, command: Sequence[str], terminal_id: str | None = None, pid: int | None = None,
         log: Path | None = None, attach: str = "",
     ) -> WorkerRecord:  # fmt: skip
-        """Record that a worker runs, and where."""
+        """Record that a worker runs, and its command, process, terminal and output file."""
         return self._set(
             identity,
             "command = ?, terminal_id = ?, pid = ?, log_path = ?, attach = ?, state = 'running', ended_at = NULL",
@@ -206,18 +206,18 @@ class Registry:
         )  # fmt: skip
 
     def set_found(self, identity: str, *, pid: int, terminal_id: str | None) -> WorkerRecord:
-        """Record where a worker runs if its start was cut off before `set_started`. Known values stay."""
+        """Record a worker's process and terminal if its start was cut off before `set_started`. Known values stay."""
         what = "state = 'running', pid = coalesce(pid, ?), terminal_id = coalesce(terminal_id, ?)"
         return self._set(identity, what, pid, terminal_id)
 
     def set_session_id(self, identity: str, session_id: str) -> WorkerRecord:
-        """Record the worker's session. A session belongs to one worker; a worker may change its session."""
+        """Record the worker's session. A session belongs to one worker, its newest; a worker may change its session."""
         with immediate(self._db):
             self._own(identity, session_id)
         return self._by_id(identity)
 
     def set_state(self, identity: str, state: State, *, now: float | None = None) -> WorkerRecord:
-        """Record the state of a worker, and for an ended one the time. Its last status is cleared then."""
+        """Record the state of a worker. For an ended worker, also record the time, and clear its last status."""
         if state not in ENDED_STATES:
             return self._set(identity, "state = ?, ended_at = NULL", state)
         return self._set(
@@ -225,12 +225,12 @@ class Registry:
         )
 
     def set_closed(self, identity: str) -> WorkerRecord:
-        """Record that a person or agent ended the worker, so that it leaves the list of running workers."""
+        """Record that a person or agent ended the worker, so that lists of running workers leave it out."""
         self.set_state(identity, "ended")
         return self._set(identity, "pid = NULL")
 
     def note_end(self, seen: WorkerRecord, *, now: float | None = None) -> WorkerRecord | None:
-        """Record that a worker `seen` running has ended. Return `None` if it was resumed since."""
+        """Record that a worker, last `seen` running, has ended. Return `None` if it was resumed in the meantime."""
         with immediate(self._db):
             known = self.find(seen.id)
             if known is None or (known.pid, known.state) != (seen.pid, seen.state):
@@ -238,16 +238,16 @@ class Registry:
         return self.set_state(seen.id, "ended" if seen.pid or seen.terminal_id else "failed", now=now)
 
     def set_status(self, identity: str, status: Status, note: str = "", *, now: float | None = None) -> WorkerRecord:
-        """Record the activity that the worker's hooks report; `note` is the question it waits on."""
+        """Record the status that the worker's hooks report; `note` is the question it waits on."""
         return self._set(identity, "status = ?, status_note = ?, status_at = ?", status, mask(note), _iso(now))
 
     def take_back(self, identity: str, *, name: str, prompt: str, command: Sequence[str]) -> WorkerRecord:
-        """Withdraw text from a worker's row: replace its name, prompt and command, and clear its question."""
+        """Remove withdrawn text from a worker's row: replace its name, prompt and command, and clear its question."""
         words = orjson.dumps(list(command)).decode()
         return self._set(identity, "name = ?, prompt = ?, command = ?, status_note = ''", name, prompt, words)
 
     def erase(self) -> bool:
-        """Erase changed and deleted rows from the file. Return False if another reader still holds them."""
+        """Erase the text of changed and deleted rows from the file. Return False if another reader still holds it."""
         return compact(self._db)
 
     def find(self, identity: str) -> WorkerRecord | None:
@@ -263,7 +263,7 @@ class Registry:
         )
 
     def successor(self, worker: WorkerRecord) -> WorkerRecord:
-        """Return the worker that continues the session of `worker`: a later worker, or `worker` itself."""
+        """Return the worker that continues the session of `worker` now: a later worker, or `worker` itself."""
         later = self.of_session(worker.session_id) if worker.session_id else None
         return later if later and later.session_id == worker.session_id else worker
 
@@ -339,7 +339,7 @@ class Registry:
         return found if isinstance(found, int) else 0
 
     def add_staged_copy(self, path: Path, *, session_id: str, source_path: Path, now: float | None = None) -> None:
-        """Record a log copy at `path`."""
+        """Record that the log copy at `path` was made from the log `source_path`."""
         with immediate(self._db):
             self._db.execute(
                 "INSERT INTO staged_copies (path, session_id, source_path, staged_at) VALUES (?, ?, ?, ?)"
@@ -354,12 +354,12 @@ class Registry:
             self._db.execute("DELETE FROM staged_copies WHERE path = ?", (str(path),))
 
     def staged_copies(self) -> dict[Path, str]:
-        """Return the log copies that smart-fork made for workers, with their session ids."""
+        """Return the paths of log copies that smart-fork made for workers, with their session ids."""
         rows: Iterable[Any] = self._db.execute("SELECT path, session_id FROM staged_copies ORDER BY rowid")
         return {Path(path): session_id for path, session_id in rows}
 
     def _own(self, identity: str, session_id: str) -> None:
-        """Give a session to a worker. Its earlier worker keeps the id as its last session."""
+        """Make a worker the owner of a session. Its earlier owner keeps the id as its last session."""
         self._db.execute(
             "UPDATE workers SET session_id = NULL WHERE session_id = ? AND id <> ?", (session_id, identity)
         )
@@ -411,7 +411,7 @@ class Registry:
 
 
 def _worker(row: dict[str, Any]) -> WorkerRecord:
-    """Return a row as a worker. Unknown words of another version are replaced, so that the worker stays visible."""
+    """Return a database row as a worker. Unknown words of other versions get defaults, so that it stays visible."""
     for name, words, otherwise in (("state", State, "running"), ("status", Status, ""), ("kind", Kind, "fork")):
         if row[name] not in get_args(words):
             row[name] = otherwise
@@ -425,7 +425,7 @@ def _iso(moment: float | None = None) -> str:
 
 
 def open_database(path: Path, patience: int) -> apsw.Connection:
-    """Open the database, creating it if missing. Other processes are waited for `patience` milliseconds.
+    """Open the database, creating it if missing. Wait for other processes up to `patience` milliseconds.
 
     Raises:
         RegistryUnavailable: it is damaged, was written by a newer version, or cannot be opened.

@@ -1,7 +1,8 @@
-"""Reading workers: the list of running workers, their activity and messages, and waiting for them.
+"""Observation of workers: the list of running workers, their activity and messages, and waiting for them.
 
 An agent's hooks report when it begins, stops and asks. The end of its log says so a moment later. Its screen shows
-questions that neither has recorded. The newest of hooks and log counts, and the screen unless these say "done".
+questions that neither has recorded. Of hooks and log, the newer one counts; the screen is read unless that one says
+"idle".
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ SETTLED_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """The observed activity of a worker.
+    """What a worker is doing, as seen in its process, hooks, log and screen.
 
     `question` is the question that it waits on. `said` is the last output of an ended worker. `first_answer` has the
     tokens of its first answer, if its log tells them.
@@ -76,12 +77,12 @@ class Observation:
 
     @property
     def is_over(self) -> bool:
-        """Return True if the worker has ended."""
+        """Return True if the worker has ended or could not be started."""
         return self.state in ENDED_STATES
 
 
 class WorkerReader:
-    """A reader of workers: what each one does and says. It reads a log again only if the log has changed."""
+    """A reader of what workers do and say. It reads a log again only if the log has changed."""
 
     def __init__(self, around: Machine | None = None) -> None:
         self.around = around or Machine()
@@ -90,7 +91,7 @@ class WorkerReader:
         self._searched: dict[str, float] = {}
 
     def look(self, worker: WorkerRecord, registry: Registry) -> Observation:
-        """Return the activity of `worker`. Record in the registry if it has ended, or if its session is found only
+        """Return what `worker` is doing. Record in the registry if it has ended, or if its session is identified only
         now.
         """
         worker = self._with_session(worker, registry)
@@ -125,9 +126,7 @@ class WorkerReader:
         return replace(seen, status=status)
 
     def look_again(self, identity: str, registry: Registry) -> tuple[WorkerRecord, Observation]:
-        """Look at the worker with id or reference `identity`. Return its registry row after the look, and what it
-        does.
-        """
+        """Return the current registry row of the worker `identity`, and what it is doing."""
         seen = self.look(registry.get(identity), registry)
         return registry.get(identity), seen
 
@@ -150,7 +149,7 @@ class WorkerReader:
         return known
 
     def _with_session(self, worker: WorkerRecord, registry: Registry) -> WorkerRecord:
-        """Return the worker with its session id, searching for the session if the start could not identify it."""
+        """Return the worker with its session id. If the start could not identify the session, search for it."""
         now = self.around.clock.now()
         if worker.session_id or now < self._searched.get(worker.id, 0.0) + SEARCH_SECONDS:
             return worker
@@ -160,7 +159,7 @@ class WorkerReader:
         return registry.get(worker.id)
 
     def _activity(self, worker: WorkerRecord) -> tuple[Activity, TokenUse | None]:
-        """Return the activity in the worker's log, and the tokens of its first answer."""
+        """Return the activity that the worker's log shows, and the tokens of its first answer."""
         path = self.log_of(worker)
         log = READERS[worker.agent].log_at(str(path)) if path else None
         if path is None or log is None:
@@ -191,11 +190,11 @@ class WorkerReader:
         return False
 
     def _is_past(self, at: str | None) -> bool:
-        """Return True if `at` is so long ago that the screen must show the result."""
+        """Return True if the time `at` is so long ago that the screen must show what happened then."""
         return self.around.clock.now() - (seconds_in(at or "") or 0.0) >= SETTLED_SECONDS
 
     def _told(self, worker: WorkerRecord, wrote: Activity) -> tuple[Status, Question | None]:
-        """Return the status and question from the hooks or the log, whichever is newer."""
+        """Return the status and question from the worker's hooks or its log, whichever is newer."""
         if worker.status and (worker.status_at or "") >= (wrote.at or ""):
             asks = worker.status == "waiting" and worker.status_note
             return worker.status, Question(mask(worker.status_note)) if asks else None
@@ -218,7 +217,7 @@ class WorkerReader:
 
     @staticmethod
     def described(worker: WorkerRecord, seen: Observation) -> WorkerState:
-        """Return a worker and its activity as an answer. Both ids are always present."""
+        """Return the answer about a worker and its activity. Both of its ids (worker, session) are always present."""
         return worker.told(
             WorkerState, name=title(worker.name), prompt=shorten(title(worker.prompt), PROMPT_CHARACTERS),
             state=seen.state, status=seen.status or None, waiting_for=seen.waiting_for,
@@ -236,7 +235,7 @@ class WorkerReader:
 
     def own_messages(self, worker: WorkerRecord) -> list[Message]:
         """Return the messages since the worker's start, numbered as in its session. Secrets are masked, long texts
-        cut.
+        shortened.
         """
         session = self.session_of(worker)
         start = len(session.turns) - len(worker.own_part(session)) if session else 0
@@ -311,7 +310,7 @@ def read_worker(reference: str, *, exchanges: int = EXCHANGES, around: Machine |
 
 
 def _newest(messages: Sequence[Message], characters: int) -> list[Message]:
-    """Return as many of the last messages as fit into `characters`, at least one."""
+    """Return as many of the last messages as fit into this number of characters, but at least one."""
     chosen: list[Message] = []
     for message in reversed(messages):
         characters -= len(message.text)
@@ -326,7 +325,7 @@ def _within(cwd: str, project: Project | None) -> bool:
 
 
 def _of_others(known: Sequence[WorkerRecord], project: Project | None, around: Machine) -> list[WorkerState]:
-    """List windows in smart-fork's tmux sessions that belong to no known worker."""
+    """Return answers about windows in smart-fork's tmux sessions that belong to none of the `known` workers."""
     tmux = TmuxPlace()
     if not tmux.available(around.processes, around.env):
         return []
@@ -352,7 +351,7 @@ def _of_others(known: Sequence[WorkerRecord], project: Project | None, around: M
 
 
 def require(references: Sequence[str], registry: Registry) -> list[WorkerRecord]:
-    """Return the workers named by id, session id, name or terminal, each once.
+    """Return the workers that `references` name by id, session id, name or terminal, each worker once.
 
     Raises:
         Usage: no worker is named, or a reference matches several.
@@ -376,10 +375,10 @@ def wait_workers(
     references: Sequence[str], *, any_of: bool = False, timeout: float | None = None,
     told: WaitProgress = lambda _done, _of, _seconds: None, around: Machine | None = None,
 ) -> WorkersWaited:  # fmt: skip
-    """Wait until all of the workers have settled, or with `any_of` one of them, for at most `timeout` seconds.
+    """Wait until all named workers have settled, or with `any_of` one of them, for at most `timeout` seconds.
 
-    A worker has settled if it is idle, waits for an answer, or has ended. `told` is called after each look. The answer
-    has each worker's last message.
+    A worker has settled if it is idle, waits for an answer, or has ended. `told` is called after each look, with the
+    numbers of settled and of all workers, and the seconds. The answer has each worker's last message.
 
     Raises:
         Usage: no worker is named, or `timeout` is negative.

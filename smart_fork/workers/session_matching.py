@@ -1,4 +1,4 @@
-"""Matching of workers and sessions by the beginning of a log, for agents that choose new session ids themselves."""
+"""Matching of workers to sessions by the beginning of a log, for agents that choose session ids themselves."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SEARCHED_SECONDS = 24 * 3600.0
 
 
 def worker_of(registry: Registry, agent: AgentName, session_id: str, prompt: str) -> WorkerRecord | None:
-    """Return the worker that has or had a session, or the only worker that can have it.
+    """Return the worker that has or had a session. If none is recorded, return the only worker that can have it.
 
     `prompt` is the session's current prompt, if known.
     """
@@ -34,7 +34,7 @@ def worker_of(registry: Registry, agent: AgentName, session_id: str, prompt: str
 
 
 def _worker_that_waits(registry: Registry, agent: AgentName, session_id: str, prompt: str) -> WorkerRecord | None:
-    """Return the worker without a session that matches this one, if it is the only match."""
+    """Return the worker with an unknown session that matches this session, if there is exactly one."""
     of_agent = [worker for worker in registry.workers() if worker.agent == agent]
     waiting = [worker for worker in of_agent if worker.session_id is None and not worker.is_over]
     log = READERS.original_of(agent, session_id) if waiting else None
@@ -45,8 +45,9 @@ def _worker_that_waits(registry: Registry, agent: AgentName, session_id: str, pr
 
 
 def find_sessions(registry: Registry, now: float) -> list[tuple[WorkerRecord, str]]:
-    """Return the workers without a session that match exactly one session, as pairs. No other worker matches the
-    session.
+    """Return pairs (worker, session id) for workers with an unknown session that match exactly one session.
+
+    Sessions that several such workers match are left out.
     """
     waiting = [
         worker
@@ -82,7 +83,7 @@ def _fits(log: Path, worker: WorkerRecord, prompt: str) -> bool:
 
 
 def _began_so(log: Path, worker: WorkerRecord) -> bool:
-    """Return True if the logged session began in the worker's directory, after its start, and from its parent."""
+    """Return True if the session in `log` can be the worker's: by its directory, its start time and its parent."""
     began = seconds_in(worker.started_at)
     if began is None:
         return False
@@ -99,7 +100,7 @@ def _began_so(log: Path, worker: WorkerRecord) -> bool:
 
 
 def _first_prompt(log: Path, worker: WorkerRecord) -> str:
-    """Return the worker's own first prompt; empty if its log does not have one yet."""
+    """Return the first prompt that the worker itself received, from its log; empty if the log has none yet."""
     try:
         session = READERS[worker.agent].read(log).session
     except OSError:
@@ -110,9 +111,7 @@ def _first_prompt(log: Path, worker: WorkerRecord) -> str:
 
 
 def _same(said: str, prompt: str) -> bool:
-    """Return True if the logged prompt `said` is the worker's `prompt`. The registry keeps prompts with masked
-    secrets.
-    """
+    """Return True if the logged prompt `said` is the worker's `prompt`, in which the registry masks secrets."""
     told = mask(said.strip())
     try:
         return bool(told) and told in (prompt.strip(), ForkPlan.plain_prompt(prompt).strip())

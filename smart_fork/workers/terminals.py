@@ -1,11 +1,11 @@
-"""Terminals for workers: a tmux window or an iTerm2 tab (macOS, Python API, extra ``iterm2``).
+"""Terminals in which workers run: a tmux window or an iTerm2 tab (macOS, Python API, extra ``iterm2``).
 
 tmux: each project has one tmux session, each worker one window. tmux runs no shell if a command has two or more
 arguments. Escaped are a trailing ``;``, which would separate commands, and ``#(…)`` in a directory name, which would
 run. Text is pasted from a tmux buffer, byte for byte; agents request bracketed paste, so newlines in it are text.
 
-iTerm2: a command is one line, which iTerm2 splits itself, and there is no environment. So the line has fixed words
-only, and the real command goes through a private file.
+iTerm2: a command is one line, which iTerm2 splits itself, and no environment can be passed. So the line has fixed
+words only, and a private file has the real command.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _PID = f"#{{?pane_pid,#{{pane_pid}},#{{?{_OPENED_FOR},#{{{_OPENED_FOR}}},-}}}}"
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A tmux window: one in this home's tmux sessions, or this home's window in the tmux session of another home."""
+    """A tmux window that belongs to this smart-fork home: in its own tmux sessions, or in those of another home."""
 
     terminal_id: str
     pid: int
@@ -89,7 +89,7 @@ class Window:
 
 
 class TmuxPlace(WorkerPlace):
-    """A tmux window. It stays open after the agent has ended, so that the last output can be read."""
+    """A tmux window as the place of a worker. It stays open after the agent has ended, to show the last output."""
 
     name = "tmux"
     delivers = frozenset[Delivery]({"argument", "typed"})
@@ -99,7 +99,7 @@ class TmuxPlace(WorkerPlace):
         return shutil.which("tmux", path=env.get("PATH", os.defpath)) is not None
 
     def inherited(self, processes: Processes, env: Mapping[str, str]) -> Mapping[str, str]:
-        """See `WorkerPlace.inherited`. Return the variables of the tmux server, which a person may have started."""
+        """See `WorkerPlace.inherited`. Return the environment of the tmux server, which a person may have started."""
         told = _run(processes, env, "show-environment", "-g")
         return dict(line.split("=", 1) for line in told.text.splitlines() if told.ok and "=" in line)
 
@@ -146,7 +146,7 @@ class TmuxPlace(WorkerPlace):
         return mask(words or (f"It ended with status {status}." if status.isdigit() else "It ended."))
 
     def exit_status(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> int | None:
-        """See `WorkerPlace.exit_status`. tmux may learn the status after the end, and sometimes never does (3.3)."""
+        """See `WorkerPlace.exit_status`. tmux may know the status only after a while, and sometimes never (3.3)."""
         for _ in range(_LOOKS):
             dead, status = self._pane(started, processes, env)
             if not dead or status:
@@ -190,7 +190,7 @@ class TmuxPlace(WorkerPlace):
         return shlex.join([*_tmux(env), "attach", "-t", f"={session}"])
 
     def windows(self, processes: Processes, env: Mapping[str, str]) -> list[Window]:
-        """Return all windows in the tmux sessions of this home; an empty list if tmux does not run."""
+        """Return the windows of this smart-fork home in tmux; an empty list if tmux does not run."""
         # Of a program that is just being started nobody knows yet where it works.
         cwd = "#{?pane_current_path,#{pane_current_path},#{pane_start_path}}"
         form = f"#{{{OWNER}}}\t#{{pane_id}}\t{_PID}\t#{{session_name}}\t{cwd}\t#{{window_name}}"
@@ -203,7 +203,7 @@ class TmuxPlace(WorkerPlace):
         ]
 
     def _pane(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> tuple[bool | None, str]:
-        """Return (ended, exit status) of the process in the worker's window, the status negative for a signal.
+        """Return (ended, exit status) of the process in the worker's window. The status is negative for a signal.
 
         Return (None, "") if the window is gone. A restarted tmux reuses window names, so the process id must match
         too.
@@ -218,7 +218,10 @@ class TmuxPlace(WorkerPlace):
         return dead == "1", status
 
     def _require(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> str:
-        """Return the id of the worker's pane, ready for typing, if the worker's own process runs in it."""
+        """Return the id of the worker's pane (its part of the window), made ready for typing.
+
+        Refuse if another process runs in it.
+        """
         if self._pane(started, processes, env)[0] is not False or started.terminal_id is None:
             raise ForkRefused("It has ended, or its window was closed")
         require_ours(started, processes)
@@ -246,14 +249,16 @@ class TmuxPlace(WorkerPlace):
         raise ProgramFailed(f"tmux could not open a window: {done.complaint}", "Run the fork as a process.")
 
     def _command(self, argv: Sequence[str], worker: WorkerRecord, given: Mapping[str, str]) -> list[str]:
-        """Return `argv`, or a command that becomes it: if `argv` is too long for tmux, or variables are `given`."""
+        """Return the command `argv` for tmux. If it is too long, or variables are `given`, return a short one that
+        becomes it.
+        """
         if not given and sum(len(os.fsencode(word)) + 1 for word in argv) <= MAX_COMMAND_BYTES:
             return list(argv)
         return command_through_file(worker, {"argv": list(argv), "given": given})
 
 
 class Panes:
-    """All panes of the tmux server with their process ids, looked up once at first use."""
+    """The panes (parts of windows) of the tmux server with their process ids, looked up once at first use."""
 
     def __init__(self, processes: Processes, env: Mapping[str, str]) -> None:
         self._processes, self._env = processes, env
@@ -263,7 +268,7 @@ class Panes:
         return self._pids.get(pane or "")
 
     def pane_of(self, pid: int) -> str | None:
-        """Return the pane of a process."""
+        """Return the pane in which the process `pid` runs; `None` if there is none."""
         return next((pane for pane, other in self._pids.items() if other == pid), None)
 
     @cached_property
@@ -277,7 +282,7 @@ class Panes:
 
 
 def session_name(directory: Path) -> str:
-    """Return the name of the tmux session for the project of `directory`. All worktrees of a project share it."""
+    """Return the name of the tmux session for the project of `directory`, the same for all its worktrees."""
     project = project_of(directory)
     key = Path(project.key)
     folder = key.parent if project.git and key.name.startswith(".") else key
@@ -286,7 +291,9 @@ def session_name(directory: Path) -> str:
 
 
 def _owner() -> str:
-    """Return the id of this state home for the tmux option `OWNER`: a hash without characters special to tmux."""
+    """Return an id for this smart-fork home, which the tmux option `OWNER` stores: a hash without special
+    characters.
+    """
     return hashlib.sha256(os.fsencode(state_home().resolve())).hexdigest()[:16]
 
 
@@ -319,19 +326,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Tab:
-    """An iTerm2 tab to open, with its `title`, and the command `hands_over` that it becomes."""
+    """An iTerm2 tab to open: its `title`, and the command (`hands_over`) to run in it."""
 
     title: str
     hands_over: Mapping[str, Any]
 
 
 def plan_tab(plan: ForkPlan, worker: WorkerRecord, env: Mapping[str, str]) -> Tab:
-    """Return the tab for a plan."""
+    """Return the iTerm2 tab to open for a plan."""
     return Tab(plain_name(worker.name), {"argv": list(plan.argv), "cwd": str(plan.cwd), "env": dict(env)})
 
 
 class ITerm2Place(WorkerPlace):
-    """A tab in the front window of iTerm2."""
+    """A tab in the front window of iTerm2, as the place of a worker."""
 
     name = "iterm2"
     delivers = frozenset[Delivery]({"argument", "typed"})
@@ -364,7 +371,7 @@ class ITerm2Place(WorkerPlace):
         return WorkerLocation(terminal_id=session_id, pid=pid, attach=f"iTerm2, tab “{tab.title}”", worker_id=worker.id)
 
     def ended(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> Masked | None:
-        """See `WorkerPlace.ended`. The tab closes when the agent ends."""
+        """See `WorkerPlace.ended`. The tab closes with the agent, so its output is lost; the text says only that."""
         return mask("Its tab was closed.") if has_ended(started, processes) else None
 
     def screen(self, started: WorkerLocation, processes: Processes, env: Mapping[str, str]) -> str | None:
@@ -409,7 +416,7 @@ class ITerm2Place(WorkerPlace):
 
 
 def _in_iterm2(work: Callable[[Any, Any], Awaitable[T]]) -> T:
-    """Run `work` with iTerm2's application and a connection to it. Return the result of `work`."""
+    """Call `work` with iTerm2's connection and application. Return what it returns."""
     import iterm2
 
     async def main(connection: Any) -> T:

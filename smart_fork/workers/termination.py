@@ -1,4 +1,6 @@
-"""Ending workers, and removing their worktrees and the copies of logs made for them. The agents' own logs stay."""
+"""Ending workers, and removing their worktrees and the log copies made for them. The agents' own logs are not
+deleted.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def close_workers(
 
 
 def stop_workers(project: Project | None, *, remove_worktree: bool = False) -> tuple[WorkerClosed, ...]:
-    """End all running workers of `project`, or of all projects if `None`."""
+    """End all running workers of `project`, or of all projects if `None`. With `remove_worktree`: see
+    `close_workers`.
+    """
     around = Machine()
     with Registry() as registry:
         running = [worker for worker in registry.workers(states=LIVE_STATES) if _is_within(worker.cwd, project)]
@@ -80,10 +84,10 @@ def _close(worker: WorkerRecord, registry: Registry, around: Machine, *, remove_
 
 
 def _end(worker: WorkerRecord, around: Machine) -> bool:
-    """End a worker. Return True if it was still running.
+    """End a worker, by force if necessary. Return True if it was still running.
 
     Raises:
-        ForkRefused: the worker is not ours to end, or does not end.
+        ForkRefused: the process is not provably the worker's, or it does not end.
     """
     place, started = place_of(worker), location_of(worker)
     if worker.state == "starting":
@@ -128,7 +132,7 @@ def _remove_worktree(worker: WorkerRecord, registry: Registry, around: Machine) 
 
 @value
 class WorkersTree(Value):
-    """A worktree and the newest worker in it.
+    """A worktree made for workers, and the newest worker in it.
 
     `changed_files` counts the files that differ from the worker's start; `ahead` counts its commits; `None` means
     unknown. `reason` says why the worktree is not `removable`.
@@ -149,7 +153,9 @@ class WorkersTree(Value):
 
 @value
 class WorkersTrees(Value):
-    """Worktrees of workers. `removed`, `copies` and `notes` say what pruning deleted, and what it kept and why."""
+    """The listed worktrees of workers. `removed`, `copies` and `notes` say what pruning deleted, and what it kept and
+    why.
+    """
 
     worktrees: tuple[WorkersTree, ...]
     removed: tuple[str, ...] | None = rare()
@@ -158,8 +164,9 @@ class WorkersTrees(Value):
 
 
 def worktrees(processes: Processes, within: Project | None) -> list[WorkersTree]:
-    """List the remaining worktrees of a project, or of all, newest first: as a directory, in git's list, or as a
-    branch.
+    """Return the worktrees of workers that still exist in a project, or in all, newest first.
+
+    A worktree exists as a directory, in git's list, or as a branch.
     """
     with Registry() as registry:
         undo_cut_off(registry, Machine(processes))
@@ -177,8 +184,9 @@ def worktrees(processes: Processes, within: Project | None) -> list[WorkersTree]
 
 
 def prune(processes: Processes, within: Project | None) -> tuple[list[WorkersTree], list[WorkersTree]]:
-    """Remove worktrees without unsaved changes and without running workers. Return the removed and the remaining
-    worktrees.
+    """Remove workers' worktrees that have no unsaved changes and no running worker.
+
+    Return the removed and the remaining worktrees.
     """
     left = worktrees(processes, within)
     here = [(tree, Worktree.of(tree.worktree, tree.branch, tree.base_commit)) for tree in left if tree.removable]
@@ -187,7 +195,7 @@ def prune(processes: Processes, within: Project | None) -> tuple[list[WorkersTre
 
 
 def remove_copies_of_gone(within: Project | None) -> tuple[list[Path], list[str]]:
-    """Delete log copies made for worktrees of a project, or of all, that are gone.
+    """Delete the log copies that were made for worktrees that no longer exist, in the project `within` or in all.
 
     Return the deleted paths, and notes on the kept copies.
     """
@@ -214,10 +222,10 @@ def _is_within(folder: str, project: Project | None) -> bool:
 
 
 def remove_copies(worktrees: Iterable[Path], registry: Registry) -> tuple[list[Path], list[str]]:
-    """Delete log copies that were made for `worktrees`, which are gone. Return the deleted paths, and notes on kept
-    copies.
+    """Delete the log copies that were made for `worktrees`, which no longer exist.
 
-    Original logs stay. A copy also stays if it has turns of its own, or is the last log of its session.
+    Return the deleted paths, and notes on kept copies. Original logs are not deleted, nor are copies in which the
+    session continued, or which are its last log.
     """
     storages = [(agent.name, agent.storage) for agent in AGENTS if agent.storage]
     agents = {folder: name for one in worktrees for name, storage in storages if (folder := storage.folder(one))}
@@ -238,7 +246,7 @@ def remove_copies(worktrees: Iterable[Path], registry: Registry) -> tuple[list[P
 
 
 def _why_kept(agent: AgentName, path: Path, session_id: str) -> str:
-    """Return the reason to keep a log copy; an empty string if the original has all of it."""
+    """Return why a log copy must be kept; an empty string if the original log has all of its records."""
     ours = READERS.staged_copies(session_id)
     original = next((one for one in READERS.logs_of(agent, session_id) if str(one) not in ours), None)
     if original is None:
