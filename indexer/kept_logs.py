@@ -1,9 +1,9 @@
 """Compressed copies of logs, which stay when an agent deletes the logs.
 
 ``<SMART_FORK_HOME>/kept/<agent>/<session id>/`` has ``copy.json`` and zstd files: one for the log, and one for each
-file that the agent keeps in the folder of the session's name beside it. ``copy.json`` is replaced when its zstd files
-are on the disk, so that a `kill -9` leaves the old copy intact. Only the holder of the index's lock writes copies. A
-zstd file has a random name and is never written again.
+file that the agent keeps in the folder beside the log, which is named after the session. ``copy.json`` is replaced
+when its zstd files are on the disk, so that a `kill -9` leaves the old copy intact. Only the process that holds the
+index's lock writes copies. A zstd file has a random name and is never written again.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ class CompressedFile:
 
     @classmethod
     def from_json(cls, facts: Any) -> Self:
-        """Return the value with these fields.
+        """Return the compressed file that `facts` describe: an entry of ``copy.json``.
 
         Raises:
-            ValueError, TypeError: `facts` are not valid fields.
+            ValueError, TypeError: `facts` are no valid entry.
         """
         made = cls(**facts)
         if not _NAME.fullmatch(made.name) or any(not isinstance(number, int) for number in astuple(made)[1:]):
@@ -77,7 +77,7 @@ class CompressedFile:
 
 
 def up_to_date(source: Path, folder: Path, before: CompressedFile | None) -> CompressedFile:
-    """Return a compressed copy of `source` in `folder`: `before` if `source` is unchanged, else a new one.
+    """Return a compressed copy of `source` in `folder`: `before` if `source` is unchanged since, else a new copy.
 
     The file of `before` stays. The caller may remove it once the new copy is recorded.
 
@@ -127,10 +127,11 @@ _FACTS = "copy.json"
 
 @dataclass(frozen=True, slots=True)
 class KeptLog:
-    """The copy of one session.
+    """The compressed copy of one session.
 
-    `place` is the path of its log below the agent's home. `beside` are the copied files from the session's own folder.
-    `without` names files of that folder that are never copied, because text was cut from them.
+    `place` is the path of its log below the agent's home. `beside` are the copied files from the folder beside the
+    log, which is named after the session. `without` names files of that folder that are never copied, because text was
+    cut from them.
     """
 
     agent: AgentName
@@ -153,7 +154,7 @@ class KeptLog:
 
 @dataclass(frozen=True, slots=True)
 class RemovedCopy:
-    """A record in place of a copy that was removed for lack of `room`.
+    """A record in place of a copy that was removed because all copies took more than `room` bytes.
 
     The copy is made again when the log or `room` changes.
     """
@@ -192,7 +193,7 @@ def folder_of(agent: AgentName, session_id: str) -> Path:
 
 
 def keep(file: LogFile, session_id: str, reader: AgentAdapter) -> bool:
-    """Update the copy of a session's log.
+    """Copy a session's log, or update its copy.
 
     Return True if the copy changed. Only logs below the agent's home are copied.
 
@@ -240,7 +241,7 @@ def _copied(file: LogFile, reader: AgentAdapter, folder: Path, before: Compresse
 
 
 def find(agent: AgentName, session_id: str) -> KeptLog | None:
-    """Return the copy of exactly this session, or `None`."""
+    """Return the copy of the session with exactly this id; `None` if there is no copy."""
     found = _facts(folder_of(agent, session_id))
     return found if isinstance(found, KeptLog) and (found.agent, found.session_id) == (agent, session_id) else None
 
@@ -265,7 +266,7 @@ def leave_out(copy: KeptLog, names: Collection[str]) -> None:
 
 
 def sweep_unused() -> None:
-    """Remove zstd files that no copy uses, left by a process that was killed while it updated a copy.
+    """Remove zstd files that no copy uses. A process that was killed while it updated a copy has left them.
 
     The caller holds the index's lock.
     """
@@ -281,7 +282,7 @@ def remove(agent: AgentName, session_id: str) -> None:
 
 @contextmanager
 def opened(copy: KeptLog) -> Iterator[Path]:
-    """Uncompress the log of `copy` into a temporary file of its own name, and yield the path.
+    """Uncompress the log of `copy` into a temporary file of its own name. Yield the file's path.
 
     Raises:
         OSError: the copy cannot be read, or is damaged.
@@ -297,7 +298,7 @@ def opened(copy: KeptLog) -> Iterator[Path]:
 
 
 def sweep_reading() -> None:
-    """Remove logs that killed processes had uncompressed with `opened`: their locks are free."""
+    """Remove the temporary logs that `opened` wrote in processes that were killed, which the files' free locks show."""
     if not _reading().is_dir():
         return
     with held(_reading(), fcntl.LOCK_EX):
@@ -312,7 +313,7 @@ def folders() -> list[Path]:
 
 
 def _let_go(forked: Collection[tuple[AgentName, str]]) -> int:
-    """Remove the oldest copies until the others fit into `room`; copies of `forked` sessions last.
+    """Remove the oldest copies until the other copies fit into `room`. Copies of `forked` sessions are removed last.
 
     Return how many were removed.
     """
@@ -355,7 +356,7 @@ def _listed(folder: Path) -> list[Path]:
 
 
 def _below(location: str, home: Path) -> str:
-    """Return a log's path below its agent's home; empty if the log is elsewhere."""
+    """Return the path of the log at `location` relative to the agent's `home`; empty if the log is elsewhere."""
     place = location.removeprefix(f"{home}/")
     return place if place != location and _is_plain(place) else ""
 
@@ -368,7 +369,10 @@ def _is_plain(place: object) -> bool:
 
 
 def _beside(file: LogFile) -> Iterator[tuple[str, Path]]:
-    """Yield the files in the folder of the session's name beside its log. Links are not followed."""
+    """Yield the name and path of each file in the folder beside a log that is named after the session.
+
+    Links are not followed.
+    """
     folder = file.path.with_suffix("")
     if file.within or folder.is_symlink():
         return
@@ -412,7 +416,7 @@ def _sweep(folder: Path, copy: KeptLog | None) -> None:
 
 
 def _written() -> int:
-    """Return the number of bytes written since the copies were last measured."""
+    """Return how many bytes this process has written since it last measured the size of all copies."""
     try:
         return int((_root() / "written").read_bytes())
     except FileNotFoundError:
@@ -429,12 +433,12 @@ def _count(length: int) -> None:
 
 
 def keep_copy(file: LogFile, session_id: str, reader: AgentAdapter, *, others_wait: bool = False) -> bool:
-    """Update the copy of a session's log, if copies are wanted.
+    """Update the copy of a session's log, if a person wants copies of this agent's logs.
 
-    Return True if it changed. A failure is only logged.
+    Return True if the copy changed. A failure is only logged.
 
     Raises:
-        OSError: the disk is full and `others_wait`: the next copy would not fit either.
+        OSError: the disk is full and `others_wait`, which means that other copies are to follow. These would fail, too.
     """
     try:
         return copies_wanted(reader) and keep(file, session_id, reader)
@@ -446,7 +450,7 @@ def keep_copy(file: LogFile, session_id: str, reader: AgentAdapter, *, others_wa
 
 
 def make_room(store: Store) -> None:
-    """Remove the oldest copies if all copies together may have become too large."""
+    """Remove the oldest copies if all copies together may have become larger than `room`."""
     if _written() < room() / _MEASURED_SHARE:
         return
     try:
@@ -459,7 +463,7 @@ def keep_all(
     store: Store, agents: Agents, done: set[str], progress: Callable[[str, int, int], None] | None = None,
     deadline: float | None = None,
 ) -> bool:  # fmt: skip
-    """Update the copies of all indexed logs of agents with copies switched on, newest first.
+    """Update the copies of all indexed logs, newest first, for agents whose logs a person wants to be copied.
 
     Checking an existing copy costs a look at two files. The caller holds the index's lock. Return True if all was done
     before `deadline` (of `time.monotonic`). At least one log is handled, and logs in `done` are skipped. Each handled

@@ -1,9 +1,9 @@
 """Regular expressions and dataclasses that are compiled on first use, not when their module is imported.
 
 The ``dataclass`` of the standard library compiles up to eight methods of each class. A command imports more than a
-hundred classes and creates objects of a few. Compiling took a third of its time. The ``dataclass`` here has the same
-fields, slots and behavior. A class compiles its ``__init__`` when its first object is created, and shares the other
-methods.
+hundred classes and creates objects of a few. Compiling took a third of the command's time. The ``dataclass`` here has
+the same fields, slots and behavior. A class compiles its ``__init__`` when its first object is created, and shares the
+other methods with all classes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 class _Pattern:
     """A regular expression that is compiled on first use. It then takes over the methods of the compiled pattern, so
-    that later calls cost nothing.
+    that later calls cost no more than calls of the pattern.
     """
 
     def __init__(self, pattern: Any, flags: int = 0) -> None:
@@ -46,8 +46,9 @@ _classes: list[type[Any]] = []
 def _dataclass(
     kind: type[Any] | None = None, /, *, frozen: bool = False, slots: bool = False, eq: bool = True, **how: bool
 ) -> Any:
-    """Do what `dataclasses.dataclass` does, but compile ``__init__`` on first use. Without options, or with `order`,
-    use the original.
+    """Make `kind` a dataclass, as `dataclasses.dataclass` does, but compile its ``__init__`` on first use.
+
+    Without options, or with `order`, call `dataclasses.dataclass`.
     """
     if kind is not None or how.keys() - {"kw_only"}:
         return dataclasses.dataclass(kind, frozen=frozen, slots=slots, eq=eq, **how)

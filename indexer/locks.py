@@ -1,4 +1,4 @@
-"""Locks of the indexer, which admit one writer at a time, and a lower priority for background indexing.
+"""Locks that admit one writer to the index at a time, and a lower priority for background indexing.
 
 The operating system releases a lock when its process dies. Only the thread that indexes lowers its priority. A process
 that is not root cannot raise its priority again, nor can the programs that it starts. A service with a low priority
@@ -65,11 +65,10 @@ def held(folder: Path, how: int) -> Iterator[None]:
 
 
 def locked_by(path: Path, start: int = 0, length: int = 0) -> int | None:
-    """Return the id of the process that has locked these bytes of a file; 0 for a process in another container or on
-    another machine, `None` without a lock.
+    """Return the id of the process that has locked `length` bytes of a file from `start` on (length 0: all).
 
-    This takes no lock, so no other process has to wait. The caller must hold no lock on the file: closing the file here
-    would release it.
+    Return `None` without a lock, and 0 for a process in another container or on another machine. This takes no lock,
+    so no other process has to wait. The caller must hold no lock on the file: closing the file here would release it.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -124,7 +123,7 @@ def only_writer(patience: float, name: str = "index", waiting: Callable[[], None
 
 @contextmanager
 def _wanting(patience: float) -> Iterator[None]:
-    """Tell a background indexer, by a lock, that this process waits for the index longer than a moment."""
+    """Hold a lock which tells a background indexer that this process waits for the index (not just a moment)."""
     if patience <= LOCK_SECONDS:
         yield
         return
@@ -135,7 +134,7 @@ def _wanting(patience: float) -> Iterator[None]:
 def give_way(*_: object) -> None:
     """Stop a background indexer if another process waits for the index. Call it where no work is half done.
 
-    The waiting process does the rest itself with all processors, which a process with a low priority could not.
+    The waiting process then does the rest of the work with all processors, which a low priority does not allow.
 
     Raises:
         IndexBusyError: another process waits.
@@ -149,7 +148,7 @@ def give_way(*_: object) -> None:
 
 
 def processors() -> int:
-    """Return how many processors the calling thread may use: 1 after `step_back`, else all of this process."""
+    """Return how many processors the calling thread may use: 1 after `step_back`, else all that the process may use."""
     if getattr(_thread, "has_stepped_back", False):
         return 1
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1

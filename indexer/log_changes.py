@@ -41,9 +41,9 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(slots=True)
 class Report(Value):
-    """Counts of an index run. `failed` maps unreadable logs to the reason, and `seconds` maps stages to their duration.
+    """Counts of what an index run did. `failed` maps unreadable logs to the reason.
 
-    `erased` is False while deleted text may still be in the index's files.
+    `seconds` maps stages to their duration. `erased` is False while deleted text may still be in the index's files.
     """
 
     files: int = 0
@@ -64,7 +64,7 @@ class Report(Value):
 
 
 def changed_logs(store: Store, adapters: Agents, report: Report) -> list[LogFile]:
-    """Return the logs that are new, changed or without an export, newest first, at the cost of one `stat` a log.
+    """Return the logs that are new, changed or without an export, newest first. Each log costs one `stat`.
 
     Deleted logs are removed from the index. A log that is merely outside the homes of `adapters` is not deleted.
     """
@@ -76,7 +76,7 @@ def changed_logs(store: Store, adapters: Agents, report: Report) -> list[LogFile
 
 
 def named_logs(store: Store, adapters: Agents, paths: Collection[str], report: Report) -> list[LogFile]:
-    """Return the logs at `paths` that are new or changed, newest first. Deleted ones are removed from the index.
+    """Return those logs at `paths` that are new or changed, newest first. Deleted ones are removed from the index.
 
     The cost depends on `paths` alone, however many other logs exist.
     """
@@ -90,7 +90,10 @@ def _changed(
     there: Mapping[str, LogFile], seen: Mapping[str, SeenFile], adapters: Agents, report: Report,
     also: Collection[str] = (),
 ) -> list[LogFile]:  # fmt: skip
-    """Return the logs that are new, changed or listed in `also`, and other logs of their sessions, newest first."""
+    """Return the logs that are new, changed or listed in `also`, and other logs of their sessions, newest first.
+
+    `there` are the existing logs by path, and `seen` what the index knows about them.
+    """
     new = {path for path, file in there.items() if seen.get(path) != (*file.stamp, VERSION) or path in also}
     if len(new) < len(there):
         twins = (adapters[there[path].agent].twins(there[path].path) for path in tuple(new))
@@ -101,9 +104,7 @@ def _changed(
 
 
 def unread_logs(store: Store, adapters: Agents) -> list[LogFile]:
-    """Return the logs that are new, or changed since they were read, at the cost of one `stat` a log. This writes
-    nothing.
-    """
+    """Return the logs that are new, or changed since they were read. Each costs one `stat`, and nothing is written."""
     seen = store.seen()
     files = (file for agent in adapters for file in agent.discover())
     return [file for file in files if seen.get(file.location) != (*file.stamp, VERSION)]
@@ -121,8 +122,9 @@ def deleted_logs(paths: Collection[str], adapters: Agents) -> list[str]:
 def _forget(
     store: Store, seen: Mapping[str, SeenFile], there: Mapping[str, LogFile], adapters: Agents, report: Report
 ) -> bool:
-    """Remove deleted logs from the index. Return True if there were any. `refresh.renew` later updates what older
-    versions stored of them.
+    """Remove deleted logs from the index: those in `seen` that are not in `there`. Return True if any were removed.
+
+    `refresh.renew` later updates what older versions stored of them.
     """
     gone = deleted_logs(seen.keys() - there.keys(), adapters)
     report.removed += len(gone)
@@ -141,9 +143,9 @@ def _forget(
 
 
 def _without_export(store: Store) -> set[str]:
-    """Return the paths of logs with a session that should have an export and has none.
+    """Return the paths of logs with a session that should have an export but has none.
 
-    This lists one folder an agent.
+    This lists one folder for each agent.
     """
     exports: dict[AgentName, set[str]] = {}
     missing: set[str] = set()
@@ -160,7 +162,7 @@ Forgotten = dict[tuple[AgentName, str], str]
 
 
 def forgotten() -> Forgotten:
-    """Return the forgotten sessions by agent and id, each with the time at which it was forgotten.
+    """Return the sessions that a person asked to forget, by agent and id, each with the time of the request.
 
     Raises:
         OSError: the list cannot be read. Nothing must be indexed then.
@@ -180,6 +182,6 @@ def add_forgotten(agent: AgentName, session_id: str, at: str) -> None:
 
 
 def drop_notes(db: apsw.Connection, agent: AgentName, session_id: str) -> None:
-    """Delete a person's verdict and marks of a session, in the caller's transaction."""
+    """Delete what a person noted about a session (verdict, tags, pin), in the caller's transaction."""
     for table in ("verdicts", "marks"):
         db.execute(f"DELETE FROM {table} WHERE agent = ? AND session_id = ?", (agent, session_id))  # noqa: S608

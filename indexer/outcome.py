@@ -1,6 +1,5 @@
-"""A session's outcome, edited files, errors and unfinished work, derived from its own actions.
-
-Nothing here does I/O.
+"""A session's outcome, edited files, met errors and unfinished work, derived from the session's turns. Nothing here
+does I/O.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _RUN_PREFIX = "run "
 
 
 class Outcome(StrEnum):
-    """The outcome of a session's work, ordered from the best to fork to the worst."""
+    """The outcome of a session's work, such as COMMITTED or FAILED, ordered from the best to fork to the worst."""
 
     COMMITTED = "committed"
     TESTS_PASSED = "tests_passed"
@@ -46,10 +45,10 @@ class Outcome(StrEnum):
 
     @classmethod
     def of(cls, session: Session) -> Outcome:
-        """Return the last outcome that a commit or a test run proved; for a fork, only by its own turns.
+        """Return the last outcome that a commit or a test run proved. For a fork, only its own turns count.
 
-        Passing tests do not replace a commit. A session that ends in the middle is abandoned, unless all its edits are
-        committed.
+        Passing tests do not replace a commit. A session that ends in the middle of work is abandoned, unless all its
+        edits are committed.
         """
         outcome, saved = Outcome.UNKNOWN, False
         done = _edits_done(session)
@@ -77,7 +76,7 @@ class Edits:
     until: str = ""
 
     def masked_again(self) -> Edits:
-        """Return the edits without paths that contain a secret by today's rules."""
+        """Return the edits without paths that contain a secret by the rules of this version."""
         return replace(self, files=tuple(file for file in self.files if mask(file) == file))
 
 
@@ -94,7 +93,7 @@ class KnownFiles:
 
 @dataclass(frozen=True, slots=True)
 class Authored:
-    """The lines that one call added to a file, as joined hashes, with the exchange, the turn and the time."""
+    """The lines that one call added to a file, as joined hashes (see `line_hashes`), with exchange, turn and time."""
 
     exchange: int
     turn: int
@@ -104,8 +103,8 @@ class Authored:
 
 
 class Fate(IntEnum):
-    """The fate of an error line: MET if its command was not seen to succeed later, ENDED if it was, HARMLESS if it is
-    no error.
+    """The fate of an error line that a command printed. MET: no later run of the command succeeded. ENDED: one did.
+    HARMLESS: the command printed the line on success.
     """
 
     MET = 0
@@ -115,9 +114,10 @@ class Fate(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class MetError:
-    """A hashed error line that a session met, and the exchange and turn in which it ended, or else came last.
+    """An error line that a session met (its hash), with exchange and turn: where it ended, or else where it came last.
 
-    `by` are the joined hashes of the actions that ended it. It is empty if the command succeeded without a change.
+    `by` are the joined hashes of the actions that ended the error. It is empty if the command succeeded without a
+    change.
     """
 
     line: bytes
@@ -128,7 +128,7 @@ class MetError:
 
 
 class _Step(NamedTuple):
-    """A call with its result, and the exchange and turn of the result."""
+    """A tool call with its result, and the exchange and turn of the result."""
 
     exchange: int
     turn: int
@@ -142,7 +142,7 @@ class _Step(NamedTuple):
     @property
     def settled(self) -> bool:
         """Return True if the result shows that an earlier error is gone: the call succeeded, or failed with another
-        error.
+        one.
         """
         if self.failed:
             return bool(self.result.errors)
@@ -175,10 +175,10 @@ def edits_of(session: Session, resolved_cwd: str) -> Edits:
 
 
 def worked_in(session: Session) -> dict[str, set[int]]:
-    """Return the directories outside the session's first one in which it worked, each with its exchanges.
+    """Return the directories outside the session's first one in which it worked, each with the exchanges there.
 
-    A session worked in a directory if it edited there, ran a command that changes something, or was there at a message.
-    A file may stand for its directory.
+    A session worked in a directory if it edited a file there, or ran a command there that changes something. It also
+    did if it was there at the first or last message of an exchange. A file may stand for its directory.
     """
     failed = {one.tool_use_id: one.proof for turn in session.turns for one in turn.tool_results if one.is_error}
     ended = {one.tool_use_id for turn in session.turns for one in turn.tool_results}
@@ -197,7 +197,7 @@ def worked_in(session: Session) -> dict[str, set[int]]:
 
 
 def authored_by(session: Session, resolved_cwd: str) -> tuple[Authored, ...]:
-    """Return the lines that a session successfully added to files. Paths are as in `edits_of`."""
+    """Return the lines that a session successfully added to files. Paths are absolute and checked, as in `edits_of`."""
     calls = {call.id: (call, turn.timestamp) for turn in session.turns for call in turn.tool_calls if call.lines}
     if not calls:
         return ()
@@ -216,7 +216,7 @@ def authored_by(session: Session, resolved_cwd: str) -> tuple[Authored, ...]:
 def errors_of(session: Session) -> tuple[MetError, ...]:
     """Return the errors that a session's commands met, each with the actions that ended it.
 
-    An error ended at the next run of its command without that error. The changes and commands before this run ended it.
+    An error ended when its command ran again without that error. The changes and commands since the error ended it.
     """
     if not any(result.errors for turn in session.turns for result in turn.tool_results):
         return ()
@@ -258,13 +258,13 @@ def _ended(line: bytes, number: int, steps: Sequence[_Step]) -> MetError:
 
 @lru_cache(maxsize=1024)
 def _commands(action: str) -> WorkCommands:
-    """Return the commands that a call's action runs."""
+    """Return the commands in the action line of a call; none if the call runs no command."""
     return WorkCommands.of(action.removeprefix(_RUN_PREFIX)) if action.startswith(_RUN_PREFIX) else WorkCommands()
 
 
 def edited_paths(session: Session) -> tuple[str, ...]:
-    """Return the files that a session successfully edited, by the names it used, except those that `edits_of` leaves
-    out.
+    """Return the files that a session successfully edited, as its calls name them, except those that may not be
+    stored.
     """
     return tuple(filter(_fit, dict.fromkeys(chain.from_iterable(_edits_done(session).values()))))
 
@@ -272,9 +272,10 @@ def edited_paths(session: Session) -> tuple[str, ...]:
 def known_files(
     session: Session, resolved_cwd: str, end: int | None = None, kept: Collection[int] | None = None
 ) -> KnownFiles:
-    """Return the files that a session knows from successful reads and edits.
+    """Return the files whose content a session knows, because it successfully read or edited them.
 
-    If given, `end` is the last turn that counts, and only the turns in `kept` count.
+    With `end`, turns after the turn with this index do not count. With `kept`, only the turns with these indexes
+    count.
     """
     turns = session.turns if end is None else session.turns[: end + 1]
     if kept is not None:
@@ -289,18 +290,18 @@ def known_files(
 
 
 def _is_unfinished(session: Session) -> bool:
-    """Return True if a session, or the session handed over to it, ends unfinished."""
+    """Return True if a session ends unfinished, or if the session that was handed over to it does."""
     spoken = next((turn for turn in reversed(session.turns) if turn.speaks), None)
     return session.unfinished or (spoken is not None and is_broken_off(spoken))
 
 
 def _edits_done(session: Session) -> dict[str, tuple[str, ...]]:
-    """Return the edited files of each successful call."""
+    """Return the files that each successful call edited, by the call's id."""
     return _done(session.turns, attrgetter("edits"))
 
 
 def _done(turns: Sequence[Turn], files_of: Callable[[ToolCall], tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """Return the files that `files_of` gives for each successful call."""
+    """Return what `files_of` returns for each successful call, by the call's id. Calls without files are missing."""
     asked = {call.id: files for turn in turns for call in calls_of(turn) if (files := files_of(call))}
     ended = {result.tool_use_id for turn in turns for result in results_of(turn) if not result.is_error}
     return {call: files for call, files in asked.items() if call in ended}
@@ -314,8 +315,9 @@ def _fit(path: str) -> bool:
 
 @lru_cache(maxsize=1024)  # files are edited again and again
 def _absolute(path: str, cwd: str, resolved_cwd: str) -> str:
-    """Return `path` as an absolute path without ``..``, without asking the disk; empty if there is none or it may not
-    be stored.
+    """Return `path`, relative to `cwd`, as an absolute path without ``..``; empty if it may not be stored.
+
+    `resolved_cwd` replaces `cwd`. The disk is not asked.
     """
     if not _fit(path.removeprefix(f"{cwd.rstrip('/')}/")):  # a directory's own name may have several lines
         return ""
@@ -347,8 +349,9 @@ _FACT = late(r"[\d`/\\=<>{}()\[\]#$%@]|\w[._]\w|[a-z][A-Z]|https?:")
 
 
 def last_answered(session: Session) -> int | None:
-    """Return the index of the last exchange (a prompt with its answer) with a result; -1 for none, `None` for the very
-    last one.
+    """Return the index of the last exchange (a prompt with its answer) that has an answer or changed something.
+
+    Return -1 if no exchange has, and `None` if the very last one has.
     """
     done = {result.tool_use_id for turn in session.turns for result in results_of(turn) if _was_run(result)}
     exchanges = session.exchanges()
@@ -363,17 +366,17 @@ def last_answered(session: Session) -> int | None:
 
 
 def acts(turn: Turn) -> bool:
-    """Return True if a turn does more than look at something."""
+    """Return True if one of the turn's calls does more than look at something, for example edits a file."""
     return bool(_changing(turn))
 
 
 def _changing(turn: Turn) -> list[str]:
-    """Return the ids of a turn's calls that do more than look at something."""
+    """Return the ids of a turn's calls that do more than look at something, for example edit a file."""
     return [call.id for call in calls_of(turn) if call.action and not _only_looks(call.action)]
 
 
 def _was_run(result: ToolResult) -> bool:
-    """Return True if a call was carried out, even if its command failed."""
+    """Return True if the call of this result was carried out, even if its command failed."""
     return not result.is_error or result.note.startswith(_STATUS_PREFIX)
 
 
@@ -382,7 +385,7 @@ def _asked(exchange: Exchange) -> list[str]:
 
 
 def _is_answered(exchange: Exchange) -> bool:
-    """Return True if the prompt is more than a greeting, and the agent answered it."""
+    """Return True if the exchange's prompt is more than a greeting, and the agent answered it."""
     spoken = next((turn for turn in reversed(exchange.turns) if turn.speaks), None)
     if spoken is None or spoken.role != "assistant" or spoken.tool_calls or is_broken_off(spoken):
         return False
@@ -392,7 +395,7 @@ def _is_answered(exchange: Exchange) -> bool:
 
 
 def _only_asks_back(exchange: Exchange, said: str) -> bool:
-    """Return True if the agent looked at nothing and answered with one short question."""
+    """Return True if the agent made no call in this exchange, and its answer `said` is one short question."""
     asks = said.rstrip().endswith(_QUESTION_MARKS) and len(said) <= _SHORT_CHARACTERS and "\n" not in said.strip()
     return asks and not any(calls_of(turn) for turn in exchange.turns)
 

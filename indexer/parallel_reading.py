@@ -1,8 +1,8 @@
 """Reading of many logs by several processes, while one process writes the results into the index.
 
-Reading takes most of the time of a first run. Each reader process reads logs ahead. The writing process reads a log
-itself when no reader has a result ready, so that no processor is idle. A reader is worth its start and its memory only
-for many logs.
+Reading takes most of the time of a first run. Each reader process reads logs in advance. The writing process reads a
+log itself when no reader has a result ready, so that no processor is idle. A reader process costs time and memory, so
+that several are started only for many logs.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ def read_ahead(
     """Yield each of `files` once, nearly in order, with the result of a reader process.
 
     The result is `None` if the caller must read the log itself: no reader was free, or no reader could read the log.
+    `checkpoint_of` returns where the last reading of a log ended. `readers` is the number of processes.
     """
     left = deque(files)
     at_work = [one for _ in range(_worth(files) if readers is None else readers) if (one := _Reader.start(agents))]
@@ -88,8 +89,8 @@ def _ready(readers: Sequence[_Reader], seconds: float | None) -> list[_Reader]:
 
 
 class _Reader:
-    """A process that reads logs one after the other. It ends when its connection is closed, also by the death of our
-    process.
+    """A process that reads logs one after the other. It ends when its connection is closed, or the asking process
+    dies.
     """
 
     def __init__(self, line: Connection, process: subprocess.Popen[bytes]) -> None:
@@ -126,24 +127,25 @@ class _Reader:
         return reader
 
     def takes(self) -> bool:
-        """Return True if the reader has room for one more log."""
+        """Return True if the reader can be asked to read one more log."""
         return len(self.asked) < _MAX_WAITING_LOGS
 
     def ask(self, file: LogFile, checkpoint: Checkpoint | None) -> None:
-        """Ask the reader to read `file`."""
+        """Ask the reader process to read `file`, from `checkpoint` on. `answer` later returns the result."""
         self.asked.append(file)
         self.tell((file, checkpoint))
 
     def tell(self, what: object) -> None:
-        """Send `what` to the reader. If the reader has died, `answer` reports that."""
+        """Send `what` to the reader process. If the process has died, do nothing: `answer` reports that."""
         try:
             self.line.send(what)
         except OSError as error:
             log.info("a process that reads logs has ended: %s", error)
 
     def answer(self) -> tuple[LogFile, ReadResult | None] | None:
-        """Return the next log with its result, which is `None` if the reader could not read it. Return `None` alone if
-        the reader has died.
+        """Return the next log with its result, which is `None` if the reader could not read it.
+
+        Return `None` in place of the pair if the reader process has died.
         """
         try:
             result: ReadResult | None = self.line.recv()
@@ -152,14 +154,15 @@ class _Reader:
         return self.asked.popleft(), result
 
     def close(self) -> None:
-        """Close the connection, so that the reader ends."""
+        """Close the connection, so that the reader process ends."""
         self.line.close()
         threading.Thread(target=self._process.wait, name="reader", daemon=True).start()
 
 
 def _send_as_call(kind: type[Any]) -> None:
-    """Have values of `kind` pickled as a call of `kind` with their fields. A log has thousands of them, and this is
-    twice as fast.
+    """Have objects of the class `kind` pickled as a call of the class with their fields.
+
+    A log has thousands of these objects, and this takes half the time.
     """
     from multiprocessing.reduction import ForkingPickler
 
@@ -172,7 +175,10 @@ def _send_as_call(kind: type[Any]) -> None:
 
 
 def _answer(line: Connection) -> None:
-    """Read logs on request until the other end of the connection is closed. The first message names the agents."""
+    """Read each log that is requested on `line`, and send the result, until the other end is closed.
+
+    The first message names the agents.
+    """
     agents: Agents
     agents, key = line.recv()
     asked: SimpleQueue[tuple[LogFile, Checkpoint | None]] = SimpleQueue()
@@ -188,8 +194,10 @@ def _answer(line: Connection) -> None:
 
 
 def _receive(line: Connection, asked: SimpleQueue[tuple[LogFile, Checkpoint | None]]) -> None:
-    """Take requests from the connection as they come. Otherwise the caller would wait for this process while this
-    process waits for the caller.
+    """Move requests from the connection into the queue `asked` as they come.
+
+    Otherwise the process that asks would wait until this one reads, while this one waits until the other reads a
+    result.
     """
     try:
         while True:

@@ -1,4 +1,6 @@
-"""The indexing pipeline: reads changed logs, exports and chunks each session, stores it, and adds vectors."""
+"""The indexing pipeline: reads changed logs, exports sessions, splits them into chunks, stores them, and embeds the
+chunks.
+"""
 
 from __future__ import annotations
 
@@ -51,10 +53,10 @@ _MAX_HOSTS = 16
 
 @dataclass(frozen=True, slots=True)
 class SearchableTexts:
-    """The texts by which a session is found: its `pieces`, its `title` and its other names.
+    """The texts by which a session is found: its `pieces`, its `title` and its other names (`also_called`).
 
     Text about smart-fork itself is left out, and so is a title that only asks smart-fork. `until` is the time of the
-    last text. `acted` is the index of the last exchange in which the session did something; -1 if it only talked.
+    last text. `acted` is the index of the last exchange in which the session made a call; -1 if it only talked.
     """
 
     pieces: tuple[Piece, ...]
@@ -65,11 +67,11 @@ class SearchableTexts:
 
 
 def searchable_texts(session: Session, pieces: Sequence[Piece], agents: Agents) -> SearchableTexts:
-    """Return the texts of `session` without questions to smart-fork and repetitions of its answers.
+    """Return the texts by which `session` is found, without questions to smart-fork and repetitions of its answers.
 
-    Such text quotes other sessions, and would be found before the session that knows the answer. An exchange (a prompt
-    with its answer) that asks smart-fork and changes nothing is left out. If it continues to work, only the text
-    between the question and the next change is left out.
+    Such text quotes other sessions. A search would find it before the session that knows the answer. An exchange (a
+    prompt with its answer) that asks smart-fork and changes nothing is left out. If it continues to work, only the
+    text between the question and the next change is left out.
     """
     exchanges = session.exchanges()
     acting = (one.index for one in exchanges for turn in one.turns if any(call.action for call in calls_of(turn)))
@@ -97,9 +99,9 @@ def searchable_texts(session: Session, pieces: Sequence[Piece], agents: Agents) 
 
 
 def _names(session: Session, pieces: Sequence[Piece], left: Sequence[Piece]) -> tuple[Masked, Masked]:
-    """Return a session's title and other names.
+    """Return the title and the other names of a session of which only the pieces `left` are indexed.
 
-    A name that a person gave stays; others are made of the prompts that are left.
+    A name that a person gave stays. Other names are made from the prompts that are left.
     """
     before, now = (title_of("", _prompts(some)) for some in (pieces, left))
     if before == now:
@@ -114,10 +116,9 @@ def _prompts(pieces: Sequence[Piece]) -> Iterator[Masked]:
 
 
 def _parts(piece: Piece, quoting: Collection[str], agents: Agents) -> list[tuple[str, bool]]:
-    """Split a piece of an exchange that asks smart-fork into parts.
+    """Split a piece of an exchange that asks smart-fork into parts, each with True if it is the session's own text.
 
-    Return each with whether it is the session's own text. In a prompt, these are the sentences that do not name
-    smart-fork.
+    In a prompt, the sentences that do not name smart-fork are the session's own.
     """
     if piece.role == "action":
         return [(line, not agents.opens_a_session(line.strip())) for line in piece.text.splitlines(keepends=True)]
@@ -130,7 +131,7 @@ def _parts(piece: Piece, quoting: Collection[str], agents: Agents) -> list[tuple
 
 
 def _runs(piece: Piece, parts: Sequence[tuple[str, bool]]) -> Iterator[Piece | None]:
-    """Yield the kept parts of a piece, each with its first line; `None` for a gap."""
+    """Yield the parts of a piece that are kept, as pieces with their own first lines; `None` where text is left out."""
     if all(kept for _, kept in parts):
         yield piece
         return
@@ -152,7 +153,10 @@ def _asks(exchange: Exchange) -> bool:
 
 
 def _quoting(exchange: Exchange) -> Iterator[Turn]:
-    """Yield the turns that repeat smart-fork's answer: all without a change, else those before one."""
+    """Yield the turns of an exchange that repeat smart-fork's answer.
+
+    If no turn changes anything, these are all turns; else those between a question to smart-fork and the next change.
+    """
     changing = [acts(turn) for turn in exchange.turns]
     if not any(changing):
         yield from exchange.turns
@@ -190,7 +194,8 @@ def read_logs(
     """Read logs into the index, so that their words can be searched.
 
     Return the locations of the logs that were read. A log that cannot be read is noted in `report`, and does not stop
-    the others. Reading stops at `deadline` (of `time.monotonic`), but at least one log is read.
+    the others. Reading stops at `deadline` (of `time.monotonic`), but at least one log is read. `progress` is called
+    with the stage, the number of logs read, and the number of all.
     """
     started = time.perf_counter()
     done, gone = set[str](), forgotten()
@@ -227,10 +232,10 @@ def read_logs(
 
 
 def is_of_another(store: Store, embedder: Embedder) -> bool:
-    """Return True if the index has vectors of another model, which only `index run` replaces.
+    """Return True if the index has vectors of another model than `embedder`'s.
 
-    Otherwise two processes with two models would keep deleting each other's vectors. A newer revision is no other
-    model.
+    Only `index run` replaces these vectors. Otherwise two processes with two models would keep deleting each other's
+    vectors. A newer revision of a model does not count as another one.
     """
     known = store.meta("model").partition("@")[0]
     return known not in ("", embedder.model.partition("@")[0])
@@ -240,12 +245,12 @@ def embed_waiting(
     store: Store, embedder: Embedder, report: Report, *, first: Scope | None = None, only_first: bool = False,
     wanted: Collection[int] = (), deadline: float | None = None, progress: Progress | None = None,
 ) -> None:  # fmt: skip
-    """Embed chunks that have no vector, until `deadline` (of `time.monotonic`): the `wanted` ones first.
+    """Embed chunks that have no vector, until `deadline` (of `time.monotonic`).
 
-    Then come the first chunks of all exchanges (an exchange is a prompt with its answer), then the rest, and in both
-    those in `first` before others. With `only_first`, embed the `wanted` chunks and the first chunks of exchanges in
-    `first`, and all others only if they fill less than one batch. At least one batch is embedded, so that repeated
-    calls come to an end. The model is not loaded if nothing waits.
+    The `wanted` ones come first, then the first chunk of each exchange (a prompt with its answer), then the rest.
+    Among equals, chunks in the scope `first` come first. With `only_first`, embed only the `wanted` ones and the first
+    chunks of exchanges in `first`; all others only if they fill less than one batch. At least one batch is embedded,
+    so that repeated calls come to an end. The model is not loaded if all chunks have vectors.
     """
     started = time.perf_counter()
     counts = store.counts()
@@ -286,7 +291,10 @@ def embed_waiting(
 
 
 def _batches(store: Store, first_parts: Sequence[int], wanted: Collection[int]) -> Iterator[list[tuple[int, str]]]:
-    """Yield batches of chunks without a vector, in order, also those that other processes add meanwhile."""
+    """Yield batches of chunks without a vector as (id, text), in the order of `Store.waiting`.
+
+    Chunks that other processes add meanwhile are included.
+    """
     while rows := store.waiting(first_parts, ORDERED_ROWS, wanted):
         for start in range(0, len(rows), EMBED_ROWS):
             yield rows[start : start + EMBED_ROWS]
@@ -310,7 +318,10 @@ def _read_log(
     gone: Collection[tuple[AgentName, str]],
     result: ReadResult | None,
 ) -> None:
-    """Read a log into the index. `result` is given if a reader process has already read it."""
+    """Read a log into the index, unless its session is in `gone`, the forgotten sessions.
+
+    `result` is given if a reader process has already read the log.
+    """
     reader = agents[file.agent]
     if (file.agent, reader.id_of(file.path)) in gone:
         _pass_over(store, Reading(file, log_changes.VERSION, UNREAD, skipped=FORGOTTEN), report)
@@ -356,15 +367,15 @@ def save_session(store: Store, agents: Agents, reading: Reading, session: Sessio
 
 
 def _repo_root_of(store: Store, session: Session) -> str:
-    """Return the repository in which this session was found before."""
+    """Return the repository with which the index has stored this session; empty if there is none."""
     known = store.session(session.agent, session.session_id)
     return known.repo_root if known and known.cwd == session.cwd else ""
 
 
 def document_of(session: Session, agents: Agents, repo_root: str = "") -> tuple[Document, Export]:
-    """Return a session as it is stored, without text that only asks smart-fork, and its full export.
+    """Return the document that is stored for a session, without text that only asks smart-fork, and its full export.
 
-    `repo_root` is the repository that was known for its directory: a removed worktree leaves no trace of it.
+    `repo_root` is the repository in which the session was found before. A removed worktree no longer shows it.
     """
     resolved, project = _place_of(session, repo_root)
     project = begun_at(session.head, project)
@@ -389,7 +400,8 @@ def _words(known: SearchableTexts, session: Session, symbols: str, work: Iterabl
 def _guests(document: Document, known: SearchableTexts) -> Iterator[Document]:
     """Yield a document for each further repository in which a session worked, with its exchanges there alone.
 
-    A session that another person wrote (from a repository's checkpoint) has none.
+    `known` are the texts by which the session is found. For a session that another person wrote (a checkpoint, which a
+    repository keeps), nothing is yielded.
     """
     session, hosts = document.session, dict[Project, set[int]]()
     for place, exchanges in () if session.received else worked_in(session).items():
@@ -410,7 +422,7 @@ def _guests(document: Document, known: SearchableTexts) -> Iterator[Document]:
 
 
 def _symbols(session: Session) -> Symbols:
-    """Return the names of code in a session's tool inputs and outputs, also those of a handed-over session."""
+    """Return the names of code in the inputs and outputs of a session's tools, also of a session handed over to it."""
     found = Symbols(session.symbols)
     for turn in session.turns:
         if turn.role == "assistant" and DONE in turn.text:

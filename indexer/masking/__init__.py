@@ -49,7 +49,7 @@ _LONGEST_MASK = len(MARK) + 41
 
 
 def shorten(text: Masked, limit: int) -> Masked:
-    """Return `text` on one line with collapsed white space and at most `limit` characters, an ellipsis at a cut."""
+    """Return `text` on one line with collapsed white space. A longer text than `limit` is cut, with an ellipsis."""
     line = " ".join(text[: limit * 8].split())
     if len(line) <= limit:
         return Masked(line)
@@ -59,7 +59,7 @@ def shorten(text: Masked, limit: int) -> Masked:
 
 
 def beginning(text: Masked, limit: int) -> Masked:
-    """Return the first `limit` characters of `text`, followed by the number of characters that are left out."""
+    """Return the first `limit` characters of `text`, followed by a note on how many characters are left out."""
     if len(text) <= limit:
         return text
     end, _ = _mask_around(text, limit)
@@ -73,14 +73,14 @@ def ending(text: Masked, limit: int) -> Masked:
 
 
 def between(text: Masked, start: int, end: int, *, cut: tuple[bool, bool] = (False, False)) -> Masked:
-    """Return the text between two positions. `cut` puts an ellipsis before or behind it."""
+    """Return the text between two positions. `cut` says whether to put an ellipsis before it and behind it."""
     _, start = _mask_around(text, start)
     end, _ = _mask_around(text, end)
     return Masked("…" * cut[0] + text[start:end].rstrip() + "…" * cut[1])
 
 
 def joined(by: str, texts: Iterable[Masked]) -> Masked:
-    """Join `texts` with `by` between them."""
+    """Join `texts` with the separator `by` between them."""
     return Masked(by.join(texts))
 
 
@@ -96,7 +96,7 @@ _KNOWN: ContextVar[tuple[str, ...]] = ContextVar("secrets known here", default=(
 
 @contextmanager
 def knowing(secrets: Iterable[str]) -> Iterator[None]:
-    """Mask these `secrets` as well in this block: the session shows elsewhere that they are secret."""
+    """In this block, mask the strings `secrets` as well. Another part of the session shows that they are secret."""
     before = _KNOWN.set(tuple(secrets))
     try:
         yield
@@ -127,7 +127,7 @@ def mask_parts(parts: Sequence[str]) -> list[Masked]:
 
 
 def mask_screen(text: str) -> Masked:
-    """Mask the screen of a terminal. A secret may be wrapped, or truncated at an ellipsis or at the end."""
+    """Mask secrets in the screen of a terminal. A secret may be wrapped, or truncated at an ellipsis or at the end."""
     from indexer.masking.secrets import masked_screen
 
     return Masked(masked_screen(text))
@@ -141,7 +141,7 @@ def _without_known(text: str) -> str:
 
 @cache
 def _redact() -> Callable[[str], str]:
-    """Return the masking function. Its rules are loaded on first use."""
+    """Return the function that masks secrets. Its rules are loaded on first use."""
     from indexer.masking.secrets import redact
 
     return redact
@@ -152,7 +152,7 @@ KEPT_CHARACTERS = 8 << 20
 
 
 class Masks:
-    """A cache of masked texts. All threads may use it."""
+    """A cache of texts with their masked forms. All threads may use it."""
 
     def __init__(self, mask: Callable[[str], Masked], most: int = KEPT_CHARACTERS) -> None:
         self._mask = mask
@@ -162,7 +162,7 @@ class Masks:
         self._known: dict[str, Masked] = {}
 
     def __call__(self, text: str) -> Masked:
-        """Return `text`, masked."""
+        """Return `text` with its secrets masked."""
         known = self._known.get(text)
         if known is not None:
             return known
@@ -171,7 +171,7 @@ class Masks:
         return masked
 
     def know(self, text: str, masked: Masked) -> None:
-        """Add a masked text to the cache: reader processes mask as well."""
+        """Add a `text` that another process has masked to the cache."""
         with self._lock:
             if text not in self._known:
                 self._known[text] = masked

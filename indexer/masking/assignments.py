@@ -119,16 +119,16 @@ _COMPANY = late(r"(?i)[\"']?(?:user(?:_?name)?|login|host|server|database|email)
 def assignments_in(
     text: str, lower: bytes, signs: AbstractSet[bytes], places: Mapping[bytes, list[int]]
 ) -> Iterator[Span]:
-    """Yield the assigned secrets in `text`.
+    """Yield the positions of secrets that are assigned to a name, such as `password = …`.
 
-    `lower` is the text in lower case bytes, and `signs` are its telling words.
+    `lower` is the text in lower case bytes. `signs` are its words that hint at secrets, and `places` their positions.
     """
     for stem in _EVERY_STEM.keys() & signs:
         yield from _of_stem(text, lower, stem, places[stem])
 
 
 def assigned_to(text: str, noun: Noun) -> Iterator[Span]:
-    """Yield the secrets assigned to a name with letters beyond ASCII."""
+    """Yield the secrets that are assigned to the word `noun`, which means a secret and has letters beyond ASCII."""
     return _named(text, noun.start, noun.end, noun.kind)
 
 
@@ -143,7 +143,7 @@ def _of_stem(text: str, lower: bytes, stem: bytes, places: Iterable[int]) -> Ite
 
 
 def _named(text: str, position: int, end: int, kind: str) -> Iterator[Span]:
-    """Yield the values assigned to the name with its telling part between two positions."""
+    """Yield the values assigned to the name whose part between two positions hints at a secret."""
     match = _SEPARATOR.match(text, end)
     if (
         match
@@ -159,7 +159,7 @@ def _named(text: str, position: int, end: int, kind: str) -> Iterator[Span]:
 
 
 def _may_name(text: str, lower: bytes, stem: bytes, position: int) -> bool:
-    """Return True if a short stem such as "pw" begins a word, including a word inside a name."""
+    """Return True if a short `stem` such as "pw" is a word at `position`, or begins one inside a name."""
     if stem == b"_pat":
         return not lower[position + 4 : position + 5].isalpha()
     if stem not in (b"pass", b"pw") or lower[position : position + 5] in (b"passw", b"passp"):
@@ -183,7 +183,7 @@ def _may_name(text: str, lower: bytes, stem: bytes, position: int) -> bool:
 
 
 def _may_set(text: str, stem: int, match: re.Match[str]) -> bool:
-    """Return True if the text after a name and a blank can be its value: the line ends there, or a command sets it."""
+    """Return True if the text behind a name and a blank can be its value: alone on the line, or set by a command."""
     rest = text[match.end() : ended(text, match.end(), 258)]
     if " " not in rest.strip(" \t,;\r"):
         return True
@@ -192,7 +192,7 @@ def _may_set(text: str, stem: int, match: re.Match[str]) -> bool:
 
 
 def _owns_line(text: str, stem: int, match: re.Match[str]) -> bool:
-    """Return True if a line is a property, a blank and one word, as Java and Redis write them."""
+    """Return True if a line consists of a property, a blank and one word, as Java and Redis write settings."""
     start = text.rfind("\n", max(0, stem - 80), stem) + 1
     name = text[start : match.end("suffix")].strip()
     return ("." in name or name == "requirepass") and _PROPERTY.fullmatch(name) is not None
@@ -205,7 +205,7 @@ def _value_at(text: str, match: re.Match[str]) -> re.Match[str] | None:
 
 
 def _words_at(text: str, match: re.Match[str], value: re.Match[str]) -> int:
-    """Return the end of a quoted password of several words; 0 if there is none."""
+    """Return the end of a quoted password of several words, of which `value` is the first; 0 for anything else."""
     quote = match["quote"]
     if not quote or len(quote) > 1 or text[value.end() : value.end() + 1] != " ":
         return 0
@@ -223,7 +223,7 @@ def _words_at(text: str, match: re.Match[str], value: re.Match[str]) -> int:
 
 
 def _assigned(text: str, stem: int, match: re.Match[str], value: re.Match[str], kind: str) -> Iterator[Span]:
-    """Yield the span of the assigned value if it is a secret."""
+    """Yield the position of the `value` that is assigned to a name if it is a secret of this `kind`."""
     name_start = stem - _length_of_head(text[max(0, stem - 48) : stem])
     if text[name_start - 1 : name_start + 1] in _ESCAPED_LINE_ENDS and stem > name_start:
         name_start += 1
@@ -257,14 +257,14 @@ def _length_of_head(earlier: str) -> int:
 
 
 def _is_secret_id(text: str, name: str, name_start: int, value: str) -> bool:
-    """Return True for the secret half of a role, which some programs call an id."""
+    """Return True for a ``secret_id`` (of HashiCorp Vault), which is a secret although other ids are none."""
     if name.lower().replace("_", "").replace("-", "") != "secretid":
         return False
     return is_uuid(value) or "role" in _line(text, name_start)
 
 
 def _is_of_an_account(text: str, name: str, match: re.Match[str]) -> bool:
-    """Return True if the name is only "key", but lines of an account are beside it."""
+    """Return True if the name is only "key", but lines nearby belong to an account, so that the key is a secret."""
     near = text[max(0, match.start() - 240) : match.end() + 160]
     if match["sep"].strip() == ":" and not match["quote"]:
         return False
@@ -274,7 +274,7 @@ def _is_of_an_account(text: str, name: str, match: re.Match[str]) -> bool:
 
 
 def _word_before(text: str, position: int) -> str:
-    """Return the word that completes a name, such as "API" in "API key"."""
+    """Return the word before a name that completes it, such as "API" before "key"; empty if there is none."""
     found = _WORD_BEFORE.search(text[max(0, position - 24) : position])
     return found[0].replace(" ", "_") if found else ""
 
@@ -298,7 +298,7 @@ def _names(name: str, word: str, kind: str, match: re.Match[str]) -> bool:
 
 
 def _is_key(name: str, word: str, value: str) -> bool:
-    """Return True if the value shows that a key grants access, whatever its name."""
+    """Return True if `value` shows that something named a key is a secret, whatever else its name says."""
     if word.lower() != "key" or len(name) == len(word) or _OPEN_KEYS.search(name):
         return False
     value = value.rstrip(",;)")
@@ -308,7 +308,7 @@ def _is_key(name: str, word: str, value: str) -> bool:
 def _form(  # noqa: PLR0912 - one case for each way to write it
     text: str, name: str, name_start: int, match: re.Match[str], value: re.Match[str]
 ) -> tuple[str, Form] | None:
-    """Return the value up to its end, and how it is written; `None` if it is no value."""
+    """Return the text of an assigned `value`, and how it is written (see `Form`); `None` if it cannot be a secret."""
     words, separator, quote = value[0], match["sep"], match["quote"]
     earlier = text[max(0, name_start - 60) : name_start]
     after = text[value.end() : value.end() + 1]
@@ -358,7 +358,7 @@ def _form(  # noqa: PLR0912 - one case for each way to write it
 def _behind_blank(
     text: str, name: str, name_start: int, match: re.Match[str], value: re.Match[str]
 ) -> tuple[str, Form] | None:
-    """Return the value and how it is written, for a value after a blank."""
+    """Return an assigned `value` behind a name and a blank, and how it is written; `None` if it is no secret."""
     words, quote, after = value[0], match["quote"], text[value.end() : value.end() + 1]
     if _SETS.search(text[max(0, name_start - 60) : name_start]):
         return words, "literal"
@@ -373,7 +373,7 @@ def _behind_blank(
 
 
 def _bare(text: str, name: str, name_start: int, match: re.Match[str], value: re.Match[str]) -> tuple[str, Form] | None:
-    """Return the value and how it is written, for a value without quotes."""
+    """Return an assigned `value` without quotes, and how it is written (see `Form`); `None` if it is no secret."""
     words, separator, after = value[0], match["sep"], text[value.end() : value.end() + 1]
     if separator[-2:] in ("q(", "q{", "q["):
         return _CODE_ENDS.split(words)[0], "string"
@@ -406,7 +406,7 @@ def _bare(text: str, name: str, name_start: int, match: re.Match[str], value: re
 
 
 def _is_symbolic(words: str) -> bool:
-    """Return True if signs of code are inside a text that is a password."""
+    """Return True if `words` look like a password in spite of signs that occur in code, such as brackets."""
     return _CODE.search(words) is None and any(c.isdigit() for c in words)
 
 

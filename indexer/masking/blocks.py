@@ -1,8 +1,8 @@
 """Secrets that are recognized by the block around them: a Kubernetes Secret, a table, recovery codes, cookies, SQL
 rows.
 
-Also secrets alone on their line below their announcement: the output of a command, a field of a page, the only line of
-a file.
+Also secrets that are alone on their line below an announcement: the output of a command, a field of a page, the only
+line of a file.
 """
 
 from __future__ import annotations
@@ -104,8 +104,9 @@ _FIELD = late(r"[ \t]*(?:[eEnN]?'((?:[^']|''){0,500})'|([^,]*))[ \t]*(?:,|\Z)")
 def blocks_in(
     text: str, lower: bytes, signs: Collection[bytes], places: Mapping[bytes, list[int]], *, tabs: bool
 ) -> Iterator[Span]:
-    """Yield the secrets in blocks. Line numbers of a listing and marks of a diff are skipped.
+    """Yield the secrets in blocks of several lines. Line numbers of a listing and marks of a diff are skipped.
 
+    `lower` is the text in lower case bytes. `signs` are its words that hint at secrets, and `places` their positions.
     `tabs` is True if long tokens may follow tabs.
     """
     finders = list(_finders(lower, signs, places))
@@ -135,7 +136,7 @@ def _finders(
 
 
 def _heads(lower: bytes, start: int, end: int) -> bool:
-    """Return True if a telling word is the heading of a column."""
+    """Return True if the word at this position, which hints at a secret, is the heading of a table's column."""
     return (
         _BEHIND_HEADING.match(lower, end) is not None
         and _BEFORE_HEADING.search(lower, max(0, start - 18), start) is not None
@@ -167,7 +168,7 @@ def _kubernetes(text: str) -> Iterator[Span]:
 
 
 def _tables(text: str) -> Iterator[Span]:
-    """Yield the cells below a telling heading: in Markdown, or separated by commas, tabs or blanks."""
+    """Yield the cells of tables below a heading that names a secret: in Markdown, or with commas, tabs or blanks."""
     separator, columns, position = "", list[_Column](), 0
     lower = text.encode("ascii", "replace").lower()  # in which searching is much faster than with large letters
     while position < len(text):
@@ -193,7 +194,7 @@ def _is_heading(cell: str) -> bool:
 
 
 class _Column(NamedTuple):
-    """A cell of a heading, and the start of the next one."""
+    """A cell in a line of a table: its number, its text, its start, and the start of the next cell."""
 
     number: int
     text: str
@@ -202,7 +203,7 @@ class _Column(NamedTuple):
 
 
 def _mark(line: str) -> str:
-    """Return the separator of a line's cells."""
+    """Return the separator of the cells in a table's line."""
     return next((mark for mark in ("|", ";", "\t", "  ") if mark in line.strip()), ",")
 
 
@@ -243,7 +244,7 @@ def _is_cell(value: str) -> bool:
 
 
 def _codes(text: str) -> Iterator[Span]:
-    """Yield recovery codes: several alike codes behind words that announce them."""
+    """Yield recovery codes (for a lost second factor): several alike codes behind words that announce them."""
     lower, done = text.lower(), 0
     for place in sorted(place for sign in _CODES_BEGIN_WITH for place in positions_of(lower, sign)):
         if place >= done and (begin := _CODES_BEGIN.match(text, place)):
@@ -253,7 +254,7 @@ def _codes(text: str) -> Iterator[Span]:
 
 
 def _alike(text: str, end: int) -> list[re.Match[str]]:
-    """Return codes of one length behind `end`. Among codes with digits, one may have none."""
+    """Return the codes behind `end` that have one length, at least two. Among codes with digits, one may have none."""
     near = list[re.Match[str]]()
     for code in _CODE.finditer(text, end, end + 1500):
         if code.start() - end > (24 if near else 80):
@@ -273,7 +274,7 @@ def _alike(text: str, end: int) -> list[re.Match[str]]:
 
 
 def _one(text: str, end: int) -> list[re.Match[str]]:
-    """Return the single code behind a colon."""
+    """Return the single recovery code behind a colon at `end`, as a list; empty if there is none."""
     behind = _BEHIND.match(text, end)
     code = _CODE.match(text, behind.end()) if behind else None
     return [code] if code and is_code(code[0]) else []
@@ -284,12 +285,12 @@ def _shape(code: str) -> list[int]:
 
 
 def is_code(value: str) -> bool:
-    """Return True if the value has a digit and is no id of a log."""
+    """Return True if the value has a digit, and does not merely repeat one or two characters."""
     return any(c.isdigit() for c in value) and not monotone(value)
 
 
 def _neighbors(text: str) -> Iterator[Span]:
-    """Yield values that are secret because of other fields of their object."""
+    """Yield the values in JSON objects that are secret because of other fields, such as ``"sensitive": true``."""
     for value in _VALUE_OF.finditer(text):
         before = text[max(0, value.start() - 402) : value.start()].rpartition("{")[2]
         beside = before + value[0] + text[value.end() : value.end() + 400].partition("}")[0]
@@ -301,14 +302,14 @@ def _neighbors(text: str) -> Iterator[Span]:
 
 
 def _cookies(text: str) -> Iterator[Span]:
-    """Yield cookies in a file of Netscape's format."""
+    """Yield the values of cookies in a cookie file (the format of Netscape, which curl uses)."""
     for cookie in _COOKIE.finditer(text):
         if looks_random(cookie[1].rstrip(), lenient=True):
             yield _span(cookie, 1, "cookie")
 
 
 def _rows(text: str) -> Iterator[Span]:
-    """Yield the values of telling columns in SQL inserts."""
+    """Yield the values in SQL inserts that belong to columns with the name of a secret, such as "password"."""
     for insert in _INSERT.finditer(text):
         columns = [number for number, cell in enumerate(insert[1].split(",")) if _is_heading(cell)]
         for row in _ROW.finditer(text, insert.start(2), insert.end(2)) if columns else ():
@@ -362,7 +363,7 @@ _ABOUT = late(expanded("{about_answers}"))
 
 
 def asks_for_one(line: str) -> bool:
-    """Return True if a command or line announces a secret and nothing else."""
+    """Return True if the last line of `line` announces a secret and nothing else: it asks for one, or prints one."""
     last = line.rstrip().rpartition("\n")[2]
     if len(last) > _LONGEST:
         return False
@@ -370,7 +371,10 @@ def asks_for_one(line: str) -> bool:
 
 
 def answers_in(text: str, lower: bytes, signs: Collection[bytes], places: Mapping[bytes, list[int]]) -> Iterator[Span]:
-    """Yield the secrets that are alone on their line below an announcement. `lower` is the text in lower case bytes."""
+    """Yield the secrets that are alone on their line below an announcement.
+
+    `lower` is the text in lower case bytes. `signs` are its words that hint at secrets, and `places` their positions.
+    """
     there = [*_ANSWER_STEMS, *(said for word, said in _BY_WORD.items() if word in signs)]
     for start, end in lines_at(lower, sorted(place for literal in there for place in places.get(literal, ()))):
         found = _ALONE.match(text, end) if end - start < _LONGEST else None

@@ -1,8 +1,8 @@
 """Secrets that are recognized by the words around them.
 
-A phrase is a pattern of words with a secret between them. ``phrases.rules`` has phrases of programs, ``prose.rules``
-those of sentences, and ``commands.rules`` options of commands. Near a word that tells of a secret, a *strange* word,
-which nobody writes as a word, is a secret as well.
+A phrase is a pattern of words with a secret between them. ``phrases.rules`` has phrases that programs print,
+``prose.rules`` those of sentences, and ``commands.rules`` options of commands. A *strange* word is one that cannot be
+a word or name. Near a word that hints at a secret, it counts as a secret.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Phrase:
 
 
 def phrases_of(name: str) -> list[Phrase]:
-    """Return the phrases of a rule file."""
+    """Read the phrases of the rule file `name`."""
     return [_phrase(rule) for rule in rules_in(name)]
 
 
@@ -142,7 +142,7 @@ def found_in(phrase: Phrase, text: str, lower: bytes, places: Iterable[int]) -> 
 
 
 def _stretched(lines: list[tuple[int, int]], reach: int) -> list[tuple[int, int]]:
-    """Return the lines, extended by `reach` characters. Lines that then touch become one."""
+    """Return spans of lines, each extended by `reach` characters. Spans that then touch become one."""
     stretches = lines[:1]
     for start, end in lines[1:]:
         first, last = stretches[-1]
@@ -154,7 +154,7 @@ def _stretched(lines: list[tuple[int, int]], reach: int) -> list[tuple[int, int]
 
 
 def found_at(phrase: Phrase, text: str, lines: list[tuple[int, int]]) -> Iterator[Span]:
-    """Yield the secrets of a phrase in parts of `text`."""
+    """Yield the secrets that a phrase finds in the given spans of `text`."""
     for start, end in lines:
         for match in compiled(phrase.pattern).finditer(text, start, end):
             yield from _secret(phrase, match)
@@ -185,7 +185,7 @@ _CRYPT = late(
 
 
 def _wrapped() -> Iterator[Phrase]:
-    """Yield a phrase for each short token that a line end may split."""
+    """Yield a phrase for each kind of token that is short, so that a line end may split it."""
     for vendor in VENDORS:
         length = vendor.length or _LEAST
         for beginning in vendor.beginnings:
@@ -222,7 +222,7 @@ PHRASE_ANCHORS = frozenset(anchor for phrase in _TOLD if phrase not in _ABROAD f
 def phrases_in(text: str, lower: bytes, signs: Iterable[bytes], places: Mapping[bytes, list[int]]) -> Iterator[Span]:
     """Yield the secrets of all phrases in `text`. `lower` is the text in lower case bytes of equal positions.
 
-    `signs` are the telling words of the text, and `places` the positions of its anchors.
+    `signs` are the words in it that hint at secrets, and `places` the positions of anchors (see `Phrase`).
     """
     for phrase in dict.fromkeys(phrase for sign in signs for phrase in _BY_SIGN.get(sign, ())):
         if not places.keys().isdisjoint(phrase.anchors):
@@ -231,7 +231,7 @@ def phrases_in(text: str, lower: bytes, signs: Iterable[bytes], places: Mapping[
 
 
 def phrases_abroad(text: str, plain: bytes) -> Iterator[Span]:
-    """Yield passwords after words with letters beyond ASCII."""
+    """Yield passwords that phrases with letters beyond ASCII find in `text`, as in Russian or Chinese sentences."""
     for phrase in _ABROAD if speaks_abroad(text) else ():
         for word in (anchor.decode() for anchor in phrase.anchors):
             if word in text:
@@ -239,7 +239,7 @@ def phrases_abroad(text: str, plain: bytes) -> Iterator[Span]:
 
 
 def hashes_in(text: str, lower: bytes) -> Iterator[Span]:
-    """Yield password hashes."""
+    """Yield password hashes, as Unix stores them ("$6$…")."""
     for match in _CRYPT.finditer(text) if b"$" in lower else ():
         if not monotone(match[1]):
             yield Span(match.start(1), SHAPE, match.end(1), "password-hash")
@@ -254,7 +254,7 @@ _NAMES = bytes(
 
 
 def commands_in(text: str, lower: bytes) -> Iterator[Span]:
-    """Yield passwords after options of commands."""
+    """Yield passwords in command lines, behind options such as "-p"."""
     if options := [found.start() for found in _OPTION.finditer(lower)]:
         lines = lines_at(lower, options)
         said = b"\n".join([lower[start:end] for start, end in lines])
@@ -264,7 +264,7 @@ def commands_in(text: str, lower: bytes) -> Iterator[Span]:
 
 
 def _words_in(said: bytes) -> set[bytes]:
-    """Return words that may be names of programs. This is much faster than a search for all names."""
+    """Return the words of `said` that may be names of programs. This is much faster than a search for all names."""
     for not_of_the_name in (b".exe", b"\\n", b"\\r", b"\\t") if b"\\" in said or b".exe" in said else ():
         said = said.replace(not_of_the_name, b" ")
     return set(said.translate(_NAMES).split())
@@ -343,9 +343,9 @@ _ABOUT = late(expanded("{about_no_secret}"))
 
 
 def strange_in(text: str, lower: bytes, signs: Collection[bytes], places: Mapping[bytes, list[int]]) -> Iterator[Span]:
-    """Yield strange words near the telling words of `text`.
+    """Yield strange words (see the module) near words that hint at a secret.
 
-    `lower` is the text in lower case bytes of equal positions.
+    `lower` is the text in lower case bytes. `signs` are its words that hint at secrets, and `places` their positions.
     """
     for sign in _SIGNS.intersection(signs):
         done = 0
@@ -360,7 +360,7 @@ def strange_in(text: str, lower: bytes, signs: Collection[bytes], places: Mappin
 
 
 def _told_before(text: str, position: int) -> Iterator[Span]:
-    """Yield a strange word directly before a telling word, if the sentence says that it is the secret."""
+    """Yield a strange word directly before the word at `position`, such as "password", if the sentence links them."""
     for piece in _TOLD_BEFORE.finditer(_NO_LINE.split(text[max(0, position - 90) : position])[-1]):
         start = position - len(piece.string) + piece.start(1)
         value = piece[1].rstrip(".:")
@@ -369,19 +369,19 @@ def _told_before(text: str, position: int) -> Iterator[Span]:
 
 
 def strange_behind(text: str, lower: bytes, noun: Noun) -> Iterator[Span]:
-    """Yield strange words behind a telling word with letters beyond ASCII."""
+    """Yield strange words behind the word `noun`, which means a secret and has letters beyond ASCII."""
     return _behind(text, lower, noun.end, told=True, password=noun.kind == "password")
 
 
 def _behind(text: str, lower: bytes, position: int, *, told: bool, password: bool) -> Iterator[Span]:
-    """Yield the secrets in the line behind a position, and the answer to a question for a password."""
+    """Yield the secrets in the line behind the word for a secret before `position`, and replies to password prompts."""
     yield from _pieces(text, lower, position, told=told, password=password)
     if password and (asked := _ASKED.match(text, position)):
         yield from _pieces(text, lower, asked.end(), told=False, password=True)
 
 
 def _pieces(text: str, lower: bytes, position: int, *, told: bool, password: bool) -> Iterator[Span]:
-    """Yield strange words in the line behind a position, and words that are introduced as a password."""
+    """Yield strange words in the line behind a position, and words that the line introduces as a password."""
     stop = position + _REACH
     line = lower.find(b"\n", position, stop + _LONGEST)
     for number, piece in enumerate(_PIECE.finditer(text, position, line if line >= 0 else stop + _LONGEST)):
@@ -412,9 +412,9 @@ def _pieces(text: str, lower: bytes, position: int, *, told: bool, password: boo
 
 
 def _is_told(text: str, position: int, start: int, value: str) -> bool:
-    """Return True if the text introduces this word as the secret.
+    """Return True if the text introduces `value` at `start` as the secret that `position` mentions.
 
-    The word has one case, and is no checksum of a file.
+    `value` is a UUID, or random characters of one case that are no checksum.
     """
     if is_uuid(value):
         before = text[max(0, position - 24) : position]
@@ -423,7 +423,7 @@ def _is_told(text: str, position: int, start: int, value: str) -> bool:
 
 
 def _is_said(text: str, position: int, start: int, end: int, *, told: bool) -> bool:
-    """Return True if the words around a value say that it is the password mentioned at `position`."""
+    """Return True if the words around a value say that it is the password that is mentioned at `position`."""
     if _MACHINE.search(text, start, end):
         return False
     if _SAID_BEFORE.search(text, position, start) or _SAID_BEHIND.match(text, end):
@@ -435,10 +435,7 @@ def _is_said(text: str, position: int, start: int, end: int, *, told: bool) -> b
 
 
 def keys_in(text: str, plain: bytes, starts: Sequence[int]) -> Iterator[Span]:
-    """Yield long random words in a line that tells of a secret, or below such a line.
-
-    `starts` are positions in them.
-    """
+    """Yield long random words in a line that mentions a secret, or below it. `starts` are positions in such words."""
     for begin, end in long_words(plain, starts):
         value = text[begin:end].rstrip("=")
         number = all(map(is_number, value.split("-")))
@@ -451,7 +448,7 @@ def keys_in(text: str, plain: bytes, starts: Sequence[int]) -> Iterator[Span]:
 
 
 def _in_company(text: str, begin: int, end: int, *, number: bool) -> bool:
-    """Return True if a key's line says that it is one, or the line above does, with little else beside the key."""
+    """Return True if the line with a random word, or a line above, says that the word is a key."""
     first = begun(text, begin, 200)
     before, behind = text[first:begin], text[end : ended(text, end, 100)]
     if (
@@ -480,7 +477,7 @@ def _in_company(text: str, begin: int, end: int, *, number: bool) -> bool:
 
 
 def _is_below(text: str, first: int, before: str, behind: str) -> bool:
-    """Return True if the value is in a block with a heading that tells of a secret."""
+    """Return True if a value is in an indented block below a heading that mentions a secret."""
     if len(before) + len(behind) > 40 or not first:
         return False
     indent = len(before) - len(before.lstrip())

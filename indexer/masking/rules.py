@@ -1,4 +1,4 @@
-"""The rules that describe secrets, read from text files in this folder, each rule with its samples.
+"""The rules that describe secrets, read from text files in this folder. Each rule has samples of text beside it.
 
 The files are not TOML: its parser takes 30 ms for so many rules, and each command that masks something reads them.
 """
@@ -23,7 +23,11 @@ _CHANGES = late(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
 
 
 class Span(NamedTuple):
-    """The position of a secret. `source` ranks how it was found: by its shape, by words, by a name, or near a word."""
+    """The position of a secret in a text, and its `kind`.
+
+    `source` ranks how it was found: by its shape, by words around it, by the name to which it is assigned, or near a
+    word.
+    """
 
     start: int
     source: int
@@ -32,7 +36,7 @@ class Span(NamedTuple):
 
 
 def lines_at(plain: bytes, positions: Iterable[int]) -> list[tuple[int, int]]:
-    """Return the lines at ascending `positions`, each once, including the line end before each."""
+    """Return start and end of the lines at ascending `positions`, each line once. Each begins with a line end."""
     lines: list[tuple[int, int]] = []
     end = -1
     for position in positions:
@@ -56,7 +60,7 @@ def ended(text: str, position: int, most: int) -> int:
 
 
 def positions_of(text: AnyStr, needle: AnyStr) -> Iterator[int]:
-    """Yield the positions of `needle` in `text`."""
+    """Yield the positions of `needle` in `text`, without overlaps."""
     position = text.find(needle)
     while position >= 0:
         yield position
@@ -69,7 +73,7 @@ def monotone(value: str) -> bool:
 
 
 def changes(value: str) -> int:
-    """Count the changes between digits and letters."""
+    """Count how often a digit follows a letter or a letter follows a digit."""
     return len(_CHANGES.findall(value))
 
 
@@ -87,7 +91,7 @@ _NAME = re.compile(r"\{([a-z_]+)\}")
 
 
 def rules_in(name: str) -> list[Rule]:
-    """Return the rules of a file. A rule maps the first word of each of its lines to the rest of that line."""
+    """Read the rules of the file `name`. A rule maps the first word of each of its lines to the rest of the line."""
     rules = list[Rule]()
     for line in lines_of(name, "       "):
         key, value = line[:7].rstrip(), line[7:]
@@ -102,9 +106,9 @@ def rules_in(name: str) -> list[Rule]:
 
 
 def lines_of(name: str, continued: str) -> list[str]:
-    """Return the lines of a rule file without comments.
+    """Return the lines of the rule file `name` without comments and empty lines.
 
-    A line that begins with `continued` continues the one before.
+    A line that begins with `continued` continues the line before.
     """
     text = Path(__file__).with_name(f"{name}.rules").read_text(encoding="utf-8")
     whole = text.replace(f"\n{continued}", " " if continued == "    " else "")
@@ -112,18 +116,18 @@ def lines_of(name: str, continued: str) -> list[str]:
 
 
 def literals(rule: Rule, key: str) -> tuple[str, ...]:
-    """Return the literals of a rule."""
+    """Return the alternatives in a rule's entry `key`, which ``|`` separates; none if the rule has no such entry."""
     return tuple(rule[key].replace("␣", " ").replace("␉", "\t").split("|")) if key in rule else ()
 
 
 @cache
 def compiled(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern in which names stand for other patterns."""
+    """Compile a pattern. ``{name}`` in it stands for a pattern with that name in a rule file."""
     return re.compile(expanded(pattern))
 
 
 def expanded(pattern: str) -> str:
-    """Replace the names in a pattern by the patterns for which they stand."""
+    """Replace each ``{name}`` in a pattern by the pattern with that name in a rule file."""
     while (longer := _NAME.sub(lambda name: _NAMED[name[1]], pattern)) != pattern:
         pattern = longer
     return pattern
@@ -133,7 +137,7 @@ rules_in("values")
 
 
 class Vendor(NamedTuple):
-    """One kind of token in ``vendors.rules``: its beginnings, and a pattern for the rest.
+    """One kind of token in ``vendors.rules``: the texts with which such a token begins, and a pattern for the rest.
 
     If the pattern is not `exact`, the rest has at least `length` letters and digits and must look random.
     """

@@ -1,7 +1,7 @@
-"""The search for all secrets of a text, in each form in which the text can be read.
+"""The search for all secrets of a text, in each form in which the text can be read, such as decoded or unwrapped.
 
-For a truncated text, a possible secret at the cut is a secret if some continuation makes it one. Texts that a log
-splits, such as lists of lines or of hunks, are masked as one text.
+At the end of a truncated text, a possible beginning of a secret counts as a secret if some continuation makes it one.
+Texts that a log splits, such as lists of lines or of hunks, are masked as one text.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LETTERS = bytes(byte if chr(byte).isascii() and chr(byte).isalnum() else 32 for
 
 
 def words_of(lower: bytes) -> list[bytes]:
-    """Return the words of a text in lower case."""
+    """Return the words of a text that is given in lower case."""
     return lower.translate(_LETTERS).split()
 
 
@@ -72,13 +72,13 @@ def redact(text: str) -> str:
 
 
 def known_from(text: str, spans: Iterable[Span]) -> list[str]:
-    """Return the secrets among these spans that are secret wherever they are."""
+    """Return the secrets at `spans` that are to be masked wherever they occur in the text: passwords and keys."""
     found = [text[one.start : one.end] for one in spans if _LEAST_KNOWN <= one.end - one.start < _MOST_KNOWN]
     return [secret for secret in dict.fromkeys(found[:_MANY]) if is_hard(secret)]
 
 
 def hidden(text: str, spans: Iterable[Span]) -> str:
-    """Return `text` with a mask for each of `spans`. Where two overlap, the first one names the kind."""
+    """Return `text` with a mask in place of each of `spans`. Of two that overlap, the mask has the first one's kind."""
     pieces: list[str] = []
     position = 0
     for span in sorted(spans):
@@ -90,7 +90,7 @@ def hidden(text: str, spans: Iterable[Span]) -> str:
 
 
 def spans_of(text: str, depth: int = 0) -> list[Span]:
-    """Return the positions of all secrets in a text."""
+    """Return the positions of all secrets in a text. `depth` counts the encodings that were decoded to get the text."""
     text = _MASK.sub(lambda mask: HIDDEN * len(mask[0]), text) if MARK in text else text  # what is hidden already
     read = _looked_at(text)
     spans = _read(read, depth)
@@ -117,7 +117,7 @@ def spans_of(text: str, depth: int = 0) -> list[Span]:
 
 
 def _going_on(text: str, spans: Iterable[Span]) -> Iterator[Span]:
-    """Yield the rest of each secret that a line end splits."""
+    """Yield the rest of each secret that a line end splits: its part in the next line."""
     for span in spans:
         rest = _GOES_ON.match(text, span.end)
         if rest and goes_on(text[span.start : span.end], rest[1]):
@@ -125,10 +125,10 @@ def _going_on(text: str, spans: Iterable[Span]) -> Iterator[Span]:
 
 
 class _Text(NamedTuple):
-    """A text, its bytes with equal positions, and the facts by which rules are selected.
+    """A text with what the rules need to search it. `plain` and `lower` are bytes with the text's positions.
 
-    `lower` is in lower case. `runs` marks token characters, `tokens` are the starts of long runs, and `signs` the words
-    and literals that tell of secrets. `places` are the positions of literals.
+    `lower` is in lower case. `runs` marks characters that tokens have, and `tokens` are the starts of long runs of
+    them. `signs` are the words and literals that hint at secrets. `places` are the positions of literals.
     """
 
     text: str
@@ -149,7 +149,11 @@ def _looked_at(text: str) -> _Text:
 
 
 def _read(read: _Text, depth: int, *, whole: bool = True) -> list[Span]:
-    """Return the secrets of one reading of a text. Rules without a sign in the text are skipped."""
+    """Return the secrets of a text. Rules whose hints are not in the text are skipped.
+
+    `depth` counts the encodings that were decoded to get the text. With `whole` False, no long random words are looked
+    for.
+    """
     text, lower, signs, places = read.text, read.lower, read.signs, read.places
     spans = list[Span]()
     if read.tokens:
@@ -171,7 +175,7 @@ def _read(read: _Text, depth: int, *, whole: bool = True) -> list[Span]:
 
 
 def _read_as(reading: View, spans: Iterable[Span]) -> Iterator[Span]:
-    """Yield the secrets of another reading, at their positions in the original text."""
+    """Yield the secrets that were found in another reading of a text, at their positions in the original text."""
     for span in spans:
         start, end = reading.original(span.start, span.end)
         yield Span(start, span.source, end, span.kind)
@@ -238,7 +242,7 @@ _WRAP = late(r"[ \t]*[│┃┆|]?[ \t]*\n[ \t]*[│┃┆|]?[ \t]*")
 
 
 def masked_before_a_cut(text: str) -> str:
-    """Mask `text`, including a possible beginning of a secret at its end."""
+    """Mask a truncated `text`, including a possible beginning of a secret at its end."""
     found = _ELLIPSIS.search(text)
     return redact(hidden(text, [*spans_of(text), *_cut_at(text, found.start() if found else len(text))]))
 
@@ -258,7 +262,7 @@ def masked_screen(text: str) -> str:
 
 
 def _wraps(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the ends of full lines, which may continue in the next line."""
+    """Yield the position of the line end behind each full line of a screen, which may continue in the next line."""
     lines = [line.strip(_FRAME) for line in text.split("\n")]
     full = max(max(map(len, lines)) - _ROOM, _NARROWEST)
     for line, match in zip(lines, _WRAP.finditer(text), strict=False):
@@ -282,12 +286,12 @@ _KEY_LINE = late(r"(?:(?<!\\)|(?<=\\[nrt]))[A-Za-z0-9+/]{24,}={0,2}")
 
 
 def hidden_in_parts(parts: Sequence[str], spans: Iterable[Span]) -> list[str]:
-    """Return `parts` with a mask for each of `spans`, which are positions in the parts joined as lines."""
+    """Return `parts` with masks in place of `spans`, which are positions in the parts joined as lines."""
     return _hidden(parts, _inside(parts, spans, "\n"))
 
 
 def redact_parts(parts: Sequence[str]) -> list[str]:
-    """Mask parts of one text, each as in the whole text: joined as lines, and joined without a separator."""
+    """Mask parts of one text. Secrets are found in the parts joined as lines, and joined without a separator."""
     inside = [(by, spans_of(by.join(parts))) for by in ("\n", "")]
     spans = [
         [*lines, *words] for lines, words in zip(*(_inside(parts, found, by) for by, found in inside), strict=True)
@@ -296,7 +300,7 @@ def redact_parts(parts: Sequence[str]) -> list[str]:
 
 
 def _inside(parts: Sequence[str], spans: Iterable[Span], by: str) -> list[list[Span]]:
-    """Return the spans of the joined text as spans in each part."""
+    """Return for each of `parts` the spans in it. The given `spans` are positions in the parts joined with `by`."""
     inside: list[list[Span]] = [[] for _ in parts]
     starts = list(accumulate((len(part) + len(by) for part in parts), initial=0))
     for span in spans:
@@ -314,9 +318,10 @@ def _hidden(parts: Sequence[str], inside: Iterable[list[Span]]) -> list[str]:
 def together(
     values: list[Any], change: Callable[[list[str]], list[str]], fixed: Callable[[str, Any], bool]
 ) -> list[Any]:
-    """Change a list in which consecutive texts are changed as one text, and so is each field of consecutive objects.
+    """Apply `change` to a list from a log in which consecutive values belong to one text.
 
-    Fields for which `fixed` is true stay.
+    A list of strings is changed as one text. In a list of objects, each field is, across all objects. Fields for which
+    `fixed` is true stay.
     """
     if len(values) < 2:
         return values
@@ -336,13 +341,13 @@ def together(
 
 
 def key_lines(text: str) -> set[str]:
-    """Return the lines of private keys in a text, without a leading plus, which a diff may have added."""
+    """Return the lines of the private keys in a text. A leading plus, which a diff may have added, is removed."""
     keys = [span for span in spans_of(text) if span.kind == "private-key"] if "PRIVATE KEY" in text else []
     return {line.lstrip("+") for span in keys for line in _KEY_LINE.findall(text, span.start, span.end)}
 
 
 def lines_at(text: str, lines: Collection[str]) -> list[Span]:
-    """Return the spans of these private-key lines in a text."""
+    """Return the positions of `lines`, which are lines of private keys, in a text."""
     return [
         Span(found.start(), SHAPE, found.end(), "private-key")
         for found in (_KEY_LINE.finditer(text) if lines else ())
@@ -351,7 +356,7 @@ def lines_at(text: str, lines: Collection[str]) -> list[Span]:
 
 
 def answered(command: str, output: str) -> set[str]:
-    """Return the secrets in a command's output that are recognized as secrets only together with the command."""
+    """Return the secrets in a command's output that only the command reveals, such as `cat password.txt`."""
     asked = f"$ {command.rstrip().rpartition(chr(10))[2]}\n"
     alone = redact(output)
     found = {(asked + output)[span.start : span.end] for span in spans_of(asked + output) if span.start >= len(asked)}

@@ -1,8 +1,8 @@
-"""Tokens that are recognized by their shape alone, by ``vendors.rules`` and ``shapes.rules``.
+"""Tokens that are recognized by their shape alone, by the rules in ``vendors.rules`` and ``shapes.rules``.
 
-A token has a long run of token characters with a digit. Ordinary text has none, and costs one search for such runs. The
-beginning of a vendor's token is looked up where a run, or a part joined to it by a dot, begins. Therefore the number of
-vendors does not matter.
+A token has a long run of token characters with a digit. Ordinary text has none, and costs one search for such runs.
+The beginning of a vendor's token is looked up where a run, or a part joined to it by a dot, begins. Therefore the
+number of vendors does not matter.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from indexer.masking.value_checks import is_number, is_tangled, is_thrown_togeth
 
 
 class Literals:
-    """A search for many literals in lower case in one pass. Literals may overlap."""
+    """A search for many short texts in one pass. They are in lower case, and may overlap."""
 
     def __init__(self, literals: Iterable[bytes]) -> None:
         self._literals = tuple(dict.fromkeys(literals))
         self._search = BytesAhoCorasick(self._literals)
 
     def places_in(self, lower: bytes) -> Mapping[bytes, list[int]]:
-        """Return the ascending positions of each literal that is in `lower`."""
+        """Return the ascending positions of each of the short texts that is in `lower`."""
         places: dict[bytes, list[int]] = {}
         for number, start, _ in self._search.find_matches_as_indexes(lower, overlapping=True):
             places.setdefault(self._literals[number], []).append(start)
@@ -100,17 +100,21 @@ _AT_A_RUN = [(rule["rule"], rule["find"]) for rule in _SHAPES if "near" not in r
 
 
 def runs_of(plain: bytes) -> bytes:
-    """Return `plain` with an ``a`` for each token character, a ``c`` for each control, and blanks for all others."""
+    """Return the class of each byte: ``a`` for token characters, ``c`` for control characters, else a blank."""
     return plain.translate(_RUNS)
 
 
 def has_controls(runs: bytes) -> bool:
-    """Return True if a text with these runs has control characters."""
+    """Return True if the text of which `runs` are the character classes (see `runs_of`) has control characters."""
     return _CONTROL in runs
 
 
 def tokens_in(text: str, plain: bytes, runs: bytes, starts: Sequence[int]) -> Iterator[Span]:
-    """Yield the tokens in `text`. `plain` is the text as bytes of equal positions, and `starts` are its long runs."""
+    """Yield the tokens in `text`.
+
+    `plain` is the text as bytes of equal positions, `runs` its classes of characters (see `runs_of`). `starts` are the
+    starts of its long runs of token characters.
+    """
     end = 0
     for start in starts:
         if start >= end:  # what is inside a token is hidden with it, and need not be read again
@@ -124,7 +128,7 @@ def tokens_in(text: str, plain: bytes, runs: bytes, starts: Sequence[int]) -> It
 
 
 def long_runs(plain: bytes, runs: bytes) -> Iterator[int]:
-    """Yield the starts of the runs of token characters that are long enough for a token and have a digit."""
+    """Yield the starts of the runs of token characters in `plain` that are long enough for a token and have a digit."""
     position = runs.find(_LONG_RUN)
     while position >= 0:
         end = runs.find(b" ", position + len(_LONG_RUN))
@@ -139,7 +143,7 @@ def long_runs(plain: bytes, runs: bytes) -> Iterator[int]:
 
 @cache
 def _shapes() -> dict[str, list[tuple[str, Vendor]]]:
-    """Return each beginning with its vendor, by its first two characters."""
+    """Return the beginnings of all vendors' tokens, each with its vendor, by their first two characters."""
     shapes: dict[str, list[tuple[str, Vendor]]] = defaultdict(list)
     for vendor in VENDORS:
         for beginning in vendor.beginnings:
@@ -148,9 +152,9 @@ def _shapes() -> dict[str, list[tuple[str, Vendor]]]:
 
 
 def is_begun(text: str, start: int, end: int, rest: bool) -> bool:  # noqa: FBT001
-    """Return True if only the beginning of a token is between two positions.
+    """Return True if the text between two positions is only the beginning of a known kind of token.
 
-    `rest` is True if the following text looks like the rest of a token of unknown length.
+    `rest` is True if the following text looks like the rest of a token. This counts for kinds without a fixed length.
     """
     shapes = [one for one in _shapes().get(text[start : start + 2], ()) if text.startswith(one[0], start)]
     return any(end - start >= max(len(beginning), 4) for beginning, _ in shapes) and not any(
@@ -167,7 +171,7 @@ def _any_at_a_run() -> re.Pattern[str]:
 
 
 def _vendors_at(text: str, plain: bytes, runs: bytes, start: int) -> Iterator[Span]:
-    """Yield the token with the longest run at `start`."""
+    """Yield the token whose longest run of token characters begins at `start`."""
     shapes = _shapes()
     for at in _beginnings(text, plain, runs, start):
         for beginning, vendor in shapes.get(text[at : at + 2], ()):
@@ -185,7 +189,7 @@ def _vendors_at(text: str, plain: bytes, runs: bytes, start: int) -> Iterator[Sp
 
 
 def _says_so(text: str, start: int) -> bool:
-    """Return True if random characters follow a word that names a secret, or that names nothing else."""
+    """Return True if random characters at `start` have a prefix that names a secret ("sk_…") or nothing known."""
     if start and text[start - 1 : start + 1] in _ESCAPED_LINE_ENDS:
         return False
     found = compiled(_PREFIXED).match(text, start)
@@ -205,7 +209,7 @@ def _says_so(text: str, start: int) -> bool:
 
 
 def _is_option(text: str, start: int) -> bool:
-    """Return True if `start` begins a random value of a one-letter option."""
+    """Return True if a random value of a one-letter option, such as "-p", begins at `start`."""
     if compiled(_OPTION).search(text, max(0, start - 6), start) is None:
         return False
     end = _token_end(text, start)
@@ -214,7 +218,7 @@ def _is_option(text: str, start: int) -> bool:
 
 
 def _beginnings(text: str, plain: bytes, runs: bytes, start: int) -> Iterator[int]:
-    """Yield the positions at which a token with its longest run at `start` may begin."""
+    """Yield the positions at which a token may begin whose longest run of token characters begins at `start`."""
     yield start
     if text[start - 1 : start + 1] in _ESCAPED_LINE_ENDS and start:
         yield start + 1
@@ -242,7 +246,10 @@ def is_wallet_key(text: str) -> bool:
 
 
 def _random(follows: str, *, certain: bool) -> bool:
-    """Return True if the characters are random, and not a name with the beginning of a token."""
+    """Return True if the rest of a token, behind its beginning, is random. A name may begin like a token.
+
+    `certain` marks an exact pattern, which needs no random characters.
+    """
     return not monotone(follows) and (certain or changes(follows[:200]) >= 2 or is_tangled(follows))
 
 
@@ -258,7 +265,7 @@ def _matches(rule: Rule, text: str, lines: list[tuple[int, int]]) -> Iterator[Sp
 
 
 def _token_end(text: str, end: int) -> int:
-    """Return the end of the run of token characters at `end`, so that no tail of a longer token stays."""
+    """Return the end of the run of token characters at `end`, so that the whole of a longer token is masked."""
     while end < len(text) and _in_token(text[end]):
         end += 1
     return end

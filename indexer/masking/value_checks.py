@@ -1,4 +1,7 @@
-"""Checks that tell a secret from a name, a reference or a placeholder, and words for secrets in many languages."""
+"""Checks of the form of a value, which tell a secret from a name, a reference or a placeholder.
+
+Also words for secrets ("password", "token") in many languages.
+"""
 
 from __future__ import annotations
 
@@ -59,14 +62,15 @@ _CHOSEN_SIGNS = frozenset("!#$%^*~@")
 
 
 def placeholder(value: str) -> bool:
-    """Return True if `value` is a placeholder for a secret."""
+    """Return True if `value` stands in place of a secret, such as "<token>", "$TOKEN" or "xxxxxx"."""
     return _STANDS_FOR.search(value[:256]) is not None or value[:1] in "<$" or len(set(value)) <= 2
 
 
 def is_secret(text: str, kind: str, form: Form, *, amazon: bool = False) -> bool:
-    """Return True if the value of a name is a secret of this `kind`.
+    """Return True if `text`, the value assigned to a name that hints at a secret, is a secret of this `kind`.
 
-    `amazon` is True if the name belongs to Amazon, whose keys may begin like a path.
+    `form` says how the value is written. `amazon` is True if the name belongs to Amazon, whose keys may look like a
+    path.
     """
     if len(text) < 6 or placeholder(text):
         return False
@@ -94,7 +98,7 @@ def is_secret(text: str, kind: str, form: Form, *, amazon: bool = False) -> bool
 
 
 def _is_jumbled(text: str) -> bool:
-    """Return True for upper and lower case letters in no order, with a digit."""
+    """Return True if upper and lower case letters are mixed without the order of words, and there is a digit."""
     cases = len(_CASES.findall(text))
     return (
         len(text) >= 12
@@ -105,7 +109,7 @@ def _is_jumbled(text: str) -> bool:
 
 
 def is_chosen(text: str) -> bool:
-    """Return True if the text looks like a secret that a person thought up."""
+    """Return True if the text looks like a password that a person thought up: words with a number, or with signs."""
     mixed = is_mixed(text)
     signs = sum(c in _CHOSEN_SIGNS for c in (text if mixed else text.strip("*~!#"))[1:])
     cases = not text.islower() and not text.isupper()
@@ -164,38 +168,38 @@ def is_name(text: str) -> bool:
 
 
 def is_coined(text: str) -> bool:
-    """Return True for several words that form a password."""
+    """Return True if the text is a password made of several words, such as "CorrectHorseBattery"."""
     return _TITLED.fullmatch(text) is not None or (_COINED.fullmatch(text) is not None and is_worded(text))
 
 
 def is_mixed(text: str) -> bool:
-    """Return True if the text has letters and digits."""
+    """Return True if the text has both letters and digits."""
     return any(map(str.isdigit, text)) and any(map(str.isalpha, text))
 
 
 def is_tangled(text: str) -> bool:
-    """Return True for upper and lower case letters in an order that no name has."""
+    """Return True if upper and lower case letters alternate more often than in any name."""
     return len(text) >= 12 and 3 * len(_CASES.findall(text)) >= len(text) and len(_CAPITALS.findall(text)) >= 2
 
 
 def is_scrambled(text: str) -> bool:
-    """Return True for upper and lower case letters that form no words: three pieces are too short, or have no vowel."""
+    """Return True if upper and lower case letters form no words: three pieces are too short, or have no vowel."""
     pieces = _PIECES.findall(text) if len(text) >= 12 and text.isalpha() else []
     return sum(len(one) < 3 or not _VOWEL.search(one) for one in pieces) >= 3
 
 
 def is_strong(text: str) -> bool:
-    """Return True if the text is no word: it has a digit or a sign."""
+    """Return True if the text is no plain word and no reference to a variable: it has a digit or a sign such as "!"."""
     return len(text) >= 4 and any(c.isdigit() or c in _STRONG_SIGNS for c in text) and not _REFERENCE.match(text)
 
 
 def is_hard(text: str) -> bool:
-    """Return True if the text is no word, number or name."""
+    """Return True if the text is hard to guess: no word, number or name."""
     return (is_mixed(text) and is_strong(text)) or is_tangled(text) or is_chosen(text)
 
 
 def is_alone(text: str) -> bool:
-    """Return True if the text looks like a secret that a command prints alone."""
+    """Return True if the text looks like a secret even if it is alone on its line, as commands print one."""
     if _HEX.fullmatch(text):
         return len(text) >= 32 and is_mixed(text)
     return (
@@ -208,7 +212,7 @@ def is_alone(text: str) -> bool:
 
 
 def is_unlike_words(text: str) -> bool:
-    """Return True if the text is a password or key even in weak context: mixed with signs, or random."""
+    """Return True if the text is a password or key even if little around it says so: mixed with signs, or random."""
     signs = any(c in "!#$%^*~" for c in text[1:]) or sum(c == "@" for c in text[1:]) == 1
     if not is_alone(text) or is_identity(text) or _FORMAT.search(text):
         return False
@@ -216,7 +220,7 @@ def is_unlike_words(text: str) -> bool:
 
 
 def is_strange(text: str) -> bool:
-    """Return True if the text cannot be a name: letters and digits in no order, with signs, or words with a number."""
+    """Return True if the text cannot be a name: mixed letters and digits, also with signs, or words with a number."""
     # None of what follows is without a digit, as most words of code are.
     if len(text) < 8 or not any(map(str.isdigit, text)):
         return False
@@ -235,13 +239,13 @@ def is_strange(text: str) -> bool:
 
 
 def is_key_pair(said: str) -> bool:
-    """Return True for the id of a key and the key, as they are encoded in base64."""
+    """Return True if the decoded text `said` is the id of a key, a colon and the key."""
     _, colon, key = said.partition(":")
     return bool(colon) and 16 <= len(key) < 200 and (is_thrown_together(key) or is_strange(key))
 
 
 def is_made_up(text: str) -> bool:
-    """Return True if the text looks like a password of words, digits and signs, where a password is announced."""
+    """Return True if a text beside the word "password" looks like one: words, digits and signs, but no name or id."""
     return (
         len(text) >= 8
         and is_alone(text)
@@ -263,7 +267,7 @@ def is_thrown(text: str) -> bool:
 
 
 def is_thrown_together(text: str) -> bool:
-    """Return True for upper case letters, lower case letters and digits in a random order, which is rare in names."""
+    """Return True if upper case letters, lower case letters and digits are mixed randomly, which is rare in names."""
     return (
         changes(text) >= 2
         and sum(map(str.isupper, text)) >= 3
@@ -273,24 +277,25 @@ def is_thrown_together(text: str) -> bool:
 
 
 def goes_on(secret: str, rest: str) -> bool:
-    """Return True if `rest` is the rest of a secret that a line end splits."""
+    """Return True if `rest`, at the beginning of the next line, continues a `secret` that a line end splits."""
     return is_thrown_together(rest) or (is_mixed(rest) and _HEX.fullmatch(secret + rest) is not None)
 
 
 def is_dense(text: str) -> bool:
-    """Return True for a generated password: letters of both cases mixed with signs or digits."""
+    """Return True if the text is like a generated password: letters of both cases, mixed with signs or digits."""
     kinds = (any(c.isupper() for c in text), any(c.islower() for c in text), any(c.isdigit() for c in text))
     return sum(kinds) >= 2 and len(_SIGNS_OF_PASSWORDS.findall(text)) >= 2 and not _FORMAT_OR_PATH.search(text)
 
 
 def is_number(text: str) -> bool:
-    """Return True for a long hexadecimal number, as keys are written."""
+    """Return True for a hexadecimal number that is as long as a key."""
     return len(text) in (32, 40, 48, 64) and is_mixed(text) and _HEX.fullmatch(text) is not None
 
 
 def is_told(text: str) -> bool:
-    """Return True if the text looks like a password in a conversation: no word, and nothing else with letters and
-    digits.
+    """Return True if the text looks like a password that a person mentions in a conversation.
+
+    It is no plain word, and nothing else that has letters and digits.
     """
     return (
         (is_mixed(text) or is_coined(text) or _SIGNED.match(text) is not None)
@@ -303,12 +308,12 @@ def is_told(text: str) -> bool:
 
 
 def is_sentence(text: str) -> bool:
-    """Return True if the words form sentences."""
+    """Return True if the words form sentences: "the", "is" and such words are among them."""
     return _FUNCTION_WORDS.search(text.lower()) is not None
 
 
 def is_worded(text: str) -> bool:
-    """Return True for a password, or several words that form one, but no sentence."""
+    """Return True for a password, or several words that can be one, but not for a sentence."""
     if is_strong(text):
         return True
     words = re.split("[ -]", text)
@@ -318,7 +323,7 @@ def is_worded(text: str) -> bool:
 
 
 def is_long(text: str) -> bool:
-    """Return True for a signing key."""
+    """Return True if the text looks like a signing key: long, with letters and digits in turn, and no name."""
     return len(text) >= 16 and is_mixed(text) and changes(text) >= 2 and not _NAME.fullmatch(text)
 
 
@@ -328,17 +333,20 @@ def is_uuid(text: str) -> bool:
 
 
 def is_identity(text: str) -> bool:
-    """Return True if the text is a UUID, or a hash as git and others write it."""
+    """Return True if the text is a UUID, or a hexadecimal hash as long as those of git (SHA-1, SHA-256)."""
     return is_uuid(text) or (_HEX.fullmatch(text) is not None and len(text) in (40, 64))
 
 
 def is_opaque(value: str) -> bool:
-    """Return True if the text is random and no identifier."""
+    """Return True if the text is random, and neither a UUID nor a hexadecimal number."""
     return looks_random(value, lenient=len(value) >= 32) and not _UUID.fullmatch(value) and not _HEX.fullmatch(value)
 
 
 def looks_random(value: str, *, lenient: bool = False) -> bool:
-    """Return True for letters and digits in a random order, unlike words with numbers and dates between separators."""
+    """Return True if letters and digits are mixed randomly, unlike words with numbers, and dates.
+
+    `lenient` accepts less random texts, for places where a secret is likely.
+    """
     count = changes(value)
     mixed = not value.islower() and not value.isupper() and any(c.isdigit() for c in value)
     if count >= 4 or (value.isalnum() and mixed and (count >= 1 if len(value) >= 20 else count >= 3)):
@@ -349,9 +357,9 @@ def looks_random(value: str, *, lenient: bool = False) -> bool:
 
 
 def is_base64_pair(value: str, *, told: bool = False) -> bool:
-    """Return True for a name and a password in base64, as HTTP and Docker write them.
+    """Return True if `value` is a user name, a colon and a password, encoded in base64 as for HTTP and Docker.
 
-    With `told`, the name may be missing.
+    With `told`, which says that a password is expected, the user name may be missing.
     """
     try:
         said = base64.b64decode(value + "=" * (-len(value) % 4), validate=True).decode()
@@ -386,7 +394,7 @@ _ORDINARY = bytes(range(128))
 
 
 class Noun(NamedTuple):
-    """The position of a word for a secret, and the kind of secret."""
+    """The position in a text of a word that means a secret ("password" in any language), and the kind of secret."""
 
     start: int
     end: int
@@ -394,13 +402,13 @@ class Noun(NamedTuple):
 
 
 def speaks_abroad(text: str) -> bool:
-    """Return True if a text has letters that occur in foreign words for secrets."""
+    """Return True if a text has letters beyond ASCII that occur in words for secrets, such as "пароль"."""
     rare = text.encode("utf-8", "surrogatepass").translate(None, _ORDINARY).decode("utf-8", "surrogatepass")
     return not _LETTERS.isdisjoint(rare)
 
 
 def nouns_in(text: str) -> list[Noun]:
-    """Return the words for secrets that have letters beyond ASCII."""
+    """Return the words for secrets in a text that have letters beyond ASCII, such as "пароль"."""
     if not speaks_abroad(text):
         return []
     return [

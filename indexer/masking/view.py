@@ -1,8 +1,8 @@
 """Other readings of a text, in which hidden secrets become visible, with the positions in the original text.
 
 Invisible characters (zero-width characters, soft hyphens, terminal colors) and look-alikes (wide letters, no-break
-spaces, escapes of JSON, HTML and URLs) can hide a secret. Most texts have none, and are read as they are. Text written
-as base64 or as hexadecimal numbers is decoded as well.
+spaces, escapes of JSON, HTML and URLs) can hide a secret. Most texts have neither, and are read as they are. Text
+written as base64 or as hexadecimal numbers is decoded as well.
 """
 
 from __future__ import annotations
@@ -97,7 +97,10 @@ _FULL_LINE = 56
 
 
 class View:
-    """A reading of a text: `text` is the original with `edits`, which replace spans of the original."""
+    """A text as it is read after changes: `text` is the original with replaced spans.
+
+    `edits` are the start and end of each span, and the text in its place.
+    """
 
     def __init__(self, original: str, edits: Iterable[tuple[int, int, str]]) -> None:
         self._edits = list(edits)
@@ -111,11 +114,11 @@ class View:
         self.text = "".join(pieces)
 
     def original(self, start: int, end: int) -> tuple[int, int]:
-        """Map a span of the reading to its span in the original text."""
+        """Return the span of the original text from which this span of `text` comes."""
         return self._place(start)[0], self._place(end - 1)[1]
 
     def _place(self, position: int) -> tuple[int, int]:
-        """Map one character to its span in the original text."""
+        """Return the span of the original text from which one character of `text` comes."""
         starts, places = self._pieces
         number = bisect_right(starts, position) - 1
         start, end, same = places[number]
@@ -126,9 +129,9 @@ class View:
 
     @cached_property
     def _pieces(self) -> tuple[list[int], list[tuple[int, int, bool]]]:
-        """Return the start of each piece in `text`, its span in the original, and whether the piece is unchanged.
+        """Return two lists: the start of each piece in `text`; its span in the original, and if it is unchanged.
 
-        Most readings need no positions.
+        They are computed on first use, because most readings need no positions.
         """
         starts: list[int] = []
         places: list[tuple[int, int, bool]] = []
@@ -144,7 +147,9 @@ class View:
 
 
 def as_seen(text: str) -> list[View]:
-    """Return the readings of a text without invisible characters; none if it has no such characters."""
+    """Return a text as people see it, without invisible characters and look-alikes. Without these, return no
+    reading.
+    """
     if not (_ODD.search(_rare(text)) and _HIDES.search(text)):
         return []
     ways = [_seen, lambda found: _seen(found).strip(" ")] if _LIKE_SPACES.search(text) else [_seen]
@@ -154,8 +159,8 @@ def as_seen(text: str) -> list[View]:
 def other_readings(text: str, plain: bytes, *, telling: bool, spelled: bool) -> Iterator[View]:
     """Yield further readings of `text` that may show a secret: without escapes, entities, or list separators.
 
-    `plain` is the text with one byte a character. `telling` is True if it mentions secrets. `spelled` is True if some
-    of its characters are written as escapes.
+    `plain` is the text with one byte for each character. `telling` is True if it mentions secrets. `spelled` is True
+    if some of its characters are written as escapes.
     """
     if b"[0m" in plain and b"\x1b" not in plain:
         yield _changed(text, _ALTERED, _seen)
@@ -175,11 +180,11 @@ def other_readings(text: str, plain: bytes, *, telling: bool, spelled: bool) -> 
 def joined(
     text: str, plain: bytes, tokens: Iterable[int], begins: Callable[[str, int, int, bool], bool]
 ) -> View | None:
-    """Return the lines that split a token, joined; `None` without a split token.
+    """Return a reading in which the lines that split a token are joined; `None` if no token is split.
 
-    `plain` is the text with one byte a character, and `tokens` are the starts of long runs of token characters.
-    `begins` returns whether a known token begins between two positions, and gets whether the rest of a token seems to
-    follow.
+    `plain` is the text with one byte for each character. `tokens` are the starts of long runs of token characters.
+    `begins` returns True if a known token begins between two positions. Its last argument says if the rest of a token
+    seems to follow.
     """
     edits, position = list[tuple[int, int, str]](), 0
 
@@ -222,9 +227,10 @@ def joined(
 
 
 def _begun(plain: bytes, token: int) -> tuple[int, int, int, bool] | None:
-    """Return the word at the end of the line before `token` and the continuation, if `token` begins a line.
+    """Return the part of a token on the line before: start and end, the start of its continuation, and if it is sure.
 
-    The last value is True if a sign, such as a backslash, marks the continuation.
+    `token` is where the continuation seems to begin. A sign for continued lines, such as a backslash, makes it sure.
+    Return `None` if the line before ends otherwise.
     """
     if plain[token - 1 : token] == b"%" and plain[token : token + 2] in (b"0A", b"0a"):
         token += 2
@@ -236,19 +242,22 @@ def _begun(plain: bytes, token: int) -> tuple[int, int, int, bool] | None:
 
 
 def _is_rest(plain: bytes, start: int) -> bool:
-    """Return True if the rest of the line can only be the rest of a token."""
+    """Return True if the rest of the line from `start` on looks like the end of a token, and like nothing else."""
     return _THROWN.match(plain, start) is not None
 
 
 def _going_on(plain: bytes, token: int) -> re.Match[bytes] | None:
-    """Return the match of a token's continuation in the next line, or `None`."""
+    """Return the line end behind the run at `token` and its continuation in the next line, or `None`."""
     run = _RUN.match(plain, token)
     end = run.end() if run else token
     return _GOES_ON.match(plain, end) if plain[end : end + 1] in _MAY_GO_ON else None
 
 
 def _wrapped(plain: bytes, line: int, token: int, found: re.Match[bytes]) -> bool:
-    """Return True if a line, or a string in it, is long enough to be wrapped, and no value follows."""
+    """Return True if the line from `line` on, or a string in it, is long enough to be wrapped where `found` begins.
+
+    The continuation must not be followed by a value, because it is a name then.
+    """
     if found.start(1) - line < _FULL_LINE:
         return (
             plain[token - 1 : token] in _QUOTES and plain[found.end(2) : found.end(2) + 1] == plain[token - 1 : token]
@@ -257,7 +266,7 @@ def _wrapped(plain: bytes, line: int, token: int, found: re.Match[bytes]) -> boo
 
 
 def _rare(text: str) -> str:
-    """Return the unusual characters of `text`, which are few: a search in all characters takes much longer."""
+    """Return the characters of `text` that are not printable ASCII. Searching all characters would take much longer."""
     return text.encode("utf-8", "surrogatepass").translate(None, _ORDINARY).decode("utf-8", "surrogatepass")
 
 
@@ -298,7 +307,10 @@ _HEX_TEXT = late(rb"(?:[2-7][0-9a-fA-F]|0[aAdD9]){16,}")
 
 
 def texts_in(plain: bytes, starts: Iterable[int]) -> Iterator[tuple[int, int, str]]:
-    """Yield base64 spans of readable text, decoded. `starts` are the starts of long runs of token characters."""
+    """Yield the spans of `plain` that are readable text in base64 or hexadecimal numbers, each with the decoded text.
+
+    `starts` are the starts of long runs of token characters.
+    """
     for begin, end in long_words(plain, starts):
         if _HEX_TEXT.fullmatch(plain, begin, end):
             yield begin, end, bytes.fromhex(plain[begin:end].decode()).decode("ascii", "replace")
@@ -311,7 +323,7 @@ def texts_in(plain: bytes, starts: Iterable[int]) -> Iterator[tuple[int, int, st
 
 
 def long_words(plain: bytes, starts: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Yield the spans of words with at least 20 base64 characters. `starts` are positions in them."""
+    """Yield the spans of words of at least 20 characters of base64. `starts` are positions in such words."""
     done = 0
     for start in starts:
         if start < done:
