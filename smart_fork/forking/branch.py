@@ -194,7 +194,7 @@ class PlannedBranch:
 
     @bounded()
     def write(self) -> Branched:
-        """Write the branch, and resume it if requested.
+        """Write the branch as a new session, and resume it if the request says so.
 
         Raises:
             SmartForkError: nothing was written.
@@ -254,7 +254,7 @@ class PlannedBranch:
 def branch(
     request: BranchRequest, library: Opening | None = None, *, now: float | None = None, clock: Clock | None = None
 ) -> Branched:
-    """Copy a session as `request` says. `library` is the index to search, by default the command line's.
+    """Copy a session as `request` says, and record its parent. `library` is the index, by default the command line's.
 
     Raises:
         SmartForkError: nothing was written.

@@ -212,9 +212,11 @@ def write_copy(
     session: Session, end: int, becomes: NewSession, *, asked: str = "", machine: Machine | None = None,
     excerpt: Excerpt | None = None, others: Sequence[MergedPart] = (),
 ) -> WrittenCopy:  # fmt: skip
-    """Write turns 0 to `end` of `session`, or the turns of `excerpt`, as a new session with its side files.
+    """Write turns 0 to `end` of `session`, or the turns of `excerpt`, as the new session `becomes` with its side
+    files.
 
-    The kept turns of `others` follow. The file appears when it is complete; an error leaves nothing behind.
+    The kept turns of `others` follow. `asked` is the id of the requested message, if any. The file appears when it is
+    complete; an error leaves no files behind.
 
     Raises:
         ForkRefused: a session with the new id exists, or the source was rewritten meanwhile.
@@ -245,7 +247,7 @@ def distilled(parts: Sequence[MergedPart], agent: AgentName, new: NewSession) ->
     """Yield the kept turns of each part as records for a log of `agent`. Parts from other agents are handed over (as
     text).
 
-    `new` is the session to write them to.
+    `new` is the session to write the records to.
 
     Raises:
         Usage: sessions of one agent cannot be handed over to the other.
@@ -258,7 +260,7 @@ def distilled(parts: Sequence[MergedPart], agent: AgentName, new: NewSession) ->
 
 @contextmanager
 def _told(part: MergedPart, agent: AgentName) -> Iterator[MergedPart]:
-    """Yield a part that another agent wrote as a part whose session is one of `agent`, in a temporary private log."""
+    """Yield a part from another agent's session as a part of a session of `agent`, with a temporary private log."""
     # Only forks to another agent, and merges, need these.
     from smart_fork.forking.handover_text import QUOTED_DATA_NOTICE, as_session, read_neutral, utterances
 

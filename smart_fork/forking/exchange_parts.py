@@ -46,7 +46,7 @@ class Costs:
         return (self.turns if full else self.short)[turn]
 
     def of_text(self, text: str) -> int:
-        """Return the estimated tokens of a text."""
+        """Return the estimated tokens of a text, at this session's characters per token."""
         return ceil(len(text) / self.rate)
 
     def summary(self, end: int) -> int:
@@ -124,7 +124,7 @@ class ToolStep:
     actions: tuple[str, ...] = ()
 
     def shows(self, path: str) -> bool:
-        """Return True if the step reads this file."""
+        """Return True if the step reads this file with a tool."""
         return any(_same(path, one) for one in self.reads)
 
     def names(self, path: str) -> bool:
@@ -159,7 +159,7 @@ class ExchangeUnit:
 
     @property
     def prompt(self) -> str:
-        """Return the person's prompt."""
+        """Return the text of the person's prompt."""
         return next((step.text for step in self.steps if step.prompt), "")
 
     @cached_property
@@ -313,7 +313,7 @@ class Dependencies:
         return self.said(place) | self.closed(self._units[place].words | {turn for step in some for turn in step.turns})
 
     def edits(self, place: int) -> list[ToolStep]:
-        """Return the steps of an exchange that change files, or in which a person decides."""
+        """Return the steps of an exchange that change files, or in which a person answers or refuses a tool call."""
         return [step for step in self._units[place].steps if (step.edits or step.asks) and not step.broken]
 
     def whole(self, place: int) -> frozenset[int]:
@@ -321,7 +321,9 @@ class Dependencies:
         return self.closed(self._units[place].whole) | self.question(place)
 
     def question(self, place: int) -> frozenset[int]:
-        """Return the turns of the question or remark that an exchange's prompt responds to."""
+        """Return the turns of the earlier question or remark that an exchange's prompt responds to; empty if there is
+        none.
+        """
         found = frozenset[int]()
         while place > 0:
             unit, before = self._units[place], self._units[place - 1]

@@ -138,7 +138,9 @@ def _logs(agent: AgentName, session_id: str) -> list[FamilyLog]:
 
 
 def _said_in(session: Session) -> tuple[AgentName, str] | None:
-    """Return (agent, session id) of the session that this one was handed over from, according to its own text."""
+    """Return the session that `session` was handed over from, as (agent, session id), according to the text of
+    `session`.
+    """
     try:
         with READERS[session.agent].as_file(session.source_path) as path, path.open("rb") as file:
             said = _SAID.search(file.read(_BYTES))
@@ -376,7 +378,7 @@ class _Logs:
         ]
 
     def told_of(self, sessions: set[str]) -> Iterator[Descendant]:
-        """Yield the logs of those `sessions` that belong to other agents than the one asked about."""
+        """Yield the logs of those `sessions` that belong to other agents than the family's starting session."""
         for kin in self._family:
             if kin.session_id in sessions and kin.agent != self._agent:
                 yield Descendant(kin.agent, kin.session_id, kin.path, handed_over=True)
@@ -432,7 +434,9 @@ def _noted_kin(there: set[str], notes: Mapping[str, _Noted], found: KnownRelatio
 
 
 def _uncertain(guessed: Mapping[str, str], links: Links, notes: Mapping[str, _Noted]) -> Links:
-    """Return pairs of sessions, in both directions, where one was made from the other and the order is unknown."""
+    """Return pairs of sessions of which one was made from the other, but it is unknown which. Each pair is in both
+    directions.
+    """
     tied: dict[str, set[str]] = defaultdict(set)
     noted = ((one, other) for one, known in notes.items() for other in known.unclear)
     for child, parent in (*guessed.items(), *noted):

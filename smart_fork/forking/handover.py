@@ -194,7 +194,9 @@ def _fitting(session: Session, messages: Sequence[NeutralMessage], room: int) ->
 
 
 def _ending(messages: Sequence[NeutralMessage], room: int) -> list[NeutralMessage]:
-    """Return the first message and as many of the last ones as fit, the longest shortened."""
+    """Return the first message and as many of the last messages as fit into `room` tokens. The longest are
+    shortened.
+    """
     asked = _shortened(messages[0], room // 2)
     left, kept = room - estimate_tokens(asked.rendered()), list[NeutralMessage]()
     for one in reversed(messages[1:]):

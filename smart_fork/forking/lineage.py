@@ -148,7 +148,7 @@ def _told(asked: Session, known: _Known, store: SqliteStore | None) -> Family:
 
 
 def _workers() -> list[WorkerRecord]:
-    """Return all workers with their current state, newest first."""
+    """Return all workers in the registry with their current state, newest first."""
     if not has_registry():
         return []
     with Registry() as registry:
@@ -158,7 +158,7 @@ def _workers() -> list[WorkerRecord]:
 
 
 def _logs(family: Sequence[FamilyLog]) -> dict[str, list[FamilyLog]]:
-    """Return the logs of each session, the original first, then staged and archived copies."""
+    """Return the logs of each session by its id: the original first, then copies made for workers and archived logs."""
     logs: dict[str, dict[Path, FamilyLog]] = defaultdict(dict)
     for kin in sorted(family, key=lambda kin: (-kin.mtime_ns, str(kin.path))):
         logs[kin.session_id][kin.path] = kin

@@ -96,7 +96,7 @@ class Fork:
             return cls(request, here, read, prepared, price, ways, held.pop_all())
 
     def start(self) -> Forked:
-        """Start the fork.
+        """Start the fork, and return the answer about it.
 
         Raises:
             SmartForkError: nothing was started, and nothing is left of the attempt.
@@ -104,7 +104,7 @@ class Fork:
         return self._told(self.launch())
 
     def launch(self, *, patience: float = CONFIRM_SECONDS) -> LaunchedWorker:
-        """Start the fork. Wait up to `patience` seconds until it has visibly taken its prompt.
+        """Start the fork. Wait up to `patience` seconds until its log or screen shows that it has taken its prompt.
 
         Raises:
             SmartForkError: nothing was started, and nothing is left of the attempt.

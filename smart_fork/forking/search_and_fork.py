@@ -395,7 +395,7 @@ def _started_or_not(planned: Fork) -> Forked | NotForked:
 
 
 def fitting(answer: Answer, most: int, min_score: float | None) -> tuple[tuple[Hit, ...], int]:
-    """Return the fitting results among the `most` best forkable ones, and the number of results with too low a score.
+    """Return those of the `most` best forkable results whose score is high enough, and how many score too low.
 
     Raises:
         IndexUnavailable: the index cannot be searched.

@@ -140,7 +140,7 @@ def checked_options(said: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class WorkerRequest:
-    """A request for one worker, from its JSON options `said`."""
+    """A request to start one worker, from its JSON options `said`."""
 
     said: Mapping[str, Any]
     default_agent: AgentName
@@ -226,7 +226,7 @@ class WorkerRequest:
         return ReadyWorker(planned, notes)
 
     def _source(self, kind: Kind, agent: AgentName) -> Session | None:
-        """Return the session to resume; `None` for a new session."""
+        """Return the session that the worker resumes; `None` for a new session."""
         if kind == "new":
             return None
         source = self._newest(agent) if kind == "continue" else self._resumed(str(self.said["resume_session_id"]))

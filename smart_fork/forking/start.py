@@ -82,7 +82,7 @@ class PreparedWorker:
 
     @property
     def cwd(self) -> Path:
-        """Return the directory that the worker will work in; a worktree made later can replace it."""
+        """Return the directory that the worker will work in, as far as it is known before its worktree is made."""
         return self.worktree or self.request.target_cwd
 
     def plan(self, cwd: Path | None = None, worker_id: str = "") -> ForkPlan:
@@ -97,7 +97,7 @@ class PreparedWorker:
             return ForkPlan.of(request)
 
     def launch(self, *, patience: float = CONFIRM_SECONDS) -> LaunchedWorker:
-        """Start the worker. Wait up to `patience` seconds until it has visibly taken its prompt.
+        """Start the worker. Wait up to `patience` seconds until its log or screen shows that it has taken its prompt.
 
         Raises:
             SmartForkError: the worker did not start, or ended before it took its prompt.
@@ -155,7 +155,9 @@ class PreparedWorker:
 
 
 def prepare(spec: WorkerSpec, machine: Machine | None = None, *, dry_run: bool = False) -> PreparedWorker:
-    """Check everything that can be checked before a start. A `dry_run` skips the check of the agent's login.
+    """Check all that a start of the worker needs, and return the worker ready to start.
+
+    A `dry_run` does not check whether the agent is logged in.
 
     Raises:
         SmartForkError: the worker could not be started.
@@ -211,7 +213,7 @@ def _prepared(spec: WorkerSpec, machine: Machine, *, dry_run: bool) -> PreparedW
 
 
 def start(spec: WorkerSpec, machine: Machine | None = None) -> StartedWorker:
-    """Check a worker's specification and start it.
+    """Check a worker's specification, start the worker, and return the answer about it.
 
     Raises:
         SmartForkError: the worker was not started.
@@ -386,7 +388,9 @@ class Attempt:
     def worktree(
         self, worker: WorkerRecord, repository: Path, name: str | None, *, with_changes: bool = False
     ) -> Worktree:
-        """Make a git worktree for the worker."""
+        """Make a git worktree for the worker. With `with_changes`, copy the uncommitted changes of `repository` into
+        it.
+        """
         made = Worktree.create(
             repository, name, self.machine.processes, with_changes=with_changes,
             note=lambda planned: self.registry.set_planned(worker.id, planned.made),

@@ -108,12 +108,12 @@ class WorkerSpec:
 
     @property
     def worktree_name(self) -> str | None:
-        """Return the name for the worker's worktree."""
+        """Return the name for the worker's worktree: the requested one, or that of the fork."""
         return self.options.worktree if isinstance(self.options.worktree, str) else self.called
 
     @property
     def form(self) -> LaunchKind:
-        """Return how the agent is called: to begin a new session, to fork one, or to resume one."""
+        """Return which command of the agent starts the worker: begin a new session, fork one, or resume one."""
         match self.kind:
             case "continue":
                 return "resume"
@@ -238,7 +238,7 @@ def describe(worker: WorkerRecord, command: str, warnings: Sequence[str], *, con
 
 
 def unexpected(error: Exception) -> SmartForkError:
-    """Return the error for a fork that failed in an unforeseen way."""
+    """Return `error` as a `SmartForkError` that says the fork failed, with a hint."""
     hint = advice("`smart-fork doctor` checks what forks need.", tool="Run the result's fork_command yourself.")
     return SmartForkError(f"The fork failed: {error}", hint)
 
@@ -412,7 +412,7 @@ def confirm(
     plan: ForkPlan, place: WorkerPlace, started: WorkerLocation, machine: Machine, began: float, *,
     patience: float = CONFIRM_SECONDS,
 ) -> Confirmation:  # fmt: skip
-    """Wait until the worker has taken its prompt, has ended, or asks something, or for `patience` seconds."""
+    """Wait until the worker has taken its prompt, has ended, or asks a question, at most `patience` seconds."""
     screens, now = AGENTS.screen_of(plan.agent), machine.clock.now()
     unsaid = plan.said if plan.delivery == "typed" else ""
     deadline = now + (patience if _writes_at_once(plan) else min(patience, READY_SECONDS))

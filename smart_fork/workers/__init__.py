@@ -1,1 +1,1 @@
-"""Workers (agents that smart-fork started): start places, registry, observation, messages, comparison, termination."""
+"""Workers (agents that smart-fork started): where they run, registry, observation, messages, comparison, ending."""

@@ -100,7 +100,9 @@ class WorkersWaited(Value):
 
 @value
 class Workers(Value):
-    """The listed workers. `next` suggests what to do about a worker that waits for an answer or has failed."""
+    """The answer that lists workers. `next` suggests what to do about a worker that waits for an answer or has
+    failed.
+    """
 
     count: int
     notice: str

@@ -67,7 +67,8 @@ class NotedSession(Value):
 
     @classmethod
     def mark(cls, references: Sequence[str], marks: Collection[str], *, remove: bool = False) -> list[NotedSession]:
-        """Add tags or marks to sessions, or `remove` them. Return each session with its notes.
+        """Add `marks` (tags, or marks such as a pin) to sessions, or `remove` them. Return each session with its
+        notes.
 
         Raises:
             SmartForkError: a session does not exist, or was forgotten; the sessions after it stay unmarked.

@@ -1,4 +1,4 @@
-"""Script that replaces itself with the command in a JSON file, for commands that do not fit a terminal's arguments."""
+"""Script that runs a command from a JSON file in its own place, for commands too long for a terminal's arguments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def main(path: Path) -> None:
-    """Read the command from `path`, delete the file, and become the command.
+    """Read a command from the file `path`, delete the file, and replace this process with the command.
 
     The file can name a working directory, a full environment (`env`), or variables to add to the current one
     (`given`).

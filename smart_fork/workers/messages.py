@@ -114,7 +114,7 @@ def resume_plan(worker: WorkerRecord, program: str, text: str) -> ForkPlan:
 def _mark(typist: Typist, question: Question, number: str) -> None:
     """Move the selection in the shown question to option `number`, with arrow keys.
 
-    Before each key press, the screen must show the effect of the previous one.
+    After each key press, wait until the screen shows its effect.
     """
     for _ in question.options:
         asked = typist.asked()

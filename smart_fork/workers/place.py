@@ -1,4 +1,4 @@
-"""Places where a worker can run, and typing into a worker's terminal.
+"""Base of all kinds of places where a worker can run, and typing into a worker's terminal.
 
 Defined here: the base class, a background process, the agent's own background sessions, and the current terminal.
 """
@@ -125,7 +125,7 @@ class WorkerPlace:
         return None
 
     def paste(self, started: WorkerLocation, text: str, processes: Processes, env: Mapping[str, str]) -> None:
-        """Paste `text` into the worker's terminal at one go: nothing in it acts as a key, and nothing is submitted.
+        """Paste `text` into the worker's terminal in one piece: no character acts as a key, and nothing is submitted.
 
         Raises:
             ForkRefused: the worker takes no input, has ended, or is not provably ours.
@@ -352,7 +352,7 @@ class BackgroundPlace(WorkerPlace):
     def start(
         self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]
     ) -> WorkerLocation:
-        """See `WorkerPlace.start`. Wait until the session has a process."""
+        """See `WorkerPlace.start`. Wait until the background session has a process."""
         # The agent may start a supervisor, which gives this environment to all later sessions.
         bare = {name: value for name, value in env.items() if name not in (DEPTH, WORKER_ID)}
         _listed.clear()

@@ -136,7 +136,7 @@ class Registry:
             raise registry_error(self.path, error) from error
 
     def close(self) -> None:
-        """Close the database. Closing twice does nothing."""
+        """Close the database of the registry. Closing twice does nothing."""
         self._db.close()
 
     def add(
