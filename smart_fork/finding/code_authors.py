@@ -246,7 +246,7 @@ def named_in(commits: Collection[str], store: Store, scope: Scope, there: Reposi
 
 
 def _own(edits: dict[int, list[Authored]], store: Store) -> dict[int, list[Authored]]:
-    """Return each session's edits without those that a fork's log copied from the session it was forked from.
+    """Return each session's edits, without the edits that a fork's log copied from the log of its parent.
 
     If no log names the parent of a fork, the copied edits belong to the session that ended first.
     """

@@ -135,9 +135,11 @@ def _commits_made(landed: Sequence[_Landed], today: Sequence[tuple[str, CodeLine
 
 
 def _candidates(rows: Sequence[SessionRow], store: Store, there: Repository) -> tuple[list[str], int]:
-    """Return the commits that may contain work of these sessions, oldest first, and the number of further ones.
+    """Return the commits that may contain work of these sessions, oldest first, and the number of further such
+    commits.
 
-    They name a session, or change a file that a session edited, after the first session began.
+    A commit may if it names a session, or changes a file that a session edited. It must be later than the first
+    session's beginning.
     """
     if not rows:
         return [], 0

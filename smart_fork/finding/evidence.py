@@ -343,8 +343,8 @@ FOUND_SESSIONS, FOUND_CHUNKS, BEGINNINGS = 10, 48, 8
 
 
 def found_by_words(store: Searchable, query: Query) -> frozenset[int]:
-    """Return the passages to embed first for a question: those that match its words best, and the first passages of
-    exchanges of the best sessions.
+    """Return the passages to embed first for a question: the passages that match its words best, and exchanges' first
+    passages in the best sessions.
     """
     words = QueryWords(store, query)
     begin: list[int] = []

@@ -180,7 +180,7 @@ class ProjectIndex:
         return self._meanings.setdefault(tuple(texts), Meaning(self.engine.embedder, texts))
 
     def vectors(self, absent: str, texts: Sequence[str]) -> list[bytes]:
-        """Return the embeddings of texts, comparable with those in the index.
+        """Return the embeddings of texts. Check first that they can be compared with the embeddings in the index.
 
         Raises:
             LookupError: the index has embeddings of another model, or none.

@@ -450,7 +450,7 @@ def _export(agent: AgentName, place: str) -> Path | None:
 
 
 def _owner(agent: AgentName, export: Path) -> str | None:
-    """Return the id of the session whose export this is; `None` if the file is missing or is no export."""
+    """Return the id of the session that an export file belongs to; `None` if the file is missing or is no export."""
     try:
         if export.is_symlink() or not export.is_file():
             return None

@@ -222,7 +222,9 @@ def rivals(weighed: Mapping[int, Score], families: Mapping[int, str]) -> dict[st
 
 
 def strongest(leads: Mapping[str, float]) -> dict[str, float]:
-    """Return the `RIVALS` families with the most points. They share the chance to be the one meant."""
+    """Return the `RIVALS` families of sessions with the most points (`leads`). Only their sessions lower each other's
+    chance.
+    """
     return {family: leads[family] for family in heapq.nlargest(RIVALS, leads, key=leads.__getitem__)}
 
 

@@ -52,9 +52,7 @@ class Recent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListFilter:
-    """The filters of a list of sessions: a `tag`, if any, and whether to list only `archived` sessions or only the
-    others.
-    """
+    """The filters of a list of sessions: a `tag`, if any, and whether to list archived sessions or all others."""
 
     tag: str = ""
     archived: bool = False
@@ -107,7 +105,7 @@ def recent_sessions(
 def _as_listed(
     files: Sequence[LogFile], adapters: Mapping[AgentName, AgentAdapter], listed: ListFilter
 ) -> tuple[list[LogFile], set[LogFile]]:
-    """Return the logs that pass a list's filters, those of pinned sessions first, and the set of pinned sessions'
+    """Return the logs that pass a list's filters, pinned sessions' logs first, and the set of the pinned sessions'
     logs.
     """
 

@@ -71,8 +71,9 @@ def noted_of(agent: AgentName, session_id: str) -> SessionNotes | None:
 
 
 def noted_if_known(sessions: Iterable[_Session]) -> dict[_Session, SessionNotes]:
-    """Return the notes on these sessions; an empty mapping if they cannot be read, for answers that are useful
-    without.
+    """Return the notes on these sessions; an empty mapping if the notes cannot be read.
+
+    Answers that are useful without notes call this.
     """
     try:
         return noted(sessions)
@@ -183,10 +184,10 @@ def forget(agent: AgentName, session_id: str) -> None:
 
 
 def take_back(session_ids: Collection[str], has: Callable[[str], bool]) -> None:
-    """Delete the reasons of verdicts on these sessions and their forks, if `has` finds removed text in a reason.
+    """Delete the reasons of verdicts on these sessions and their forks, if they contain text that was removed from a
+    log.
 
-    Raises:
-        OSError: the verdicts cannot be read or written.
+    `has` returns True for a text with such content.
     """
     for session_id, source, reason in state.rows("SELECT session_id, source_session_id, reason FROM verdicts"):
         if reason and not {session_id, source}.isdisjoint(session_ids) and has(reason):

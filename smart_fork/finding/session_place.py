@@ -115,7 +115,7 @@ def permits(one: Session | SessionRow) -> bool:
 
 
 def placed(one: _One, project: Project | None) -> _One:
-    """Return a session with the directory of `project`, if only the commit in its log shows that it belongs there.
+    """Return a session, moved to the directory of `project` if only its log's commit shows that it belongs there.
 
     Otherwise return the session unchanged.
     """
@@ -128,8 +128,8 @@ def placed(one: _One, project: Project | None) -> _One:
 
 
 def placed_here(one: _One) -> _One:
-    """Return a session with the directory of one of the caller's projects, if only its commit shows that it belongs
-    there.
+    """Return a session, moved to the directory of one of the caller's projects if only its log's commit shows the
+    project.
 
     Otherwise return the session unchanged.
     """

@@ -151,8 +151,10 @@ def output_of(event: Any) -> str:
 
 
 class _late_noted:  # noqa: N801 - as a function; `contextlib` takes longer to import than most of this
-    """A context manager around a question to the service. It stores that the answer came too late, and closes the
-    file.
+    """A context manager around a question to the service. If the answer comes too late, it writes that to the open
+    file `note`.
+
+    At the end it closes the file.
     """
 
     def __init__(self, note: int, late: bytes) -> None:
@@ -221,8 +223,8 @@ def _is_begun(log: object, marks: Iterable[bytes]) -> bool:
 
 
 def _answer(state: str, to: str, asked: dict[str, object], until: float) -> dict[str, Any]:
-    """Send `asked` to the path `to` of the service, if a process of the same user listens at its socket. Return the
-    answer.
+    """Return the service's answer to the question `asked`, sent to the path `to`. The service must run as the same
+    user.
 
     Raises:
         TimeoutError: the time limit is over.

@@ -147,7 +147,7 @@ class _Git:
         return self.there.git("--literal-pathspecs", *_FEW, *words, seconds=left)
 
     def between(self, before: str, after: str, names: Collection[str]) -> dict[str, FileDifference] | None:
-        """Return those of the files `names` that differ between two commits; if `after` is empty, in the working
+        """Return, of the files `names`, those that differ between two commits; if `after` is empty, in the working
         directory.
 
         Return `None` if git cannot tell: the commit has been collected, or is beyond the end of a shallow clone.
@@ -163,8 +163,8 @@ class _Git:
         return None
 
     def renamed(self, before: str, after: str, gone: Collection[str]) -> dict[str, FileDifference]:
-        """Return those of the missing files `gone` that have another name in a later commit; if `after` is empty, when
-        staged.
+        """Return, of the missing files `gone`, those that have another name in the commit `after`; if it is empty, in
+        the index.
         """
         how = ("diff-tree", "-r") if after else ("diff-index", "--cached")
         words = (*how, "-z", "--diff-filter=R", *_RENAMES, *_PLAINLY)

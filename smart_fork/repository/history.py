@@ -342,7 +342,9 @@ def look(top: Path, processes: Processes | None = None) -> repositories.SeenRepo
 
 
 def recognized(project: Project) -> Project:
-    """Return the project with the other directories of its repository, and those that a person assigned to it."""
+    """Return the project with its other directories: those of its repository, and those that a person assigned to
+    it.
+    """
     try:
         if not repositories.noted().keys() - {project.root} and not repositories.adopted():
             return project

@@ -1,4 +1,4 @@
-"""Creates and removes the git worktree of a worker, which keeps two agents from editing the same files."""
+"""Creates and removes git worktrees for workers. In its own worktree, a worker edits no other agent's files."""
 
 from __future__ import annotations
 
