@@ -50,7 +50,7 @@ def serve(
 
 
 def _print_address(address: Address) -> None:
-    """Print the service's address, how to stop it, and how agents and people connect."""
+    """Print the running service's address, how to stop it, and how agents and people connect to it."""
     token = shlex.quote(str(state_home() / "service-token"))
     say(f"Serving at {address.url}. Ctrl-C ends it, or elsewhere: smart-fork service stop")
     if not address.socket:
@@ -100,11 +100,11 @@ def open_page(
 
 
 def _running_service() -> Service:
-    """Return the service of this home. Start one if none runs.
+    """Return the running service of this smart-fork home. Start one if none runs.
 
     Raises:
         ProgramFailed: it does not start.
-        NotFound: SMART_FORK_SERVICE or SMART_FORK_BACKGROUND forbids it.
+        NotFound: SMART_FORK_SERVICE or SMART_FORK_BACKGROUND forbids to start it.
     """
     if (service := started_service()) is not None:
         return service

@@ -1,4 +1,7 @@
-"""The work after an index run: commits are noted for sessions, and a configured search program reads the exports."""
+"""The work after each index run: noting the commits that sessions made, and updating a configured search program.
+
+The search program is another one than smart-fork's own search; it reads the exports (Markdown files of sessions).
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def renewed(store: Store, patience: float, progress: Progress | None = None, *, vectors: bool = True) -> Iterator[None]:
-    """Do the work after an index run when the context ends, even if the run had no embedding model.
+    """A context for an index run. When it ends, do the work after the run, even if the run had no embedding model.
+
+    The work is to note commits for sessions, and to have a configured search program read the exports. Without
+    `vectors`, that program gets words only.
 
     Raises:
         IndexBusyError: another process has been indexing for `patience` seconds.
@@ -53,7 +59,10 @@ def _renew(store: Store, patience: float, progress: Progress | None = None, *, v
 
 
 class Renewal:
-    """The work after the service's index runs, in a thread: one at a time, and again if another run ended meanwhile."""
+    """The work after the service's index runs, done in a thread.
+
+    One piece of work runs at a time. If another index run ended meanwhile, the work is done again.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -61,7 +70,7 @@ class Renewal:
         self._thread: threading.Thread | None = None
 
     def soon(self) -> None:
-        """Start the work after an index run in the background. Return immediately."""
+        """Start the work after an index run in a background thread. Return immediately."""
         with self._lock:
             self._due = True
             if self._thread is None:
@@ -86,7 +95,7 @@ class Renewal:
 
 
 def renew_quietly() -> None:
-    """Do the work after an index run. Log a failure with its next step instead of raising it."""
+    """Do the work after an index run (see `renewed`). Log a failure with its next step instead of raising it."""
     try:
         with opened() as store:
             _renew(store, patience=0.0)

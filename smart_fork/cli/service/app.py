@@ -84,7 +84,7 @@ def application(
     indexing: Callable[[], Mapping[str, object]],
     restart: Callable[[], Mapping[str, str] | None] = lambda: None,
 ) -> tuple[Starlette, Doors]:
-    """Return the web application, and the rules which caller may use which route.
+    """Return the service's web application, and the rules that say which caller may use which route.
 
     The health check calls `question`, a test search. `indexing` returns the state of indexing, `restart` the version
     of a pending restart.
@@ -174,7 +174,7 @@ def application(
 
 
 def _problem(question: Callable[[], object]) -> str | None:
-    """Ask a real question. Return the type of the error; `None` if the answer is fine."""
+    """Run the test search `question`. Return the type of its error; `None` if it succeeds."""
     try:
         question()
     except Exception as error:
@@ -184,7 +184,7 @@ def _problem(question: Callable[[], object]) -> str | None:
 
 
 def _how(indexing: Mapping[str, object]) -> str:
-    """Return the state of indexing in one word: "off", "failing" or "ok"."""
+    """Return the state of indexing in one word for the health check: "off", "failing" or "ok"."""
     if indexing.get("state") in ("off", "stopped"):
         return "off"
     return "failing" if indexing.get("failing") else "ok"
@@ -213,13 +213,16 @@ class Entrance(SignIn):
         self._guards: list[Guard] = []
 
     def guard(self, app: ASGIApp, names: Sequence[str], doors: Doors) -> Guard:
-        """Return `app` behind a guard that accepts the host names `names`."""
+        """Return `app` behind a guard that accepts requests with one of the host names `names`.
+
+        `doors` says which addresses each kind of caller may use.
+        """
         made = Guard(app, token=self.token, hosts=names, doors=doors, sign_in=self)
         self._guards.append(made)
         return made
 
     def hang_up(self) -> None:
-        """Close all open streams to clients."""
+        """Close all streams that clients keep open."""
         for guard in self._guards:
             guard.hang_up()
 
@@ -240,7 +243,10 @@ STOP_SECONDS = 1.0
 
 
 class ServiceParts:
-    """All parts of one service. Nothing runs before `start`. `restart` returns the version of a pending restart."""
+    """All parts of one service: model, MCP server, page and indexer. Nothing runs before `start`.
+
+    `restart` returns the version of a pending restart.
+    """
 
     def __init__(self, restart: Callable[[], Mapping[str, str] | None] = lambda: None) -> None:
         self.model = SharedEmbedder(configured_embedder(background=True), MODEL_SECONDS)
@@ -248,7 +254,7 @@ class ServiceParts:
         self._restart = restart
 
     def application(self, entrance: Entrance) -> tuple[Starlette, Doors]:
-        """Return the web application, and the rules which caller may use which route."""
+        """Return the service's web application, and the rules that say which caller may use which route."""
         page = routes.Page(self.library, entrance, self._state)
         return application(create_server(self.model), page, self._question, self._status, self._restart)
 
@@ -279,8 +285,9 @@ class ServiceParts:
             self.model.indexer.stop(STOP_SECONDS)
 
     def idle(self, waited: float) -> bool:
-        """Return True if no index run would be interrupted by a stop, or if the stop has `waited` long enough, in
-        seconds.
+        """Return True if a restart of the service may stop it now.
+
+        That is so if no index run would be interrupted, or if the restart has `waited` for enough seconds.
         """
         indexing = self._indexing()
         return indexing is None or waited >= RUN_SECONDS or indexing.state != "indexing"
@@ -311,13 +318,15 @@ def refusing(app: Starlette, path: str) -> Starlette:
 
 
 class _Bodies:
-    """A filter before the MCP route: it passes on JSON-RPC messages, and answers all other bodies with an error."""
+    """A web application in front of the MCP route. It passes on JSON-RPC messages, and answers other bodies with an
+    error.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one HTTP request."""
+        """Answer one HTTP request: pass it on to the MCP route, or answer with an error."""
         if scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
@@ -333,7 +342,7 @@ class _Bodies:
 
 
 def _with_id(number: str | int, send: Send) -> Send:
-    """Return a `send` that adds the request's id to an error of the MCP library, which has none.
+    """Return a `send` function that adds the request's id to errors, because the MCP library sends them without one.
 
     Such errors are about an unknown session, or wrong headers.
     """

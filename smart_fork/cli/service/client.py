@@ -24,7 +24,7 @@ class ServiceStatus(Value):
     """The service's own status.
 
     `indexing` is the state of indexing (see `indexer.runs.Freshness`); a service of another version may add keys. Its
-    ``state`` is ``off`` if the service indexes only on demand. `restart` has the versions ``from`` and ``to`` of a
+    key ``state`` is ``off`` if the service indexes only on demand. `restart` has the versions ``from`` and ``to`` of a
     pending restart.
     """
 
@@ -58,7 +58,7 @@ log = logging.getLogger(__name__)
 
 
 class ServiceGoneError(SmartForkError):
-    """The service does not answer, or refuses a request."""
+    """An error: the service does not answer, or refuses a request."""
 
     code = "service_gone"
     http_status = 502
@@ -81,7 +81,7 @@ class _Connection(http.client.HTTPConnection):
 
 
 class Service:
-    """A running service: its address, and its status when it was found."""
+    """A running service: its address, and the status that it reported when it was found."""
 
     def __init__(self, address: Address, status: ServiceStatus) -> None:
         self.address = address
@@ -89,7 +89,7 @@ class Service:
         self.status = status
 
     def way_in(self, project: str = "") -> WayIn:
-        """Return a sign-in for a browser that works once. The page then shows `project`.
+        """Return a sign-in that opens the service's page in a browser, once. The page then shows `project`.
 
         Raises:
             ServiceGoneError: the service does not answer.

@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 
 class Key(Enum):
-    """The credentials that a request came with."""
+    """The kinds of credentials that a request can come with: the token or our socket, a browser's cookie, or none."""
 
     TOKEN = "the token, or our socket"  # noqa: S105 - the name of it
     COOKIE = "a browser's cookie"
@@ -55,11 +55,12 @@ class Key(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Doors:
-    """The addresses that each kind of caller may use. All other addresses need the token or a cookie.
+    """The addresses (paths and routes) of the service that each kind of caller may use.
 
-    `always` are paths that anybody may ask for, however often: a refusal would cost as much. `public` paths need
-    nothing either. No cookie opens the routes for `programs`. A file of smart-fork sends its form to `way_in`.
-    Requests for `streams` stay open.
+    All paths that are not listed here need the token or a cookie. `always` are paths that anybody may ask for, however
+    often: a refusal would cost as much. `public` paths need neither. No cookie opens the routes for `programs`. The
+    sign-in file, which smart-fork writes for the browser, sends its form to the path `way_in`. Requests for `streams`
+    stay open.
     """
 
     always: Collection[str] = ()
@@ -78,10 +79,9 @@ class Doors:
 
 
 class Guard:
-    """A web application that passes allowed requests on to `app`. It refuses all others with one line, and logs some
-    refusals.
+    """A web application in front of `app`. It passes on allowed requests, and refuses all others with one line.
 
-    A browser that has not signed in gets a page with instructions instead of that line.
+    Some refusals are logged. A browser that has not signed in gets a page with instructions instead of the line.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class Guard:
             await self._app(scope, _Limited(receive, self._most(scope["path"], key)).receive, _once(peer, send))
 
     def hang_up(self) -> None:
-        """Close all streams: the token or cookie that opened them is no longer valid."""
+        """Close all streams that clients keep open: their token or cookie is no longer valid."""
         for close in tuple(self._listening):
             close()
 
@@ -174,7 +174,9 @@ class Guard:
         return 401, "the token is missing or wrong (to open the page: smart-fork open)"
 
     def _from_us(self, scope: Scope, headers: Headers) -> bool:
-        """Return True if the request comes from no other web page. The sign-in file may send its code."""
+        """Return True if no other web page sent the request. The sign-in file, which is no page of ours, may send its
+        code.
+        """
         foreign = [origin.lower() for origin in headers.getlist("origin") if origin.lower() not in self._origins]
         elsewhere = headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
         if (scope["method"], scope["path"]) == ("POST", self._doors.way_in) and foreign in FILE_ORIGINS:
@@ -198,7 +200,10 @@ class Guard:
 
 
 def _once(peer: Peer, send: Send) -> Send:
-    """Return a `send` that closes the connection after the answer to an unknown client, so that it queues again."""
+    """Return a `send` function that closes the connection after the answer if the client at `peer` is not known.
+
+    So such a client has to connect, and queue, again for each request.
+    """
 
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start" and not peer.known:
@@ -209,13 +214,13 @@ def _once(peer: Peer, send: Send) -> Send:
 
 
 def _cookies(headers: Headers, name: str) -> list[str]:
-    """Return the values of the cookie `name`. Programs at other ports may have set the cookie, too."""
+    """Return all values of the cookie `name` in the headers: programs at other ports may have set the cookie, too."""
     pairs = (one.strip().partition("=") for line in headers.getlist("cookie") for one in line.split(";"))
     return [value for key, _, value in pairs if key == name]
 
 
 class _Limited:
-    """A request's body. Reading it raises an HTTP error if it is too large or too slow."""
+    """The body of a request. Reading it raises an HTTP error if it is too large or too slow."""
 
     def __init__(self, receive: Receive, most: int) -> None:
         self._receive = receive

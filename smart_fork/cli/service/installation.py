@@ -1,4 +1,4 @@
-"""Installs the service with the system's service manager, and returns its state."""
+"""Installs the service with launchd or systemd, and returns the state of the installation."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ def native_kind() -> Kind | None:
 
 
 def supervisor(kind: Kind | None = None, processes: Processes | None = None) -> Supervisor:
-    """Return the system's own service manager, or the one of `kind`, to print its file.
+    """Return the service manager of this system, launchd or systemd.
+
+    With `kind`, return that one, also on another system, to print its file.
 
     Raises:
         SmartForkError: this system has neither launchd nor systemd.
@@ -52,7 +54,10 @@ def supervisor(kind: Kind | None = None, processes: Processes | None = None) -> 
 
 
 def installed(keeper: Supervisor) -> UnitSettings | None:
-    """Return the settings of this home's installed service; `None` without one, or if the settings are damaged."""
+    """Return the settings of this home's installed service, which `keeper` runs.
+
+    Return `None` if no service is installed, or if its settings are damaged.
+    """
     if not keeper.path.exists():
         return None
     try:
@@ -65,13 +70,13 @@ def installed(keeper: Supervisor) -> UnitSettings | None:
 def settings_for(
     keeper: Supervisor, *, port: int | None = None, every: str | None = None, env: Mapping[str, str] | None = None
 ) -> UnitSettings:
-    """Return the settings of a new installation. Errors are those of `new_settings`."""
+    """Return the settings with which to install the service for `keeper`. Errors are those of `new_settings`."""
     said = os.environ if env is None else env
     return new_settings(installed(keeper), said, port=port, every=every, otherwise=_free_port(keeper))
 
 
 def _free_port(keeper: Supervisor) -> int:
-    """Return the default port; any free port if another home or program has the default one."""
+    """Return the service's default port; any free port if another home's service or another program has that one."""
     units = [path for path in keeper.path.parent.glob("*smart-fork*") if path != keeper.path and path.is_file()]
     taken = {int(port) for path in units for port in _PORT.findall(path.read_bytes())}
     for wanted in (PORT, *(0 for _ in range(_TRIES))):
@@ -84,7 +89,7 @@ def _free_port(keeper: Supervisor) -> int:
 
 
 def install(keeper: Supervisor, settings: UnitSettings) -> list[str]:
-    """Write the service manager's file and start the service. Return notes for the person.
+    """Write the file for the service manager `keeper` and start the service. Return notes for the person.
 
     Raises:
         SmartForkError: the service cannot be installed here, or does not start.
@@ -128,7 +133,7 @@ class ServiceInstallation(Value):
 
 
 def look(keeper: Supervisor) -> ServiceInstallation:
-    """Return the current state of the service."""
+    """Return the state of the service that `keeper` manages: what is installed, and whether it runs."""
     there, settings = keeper.path.exists(), installed(keeper)
     state = keeper.state() if there else UnitState()
     service = find_service() if state.running else None

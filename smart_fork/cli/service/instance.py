@@ -1,4 +1,4 @@
-"""The one service of a home: its written address, its lock, the count of its starts, and how to end it.
+"""The one service of a smart-fork home: its address in a file, its lock, the count of its starts, and its end.
 
 The service's process holds the lock from its start to its end, however it ends. The starts are counted to end a loop
 of crashes: systemd gives up by itself, but launchd restarts a failing program forever.
@@ -38,8 +38,9 @@ log = logging.getLogger(__name__)
 class Address:
     """The address of a running service.
 
-    `host` is a literal address, not a name. `version` is the program's version at the start. `socket` is the path of
-    the Unix socket for the user's own programs; empty if this machine allows none.
+    `host` is a literal address, not a name. `pid` is the service's process, `started` the time of its start, `version`
+    the program's version then. `socket` is the path of the Unix socket for the user's own programs; empty if this
+    machine allows none.
     """
 
     host: str
@@ -63,7 +64,10 @@ def publish(address: Address) -> None:
 
 
 def withdraw() -> None:
-    """Delete the written address and the socket. Call this only while no other process runs this home's service."""
+    """Delete the file with the service's address, and the socket.
+
+    Call this only while no other process runs this home's service.
+    """
     if (address := announced()) is not None:
         _address_file().unlink(missing_ok=True)
         if address.socket:
@@ -71,7 +75,7 @@ def withdraw() -> None:
 
 
 def remove_socket(path: Path) -> None:
-    """Delete the service's socket, and its folder if that was made for the socket."""
+    """Delete the service's socket at `path`, and the folder around it if that was made for the socket."""
     path.unlink(missing_ok=True)
     if path.parent != state_home():
         with suppress(OSError):
@@ -79,7 +83,7 @@ def remove_socket(path: Path) -> None:
 
 
 def announced() -> Address | None:
-    """Return the service's written address; `None` without a valid one. The service may have died since."""
+    """Return the address that the service has written; `None` without a valid one. The service may have ended since."""
     try:
         given: dict[str, Any] = orjson.loads(_address_file().read_bytes())
         address = Address(**given)
@@ -92,8 +96,9 @@ def announced() -> Address | None:
 def wanted_port(
     env: Mapping[str, str], installed: int | None = None, state: Path | None = None, otherwise: int = PORT
 ) -> int:
-    """Return the service's port: from `env`, else the `installed` one, else the kept one, else `otherwise`.
+    """Return the service's port.
 
+    The order is: the port in `env`, the `installed` service's port, the port kept in the folder `state`, `otherwise`.
     The port must stay the same, because clients' settings name it.
     """
     try:
@@ -105,7 +110,7 @@ def wanted_port(
 
 
 def keep_port(port: int, state: Path | None = None) -> None:
-    """Write `port` to a file in the folder `state`, for every later start."""
+    """Write `port` to a file in the folder `state`, so that later starts of the service use it again."""
     replace_file(private_dir(state or state_home()) / "service-port", [str(port).encode()])
 
 
@@ -201,8 +206,9 @@ _STARTS = "service-starts.json"
 
 
 def note_start(state: Path, now: Callable[[], float] = time.time) -> bool:
-    """Note a start of the service in the folder `state`. Return False after too many crashes: the service must then
-    end with 0.
+    """Note a start of the service in the folder `state`. Return False after too many starts in a short time.
+
+    The service must then end with the exit code 0, so that launchd does not start it again.
     """
     time_now = now()
     # A clock that was set back leaves starts in the future: they are not counted.

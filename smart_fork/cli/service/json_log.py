@@ -1,4 +1,4 @@
-"""The service's log: one JSON object a line, without secrets, in a private file that is rotated."""
+"""The service's log: a private file that is rotated, with one JSON object a line and masked secrets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "task
 
 
 class JsonLines(logging.Formatter):
-    """A formatter of log records: ``{"time", "level", "logger", "message", …}`` with masked secrets."""
+    """A formatter that turns log records into JSON: ``{"time", "level", "logger", "message", …}`` with masked
+    secrets.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line of JSON."""
@@ -49,8 +51,9 @@ def _said(text: Masked) -> str:
 
 
 class _Private(RotatingFileHandler):
-    """The handler of a private log file. If the disk is full, it keeps the oldest `WAITING_BYTES` and writes them
-    later.
+    """The handler that writes the private log file.
+
+    If the disk is full, it keeps the oldest `WAITING_BYTES` of the records in memory and writes them later.
     """
 
     def _open(self) -> TextIOWrapper:
@@ -59,10 +62,13 @@ class _Private(RotatingFileHandler):
         return TextIOWrapper(file, encoding="utf-8", errors="replace")
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - what logging calls it
-        """Ignore the error: standard error may be a pipe without a reader, and a process must not wait for its log."""
+        """Ignore an error of writing the log.
+
+        Printing it could block the service: standard error may be a pipe without a reader.
+        """
 
     def shouldRollover(self, record: logging.LogRecord) -> bool:  # noqa: N802 - what logging calls it
-        """Return True if the file is full, and no earlier record waits for free space on the disk."""
+        """Return True if the log file is full, and no earlier record waits for free space on the disk."""
         try:
             return bool(super().shouldRollover(record))
         except OSError:
@@ -75,7 +81,7 @@ def log_file() -> Path:
 
 
 def log_to_file() -> None:
-    """Send all log records of this process to the service's log."""
+    """Write all log records of this process to the service's log file."""
     handler = _Private(log_file(), maxBytes=MAX_BYTES, backupCount=KEPT_FILES, encoding="utf-8")
     handler.setFormatter(JsonLines())
     root = logging.getLogger()
@@ -88,7 +94,10 @@ def log_to_file() -> None:
 
 
 def last_lines(number: int) -> list[dict[str, Any]]:
-    """Return the newest `number` records, oldest first, also from the last rotated file. Invalid lines are skipped."""
+    """Return the newest `number` records of the service's log, oldest first. Invalid lines are skipped.
+
+    The last rotated file is read, too.
+    """
     now = log_file()
     lines: list[bytes] = []
     for path in (now, now.with_name(f"{now.name}.1")):
@@ -107,7 +116,10 @@ def _last_of(path: Path, number: int) -> list[bytes]:
 
 
 def follow(wait: Callable[[], None] = lambda: time.sleep(LOOK_SECONDS)) -> Iterator[dict[str, Any]]:
-    """Yield new records forever, across rotations of the file. Call `wait` while there is no new record."""
+    """Yield new records of the service's log forever, across rotations of the file.
+
+    Call `wait` while there is no new record.
+    """
     file, rest = _opened(), b""
     if file is not None:
         file.seek(0, os.SEEK_END)

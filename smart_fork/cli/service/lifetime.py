@@ -59,10 +59,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """The open sockets of the service: TCP `sockets` at one `port`, the first at `host`.
+    """The open sockets of the service: its TCP `sockets`, all at the port `port`. The first one listens at `host`.
 
-    The Host of a request must be one of `names`. The last socket is a Unix socket for the user's own programs, at the
-    path `local`; the path is empty without one.
+    The Host header of a request must be one of `names`. The last socket is a Unix socket for the user's own programs,
+    at the path `local`; the path is empty without one.
     """
 
     sockets: tuple[socket.socket, ...]
@@ -107,7 +107,7 @@ def _looked_up(host: str) -> list[str]:
 
 
 def listen(host: str, port: int | None, *, allow_remote: bool = False) -> Listening:
-    """Listen at `port`; without it at the wanted port (see `wanted_port`), or else at any free one.
+    """Listen at `host` and `port`. Without `port`, use the wanted port (see `wanted_port`), or else any free one.
 
     Raises:
         Usage: other machines can reach `host` and `allow_remote` is false, or clients cannot use it.
@@ -184,7 +184,7 @@ def _bound(literal: str, port: int) -> socket.socket:
 
 
 def _named(host: str, port: int) -> str:
-    """Return `host` and `port` as the Host header of a request."""
+    """Return `host` and `port` in the form of a request's Host header."""
     return f"[{host}]:{port}" if ":" in host else f"{host.lower()}:{port}"
 
 
@@ -195,7 +195,10 @@ REQUEST_SECONDS, STREAM_SECONDS = 3600.0, 600.0
 
 
 class Traffic:
-    """A web application that counts the running requests of `app`, except those for the paths in `passing`."""
+    """A web application that counts the running requests of `app`, so that a restart can wait for their end.
+
+    Requests for the paths in `passing` are not counted.
+    """
 
     def __init__(
         self, app: ASGIApp, passing: Collection[str] = (), clock: Callable[[], float] = time.monotonic
@@ -207,12 +210,12 @@ class Traffic:
         self._last = clock()
 
     def may_end(self, waited: float) -> bool:
-        """Return True if no request runs, or the restart has `waited` long enough, in seconds."""
+        """Return True if no request runs, or if a restart has already `waited` for enough seconds."""
         quiet = not self._requests and self._clock() - self._last >= QUIET_SECONDS
         return (quiet or waited >= REQUEST_SECONDS) and (not self._streams or waited >= STREAM_SECONDS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Pass one request on to the application, and count it while it runs."""
         counts = scope["type"] == "http" and scope["path"] not in self._passing
         # What a client of MCP keeps open to be told something.
         stream = counts and scope["method"] == "GET" and scope["path"] == "/mcp"
@@ -281,7 +284,7 @@ def allow_files() -> None:
 
 
 def _serve(listening: Listening, told: Told | None) -> int | None:
-    """Serve until the end. Return the port if the service has to restart, else `None`."""
+    """Serve on the open sockets until the end. Return the port if the service has to restart, else `None`."""
     from smart_fork.cli.service.app import PUBLIC, Entrance, ServiceParts
     from smart_fork.page import routes
 
@@ -323,9 +326,9 @@ def _serve(listening: Listening, told: Told | None) -> int | None:
 
 
 class _ServiceServer(uvicorn.Server):
-    """A uvicorn server that does not raise a signal again after its end.
+    """A uvicorn server that calls `hang_up` at its end to close streams, because it would wait for their end.
 
-    It calls `hang_up` to close streams, because it would wait for their end.
+    After a signal has ended it, it does not raise the signal again, as uvicorn does.
     """
 
     def __init__(self, config: uvicorn.Config, hang_up: Callable[[], None]) -> None:
@@ -333,15 +336,16 @@ class _ServiceServer(uvicorn.Server):
         self._hang_up = hang_up
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Set the sockets' backlog again: asyncio uses one number for the backlog and for connections accepted at a
-        time.
+        """Start the server, then set the sockets' backlog (waiting connections) again.
+
+        asyncio uses one number for the backlog and for the connections that it accepts at a time.
         """
         await super().startup(sockets)
         for one in sockets or ():
             one.listen(BACKLOG)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Close the streams, then wait for the other answers."""
+        """Close the streams, then wait for the other requests to be answered, and end the server."""
         self._hang_up()
         await super().shutdown(sockets)
 

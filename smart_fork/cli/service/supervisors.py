@@ -1,4 +1,4 @@
-"""The service managers launchd (macOS) and systemd (Linux), which run the service."""
+"""The service managers launchd (macOS) and systemd (Linux), with which smart-fork's service is installed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STOP_SECONDS = 20
 
 
 def launchd_plist(settings: UnitSettings, label: str = LABEL) -> bytes:
-    """Return the property list for launchd that keeps the service running."""
+    """Return the property list (launchd's settings file) of a launchd job that keeps the service running."""
     log = str(settings.crash_log)
     return plistlib.dumps(
         {
@@ -48,10 +48,9 @@ def launchd_plist(settings: UnitSettings, label: str = LABEL) -> bytes:
 
 
 def other_label(content: bytes, state: Path, label: str = LABEL) -> str:
-    """Return the label of a launchd job that runs ``smart-fork serve`` for the folder `state` under another label than
-    `label`.
+    """Return the label of a launchd job that runs this home's service under another label than `label`.
 
-    Return an empty text for all other property lists.
+    `content` is the job's property list, `state` the home's state folder. For all other jobs, return an empty text.
     """
     try:
         given: Any = plistlib.loads(content)
@@ -89,11 +88,11 @@ class Launchd:
 
     @property
     def path(self) -> Path:
-        """The property list's file."""
+        """The path of the property list, launchd's settings file for the service."""
         return Path.home() / "Library/LaunchAgents" / f"{self._label}.plist"
 
     def written(self, settings: UnitSettings) -> bytes:
-        """Return the content of the property list's file."""
+        """Return the content of the property list for a service with these settings."""
         return launchd_plist(settings, self._label)
 
     def reach(self) -> None:
@@ -107,7 +106,7 @@ class Launchd:
             raise ProgramFailed(f"launchd has no session for this user: {answer.complaint}", step)
 
     def install(self, content: bytes) -> list[str]:
-        """Write the property list, and start the service instead of a running one. Return notes for the person.
+        """Write the property list, stop a running service, and start the new one. Return notes for the person.
 
         Raises:
             ProgramFailed: the service could not be started.
@@ -134,7 +133,7 @@ class Launchd:
             remove(self.path)
 
     def state(self) -> UnitState:
-        """Return the state of the service in launchd."""
+        """Return the state of the service as launchd reports it."""
         answer = self._launchctl("print", self._target(self._label))
         if not answer.ok:
             return UnitState()
@@ -146,8 +145,9 @@ class Launchd:
         return UnitState(loaded=True, running=said.get("state") == "running", pid=number, ended=ended)
 
     def _others(self) -> Iterator[tuple[str, Path]]:
-        """Yield label and file of launchd jobs with another label that run this home's service: they would fight for
-        its port.
+        """Yield label and file of launchd jobs that run this home's service under another label.
+
+        Such a job and this one would fight for the service's port.
         """
         for path in sorted(self.path.parent.glob("*.plist")):
             try:
@@ -158,7 +158,7 @@ class Launchd:
                 yield label, path
 
     def _retire(self, label: str, path: Path) -> str:
-        """Stop a launchd job for good, but leave its file. Return a note for the person."""
+        """Stop the launchd job `label` for good, but leave its file `path`. Return a note for the person."""
         self._stop(label)
         self._launchctl("disable", self._target(label))
         return f"{label} also ran the service. It was stopped and disabled. Its file stays: {path}"
@@ -196,7 +196,10 @@ _UNNAMEABLE = re.compile(r"[\"'\\$*?\[]")
 
 
 def systemd_unit(settings: UnitSettings) -> str:
-    """Return the systemd unit. systemd gives up after five failures in ten minutes."""
+    """Return the content of the systemd unit for a service with these settings.
+
+    systemd gives up after five failures in ten minutes.
+    """
     argv = [*(_BY_NAME if _UNNAMEABLE.search(settings.program) else ()), *settings.argv]
     variables = [_quoted(f"{name}={text}") for name, text in settings.environment.items()]
     template = Path(__file__).with_name(UNIT).read_text(encoding="utf-8")
@@ -278,7 +281,7 @@ class Systemd:
         return UnitState(loaded=loaded, running=running, pid=number, ended=ended)
 
     def _lingers(self) -> bool:
-        """Return True if the user's services outlive the last login session, or if that is unknown."""
+        """Return True if systemd keeps the user's services running after logout, or if that is unknown."""
         try:
             words = ["loginctl", "show-user", str(os.getuid()), "--property=Linger"]
             return self._processes.run(words, timeout=SECONDS).text != "Linger=no"

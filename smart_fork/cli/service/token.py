@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class TokenUnsafe(SmartForkError):
-    """The token's file must not be used: others can read or write it, or it is damaged."""
+    """An error: the token's file must not be used, because others can read or write it, or because it is damaged."""
 
     code = "token_unsafe"
 
@@ -60,7 +60,7 @@ def change() -> str | None:
 
 
 class Token:
-    """The token of a running service. Each call reads the token's file, and calls `changed` after a change.
+    """The current token of a running service. Each call reads the token's file, and calls `changed` after a change.
 
     If the file is unsafe, a random token takes its place, which no client has.
     """
@@ -118,8 +118,9 @@ MAX_SETTINGS = 64 * 1024 * 1024
 
 @record
 class Rotated(Value):
-    """The answer of ``service rotate``. `service` is the running service's URL, `holders` are settings files with the
-    old token.
+    """The answer of ``service rotate``, which changes the token.
+
+    `service` is the running service's URL, `holders` are settings files that still have the old token.
     """
 
     rotated: bool = True

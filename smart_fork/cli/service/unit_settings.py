@@ -1,4 +1,4 @@
-"""Settings of the installed service: name, program, port and environment variables. A new installation keeps them."""
+"""Settings of the installed service: program, port and environment variables. A new installation keeps them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from smart_fork.errors import ProgramMissing, SmartForkError, Usage
 
 
 def login_home() -> Path:
-    """Return the login's home directory, not HOME: launchd and systemd know no other."""
+    """Return the home directory of the user's login, whatever HOME says: launchd and systemd know no other."""
     return Path(pwd.getpwuid(os.getuid()).pw_dir)
 
 
@@ -36,7 +36,10 @@ def is_usual(state: Path) -> bool:
 
 
 def mark() -> str:
-    """Return the suffix of the service's name in the service manager: empty for the default state folder."""
+    """Return the suffix of the service's name in launchd or systemd, which differs for each state folder.
+
+    It is empty for the default state folder.
+    """
     if is_usual(state_home()):
         return ""
     state = os.path.realpath(state_home())
@@ -45,7 +48,7 @@ def mark() -> str:
 
 @dataclass(frozen=True, slots=True)
 class UnitState:
-    """The state of the service in launchd or systemd. `ended` is the last failure; empty if unknown."""
+    """The state of the service in launchd or systemd. `ended` says how it last failed; empty if unknown."""
 
     loaded: bool = False
     running: bool = False
@@ -71,10 +74,10 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class UnitSettings:
-    """The settings of the service in launchd or systemd. `program` is an absolute path.
+    """The settings of the service in launchd or systemd: `program` (an absolute path), `port` and variables.
 
     Raises:
-        Usage: a text in it cannot be written: a line break, another control character, or invalid Unicode.
+        Usage: a text in it has a line break, another control character, or invalid Unicode, and cannot be written.
     """
 
     program: str
@@ -95,17 +98,17 @@ class UnitSettings:
 
     @property
     def state(self) -> Path:
-        """The state folder. It is also the working directory, because it belongs to no project."""
+        """The state folder of the service. It is also the working directory, because it belongs to no project."""
         return state_of(self.environment)
 
     @property
     def crash_log(self) -> Path:
-        """The file for standard output and error of the service. The service's own log is in the same folder."""
+        """The file for stdout and stderr of the service's process. The service's own log is in the same folder."""
         return self.state / "logs" / "service-crash.log"
 
 
 def checked_interval(text: str) -> str:
-    """Return the indexing interval `text` in the scheduler's spelling.
+    """Return the indexing interval `text` in the spelling of the service's scheduler.
 
     Raises:
         Usage: the scheduler does not understand it, or its time never comes.
@@ -130,7 +133,7 @@ def kept() -> UnitSettings:
     Raises:
         ValueError: the file is damaged.
         OSError: the file cannot be read.
-        Usage: a text in it cannot be written into a unit.
+        Usage: a text in it cannot be written into a service manager's file.
     """
     given = orjson.loads((state_home() / _KEPT).read_bytes())
     try:
@@ -144,9 +147,10 @@ def new_settings(
     before: UnitSettings | None, env: Mapping[str, str], *, port: int | None = None, every: str | None = None,
     otherwise: int = PORT,
 ) -> UnitSettings:  # fmt: skip
-    """Return the settings to install: from the arguments, else from `env`, else from `before`, else the defaults.
+    """Return the settings with which to install the service.
 
-    `otherwise` is the port if no other one was chosen. A variable that is empty in `env` is removed.
+    Each value comes from the arguments, else from `env`, else from the settings `before`, else from the defaults.
+    `otherwise` is the default port. A variable that is empty in `env` is removed.
 
     Raises:
         Usage: a value is not acceptable.
@@ -173,7 +177,7 @@ def new_settings(
 
 
 def state_of(environment: Mapping[str, str]) -> Path:
-    """Return the state folder of a service with the variables `environment`."""
+    """Return the state folder of a service that runs with the variables `environment`."""
     return Path(_absolute(environment.get(Setting.HOME) or Setting.HOME.default))
 
 
@@ -182,7 +186,10 @@ def _absolute(folder: str) -> str:
 
 
 def _unwritable(character: str) -> bool:
-    """Return True if launchd or systemd would not read `character` back: controls, lone surrogates, non-characters."""
+    """Return True for a character that launchd or systemd would not read back from its file.
+
+    These are controls, lone surrogates and non-characters.
+    """
     code = ord(character)
     return unicodedata.category(character) in {"Cc", "Cs"} or 0xFDD0 <= code <= 0xFDEF or code & 0xFFFE == 0xFFFE
 
@@ -198,7 +205,7 @@ _OF_ONE_SHELL = "fnm_multishells"
 
 
 def own_program(env: Mapping[str, str], python: str = sys.executable) -> str:
-    """Return the path of the ``smart-fork`` command in the folder of `python`, else of the one on PATH.
+    """Return the path of the ``smart-fork`` command in the folder of `python`, else of the first one on PATH.
 
     Raises:
         ProgramMissing: there is no such command.
@@ -215,10 +222,10 @@ def own_program(env: Mapping[str, str], python: str = sys.executable) -> str:
 
 
 def search_path(env: Mapping[str, str], before: str = "", python: str = sys.executable) -> str:
-    """Return the PATH of the service: the folders where `PROGRAMS` are found now, then existing folders of `before`.
+    """Return the PATH for the service: folders in which `PROGRAMS` (agents, git, tmux …) are found now.
 
-    So an installation with a bare PATH removes no folder. The folder of smart-fork's own Python is left out: programs
-    of agents would find that Python.
+    Existing folders of the PATH `before` follow, so an installation with a bare PATH removes no folder. The folder of
+    smart-fork's own Python is left out: programs of agents would find that Python.
     """
     own = str(Path(python).parent) if sys.prefix != sys.base_prefix else ""
     folders = [one for one in _folders(env) if str(Path(one)) != own]
@@ -231,7 +238,7 @@ def search_path(env: Mapping[str, str], before: str = "", python: str = sys.exec
 
 
 def _folders(env: Mapping[str, str]) -> list[str]:
-    """Return the absolute folders to search for programs: those of PATH, and the usual ones."""
+    """Return the absolute folders in which to search for programs: the folders of PATH, and the usual ones."""
     home = env.get("HOME") or str(Path.home())
     folders = [*env.get("PATH", os.defpath).split(os.pathsep), *Program.usual_folders(home)]
     return [one for one in folders if Path(one).is_absolute()]

@@ -27,9 +27,10 @@ log = logging.getLogger(__name__)
 
 
 class Upgrade:
-    """A watch on the installed version of smart-fork.
+    """A watch on the installed version of smart-fork, which restarts the service after an upgrade.
 
-    `may` returns True if the service may restart after waiting for some seconds. `restart` is called once.
+    `may` gets the seconds that the restart has waited, and returns True if the service may restart now. `restart` is
+    called once.
     """
 
     def __init__(
@@ -52,7 +53,10 @@ class Upgrade:
         return {"from": self._running.version, "to": self._seen.version}
 
     def step(self) -> float:
-        """Look at the installed version once, and restart if possible. Return the seconds until the next look."""
+        """Look at the installed version once, and restart the service if it changed and the service may restart.
+
+        Return the seconds until the next look.
+        """
         now = self._look()
         if now is None or self._running is None or now == self._running or self._done:
             self._since = None
@@ -75,7 +79,10 @@ class Upgrade:
 
 
 def adopt() -> None:
-    """Wait for child processes from before a restart, in threads: the threads that waited for them are gone."""
+    """Wait, in threads, for the child processes that the service started before its restart.
+
+    The threads that waited for them ended with the restart.
+    """
     import psutil
 
     for child in psutil.Process().children():
@@ -83,13 +90,13 @@ def adopt() -> None:
 
 
 def load_service() -> None:
-    """Import all modules that the service may need."""
+    """Import all modules that the service may need later."""
     load_all(but=(_COMMANDS,))
     _load(import_module(_SERVICE), ())
 
 
 def load_all(*, but: Collection[str]) -> None:
-    """Import all modules of smart-fork, except the packages and modules `but` with everything below them.
+    """Import all modules of smart-fork, except the packages and modules in `but` and everything below them.
 
     After an upgrade, a module that is not imported yet would come from the other version.
     """
@@ -107,7 +114,7 @@ def _load(package: ModuleType, but: Collection[str]) -> None:
 
 
 def become(port: int) -> NoReturn:
-    """Replace this process by the newly installed service, with the same arguments and the same port.
+    """Replace this process by the newly installed version of the service, with the same arguments and port.
 
     Raises:
         OSError: the Python of this process is gone.
