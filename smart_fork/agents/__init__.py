@@ -1,4 +1,6 @@
-"""All agents. Each has a folder, or a module if smart-fork only reads its sessions, and a line in `AGENTS`."""
+"""All agents: the programs, such as Claude Code and Codex, that work in sessions. Each has a line in `AGENTS`, and a
+folder; a module is enough if smart-fork only reads its sessions.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,8 @@ _BOTH: tuple[AgentName, ...] = ("claude", "codex")
 
 
 class AllAgents:
-    """All agents by name, in their order: each agent's facets (such as its copier), facts about all of them, and the
-    words that select some of them.
+    """The table of all agents by name, in a fixed order. It returns an agent's facets (objects for one task each, such
+    as its copier), facts about all agents, and the agents that a word such as "both" selects.
 
     A method such as `starter_of` raises `Usage`, with a sentence for people, if the agent does not have that facet.
     """
@@ -130,7 +132,9 @@ class AllAgents:
         return _needed(self[agent].hooks, f"{self.title_of(agent)} does not report what its sessions do")
 
     def registration_of(self, agent: str) -> Registration:
-        """Return the object that registers smart-fork's MCP server with an agent. Raise `Usage` if there is none."""
+        """Return the object that registers smart-fork's MCP server with an agent. Raise `Usage` if smart-fork cannot
+        edit the agent's settings.
+        """
         refusal = f"smart-fork does not know how {self.title_of(agent)} registers servers"
         return _needed(self[agent].registration, refusal)
 
@@ -153,8 +157,8 @@ class AllAgents:
         )
 
     def cutters(self) -> tuple[Cutter, ...]:
-        """Return the cutters of all agents, in the order in which they are asked whether a file is a transcript of
-        theirs.
+        """Return the cutters of all agents (they load transcripts, so that turns can be removed). To find the agent of
+        a transcript, smart-fork asks them in this order.
         """
         return tuple(agent.cutter for agent in self._cut() if agent.cutter)
 
@@ -193,28 +197,32 @@ class AllAgents:
 
     @cached_property
     def session_logs(self) -> re.Pattern[str]:
-        """The pattern that finds, in the line of an action, the path of any agent's log or of smart-fork's export of a
-        log.
+        """The pattern that finds the path of any agent's log in a line such as "run cat PATH". It also finds logs that
+        smart-fork exported.
         """
         from indexer.transcripts.commands import naming_sessions
 
         return naming_sessions(place for agent in self for place in agent.home.places)
 
     def around(self, env: Mapping[str, str]) -> AgentName | None:
-        """Return the agent that started a program with this environment; `None` if a person's own shell started it."""
+        """Return the agent that started a process with the environment `env`; `None` if a person's own shell started
+        it.
+        """
         return next((agent.name for agent in self if any(env.get(mark) for mark in agent.marks)), None)
 
     def caller_session(self, env: Mapping[str, str], agents: Sequence[Agent] = ()) -> str | None:
-        """Return the session that started a program with this environment; `None` if no variable names a session.
+        """Return the id of the session in which an agent started a process with the environment `env`; `None` if no
+        variable names a session.
 
-        Only the variables of `agents` count. Without `agents` all count, and the agent of `around` comes first.
+        Only the variables of `agents` count. Without `agents` all agents' variables count, first those of the agent
+        that `around` returns.
         """
         around = None if agents else self.around(env)
         asked = agents or [*([self[around]] if around else []), *self]
         return next((env[name] for agent in asked for name in agent.session_variables if env.get(name)), None)
 
     def homes(self) -> Iterator[Home]:
-        """Yield the agents' own folders, of each agent that has one."""
+        """Yield the description of each agent's own folder, for agents with a variable that can move the folder."""
         return (agent.home for agent in self if agent.home.variable)
 
     def home_variables(self) -> tuple[str, ...]:
@@ -222,7 +230,7 @@ class AllAgents:
         return tuple(name for home in self.homes() for name in (home.variable, *home.beside))
 
     def overrides(self) -> tuple[str, ...]:
-        """Return the names of the environment variables that name the agents' programs."""
+        """Return the names of the environment variables that set the paths of the agents' programs."""
         return tuple(agent.command.override for agent in self if agent.command)
 
     def logins(self) -> Iterator[Login]:
@@ -291,9 +299,10 @@ class AllAgents:
 
     @cached_property
     def callers_own(self) -> tuple[str, ...]:
-        """The variables that agents set for the programs they start.
+        """The names of the environment variables that agents set for the programs they start.
 
-        A fork does not run inside its caller. Some of these variables keep Claude Code from saving the session.
+        Workers start without them, since a fork does not run inside its caller. With some of them, Claude Code would
+        not save the session.
         """
         return tuple(name for agent in self for name in agent.tells)
 
@@ -346,7 +355,9 @@ class AllAgents:
         return tuple(name for name in self.settable() if name in meant)
 
     def titles(self, names: Iterable[AgentName], last: str = "and") -> str:
-        """Return the names of `names` for people, as a list in a sentence: "A, B and C"."""
+        """Return the agents' names for people as a list in a sentence, with the word `last` before the last name: "A,
+        B and C".
+        """
         *others, end = (self[name].title for name in names)
         return f"{', '.join(others)} {last} {end}" if others else end
 

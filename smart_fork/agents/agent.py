@@ -78,8 +78,8 @@ USUAL: Mapping[str, str] = MappingProxyType({
 
 
 def usual_facets(*without: str, **elsewhere: str) -> Mapping[str, str]:
-    """Return the places of all facets except those named in `without`. `elsewhere` overrides the usual place of a
-    facet.
+    """Return where each facet is defined, as ``module:name`` by facet (see `USUAL`), except the facets in `without`.
+    `elsewhere` replaces usual places.
     """
     return MappingProxyType(
         {name: place for name, place in {**USUAL, **elsewhere}.items() if place and name not in without}
@@ -87,7 +87,9 @@ def usual_facets(*without: str, **elsewhere: str) -> Mapping[str, str]:
 
 
 class Ability(NamedTuple):
-    """An ability in words for people, and the facet that an agent needs for it; all agents have one without a facet."""
+    """An ability of agents: its name for people, and the facet (such as "copier") that an agent needs for it. All
+    agents have an ability without a facet.
+    """
 
     words: str
     facet: str = ""
@@ -96,7 +98,7 @@ class Ability(NamedTuple):
 class Agent(AgentDescription):
     """The description of one agent, with its facets as attributes. A missing facet is `None`.
 
-    A facet is imported when it is first used: a hook runs with each prompt, and needs hardly any.
+    A facet is imported when it is first used. So hooks, which run at each prompt, start quickly.
     """
 
     #: What smart-fork can do with agents, by JSON keys.
@@ -187,10 +189,10 @@ class Agent(AgentDescription):
             return found
 
     def compared(self, version: str, parts: int = 2) -> str:
-        """Return "newer" or "older" than the versions that the tests ran; empty if the version is among them, or
-        unknown.
+        """Return "newer" or "older" if the program's `version` is newer or older than the tested versions; empty if it
+        was tested, or is unknown.
 
-        The first `parts` parts of the version are compared.
+        Only the first `parts` numbers of the version are compared.
         """
         own, oldest, newest = (_numbers(one)[:parts] for one in (version, self.seen, self.newest or self.seen))
         if not own or not oldest or oldest <= own <= newest:
@@ -237,7 +239,9 @@ class ReadOnlyAgent(Agent):
 
 
 class Storage:
-    """Where an agent stores sessions, and from which directories it finds them. This one finds them from everywhere."""
+    """The facet that knows where an agent stores sessions, and from which directories the agent finds them. By
+    default, it finds them from all directories.
+    """
 
     def folder(self, directory: Path) -> Path | None:
         """Return the only folder in which the agent, started in `directory`, looks for sessions; `None` for all
@@ -297,7 +301,9 @@ MAX_LOGS = 8
 
 
 def newest_logs(folder: Path, pattern: str) -> list[Path]:
-    """Return the newest logs in `folder` with a name like `pattern`, newest first; empty if that cannot be read."""
+    """Return the newest logs in `folder` with a name like `pattern`, newest first, at most `MAX_LOGS`; empty if the
+    folder cannot be read.
+    """
     try:
         logs = [path for path in folder.glob(pattern) if path.is_file()]
         return sorted(logs, key=lambda path: path.stat().st_mtime_ns, reverse=True)[:MAX_LOGS]
@@ -306,8 +312,8 @@ def newest_logs(folder: Path, pattern: str) -> list[Path]:
 
 
 class KeptPrompt(NamedTuple):
-    """A prompt that an agent keeps outside its logs, not masked. `moment` is in UTC, `directory` as the agent writes
-    it.
+    """A prompt from an agent's own list of prompts, which it keeps outside its logs. Secrets in it are not masked.
+    `moment` is in UTC, `directory` as the agent writes it.
     """
 
     session_id: str

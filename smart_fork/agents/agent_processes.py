@@ -20,8 +20,8 @@ START_SECONDS = 60.0
 
 
 class ProcessNote(NamedTuple):
-    """A process and the session that it has open, as its agent notes it, with the note's time in seconds since the
-    epoch.
+    """An agent's note that a process has a session open, such as a file named after the process. `since` is the note's
+    time in seconds since the epoch.
 
     `sure` is False if the session is only inferred: the process may have changed to another session.
     """
@@ -33,7 +33,9 @@ class ProcessNote(NamedTuple):
 
 
 def noted_at(path: Path, said: object = None, parts: int = 1) -> float:
-    """Return the time of a note: the time it states (`said`, in `parts` of a second), else its file's time."""
+    """Return the time of the note in the file `path`, in seconds since the epoch: `said` divided by `parts` if the
+    note states its time, else the file's time.
+    """
     if isinstance(said, int | float):
         return said / parts
     try:
@@ -55,11 +57,11 @@ class Presence(AgentFacet):
     forks: tuple[str, ...] = ()
 
     def runs(self, words: Sequence[str]) -> bool:
-        """Return True if a process with these words is the agent."""
+        """Return True if a process with the command line `words` is the agent."""
         return bool(words) and _program(_script_of(words)) == self.agent
 
     def goes_on_in(self, session_id: str, words: Sequence[str]) -> bool:
-        """Return True if an agent's process with these words resumes the session."""
+        """Return True if an agent's process with the command line `words` resumes the session."""
         options = words[: words.index("--")] if "--" in words else words  # behind that is what it was asked
         return session_id in options and set(options).isdisjoint(self.forks)
 
@@ -76,8 +78,8 @@ class Presence(AgentFacet):
         return ""
 
     def hold(self, session_id: str) -> int | None:
-        """Take the agent's own lock of a session. Return its descriptor, which the caller closes, or `None` without a
-        lock.
+        """Take the agent's own lock of a session. Return the lock's file descriptor, which the caller closes; `None`
+        if the agent has no locks.
 
         Raises:
             ForkRefused: Another process holds the lock.
@@ -92,10 +94,10 @@ class Presence(AgentFacet):
         return ()
 
     def inside(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> dict[int, bool]:
-        """Return the living processes that have a session open, with True for each if that is sure.
+        """Return the ids of running processes that have a session open, each with True if that is certain.
 
-        A process's note counts more than its command line, since ``/clear`` begins another session in the process. The
-        parent of a process with a note is not asked.
+        A note about a process overrides its command line, since ``/clear`` begins another session in the process. The
+        command line of a noted process's parent does not count either.
         """
         noted: dict[int, ProcessNote] = {}
         for note in sorted(self.notes(session_id, log, processes), key=lambda one: one.since):
@@ -110,7 +112,9 @@ class Presence(AgentFacet):
         return found
 
     def _may_be(self, words: Sequence[str]) -> bool:
-        """Return True if a note's process may still be the agent. Its command can differ from the program's name."""
+        """Return True if the command line `words` may be the agent's, so that a note about the process is still valid.
+        The agent's name need only be a part of the program's path.
+        """
         return bool(words) and self.agent in _script_of(words)
 
 

@@ -39,7 +39,7 @@ class CopiedMessage(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class FamilyLog:
-    """A log in a family of sessions, with the facts that show its place there.
+    """A session's log, with the facts that show its place in a family (a session and its forks).
 
     * `recorded`: the id of the parent that the log names.
     * `begun`: the time when the log was made, if known.
@@ -68,7 +68,7 @@ Tie = tuple[str, str]
 
 
 def message_tie(message_id: str) -> str:
-    """Return a message id in the form that ties between sessions use for messages."""
+    """Return the key that connects all sessions that have the message with this id."""
     return f"message {message_id}"
 
 
@@ -83,7 +83,7 @@ class Birth:
 
 
 class Births(ABC):
-    """The reader of new sessions' beginnings for one agent, to recognize which session a started worker got."""
+    """The reader of the first records of one agent's new logs. It shows which session a newly started worker has."""
 
     @abstractmethod
     def birth(self, log: Path) -> Birth | None:
@@ -118,14 +118,14 @@ class Heads(AgentFacet, ABC):
         """Return the logs of a session's family, unordered: in the project at `root`, or in all projects without a
         `root`.
 
-        `forks` maps known forks to their parents; `shared` are other ties between sessions. If an agent's folders do
-        not tell the project, the beginnings of all logs are read.
+        `forks` maps the ids of known forks to those of their parents; `shared` has other pairs of connected sessions.
+        If an agent's folders do not tell the project, the beginnings of all logs are read.
         """
         return self.read_all(connected(session_id, self.kin(self.of.reader.discover()), forks, shared))
 
     def kin(self, files: Iterable[LogFile]) -> Iterator[FamilyLog]:
-        """Yield the facts from the beginnings of the logs `files`. Skip logs that cannot be read or have no such
-        facts.
+        """Yield the family facts from the first records of each log in `files`. Skip logs that cannot be read, or have
+        no message.
         """
         for file in files:
             with suppress(OSError):
@@ -144,13 +144,13 @@ class Heads(AgentFacet, ABC):
         return known
 
     def read(self, kin: FamilyLog) -> None:
-        """Read the messages of a log, if it still exists."""
+        """Store a log's messages in `kin.messages`, if the log can still be read."""
         with suppress(OSError):
             kin.messages = [*self.messages(kin)]
 
     @abstractmethod
     def begins(self, kin: FamilyLog) -> bool:
-        """Note the facts from the beginning of a log. Return True if it has any.
+        """Store the family facts from a log's first records in `kin`. Return True if the log can be in a family.
 
         Raises:
             OSError: The log cannot be read.
@@ -165,7 +165,8 @@ class Heads(AgentFacet, ABC):
         return ()
 
     def shared(self, kin: FamilyLog, parent: FamilyLog, above: Session, fork: Callable[[], Session | None]) -> int:
-        """Return how many turns of its parent a fork has: all up to the last one with an id that the fork's log has.
+        """Return how many turns the fork `kin` has from `parent`: all up to the last turn with an id that is also in
+        the fork's log.
 
         `above` is the parent's session. `fork` reads the fork's session.
         """
@@ -175,8 +176,8 @@ class Heads(AgentFacet, ABC):
 
 @lru_cache(maxsize=1 << 17)
 def _kin_of(heads: Heads, file: LogFile) -> FamilyLog | None:
-    """Read the beginning of a log; return `None` if it has no facts. Cached: one command asks repeatedly for many
-    logs.
+    """Return the family facts from a log's first records; `None` if it has none. Cached: one command asks repeatedly
+    for many logs.
     """
     path = file.path
     kin = FamilyLog(file.agent, heads.of.reader.id_of(path), path, file.mtime_ns)
@@ -186,8 +187,8 @@ def _kin_of(heads: Heads, file: LogFile) -> FamilyLog | None:
 def connected(
     session_id: str, heads: Iterable[FamilyLog], forks: Mapping[str, str], shared: Collection[Tie] = ()
 ) -> list[FamilyLog]:  # fmt: skip
-    """Return the logs that are connected with a session: by forks, by a common message at the beginning, or by
-    `shared` ties.
+    """Return the logs in `heads` that are connected with a session, directly or through others. Forks, a common
+    message at the beginning, and pairs in `shared` connect sessions.
     """
     sessions: dict[str, list[FamilyLog]] = defaultdict(list)
     ties: dict[str, set[str]] = defaultdict(set)
@@ -219,7 +220,7 @@ class TreeHeads(Heads):
 
     @abstractmethod
     def names_a_copy(self, record: dict[str, Any]) -> bool:
-        """Return True if a record is a copy's own note that it is a copy, and has the time of the copying."""
+        """Return True if a record says that its log is a copy, and was written when the copy was made."""
 
     def project(self, log: Path) -> Path:
         """Return the project folder that contains a log."""
@@ -276,7 +277,9 @@ class TreeHeads(Heads):
         return kin.first is not None
 
     def messages(self, kin: FamilyLog) -> Iterable[CopiedMessage]:
-        """Return all messages of a log. Note when a copy was made: its first records are as old as its parent's."""
+        """Return all messages of a log. For a copy, set `kin.begun` to the time of copying: its first records are as
+        old as its parent's.
+        """
         made = ""
         messages = _Messages(self.said)
         for line in LineReader(kin.path):
@@ -304,7 +307,7 @@ def _left_after(kin: FamilyLog, parent: FamilyLog) -> list[str]:
 
 
 class _Messages:
-    """The messages of a log in the order of the index, which can differ from the order in the file."""
+    """The messages of a log, each after its parent, although the file may have them in another order."""
 
     def __init__(self, said: Collection[str]) -> None:
         self._said = said
@@ -341,8 +344,8 @@ def _copied(identity: str, origin: object) -> CopiedMessage:
 
 
 def _is_aside(record: dict[str, Any]) -> bool:
-    """Return True if a record is a note of smart-fork in a copy (see `codec.aside`), with the time of the record
-    beside it.
+    """Return True if a record is a note that smart-fork put into a copy (see `codec.aside`). Its time is that of the
+    record beside it.
     """
     message = dict_in(record.get("message"))
     said = message.get("content") or message.get("parts")
@@ -426,8 +429,8 @@ def origin_by_workers(session_id: str, *, named: bool = False) -> Origin:
 
 @lru_cache(maxsize=1)
 def _begun_without_terminal(path: Path, stamp: tuple[tuple[int, int], ...]) -> frozenset[str]:
-    """Return the ids of sessions in the registry that a worker without a terminal began. `stamp` is the registry's
-    version.
+    """Return the ids of sessions that a worker without a terminal began, from smart-fork's registry of workers.
+    `stamp` is the registry's version.
     """
     from smart_fork.workers.registry import Registry
 

@@ -37,8 +37,8 @@ _ODD = (SmartForkError, ValueError, TypeError, KeyError, IndexError, AttributeEr
 
 
 def with_checkpoints(own: AgentAdapter) -> AgentAdapter:
-    """Return an adapter that also reads the agent's sessions in repositories; `own` itself if these cannot be
-    converted.
+    """Return an adapter that reads the logs of `own`, and also the agent's sessions in repositories. Return `own`
+    itself if smart-fork cannot convert this agent's sessions.
     """
     converts = AGENTS[own.name].has("forms") or own.name in _PLAIN
     return WithCheckpoints(own) if converts else own  # type: ignore[abstract]
@@ -211,8 +211,10 @@ def _converted(
 
 
 def _place_there(session: Session, touched: frozenset[str]) -> HomePlace:
-    """Return the author's project directory and home, guessed from the paths of edits. They are used to replace text
-    only.
+    """Return the project's root and the home on the author's machine. They are guessed from the session's directory,
+    and from edits of the files `touched`.
+
+    They are used only to replace paths in text.
     """
     cwd = session.cwd.rstrip("/")
     if not cwd.startswith("/"):

@@ -55,8 +55,8 @@ _ENVIRONMENT = {
 
 
 class StoredSession(NamedTuple):
-    """The newest state of a session in a repository: its transcript in `parts`, and `facts` about it, both as object
-    ids.
+    """A session in a repository. `parts` are the git objects with its transcript, `facts` the object with its
+    metadata; for a Markdown history, the file's name and its version.
 
     `at` is the time of its checkpoint in nanoseconds. The author and the title are untrusted text.
     """
@@ -93,7 +93,7 @@ def _git(common: str, *words: str, given: bytes = b"") -> bytes:
 
 
 def refs_of(common: str) -> list[tuple[str, str]]:
-    """Return the commit and the name of each ref that has checkpoints."""
+    """Return the commit and the name of each git ref that has Entire's checkpoints."""
     said = _git(common, "for-each-ref", "--format=%(objectname) %(refname)", *_PATTERNS)
     refs = (line.partition(" ") for line in said.decode("utf-8", "replace").splitlines())
     return [(commit, name) for commit, _, name in refs if _is_ours(name)][:_MAX_CHECKPOINTS]
@@ -117,7 +117,8 @@ def _authors(common: str, commit: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _read(common: str, ids: Sequence[str], most: int) -> Iterator[tuple[str, bytes]]:
-    """Yield the type and content of each git object, in the order of `ids`; empty for missing or too large objects.
+    """Yield the type and content of each git object, in the order of `ids`; empty for objects that are missing, or
+    larger than `most` bytes.
 
     All objects together are limited as well.
     """
@@ -286,7 +287,9 @@ def _entries(data: bytes) -> Iterator[_Entry]:
 
 
 def _width(data: bytes, end: int) -> int:
-    """Return the length of object ids in a git tree: 20 or 32 bytes, whichever leads to the next entry or the end."""
+    """Return the length of object ids in a git tree: 20 or 32 bytes, whichever leads to the next entry or the end. The
+    first id follows the position `end`.
+    """
     for width in (20, 32):
         if end + 1 + width == len(data) or re.match(rb"\d{5,6} ", data[end + 1 + width :][:7]):
             return width
@@ -294,7 +297,7 @@ def _width(data: bytes, end: int) -> int:
 
 
 def agent_named(said: object) -> AgentName | None:
-    """Return the agent with this name in a checkpoint or history; `None` for an agent that smart-fork does not read."""
+    """Return the agent that a checkpoint or history calls `said`; `None` for an agent that smart-fork does not read."""
     if not isinstance(said, str):
         return None
     name = re.sub(r"[^a-z]", "", said.lower())
@@ -312,7 +315,9 @@ def plain_text(text: str, most: int) -> str:
 
 
 def time_of(said: object) -> int:
-    """Return a time in nanoseconds: 0 if the text is no time, and never the future, since the newest state counts."""
+    """Return the time in the text `said`, in nanoseconds since the epoch; 0 if it is no time. A future time becomes
+    the present, so that no session stays the newest.
+    """
     at = seconds_in(text_in(said)) or 0
     return max(0, min(int(at * 1e9), int(datetime.now().timestamp() * 1e9)))  # noqa: DTZ005 - a number of seconds
 
@@ -462,7 +467,9 @@ def _typed(text: str) -> tuple[str, ...]:
 
 
 def _done(text: str) -> tuple[str, ...]:
-    """Return an agent's actions, as lines in the form of a handed-over session, and its text."""
+    """Return a Markdown message of an agent in two texts: its tool calls, as lines like those of a handed-over
+    session, and its words.
+    """
     actions: list[HandedOverAction] = []
 
     def note(found: re.Match[str]) -> str:

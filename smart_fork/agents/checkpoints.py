@@ -49,7 +49,7 @@ class CheckpointList(NamedTuple):
 
 
 def is_within(location: str) -> bool:
-    """Return True if `location` is a session in a repository."""
+    """Return True if `location` names a session that a repository keeps, not a log file."""
     return "/checkpoints/" in location and location.startswith(f"{checkpoints_dir()}/")
 
 
@@ -146,7 +146,7 @@ def _all() -> Iterator[tuple[Path, CheckpointList]]:
 
 
 def _now(file: Path, known: CheckpointList) -> CheckpointList | None:
-    """Return a list brought up to date after a ref or history changed; `None` if the clone is gone."""
+    """Return the list `known`, made again if a git ref or a history has changed; `None` if the clone is gone."""
     if not (os.path.isdir(known.common) and os.path.isdir(known.top)):  # noqa: PTH112 - as text
         with suppress(OSError):
             file.unlink(missing_ok=True)

@@ -50,7 +50,7 @@ class Codec(ABC):
         """Return the item in a record: its text, tool calls, tool results, thoughts and number of images."""
 
     def used(self, record: Record) -> Iterator[UsedTool]:
-        """Yield the tool calls in a record, with the names of tools that descriptions use."""
+        """Yield the tool calls in a record. Tools have common names such as "Bash", whatever the agent calls them."""
         for call in self.decode(record).calls:
             if isinstance(call.given, dict | str):
                 yield call._replace(name=self.tools.get(call.name, call.name))
@@ -281,7 +281,7 @@ def parts_answer(answer: Mapping[str, Any]) -> tuple[str, bool]:
 
 
 def patch_shown(display: object) -> str:
-    """Return the unified diff that an edit's display contains; empty if there is none."""
+    """Return the unified diff in `display`, an edit's result as the agent shows it; empty if it has none."""
     return text_in(dict_in(display).get("fileDiff"))
 
 
@@ -353,7 +353,9 @@ _RESULT_TEXTS = frozenset({"text", "output", "content", "error", "functionRespon
 
 
 def shortened(result: Any, kind: str = "text", end: int = END_CHARACTERS, depth: int = 0) -> Any:
-    """Return a tool result with both ends of each text, and a note of that `kind` instead of each image."""
+    """Return a tool result with long texts cut to `end` characters at each end. A note of the type `kind` replaces
+    each image.
+    """
     if isinstance(result, str):
         gone = len(result) - 2 * end
         if gone <= _LINE:
@@ -375,7 +377,9 @@ def shortened(result: Any, kind: str = "text", end: int = END_CHARACTERS, depth:
 
 
 def characters(value: Any, depth: int = 0) -> int:
-    """Return how many characters of a value are read by a model."""
+    """Return the number of characters that a model reads of a JSON value, without ids and signatures. An image counts
+    as `IMAGE_CHARACTERS`.
+    """
     if isinstance(value, str):
         return len(value)
     if depth >= _MAX_DEPTH:
@@ -390,7 +394,9 @@ def characters(value: Any, depth: int = 0) -> int:
 
 
 def aside(text: str) -> str:
-    """Return a note of smart-fork in the form that replaces a prompt. Readers do not take it for a person's prompt."""
+    """Return `text` as a note of smart-fork, which takes the place of a prompt in a copy. By its tags, readers do not
+    take it for a person's prompt.
+    """
     return f"<{LEFT_OUT_TAG}>\n{text}\n</{LEFT_OUT_TAG}>"
 
 
@@ -416,7 +422,7 @@ def revealed_secrets(lines: Iterable[bytes], work: Codec | None) -> list[str]:
 
 
 def _command(given: Mapping[str, Any] | str) -> str:
-    """Return a call's command; for a call that reads a file, the command that would print the file."""
+    """Return the command in a tool call's input `given`; for a call that reads a file, ``cat`` with its path."""
     if isinstance(given, str):
         return given
     path = given.get("file_path") or given.get("path")
