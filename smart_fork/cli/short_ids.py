@@ -17,10 +17,13 @@ def harmless(text: str, limit: int) -> str:
 
 
 def is_id(text: str) -> bool:
-    """Return True if `text` can be an id on a command line."""
+    """Return True if `text` can be a session's id on a command line."""
     return _ID.fullmatch(text) is not None
 
 
 def short(session_id: str) -> str:
-    """Return the beginning of an id that tells sessions apart: 8 characters, or 13 if the id begins with the time."""
+    """Return the beginning of a session's id that tells sessions apart.
+
+    These are 8 characters, or 13 if the id begins with the time.
+    """
     return session_id[: 13 if session_id[14:15] == "7" or "_" in session_id else 8]

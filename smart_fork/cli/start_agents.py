@@ -133,7 +133,7 @@ def spawn(
 
 
 def resume_log(log: str, agent: str, told: Mapping[str, Any]) -> None:
-    """Resume the session of a log that was just written. `told` are keys of the JSON answer beside the worker."""
+    """Resume the session of a log that was just written, in a worker. `told` are further keys of the JSON answer."""
     session = READERS[agent].read(Path(log)).session
     if session is None:
         raise NotFound(f"No conversation in {log}")
@@ -143,7 +143,10 @@ def resume_log(log: str, agent: str, told: Mapping[str, Any]) -> None:
 
 
 def _read(source: str) -> list[Any]:
-    """Return the workers in a JSON file, or on stdin for ``-``: a list, or an object with the key ``workers``."""
+    """Return the workers in the JSON file `source`, or on stdin for ``-``.
+
+    The JSON is a list, or an object with the key ``workers``.
+    """
     try:
         text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
         found = json.loads(text, object_pairs_hook=_once)
@@ -187,7 +190,10 @@ def _start(spec: WorkerSpec) -> None:
 
 
 def _attach(there: AlreadyRuns, prompt: str | None) -> None:
-    """Send the prompt to the worker that is in the session, and go there. Without a terminal, print how to go there."""
+    """Send the prompt to the worker that already runs in the session, and show the worker in this terminal.
+
+    Without a terminal, print the command that shows it.
+    """
     worker = there.worker
     told = _deliver(there, prompt) if prompt and prompt.strip() else None
     warnings = told.warnings if told else ()
@@ -205,10 +211,10 @@ def _attach(there: AlreadyRuns, prompt: str | None) -> None:
 
 
 def _deliver(there: AlreadyRuns, prompt: str) -> WorkerMessaged:
-    """Send a prompt to the worker that is already in the session.
+    """Send a prompt to the worker that already runs in the session.
 
     Raises:
-        ForkRefused: it cannot be sent now, and was not sent.
+        ForkRefused: the prompt cannot be sent now, and was not sent.
     """
     from smart_fork.workers.messages import message_worker
 

@@ -56,7 +56,7 @@ def setup(
 
 
 def _given() -> str:
-    """Return the key of the other machine: typed without echo, or from a pipe."""
+    """Read the key of the person's other machine: typed without echo, or from a pipe."""
     if sys.stdin.isatty():
         return str(typer.prompt("Key", hide_input=True, err=True))
     return sys.stdin.readline(1_000)
@@ -116,7 +116,10 @@ def withdraw(
 
 
 def _print(done: Synced) -> None:
-    """Print what was sent, received and withdrawn. Exit with 1 if a session could not be moved."""
+    """Print the result of ``sync``: what was sent, received and withdrawn.
+
+    Exit with 1 if a session could not be sent or received.
+    """
     if not printed_as_json(done):
         for line in _lines(done):
             out.print(line)

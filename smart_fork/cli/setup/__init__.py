@@ -1,7 +1,6 @@
-"""The command ``setup``: it plans all steps, asks once, does them, and tries the connections. ``--remove`` undoes
-them.
+"""The command ``setup``: it plans all steps, asks once, does the steps, and tries the registered servers.
 
-The commands ``setup hooks``, and ``hook``, which agents run, are here, too.
+``setup --remove`` undoes the steps. The commands ``setup hooks``, and ``hook``, which agents run, are here, too.
 """
 
 from __future__ import annotations
@@ -79,9 +78,9 @@ def hooks(
 
 
 def _changed(agent: AgentName, *, remove: bool, wanted: bool) -> HooksChanged:
-    """Install or remove the hooks of one agent. Return the changes, or the error.
+    """Install the hooks of one agent, or with `remove` remove them. Return the changes, or the error.
 
-    Unless the agent is `wanted` by name, an agent that has never run here is left out.
+    Unless the person has named the agent (`wanted`), an agent that has never run here is left out.
     """
     from smart_fork.cli.setup import agent_settings
 
@@ -199,10 +198,10 @@ def _set_up(ledger: Ledger, options: SetupOptions, *, yes: bool, asks: bool, dry
 
 
 def _agreed(*, offers: bool) -> str:
-    """Ask once for the whole plan. Return "y" for all, "w" for all but the copies of logs, or an empty text for
-    nothing.
+    """Ask the person once for the whole plan of the setup. Return "y", "w", or an empty text.
 
-    The answer "w" is possible only if the plan `offers` copies.
+    "y" means all steps, "w" all but the copies of logs, and an empty text none. "w" is possible only if the plan
+    `offers` copies.
     """
     if not offers:
         return "y" if typer.confirm("\nGo ahead?", default=True) else ""
@@ -227,7 +226,7 @@ def compile_ahead() -> None:
 
 
 def _act(step: Step, plan: SetupPlan, ledger: Ledger) -> StepTold:
-    """Do a step. Return the step with its notes, or with its error, which does not stop the next step."""
+    """Do a step of the plan. Return the step with its notes, or with its error, which does not stop the next step."""
     told = step.told()
     try:
         notes = first_index(plan) if step.what == "index" else step.do(ledger)
@@ -243,7 +242,7 @@ def _act(step: Step, plan: SetupPlan, ledger: Ledger) -> StepTold:
 
 
 def _try_all(plan: SetupPlan, *, ask: bool) -> list[Trial]:
-    """Try the connection of every agent that starts smart-fork's server, in parallel."""
+    """Try the registered MCP server of each agent, in parallel: start it and list its tools, with `ask` also search."""
     from concurrent.futures import ThreadPoolExecutor
 
     from smart_fork.cli.setup.plan import try_server
@@ -277,7 +276,10 @@ def _print_plan(plan: SetupPlan) -> None:
 
 
 def _print_steps(title: str, steps: list[Step]) -> None:
-    """Print the steps of an agent, grouped by what will be done. A step with a reason gets its own line."""
+    """Print the steps of an agent below its `title`, grouped by what will be done.
+
+    A step with a reason gets its own line.
+    """
     head = f"{title}: "
     for (state, _), some in groupby(steps, key=lambda step: (step.state, step.name * bool(step.why))):
         said = ", ".join(f"{_named(step)}{f': {step.why}' * bool(step.why)}" for step in some)
@@ -303,7 +305,10 @@ def say_in_lines(text: str) -> None:
 
 
 def _print_end(plan: SetupPlan, title: str, *, ok: bool) -> None:
-    """Print an example to try: a search for `title`, a session of the person, if there is one."""
+    """Print the last lines of the setup: a search to try, for the `title` of one of the person's sessions.
+
+    If not all steps are `ok`, print the next step instead. Without a title, the search is an example.
+    """
     if not ok:
         say("Not everything works yet: `smart-fork doctor` says what to do. Then run this again.")
         return
@@ -356,7 +361,7 @@ def _print_undone(undone: list[StepUndone], left: list[str], *, dry_run: bool, w
 
 
 def _say_below(message: str) -> None:
-    """Print a message below its step, indented. Line breaks in the message stay."""
+    """Print a message below the line of its step, indented. Line breaks in the message stay."""
     for line in message.splitlines():
         for part in _in_lines(line, _BELOW):
             say(part)
@@ -371,7 +376,9 @@ _PATIENCE, _FEW = 0.0, 128
 
 
 def first_index(plan: SetupPlan) -> list[str]:
-    """Read all sessions, and embed them here or in the background. Return notes for the person.
+    """Index the words of all sessions. Embed them here if that takes a moment, else in the background.
+
+    Return notes for the person.
 
     Raises:
         SmartForkError: the index or the model is not available.
@@ -412,7 +419,10 @@ def _indexed() -> tuple[int, bool]:
 
 
 def _rest(plan: SetupPlan) -> str:
-    """Have the service embed the rest, or a background process without a service. Return a note for the person."""
+    """Have the embedding of the other sessions done in the background, and return a note for the person.
+
+    The service does it; if the plan installs none, a new process does.
+    """
     from smart_fork.system.processes import Processes
 
     if not any(step.what == "service" and step.state != "left" for step in plan.steps):

@@ -1,4 +1,4 @@
-"""The hooks of smart-fork in an agent's settings, or in a file of its own.
+"""Installs smart-fork's hooks in an agent's settings, or in a file of their own.
 
 Hooks are handlers that run smart-fork's command; they stand behind the handlers of others. All other bytes of the
 settings stay, and settings with an unknown form are never written.
@@ -36,9 +36,9 @@ Groups = Mapping[str, Mapping[str, Any]]
 
 
 def install_handlers(path: Path, wanted: Groups) -> tuple[bool, str]:
-    """Put smart-fork's handlers into the settings at `path`, and replace its older ones.
+    """Put smart-fork's handlers, by event in `wanted`, into the settings at `path`, and replace its older ones.
 
-    Return True if that changed the settings, and their text.
+    Return True if that changed the settings, and the text of the settings.
 
     Raises:
         SmartForkError: the settings have an unknown form, or cannot be written; they are unchanged.
@@ -59,7 +59,9 @@ def install_handlers(path: Path, wanted: Groups) -> tuple[bool, str]:
 
 
 def remove_handlers(path: Path) -> bool:
-    """Remove smart-fork's handlers, and the objects and arrays that were made for them. Return True if there were any.
+    """Remove smart-fork's handlers from the settings at `path`, and the objects and arrays that were made for them.
+
+    Return True if there were any.
 
     Raises:
         SmartForkError: the settings have an unknown form, or cannot be written; they are unchanged.
@@ -118,14 +120,17 @@ def _without_ours(text: str, event: str, spaces: _Spaces) -> str:
 
 
 def _without(text: str, event: str, one: _Handler, spaces: _Spaces) -> str:
-    """Return `text` without a handler of smart-fork, and without the group and containers that become empty."""
+    """Return the settings `text` without the handler `one` of smart-fork, which is for `event`.
+
+    The group of the handler and its containers go, too, if they become empty and were not so before (see `_Spaces`).
+    """
     if len(json_text.items(text, one.handlers)) > 1:
         return json_text.remove(text, one.handlers, one.handler)
     return json_text.withdraw(text, ("hooks", event), one.group, spaces.empty)
 
 
 class _Handler(NamedTuple):
-    """A handler of smart-fork, the group that contains it, and the position of the group's list of handlers."""
+    """Positions in the text of the settings: a handler of smart-fork, its group, and the group's list of handlers."""
 
     group: json_text.JsonItem
     handlers: int
@@ -133,7 +138,7 @@ class _Handler(NamedTuple):
 
 
 def _ours(text: str, event: str) -> Iterator[_Handler]:
-    """Yield smart-fork's handlers of an event."""
+    """Yield smart-fork's handlers for an event in the `text` of the settings."""
     hooks = json_text.member(text, json_text.root(text), "hooks")
     groups = json_text.member(text, hooks.value, event) if hooks else None
     if groups is None or text[groups.value] != "[":
@@ -170,9 +175,9 @@ def _events(text: str) -> list[str]:
 
 
 class _Spaces:
-    """The objects and arrays in the settings that were empty before smart-fork's hooks, with their white space.
+    """The objects and arrays in the settings that were empty before smart-fork's hooks came, with their white space.
 
-    They stay when the hooks are removed, and get their white space back.
+    A file keeps them. When the hooks are removed, these containers stay, and get their white space back.
     """
 
     def __init__(self, path: Path) -> None:
@@ -185,13 +190,16 @@ class _Spaces:
             self.created = bool(kept["created"])
 
     def save(self, *, created: bool) -> None:
-        """Write the empty containers to a file, until smart-fork's hooks are removed."""
+        """Write the empty containers to a file, which is kept until smart-fork's hooks are removed.
+
+        With `created`, smart-fork has made the settings file itself.
+        """
         self.created = self.created or created
         private_dir(self._file.parent)
         replace_file(self._file, [json.dumps({"created": self.created, "empty": [*self.empty.items()]}).encode()])
 
     def forget(self) -> None:
-        """Delete the file: the settings have no hooks of smart-fork now."""
+        """Delete the file with the empty containers: the settings have no hooks of smart-fork now."""
         self.empty, self.created = {}, False
         self._file.unlink(missing_ok=True)
 
@@ -221,13 +229,16 @@ def settings_file(agent: AgentName) -> Path:
 def command(agent: AgentName) -> str:
     """Return the shell command that the agent runs as a hook.
 
-    After an uninstallation the command prints nothing and ends with 0, so that no agent complains of a left hook.
+    If smart-fork is uninstalled but the hook is left, the command prints nothing and ends with 0: no agent complains.
     """
     return f"{shlex.join(Processes.python(MODULE, agent))} {_IN_SILENCE}"
 
 
 def wanted(agent: AgentName) -> dict[str, Any]:
-    """Return the complete hooks to install: ``hooks`` for settings, or the ``content`` of smart-fork's own file."""
+    """Return the complete hooks to install for the agent, with the `path` of their file.
+
+    They are ``hooks`` to put into settings, or the ``content`` of smart-fork's own file.
+    """
     hooks = AGENTS.hooks_of(agent)
     content = _content(hooks)
     groups = {event: [group] for event, group in _groups(hooks).items()}
@@ -235,7 +246,7 @@ def wanted(agent: AgentName) -> dict[str, Any]:
 
 
 def install(agent: AgentName) -> HooksChanged:
-    """Install the agent's hooks, and replace those of older versions. Return the changes.
+    """Install the agent's hooks, and replace the hooks of older versions. Return the changes.
 
     Raises:
         SmartForkError: the file has an unknown form, belongs to others, or cannot be written; it is unchanged.
@@ -250,7 +261,9 @@ def install(agent: AgentName) -> HooksChanged:
 
 
 def follow_recall(agent: AgentName) -> Sequence[str]:
-    """Add or remove the hooks that recall needs, if smart-fork's hooks are installed. Return notes for the person.
+    """Install the agent's hooks again after recall was switched, because recall needs further hooks.
+
+    Do nothing if smart-fork's hooks are not installed. Return notes for the person.
 
     Raises:
         SmartForkError: the file has an unknown form, belongs to others, or cannot be written.
@@ -261,7 +274,7 @@ def follow_recall(agent: AgentName) -> Sequence[str]:
 
 
 def remove(agent: AgentName) -> HooksChanged:
-    """Remove the agent's hooks. Return the changes.
+    """Remove smart-fork's hooks from the agent's settings. Return the changes.
 
     Raises:
         SmartForkError: the file has an unknown form, or cannot be written; it is unchanged.
@@ -308,7 +321,7 @@ def _groups(hooks: Hooks) -> Groups:
 
 
 def _written(path: Path, content: str) -> bool:
-    """Write smart-fork's own file of hooks. Return True if its content changed."""
+    """Write `content` to smart-fork's own file of hooks. Return True if the file changed."""
     before = _own_file(path, content)
     if before != content:
         ForeignFile(path).write(before, content)
@@ -316,7 +329,10 @@ def _written(path: Path, content: str) -> bool:
 
 
 def _deleted(path: Path, content: str) -> bool:
-    """Delete smart-fork's own file of hooks. Return False if there is none; a file of others stays."""
+    """Delete smart-fork's own file of hooks, which `content` tells from files of others.
+
+    Return False if there is none; a file of others stays.
+    """
     file = _file(path)
     before = file.read()
     if before is None or not _is_ours(before, content):
@@ -347,7 +363,7 @@ NAME = "hooks"
 
 
 def planned(agent: AgentName) -> Step:
-    """Return the step that installs the agent's hooks.
+    """Return the step of the setup that installs the agent's hooks.
 
     Raises:
         SmartForkError: the agent's settings have an unknown form, or are read-only.
@@ -366,7 +382,7 @@ def _set(agent: AgentName, ledger: Ledger) -> list[str]:
 
 
 def undo(line: LedgerLine) -> list[str]:
-    """Remove the hooks that the ledger's `line` is about. Return notes for the person.
+    """Remove the hooks that setup installed, as the ledger's `line` says. Return notes for the person.
 
     Raises:
         SmartForkError: the settings have an unknown form; they are unchanged.
@@ -377,7 +393,7 @@ def undo(line: LedgerLine) -> list[str]:
 
 
 def difference(line: LedgerLine) -> str:
-    """Return how the hooks differ from those that setup installed; empty if they do not.
+    """Return a complaint if the hooks of the ledger's `line` are missing or outdated; else an empty text.
 
     Raises:
         SmartForkError: the settings have an unknown form.

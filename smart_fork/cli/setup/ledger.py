@@ -1,4 +1,4 @@
-"""The steps of setup and its ledger (a file that lists each change before it is made, so that all can be undone).
+"""The steps of setup, and the ledger: a file that lists each change before setup makes it, so that all can be undone.
 
 Files of others are read as text, and written only if they are unchanged since. A link stays a link: its target is
 written. Mode, owner and byte-order mark stay. A read-only file is not written. An empty JSON file is an empty object,
@@ -31,7 +31,7 @@ from smart_fork.errors import SmartForkError
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One change of a text, which can be undone to the byte while the text is unchanged since.
+    """One change of a file's text, which can be undone to the byte while the text is unchanged since.
 
     At the character `at`, the text `was` became the text `now`. `before` and `after` are digests of the whole texts; a
     missing text has an empty digest.
@@ -53,22 +53,22 @@ class Edit:
         return cls(at, was, now, digest(before), digest(after))
 
     def is_in(self, text: str | None) -> bool:
-        """Return True if `text` is exactly the text after the edit."""
+        """Return True if `text` is exactly the text that the edit has made."""
         return digest(text) == self.after
 
     def never_came(self, text: str | None) -> bool:
-        """Return True if `text` is exactly the text before the edit."""
+        """Return True if `text` is exactly the text before the edit, so that the edit is not in it."""
         return digest(text) == self.before
 
     def undone(self, text: str) -> str | None:
-        """Return `text`, which has the edit, without it; `None` if there was no file before the edit."""
+        """Return `text`, which the edit has made, as it was before; `None` if there was no file before the edit."""
         if not self.before:
             return None
         return text[: self.at] + self.was + text[self.at + len(self.now) :]
 
 
 def _shared(one: str, other: str) -> int:
-    """Return the number of characters with which both texts begin."""
+    """Return the number of characters that both texts have in common at their beginning."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
@@ -102,11 +102,14 @@ class LedgerLine(BaseModel):
 
     @property
     def about(self) -> tuple[What, str, Path]:
-        """The key of the line in the ledger."""
+        """The key of the line in the ledger: the part of the setup, the agent, and the path."""
         return self.what, self.agent, self.path
 
     def undone(self, text: str, restore: Callable[[str], str]) -> str | None:
-        """Return `text` without setup's change: to the byte if the text is unchanged since, else with `restore`."""
+        """Return `text` without setup's change.
+
+        If the text is unchanged since, it is restored to the byte; else `restore` takes out the change.
+        """
         if self.edit is None or not (self.edit.is_in(text) or self.edit.never_came(text)):
             return restore(text)
         return self.edit.undone(text) if self.edit.is_in(text) else text
@@ -120,7 +123,10 @@ class _LedgerFile(BaseModel):
 
 
 class Ledger:
-    """The ledger of setup: its lines in the order of the changes. Each change of the ledger is written to disk."""
+    """The ledger of setup, which lists each change so that it can be undone.
+
+    Its lines are in the order of the changes. `write`, `begin` and `strike` write it to disk immediately.
+    """
 
     def __init__(self) -> None:
         self.path = state_home() / "setup" / "ledger.json"
@@ -130,11 +136,13 @@ class Ledger:
         return iter(tuple(self._kept.lines))
 
     def of(self, what: What, agent: str, path: Path) -> LedgerLine | None:
-        """Return the line with this key; `None` if there is none."""
+        """Return the ledger's line for this part, agent and path; `None` if there is none."""
         return next((line for line in self if line.about == (what, agent, path)), None)
 
     def write(self, line: LedgerLine) -> None:
-        """Add `line`, or replace the line with its key, which keeps its place: changes are undone in reverse order.
+        """Add `line`, or replace the line with the same key (part, agent and path).
+
+        A replaced line keeps its place, because changes are undone in reverse order.
 
         Raises:
             SmartForkError: the ledger cannot be written.
@@ -144,7 +152,7 @@ class Ledger:
         self._save([*lines[:at], line, *lines[at + 1 :]])
 
     def begin(self, line: LedgerLine) -> None:
-        """Write `line` before its change is made, with the folders that the change will create.
+        """Write `line` to the ledger before its change is made, with the folders that the change will create.
 
         Raises:
             SmartForkError: the ledger cannot be written.
@@ -154,7 +162,7 @@ class Ledger:
         self.write(line.model_copy(update={"folders": folders}))
 
     def strike(self, line: LedgerLine) -> None:
-        """Remove the line of an undone change. A ledger without lines is deleted.
+        """Remove the line of a change that was undone. A ledger without lines is deleted.
 
         Raises:
             SmartForkError: the ledger cannot be written.
@@ -192,7 +200,9 @@ def _missing_folders(path: Path) -> list[Path]:
 
 @contextmanager
 def setup_lock() -> Iterator[None]:
-    """Hold the lock of setup inside the context. Afterwards remove the folders of smart-fork that are empty.
+    """Hold the lock of setup inside the context, so that no other setup runs.
+
+    Afterwards remove the folders of smart-fork that are empty.
 
     Raises:
         SmartForkError: another process holds the lock.
@@ -218,9 +228,10 @@ StepState = Literal["new", "changed", "there", "left"]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of the plan. `name` is for people, `why` says why the step is not done. `act` does it and returns notes.
+    """A step of the setup's plan, such as registering the server with one agent.
 
-    A step with a `failure` could not be planned.
+    `name` is for people, `why` says why the step is not done. `act` does the step and returns notes. A step with a
+    `failure` could not be planned.
     """
 
     what: str
@@ -233,7 +244,7 @@ class Step:
     failure: SmartForkError | None = None
 
     def do(self, ledger: Ledger) -> list[str]:
-        """Do the step. Return notes for the person.
+        """Do the step, and write its change to the ledger. Return notes for the person.
 
         Raises:
             SmartForkError: the step cannot be done.
@@ -256,7 +267,7 @@ class Step:
 
 @contextmanager
 def write_errors(path: Path, how: str) -> Iterator[None]:
-    """Turn `OSError` inside the context into an error: `path` cannot be "written" or "removed".
+    """Turn `OSError` inside the context into an error that says that `path` cannot be "written" or "removed" (`how`).
 
     Raises:
         SmartForkError: the file cannot be written or removed.
@@ -268,7 +279,7 @@ def write_errors(path: Path, how: str) -> Iterator[None]:
 
 
 def remove_leftovers(path: Path, folders: list[Path]) -> None:
-    """Remove leftovers of a killed writer next to `path`, and those of `folders` that are empty."""
+    """Remove temporary files next to `path` that a killed process has left, and the `folders` that are empty."""
     sweep_beside(path.resolve())
     for folder in reversed(folders):
         with suppress(OSError):
@@ -277,7 +288,7 @@ def remove_leftovers(path: Path, folders: list[Path]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ForeignFile:
-    """A text file of others, such as an agent's settings, at `path`. Errors name `next_step`.
+    """A text file of others at `path`, such as an agent's settings. Errors name `next_step` as the next step.
 
     It is written only if its text is unchanged since it was read. A link stays a link: its target is written. Mode,
     owner and byte-order mark stay. An empty JSON file counts as an empty object, as agents read it.
@@ -302,7 +313,7 @@ class ForeignFile:
             raise SmartForkError(f"{self.path} is not UTF-8, and was not changed", self.next_step) from error
 
     def write(self, before: str | None, text: str | None) -> None:
-        """Write `text`, or delete the file for `None`, if its text still is `before`. Create missing folders.
+        """Write `text`, or with `None` delete the file, if its text still is `before`. Create missing folders.
 
         Raises:
             SmartForkError: another program has changed the file, or it cannot be written; it is unchanged.
@@ -336,7 +347,7 @@ class ForeignFile:
 
     @contextmanager
     def understood(self) -> Iterator[None]:
-        """Turn `UnsuitableError` inside the context into an error that names the file and the next step.
+        """Turn `UnsuitableError` (an unknown form) inside the context into an error with the file and the next step.
 
         Raises:
             SmartForkError: the settings in the file have an unknown form.

@@ -1,4 +1,4 @@
-"""The entry of smart-fork's MCP server in an agent's settings: a part of the setup."""
+"""The part of the setup that registers smart-fork's MCP server: its entry in an agent's settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME = "MCP server"
 
 
 def planned(way: Registration, words: Sequence[str]) -> Step:
-    """Return the step that registers the server with an agent. `words` are the server's command.
+    """Return the step that registers the server with an agent. `words` are the command that starts the server.
 
     Raises:
         SmartForkError: the agent's settings have an unknown form, or are read-only.
@@ -57,17 +57,20 @@ def _written(way: Registration, words: Sequence[str], ledger: Ledger) -> list[st
 
 
 def _is_made(text: str | None, earlier: LedgerLine | None) -> bool:
-    """Return True if setup created the settings file, which it then deletes when nothing else is left in it."""
+    """Return True if setup created the settings file, now or earlier.
+
+    Such a file is deleted when nothing is left in it after the entry is removed.
+    """
     return text is None or bool(earlier and (earlier.made or (earlier.edit and not earlier.edit.before)))
 
 
 def _undone(way: Registration, text: str, line: LedgerLine) -> str | None:
-    """Return the settings without the change of an earlier setup."""
+    """Return the settings `text` without the change that an earlier setup made, as the ledger's `line` says."""
     return line.undone(text, lambda changed: way.restore(changed, line.former, had_servers=line.had_servers))
 
 
 def undo(line: LedgerLine) -> list[str]:
-    """Remove the entry that the ledger's `line` is about. Return notes for the person.
+    """Remove the server's entry that setup wrote, as the ledger's `line` says. Return notes for the person.
 
     Raises:
         SmartForkError: the entry cannot be removed safely.
@@ -84,7 +87,10 @@ def undo(line: LedgerLine) -> list[str]:
 
 
 def _taken_out(way: Registration, line: LedgerLine, text: str) -> list[str]:
-    """Remove the entry from settings that others have changed since. Return notes for the person."""
+    """Remove the server's entry from the settings `text`, which others have changed since setup.
+
+    Return notes for the person.
+    """
     step = f"Correct {line.path}, then remove again. Or remove by hand the entry named {Registration.NAME}."
     file = ForeignFile(line.path, step)
     with file.understood():
@@ -101,7 +107,7 @@ def _taken_out(way: Registration, line: LedgerLine, text: str) -> list[str]:
 
 
 def difference(line: LedgerLine) -> str:
-    """Return how the entry differs from the one that setup wrote; empty if it starts the right program.
+    """Return a complaint if the server's entry is gone or starts another program than setup wrote; else an empty text.
 
     Raises:
         SmartForkError: the settings have an unknown form.

@@ -34,13 +34,16 @@ _OFF = "`smart-fork setup --no-recall` switches it off."
 
 
 class LogCopies:
-    """The part of the setup that keeps copies of logs that their agent deletes."""
+    """The part of the setup that keeps copies of the logs that an agent deletes after some time."""
 
     NAME = "copies of logs"
 
     @classmethod
     def planned(cls, deletion: Deletion, *, wanted: bool) -> Step:
-        """Return the step that keeps copies of one agent's logs: with the state "left" unless they are `wanted`."""
+        """Return the step that keeps copies of the logs that one agent will delete.
+
+        If the copies are not `wanted`, the step has the state "left": it is not done.
+        """
         path = kept_logs.switch_of(deletion.agent)
         step = partial(Step, "keep", cls.NAME, str(path.parent.parent), agent=deletion.agent)
         said = f"{deletion.in_words()}."
@@ -55,7 +58,7 @@ class LogCopies:
 
     @staticmethod
     def offered(agents: Collection[AgentName]) -> bool:
-        """Return True if a person can still choose copies for one of `agents`."""
+        """Return True if the logs of one of `agents` are deleted and not copied, and copying them is not forbidden."""
         refused = kept_logs.copies_refused()
         return any(not (one.kept or refused) for one in Deletion.expected(time.time(), agents))
 
@@ -70,10 +73,10 @@ class LogCopies:
 
     @staticmethod
     def undo(line: LedgerLine) -> list[str]:
-        """Stop copying the logs of the agent of `line`. Return a note: existing copies stay.
+        """Stop copying the logs of the agent in the ledger's `line`. Return a note: existing copies stay.
 
         Raises:
-            SmartForkError: the file of the switch cannot be removed.
+            SmartForkError: the file that switches copying on cannot be removed.
         """
         with write_errors(line.path, "removed"):
             remove(line.path)
@@ -81,7 +84,9 @@ class LogCopies:
 
     @staticmethod
     def difference(line: LedgerLine) -> str:
-        """Return a complaint if the logs of the agent of `line` are no longer copied; empty while they are."""
+        """Return a complaint if the logs of the agent in the ledger's `line` are no longer copied; empty while they
+        are.
+        """
         return "" if kept_logs.copies_wanted(READERS[line.agent]) else "logs are no longer copied"
 
 
@@ -112,10 +117,10 @@ class Recall:
 
     @staticmethod
     def undo(line: LedgerLine) -> list[str]:
-        """Switch recall off for the agent of `line`. Return notes for the person.
+        """Switch recall off for the agent in the ledger's `line`. Return notes for the person.
 
         Raises:
-            SmartForkError: the file of the switch cannot be removed.
+            SmartForkError: the file that switches recall on cannot be removed.
         """
         agent = AGENTS.registration_of(line.agent).agent
         with write_errors(line.path, "removed"):
@@ -129,7 +134,7 @@ class Recall:
 
     @staticmethod
     def checks(ledger: Ledger) -> Iterator[Check]:
-        """Yield one check of recall if setup enabled recall: it works only while a service runs."""
+        """Yield one check for ``doctor`` if setup enabled recall: recall works only while a service runs."""
         agents = [
             AGENTS.registration_of(line.agent) for line in ledger if line.what == "recall" and line.path.is_file()
         ]
@@ -199,14 +204,14 @@ class ServicePart:
 
     @staticmethod
     def difference(line: LedgerLine) -> str:
-        """Return a complaint if the service was uninstalled since; else an empty text."""
+        """Return a complaint if the service was uninstalled since setup installed it; else an empty text."""
         return "" if line.path.exists() else "the service was removed"
 
 
 def end_running(processes: Processes) -> list[str]:
-    """End the processes of this home that no agent has started. Return their names.
+    """End the processes of this home that no agent has started: the service, indexing and preloaders.
 
-    A preloader ends when its socket is deleted.
+    Return their names. A preloader ends when its socket is deleted.
 
     Raises:
         SmartForkError: the service does not end.

@@ -1,4 +1,4 @@
-"""The plan of the setup: its steps, a trial of the registered servers, and the undoing of steps."""
+"""The plan of the setup: makes its steps, tries the registered servers, and undoes steps."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NAME = "smart-fork"
 
 
 def lasting_program(env: Mapping[str, str]) -> str:
-    """Return the absolute path of the ``smart-fork`` command.
+    """Return the absolute path of the ``smart-fork`` command of a permanent installation.
 
     Raises:
         SmartForkError: there is none, or it is in a temporary environment, as after ``uvx``.
@@ -54,7 +54,9 @@ def lasting_program(env: Mapping[str, str]) -> str:
 
 
 def _source() -> str:
-    """Return the source of this installation for uv: the package's name, a folder, or a repository."""
+    """Return what uv has to install for another installation like this one: the package's name, a folder, or a
+    repository.
+    """
     try:
         origin = json.loads(distribution(_NAME).read_text("direct_url.json") or "{}")
     except (PackageNotFoundError, ValueError):
@@ -67,7 +69,9 @@ def _source() -> str:
 
 @dataclass(frozen=True, slots=True)
 class AgentHere:
-    """An agent on this machine. `program` is empty if only its folder is here: an editor may have brought it."""
+    """An agent on this machine. `program` is empty if only the agent's folder is here: an editor may have brought
+    it.
+    """
 
     way: Registration
     program: str
@@ -79,7 +83,7 @@ class AgentHere:
 
 @dataclass(frozen=True, slots=True)
 class SetupPlan:
-    """The plan of the setup: agents on this machine, absent agents, and the steps in their order."""
+    """The plan of the setup: agents on this machine, agents that are not installed, and the steps in their order."""
 
     program: str
     found: tuple[AgentHere, ...]
@@ -99,7 +103,7 @@ class SetupPlan:
 
 
 def make_plan(options: SetupOptions, ledger: Ledger) -> SetupPlan:
-    """Return the plan for the selected parts. Nothing is changed.
+    """Return the plan for the parts of the setup that `options` select. Nothing is changed.
 
     Raises:
         SmartForkError: smart-fork is in a temporary environment, no agent is here, or none can be set up safely.
@@ -140,7 +144,7 @@ def _of_agents(options: SetupOptions, ways: Sequence[Registration], program: str
 
 
 def _of_agent(options: SetupOptions, way: Registration, program: str, ledger: Ledger) -> Iterator[Step]:
-    """Yield the steps for one agent, its MCP server first."""
+    """Yield the steps that set up one agent, its MCP server first. `program` is the path of ``smart-fork``."""
     agent, folder = way.agent, way.skills()
     own = Path(program).parent == Path(sys.executable).parent  # else that of another installation is meant
     words = Processes.python("smart_fork", "mcp") if own else [program, "mcp"]
@@ -157,8 +161,9 @@ def _of_agent(options: SetupOptions, way: Registration, program: str, ledger: Le
 
 
 def _part(what: str, way: Registration, where: Path, planned: Callable[[], Step]) -> Step:
-    """Return the step that `planned` makes. If it cannot be planned, return a step that fails: the other steps go
-    ahead.
+    """Return the step that `planned` makes for the part `what` of the setup.
+
+    If it cannot be planned, return a step that fails, so that the other steps are done.
     """
     try:
         return planned()
@@ -195,11 +200,14 @@ _MIN_TITLE_WORDS = 3
 
 
 class _BrokenError(Exception):
-    """The tried server did not answer, or its answer is no valid MCP."""
+    """An error: the server that setup tried did not answer, or its answer is no valid MCP."""
 
 
 def try_server(way: Registration, *, ask: bool = True) -> Trial:
-    """Start the server that is registered with an agent. With `ask`, search for the newest session by its title."""
+    """Start the MCP server that is registered with an agent, and list its tools.
+
+    With `ask`, also have the server search for the newest session by its title.
+    """
     try:
         entry = way.value(ForeignFile(way.path()).read()) or {}
     except (SmartForkError, ValueError) as error:
@@ -247,7 +255,10 @@ def _judged(trial: Trial, newest: RecentSession, answer: Mapping[str, Any], seco
 
 
 def _newest(agent: str) -> RecentSession | None:
-    """Return the newest session with a telling title, if possible one of `agent`; `None` without sessions."""
+    """Return the newest session whose title is long enough to search for it, if possible one of `agent`.
+
+    Return `None` without sessions.
+    """
     for whose in (agent, "all") if agent in READERS.names else ("all",):
         found = [one for one in list_recent(whose, None, _RESULTS, everywhere=True).sessions if one.project_path]
         if titled := [one for words in (_MIN_TITLE_WORDS, 1) for one in found if len(one.title.split()) >= words]:
@@ -256,13 +267,13 @@ def _newest(agent: str) -> RecentSession | None:
 
 
 class _TriedServer:
-    """A running MCP server that exchanges lines of JSON with this process."""
+    """An MCP server that setup has started to try it. It exchanges lines of JSON with this process."""
 
     def __init__(self, process: Any) -> None:
         self._process, self._number = process, 0
 
     def say(self, message: Mapping[str, Any]) -> None:
-        """Send a message to the server."""
+        """Send a JSON-RPC message to the server."""
         try:
             self._process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
             self._process.stdin.flush()
@@ -305,7 +316,10 @@ def _server(argv: list[str], folder: Path, env: Mapping[str, str]) -> Iterator[_
 
 
 class SetupPart(Protocol):
-    """A part of the setup: a module or a class with a name for people, a way to undo, and a check."""
+    """A part of the setup, such as the server or the hooks: a module or a class.
+
+    `undo` removes what setup installed. `difference` returns a complaint if that has changed since.
+    """
 
     NAME: str
 
@@ -321,7 +335,10 @@ _AGAIN = "`smart-fork setup` sets it up again; `smart-fork setup --remove` undoe
 
 
 def undone(line: LedgerLine, notes: Collection[str] = (), error: str = "", hint: str | None = None) -> StepUndone:
-    """Return the answer about an undone line of the ledger; with an `error` the line was not undone."""
+    """Return the JSON answer about a step that was undone, from its line in the ledger.
+
+    With an `error` it was not undone.
+    """
     stays = bool(error) or (bool(notes) and line.what == "skill")  # a file of ours that is still used
     return StepUndone(
         step=line.what, agent=line.agent, where=str(line.path), removed=not stays, notes=tuple(notes), error=error,
@@ -330,9 +347,10 @@ def undone(line: LedgerLine, notes: Collection[str] = (), error: str = "", hint:
 
 
 def lines_of(ledger: Ledger, agents: tuple[str, ...], what: Collection[What] = ()) -> list[LedgerLine]:
-    """Return the ledger's lines of these agents to undo, last first; for all agents, also those of the machine.
+    """Return the lines of the ledger to undo for these agents, last first.
 
-    With `what`, return only the lines of these parts.
+    If these are all agents, also return the lines that belong to no agent, such as the service. With `what`, return
+    only the lines of these parts.
     """
     everything = len(agents) == len(AGENTS.registrations())
     lines = [line for line in reversed(list(ledger)) if line.agent in agents or (everything and not line.agent)]
@@ -340,7 +358,10 @@ def lines_of(ledger: Ledger, agents: tuple[str, ...], what: Collection[What] = (
 
 
 def remove(ledger: Ledger, lines: list[LedgerLine], processes: Processes) -> list[StepUndone]:
-    """Undo the lines of the ledger one by one. A failure does not stop the next one. Return what was done."""
+    """Undo the steps of these lines of the ledger, one by one. Return an answer for each.
+
+    A failure does not stop the next one.
+    """
     going = {line.about for line in lines}
     return [_undone(ledger, line, processes, going) for line in lines]
 
@@ -361,13 +382,13 @@ def _undone(ledger: Ledger, line: LedgerLine, processes: Processes, going: Colle
 
 
 def _sharer(ledger: Ledger, line: LedgerLine) -> LedgerLine | None:
-    """Return the ledger's line of another agent that shares the skill's file of `line`; `None` without one."""
+    """Return the line of another agent that reads the same skill file as the agent of `line`; `None` without one."""
     same = (one for one in ledger if (one.what, one.path) == ("skill", line.path) and one.agent != line.agent)
     return next(same, None) if line.what == "skill" else None
 
 
 def installed_by_hand(agents: tuple[str, ...]) -> Iterator[str]:
-    """Yield a sentence for each server or hook that a person installed by hand: setup does not remove it."""
+    """Yield a sentence for each server or hook of these agents that a person installed by hand: setup leaves it."""
     for way in AGENTS.registrations():
         if way.agent not in agents:
             continue
@@ -382,7 +403,7 @@ def installed_by_hand(agents: tuple[str, ...]) -> Iterator[str]:
 
 
 def checks() -> Iterator[Check]:
-    """Yield one check of all parts in the ledger, and one of recall.
+    """Yield the checks of the setup for ``doctor``: one of all parts in the ledger, and one of recall.
 
     Raises:
         SmartForkError: the ledger cannot be read.
@@ -406,7 +427,7 @@ def checks() -> Iterator[Check]:
 
 
 def _difference(line: LedgerLine) -> str:
-    """Return how a part differs from what setup installed; empty if it does not."""
+    """Return a complaint if the part in the ledger's `line` is not as setup installed it; else an empty text."""
     try:
         return PARTS[line.what].difference(line)
     except SmartForkError as error:

@@ -11,7 +11,7 @@ from smart_fork.agents.options import said
 
 @dataclass(frozen=True, slots=True)
 class SetupOptions:
-    """The parts of the setup that a person has selected on the command line."""
+    """The agents and the parts of the setup that a person has selected on the command line."""
 
     agents: tuple[AgentName, ...] = ()
     skill: bool = said(bool, default=True, help="Install no skill.", flags=("--no-skill",))
@@ -32,7 +32,7 @@ class SetupOptions:
 
 @value
 class AgentToSetUp(Value):
-    """An agent on this machine. `program` is null if only the agent's folder is here."""
+    """An agent on this machine, in the JSON answer. `program` is null if only the agent's folder is here."""
 
     agent: str
     program: str | None
@@ -41,8 +41,9 @@ class AgentToSetUp(Value):
 
 @record
 class StepTold(Value):
-    """A step of the plan. `agent` is missing for a step of the machine. A step that was done has `notes` or an
-    `error`.
+    """A step of the plan, in the JSON answer. A step that was done has `notes` or an `error`.
+
+    `agent` is missing for a step that belongs to no agent, such as the service.
     """
 
     step: str
@@ -58,7 +59,7 @@ class StepTold(Value):
 
 @value
 class Trial(Value):
-    """The trial of a registered server: seconds until the list of tools, and from a question to its answer.
+    """The result of trying a registered server: seconds until its list of tools, and from a search to its answer.
 
     `asked` is the title of the newest session, `found` the title of the session in the answer. Both are empty without
     sessions.
@@ -77,8 +78,9 @@ class Trial(Value):
 
 @record
 class SetUp(Value):
-    """The answer of ``setup``: the planned steps, and from `ok` on the results. `deletes` lists agents that delete
-    their logs.
+    """The answer of ``setup``: the planned `steps`, and if they were done, the results in `ok`, `done` and `tried`.
+
+    `deletes` lists agents that delete their logs.
     """
 
     program: str

@@ -1,4 +1,4 @@
-"""The skill file in a folder that an agent reads: a part of the setup."""
+"""The part of the setup that writes the skill file, instructions for agents, into a folder that an agent reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAME = f"skill {SKILL}"
 
 
 def content() -> str:
-    """Return the text of the skill."""
+    """Return the text of the skill file."""
     return files("smart_fork.cli.setup").joinpath("skill/SKILL.md").read_text(encoding="utf-8")
 
 
@@ -44,7 +44,7 @@ def _written(agent: AgentName, path: Path, ledger: Ledger) -> list[str]:
 
 
 def undo(line: LedgerLine) -> list[str]:
-    """Delete the skill, unless others have changed it. Return notes for the person.
+    """Delete the skill file, unless others have changed it. Return notes for the person.
 
     Raises:
         SmartForkError: the file cannot be deleted.
@@ -60,7 +60,7 @@ def undo(line: LedgerLine) -> list[str]:
 
 
 def difference(line: LedgerLine) -> str:
-    """Return how the skill differs from the one that setup wrote; empty if it does not."""
+    """Return a complaint if the skill file is gone, or is not the one that setup wrote; else an empty text."""
     text = _file(line.path).read()
     if text is None:
         return f"the skill {line.path} is gone"

@@ -17,14 +17,14 @@ _WAY = ("permissions", "allow")
 
 
 class Added(NamedTuple):
-    """The added rules, and the containers that were empty before, with their white space."""
+    """A change of the settings: the added rules, and the JSON containers that were empty before, with white space."""
 
     rules: tuple[str, ...]
     empty: tuple[tuple[tuple[str, ...], str], ...] = ()
 
 
 def missing(text: str | None, rules: Sequence[str]) -> tuple[str, ...]:
-    """Return those of `rules` that the settings lack.
+    """Return the rules among `rules` that the settings `text` lacks.
 
     Raises:
         UnsuitableError: the settings have an unknown form.
@@ -34,7 +34,7 @@ def missing(text: str | None, rules: Sequence[str]) -> tuple[str, ...]:
 
 
 def put(text: str | None, rules: Sequence[str]) -> tuple[str, Added]:
-    """Return `text` with `rules` after the existing ones, and the record of what was added.
+    """Return the settings `text` with the missing `rules` after the existing ones, and what `restore` needs.
 
     Raises:
         UnsuitableError: the settings have an unknown form.
@@ -49,7 +49,9 @@ def put(text: str | None, rules: Sequence[str]) -> tuple[str, Added]:
 
 
 def restore(text: str, added: Added) -> str:
-    """Return `text` without the added rules, and without containers that become empty.
+    """Return the settings `text` without the added rules, and without containers that become empty.
+
+    Containers that were empty before stay.
 
     Raises:
         UnsuitableError: the settings have an unknown form.
@@ -81,7 +83,7 @@ NAME = "reading without asking"
 
 
 def tools() -> tuple[str, ...]:
-    """Return the names of the default MCP tools that only read."""
+    """Return the names of the MCP tools that agents see by default and that only read."""
     catalogue = json.loads(files("smart_fork.cli").joinpath("mcp.json").read_text(encoding="utf-8"))
     reading = {tool["name"] for tool in catalogue["tools"] if tool.get("annotations", {}).get("readOnlyHint") is True}
     return tuple(name for name in catalogue["few"] if name in reading)
@@ -120,7 +122,7 @@ def _written(way: Registration, allowing: PermissionRules, ledger: Ledger) -> li
 
 
 def undo(line: LedgerLine) -> list[str]:
-    """Remove the rules that setup added. Return notes for the person.
+    """Remove the rules that setup added, as the ledger's `line` says. Return notes for the person.
 
     Raises:
         SmartForkError: the settings have an unknown form; they are unchanged.
@@ -139,7 +141,7 @@ def undo(line: LedgerLine) -> list[str]:
 
 
 def difference(line: LedgerLine) -> str:
-    """Return a complaint if rules are missing in the settings; else an empty text.
+    """Return a complaint if the settings lack rules that setup added; else an empty text.
 
     Raises:
         SmartForkError: the settings have an unknown form.
