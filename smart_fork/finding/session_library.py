@@ -105,8 +105,7 @@ class Library(ProjectIndex):
         cls, path: str | None, engine: Engine, *, caller: str | None = None, everywhere: bool = False,
         elsewhere: RemoteSearch | None = None,
     ) -> Iterator[Library]:  # fmt: skip
-        """Open the library for the project of `path` (by default the working directory), or for all projects
-        (`everywhere`).
+        """Open the library for the project of `path` (default: the working directory), or for all (`everywhere`).
 
         `caller` is the session that asks. Nothing is read before the first question.
         """
@@ -177,8 +176,7 @@ class Library(ProjectIndex):
         )  # fmt: skip
 
     def recall(self, first: HookEvent) -> Hint | None:
-        """Return a hint at the session that probably knows the answer to a new session's first prompt; `None` if none
-        is likely.
+        """Return a hint at the session that probably knows the answer to a first prompt; `None` if none is likely.
 
         The index is not updated, and only the prompt is embedded.
 
@@ -233,9 +231,9 @@ class Library(ProjectIndex):
             return fix_hint(output, store, self.query(_EVERYTHING))
 
     def before_edit(self, edit: HookEvent) -> Hint | None:
-        """Return a hint at the other session that wrote most of the lines that `edit` is about to change.
+        """Return a hint at the other session that wrote most of the lines about to be edited; `None` if none is known.
 
-        The index is not updated. Return `None` if no session is known to have written the lines.
+        The index is not updated.
 
         Raises:
             Usage, NotFound: the file is not in a repository that the caller may read.
@@ -319,7 +317,7 @@ class Library(ProjectIndex):
         """Return the sessions that answer the request; if it names code, the sessions that wrote the code, and its
         size.
 
-        Without code, more sessions than asked are returned, so that better ones to fork can come first.
+        Without code, they are more than asked, so that better ones to fork can come first.
         """
         if not asked.code:
             return self._by_words(replace(query, limit=max(query.limit, MAX_COMPARED)), vectors), None
@@ -341,8 +339,7 @@ class Library(ProjectIndex):
         return search_documents(self.store, query, self.search_program, query.agents)
 
     def _better_first(self, found: Candidates, asked: FindRequest) -> tuple[Candidates, dict[int, ForkWorth]]:
-        """Return the requested number of hits, better sessions to fork first among equally likely ones, and the worth
-        of each.
+        """Return the requested number of hits, among equal ones better sessions to fork first, and the worth of each.
 
         The order of an external engine is kept: its scores are not chances.
         """
@@ -371,10 +368,7 @@ class Library(ProjectIndex):
         )  # fmt: skip
 
     def _ask_elsewhere(self, asked: FindRequest) -> RemoteSearch | None:
-        """Send the request to the remote search and return it; `None` if there is none, or for tags and code.
-
-        These are only searched on this machine.
-        """
+        """Send the request to the remote search and return that search; `None` without one, or for tags and code."""
         there, project, own = self.elsewhere, self.project, self.search_program is None
         if there is None or project is None or not own or asked.tag or asked.code:
             return None
@@ -413,9 +407,7 @@ class Library(ProjectIndex):
         return results.recent_ones(others[:limit])
 
     def _without_program(self, error: EngineUnavailable, asked: FindRequest) -> Unsearched:
-        """Return the answer to a request if the configured search program is missing: the recent sessions and next
-        steps.
-        """
+        """Return the answer if the configured search program is missing: the recent sessions and next steps."""
         if self.search_program is None:
             raise error
         log.warning("%s is not available: %s", self.search_program.name, error.message)
@@ -425,9 +417,7 @@ class Library(ProjectIndex):
         )
 
     def _without_index(self, message: str, hint: str, asked: FindRequest, there: RemoteSearch | None) -> Answer:
-        """Return the answer if the index cannot be searched: remote results if there are any, else `message` and next
-        steps.
-        """
+        """Return the answer if the index cannot be searched: remote results if any, else `message` and next steps."""
         log.warning("smart_fork is not available: %s", message)
         told = there.answer() if there is not None else RemoteAnswer()
         steps = _what_to_do(hint, off=Setting.INDEXING.is_off(self.engine.environment))
