@@ -45,7 +45,7 @@ from smart_fork.system.call_context import refuse_cancelled
 from smart_fork.system.processes import Machine
 from smart_fork.workers.registry import Registry
 
-#: Asked between what would be done and doing it; whoever answers no has nothing written.
+#: Is called with a planned cut before it is written. If it returns False, nothing is written.
 Confirm = Callable[[CutPlan], bool]
 
 

@@ -53,7 +53,7 @@ from smart_fork.workers.registry_file import has_registry
 
 log = logging.getLogger(__name__)
 
-#: Stands in the register in place of what a worker was told.
+#: Replaces the erased name, prompt and output of a worker in the worker registry.
 PLACEHOLDER = "[cut]"
 _TOKEN = re.compile(rb"[0-9A-Za-z\x80-\xff]{5,}")
 

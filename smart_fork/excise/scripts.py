@@ -80,7 +80,7 @@ check = _as_json(verification.check)
 suggest = _as_json(suggestions.suggest)
 rollback = _as_json(cutting.rollback)
 
-#: What is named after an agent: how its transcripts are read and written, and where they are.
+#: The names for each agent that scripts can import, such as its writer class.
 _OF_AGENTS: dict[str, object] = {}
 for _cutter in AGENTS.cutters():
     _writer = writer_of(_cutter.tool)

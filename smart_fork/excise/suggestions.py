@@ -13,13 +13,13 @@ from smart_fork.excise.answer import Suggestion, Suggestions
 from smart_fork.excise.cut_plan import closure, secrets_in
 from smart_fork.excise.transcript import resolve_transcript
 
-#: Outputs shorter than this are not worth a cut.
+#: Tool outputs of fewer tokens are not suggested: those that nothing mentions later, and repeated ones.
 MIN_UNUSED_TOKENS, MIN_REPEATED_TOKENS = 2000, 100
-#: Of an output that is looked for later, how many of its names.
+#: The most names (of files and functions) of one output that are looked for in later turns.
 _MAX_NAMES = 400
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9]*(?:[_./-][A-Za-z0-9]+)+|[a-z]+[A-Z][A-Za-z0-9]+|\b[A-Za-z]{9,}\b")
 _EDIT_TOOLS = re.compile(r"Edit|Write|apply_patch|NotebookEdit", re.IGNORECASE)
-#: What takes edits back, as a command line says it.
+#: Command lines that revert edits, such as `git restore`.
 _REVERT = re.compile(
     r"\bgit\s+(?:checkout\s+(?:--\s|\.|HEAD)|restore\s|reset\s+--hard|revert\s|stash(?:\s+(?:push|-u))?\b(?!\s+pop))"
 )

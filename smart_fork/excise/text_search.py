@@ -31,21 +31,21 @@ from smart_fork.finding.index_access import opened
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.registry_file import registry_file
 
-#: Words that a search could be made for.
+#: Words that a user could search for.
 _WORD = re.compile(r"\w{3,64}")
 LETTERS = re.compile(r"[^\W\d_]+")
-#: No blank, no quote, nothing that a path or a list has.
+#: A text without blanks, quotes, slashes and commas, which may be a password.
 _SOLID_TEXT = re.compile(r"[\w!#$%&*+.:=?@^~-]{6,126}[\w!#$%&*+?@^~-]")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 #: An id that an agent makes, as the whole value of a field.
 _ID = re.compile(r"(?:[a-z]+_)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 #: The shortest word with a digit that is taken for a secret.
 MIN_SECRET = 8
-#: So many words in a row tell a text, however ordinary each of them is.
+#: So many successive words identify a text, even if each word is ordinary.
 _WORDS_IN_RUN = 4
 #: An escape for a character that a word may have. Control characters end words, as their escapes do in a line.
 _ESCAPE = re.compile(rb"\\u(?!00[01])")
-#: Its lower case depends on what is behind it.
+#: The lower case of this letter depends on the letter after it.
 _CAPITAL_SIGMA = "Σ".encode()
 _WordsOfLines = Callable[[list[bytes]], AbstractSet[str]]
 _NO_LETTERS = bytes(byte for byte in range(256) if not (byte < 128 and chr(byte).isalpha()))
@@ -177,11 +177,11 @@ def _texts(line: bytes) -> Iterable[str]:
     return chain.from_iterable(map(searchable_texts, objects)) if objects else (line.decode("utf-8", "replace"),)
 
 
-#: Shorter words are in anything that is packed, by chance.
+#: Shorter words occur in compressed bytes by chance.
 _LONG_WORD = re.compile(r"[^\W_]{5,64}")
 _MAX_SEPARATE_WORDS = 64
 _ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})")
-#: A person's own file, and what names sessions and snapshots.
+#: Files that are not searched: the user's settings, and the log of snapshots, which has no text of sessions.
 _UNSEARCHED_NAMES = ("config.toml", "excise.jsonl")
 
 

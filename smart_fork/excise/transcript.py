@@ -245,7 +245,7 @@ def left_out(session: Transcript) -> str:
 
 log = logging.getLogger(__name__)
 
-#: Of a turn's number; Python reads no number of thousands.
+#: The most digits of a turn's number. Python refuses to parse numbers of thousands of digits.
 MAX_DIGITS = 9
 
 

@@ -35,7 +35,7 @@ from smart_fork.repository.git import contents
 from smart_fork.system import call_context
 from smart_fork.system.processes import Processes
 
-#: What knows the shared sessions, which nearly nobody has.
+#: The function that searches shared sessions. It is imported only if there are some.
 _STILL_SHARED_FUNCTION = "smart_fork.sharing.withdrawal:still_shared"
 
 
@@ -168,9 +168,9 @@ def _staying(session: Transcript, path: Path | None) -> Iterator[bytes]:
             yield from (line.rstrip(b"\n") for line in file)
 
 
-#: So many solid texts are looked for, the longest.
+#: The most texts without blanks that are searched in agents' files: the longest ones.
 _MAX_SOLID_TEXTS = 200
-#: Programs that an agent has installed.
+#: Folders of installed programs, which are not searched.
 _PROGRAM_FOLDERS = ("node_modules", "bin")
 
 
@@ -275,7 +275,7 @@ def _files_of(agent: str, session_ids: Collection[str]) -> Iterator[Path]:
                 yield path
 
 
-#: What becomes of our own files of another session.
+#: What happens to smart-fork's own files of another session with the cut text.
 _LOSES_IT_TOO = "It loses the text when that session does."
 
 

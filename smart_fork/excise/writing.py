@@ -293,11 +293,11 @@ def _blank(size: int) -> bytes:
     return b"\n" * size if size < 2 else b"\n" + b" " * (size - 2) + b"\n"
 
 
-#: Seconds for making vectors. The next run makes the rest.
+#: Seconds for computing vectors after a cut. The next indexing run computes the rest.
 EMBED_SECONDS = 5.0
 
 
-#: Where more passages have no vector than a cut makes of one session, the next run makes them.
+#: If more passages lack a vector, the index was incomplete before the cut, and the next indexing run computes all.
 MAX_WAITING = 2048
 
 

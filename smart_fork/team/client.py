@@ -74,15 +74,15 @@ class Deadline:
 
 M = TypeVar("M", bound=canonical.WireModel)
 S = TypeVar("S", wire.SessionInfo, wire.SessionRead, wire.Rewritten)
-#: What stands behind the question mark of an address.
+#: The names and values of an address's query string.
 QueryString = Mapping[str, str] | None
-#: The longest answers: a message, and a segment.
+#: The most bytes of an answer from the server.
 MESSAGE_BYTES = 64 << 20
-#: What answers that something was done, and no more.
+#: The most bytes of an answer without content.
 NO_CONTENT_BYTES = 0
-#: Before what was not answered is asked again, in seconds.
+#: Seconds to wait before the first and the second retry of a failed request.
 RETRY_PAUSES = (0.1, 0.2)
-#: For one answer, from when its question was sent to its last byte.
+#: Seconds from the end of a request to the last byte of its answer.
 ANSWER_SECONDS = 120.0
 _TIMEOUTS = httpx2.Timeout(30.0, connect=5.0)
 _ERROR_CLASSES: Mapping[int, type[errors.SmartForkError]] = {
@@ -91,7 +91,7 @@ _ERROR_CLASSES: Mapping[int, type[errors.SmartForkError]] = {
     413: errors.TooLarge,
     422: errors.Unshareable,
 }
-#: What to do where a server, or a proxy before it, does not say so.
+#: The hints for errors, by HTTP status, if the server or a proxy in front of it gives none.
 _HINTS: Mapping[int, str] = {
     401: "Ask for an invitation if you have no valid one.",
     408: "Try again.",
@@ -416,7 +416,7 @@ def _path(project: str) -> str:
     return quote(project, safe="/")
 
 
-#: A server that does not answer costs so long, and is asked again after so long.
+#: Seconds that a quick request waits for an answer, and seconds until a silent server is asked again.
 QUICK_SECONDS, UNAVAILABLE_SECONDS = 1.5, 30.0
 NO_ANSWER = f"The team server did not answer within {QUICK_SECONDS:g} seconds."
 ASKED_LATER = f"The team server did not answer. smart-fork asks again after {UNAVAILABLE_SECONDS:g} seconds."

@@ -251,7 +251,7 @@ def _account(server: str | None, tracking: Tracking) -> login.Account:
         ) from error
 
 
-#: An id, or the beginning of one that is enough to be looked for.
+#: A session id, or at least its first 8 characters.
 ID_BEGINNING = re.compile(r"[0-9a-f-]{8,36}")
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -320,7 +320,7 @@ def pending_creation(project: TeamProject, *what: object) -> PendingCreation:
     return PendingCreation(project, key, kept, again=kept != fresh)
 
 
-#: So often a session is read again that was pushed to meanwhile.
+#: The most tries to download a session that changes meanwhile.
 _DOWNLOAD_TRIES = 3
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from smart_fork.sharing.local_logs import WrittenLog
     from smart_fork.sharing.tracking import Tracked
 
-#: In the place of an agent: the records as they are, in a file of the project.
+#: Given instead of an agent, this writes the unchanged records into a file of the project.
 RECORD_FILE_PLATFORM = "file"
 OUTSIDE_PROJECT_WARNING = "Its directory is outside this project, so it is not tracked here. Push it from there."
 OTHER_AGENT_WARNING = "It belongs to another agent now. A push shares it as a separate session."
@@ -325,7 +325,7 @@ def _is_here(one: Alias, info: SessionInfo, wanted: PullOptions) -> bool:
     return same and there and wanted.into is None and wanted.alias is None and wanted.platform in (None, one.platform)
 
 
-#: So many sessions above one are asked for.
+#: The most ancestors of a session that are requested from the server.
 _MAX_ANCESTORS = 100
 
 

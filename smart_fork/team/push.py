@@ -30,7 +30,7 @@ from smart_fork.team.pull import alias_of, default_alias, track_session
 from smart_fork.team.push_plan import Plan, Preview, already_sent, chosen_visibility, hinted_conflict, plan
 from smart_fork.team.records import Segment, as_float16, hash_of, pack, searchable_form, vector_space
 
-#: New segments of so many bytes ride in the commit; more are sent one by one before.
+#: New segments of at most so many bytes are sent inside the push message, larger ones before it.
 MAX_ENCLOSED_BYTES = canonical.MIB
 
 
@@ -274,7 +274,7 @@ def _committed(project: TeamProject, wanted: wire.Push, segments: list[Segment])
     return project.client.push(project.key, wanted)
 
 
-#: With one push: a few megabytes. What is left has its vectors made there.
+#: The most vectors in one push (a few megabytes). The server computes the others.
 MAX_VECTORS = 4_000
 
 log = logging.getLogger(__name__)

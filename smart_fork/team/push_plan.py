@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from smart_fork.sharing.outgoing import Outgoing
     from smart_fork.sharing.tracking import Tracked
 
-#: Of many names, so many are listed.
+#: The most names that a line of the preview lists.
 _MAX_LISTED_NAMES = 12
 _MAX_SAMPLES = 3
 SEND_QUESTION = "Send?"

@@ -28,7 +28,7 @@ from smart_fork.errors import TooLarge, Unshareable
 from smart_fork.sharing import canonical
 
 _COMPRESSION_LEVEL = 6
-#: Smaller segments need no ratio check: a screen of spaces compresses well.
+#: The compression ratio of smaller segments is not checked: harmless text, such as many blanks, compresses well.
 _UNCHECKED_RATIO_BYTES = canonical.MIB
 
 
@@ -172,7 +172,7 @@ def _check_size(raw: int, compressed: int) -> None:
         raise TooLarge(f"A segment is more than {canonical.LIMITS.ratio} times as large as its compressed bytes.")
 
 
-#: Placeholders for the project's root and the home in searched and quoted text.
+#: Replaces the project's root and the home folder in text that is searched and quoted.
 _PLACEHOLDER_PATHS = HomePlace(".", "~")
 
 

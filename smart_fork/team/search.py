@@ -209,7 +209,7 @@ def _delete_copy(where: TeamProject, one: FetchedSession) -> None:
     where.tracking.change(lambda tracked: tracked.without(one.alias) if one.alias in tracked.aliases else tracked)
 
 
-#: So long is waited for the vectors of a question, which the server can make as well.
+#: Seconds to wait for the vectors of a question. Without them, the server computes them.
 VECTOR_SECONDS = 0.5
 
 
@@ -373,7 +373,7 @@ def _first_line(passage: RemotePassage | None) -> str:
     return printable(passage.text).strip().partition("\n")[0][:200] if passage else ""
 
 
-#: What to do about them.
+#: The next step for failed background jobs.
 JOBS_HINT = "smart-fork team jobs shows the reasons. smart-fork team jobs --retry tries again."
 
 

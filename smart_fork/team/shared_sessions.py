@@ -110,9 +110,9 @@ def _listed(info: wire.SessionInfo, file: Path | None) -> SharedSession:
     )
 
 
-#: Pages of a family that are read: nobody looks at more.
+#: The most pages of a family's sessions that are read.
 _MAX_PAGES = 10
-#: Messages of each that are told where two part.
+#: The most messages that are shown of each session after two diverge.
 _MAX_SHOWN_MESSAGES = 3
 
 

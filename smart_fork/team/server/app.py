@@ -28,7 +28,7 @@ from smart_fork.team.server.endpoints import Endpoint, ServerContext, asked, ask
 from smart_fork.team.server.search import answer_search
 from smart_fork.team.server.sessions import MAX_COMMIT_BYTES, QueryParameters
 
-#: A monitor is told that the database is away before it stops waiting itself.
+#: Seconds after which the health check reports a silent database, before a monitor gives up waiting.
 HEALTH_SECONDS = 2.0
 _MAX_SHOWN = 200
 

@@ -19,9 +19,9 @@ INVITATION_LIFETIME = timedelta(days=7)
 #: A token that was replaced stays valid for this long, for commands that still use it.
 REPLACED_TOKEN_LIFETIME = timedelta(hours=1)
 SECRET_BYTES = 32
-#: So many random bytes, as they are written.
+#: The random part of a token or invitation: 32 bytes in URL-safe base64.
 _SECRET_PART = re.compile(r"[A-Za-z0-9_-]{43}")
-#: Whoever needs no token, in the audit.
+#: The name in the audit log for admin requests on the server's own machine, which need no token.
 LOCAL_ADMIN = "on-the-server"
 _NAME = re.compile(r"[a-z0-9-]{1,32}")
 _SCOPES: tuple[Scope, ...] = ("read", "write", "admin")

@@ -33,7 +33,7 @@ from smart_fork.team.server.withdrawal import Withdrawal
 DEFAULT_DAYS = 30
 _NAME = "smart-fork-{made:%Y%m%dT%H%M%SZ}-until-{until:%Y%m%d}.dump"
 _UNTIL = re.compile(r"smart-fork-\d{8}T\d{6}Z-until-(\d{8})\.dump")
-#: How long a killed client may stay connected.
+#: Seconds for which PostgreSQL may still list a killed client.
 _DISCONNECT_SECONDS = 3.0
 
 

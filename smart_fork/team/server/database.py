@@ -28,14 +28,14 @@ from smart_fork.errors import ProgramFailed, SmartForkError
 from smart_fork.team.server.postgres import APP, DATABASE, JOBS, OWNER, Cluster, Programs, SystemUser, programs
 
 Connection: TypeAlias = PsycopgConnection[DictRow]
-#: Nobody has this number: who has not said who he is sees no session.
+#: No user has this number: a transaction without a user sees no session.
 NO_USER = 0
 POOL_CONNECTIONS = 16
 SECONDS_FOR_A_CONNECTION = 10.0
-#: So long a question waits for the replica. One that does not answer is not asked again for a while.
+#: Seconds that a query waits for the replica, and seconds for which a silent replica is not asked again.
 SECONDS_FOR_A_REPLICA, SECONDS_WITHOUT_REPLICA = 0.25, 10.0
 _POLL_SECONDS = 0.005
-#: Some databases that are run by others do not answer this.
+#: Asks the primary up to where its log is written. Some hosted databases do not support this.
 _WRITTEN = "SELECT pg_current_wal_flush_lsn()::text AS written"
 _REPLICA_ERRORS = (
     psycopg.OperationalError,
@@ -144,13 +144,13 @@ def _with_vectors(db: Connection) -> None:
 
 AnyConnection: TypeAlias = psycopg.Connection[Any]
 
-#: Changes with the tables. `OLDEST_FORM` is the oldest form whose servers can still work on them: a new version adds
-#: tables and columns, and raises it only after a release whose servers do not need what goes.
+#: The version of the tables. `OLDEST_FORM` is the oldest version whose servers can still use them: a release adds
+#: tables and columns, and only a later one drops those that the earlier release no longer needs.
 FORM = OLDEST_FORM = 16
-#: What makes the tables of each newer form from those of the one before, for databases that have these already.
+#: SQL that updates existing tables to each version from the one before.
 STEPS: Mapping[int, str] = {}
 _TABLES = Path(__file__).with_name("schema.sql")
-#: Whoever makes the tables holds this lock, of which there is one in a database.
+#: The number of the database lock that a server holds while it creates tables.
 _LOCK = 0x5F0_4B5
 
 
@@ -195,14 +195,14 @@ def make_database(owner_conninfo: str, name: str) -> None:
             db.execute(psycopg.sql.SQL("CREATE DATABASE {}").format(psycopg.sql.Identifier(name)))
 
 
-#: The oldest PostgreSQL that has what is needed.
+#: The oldest supported version of PostgreSQL.
 OLDEST_POSTGRES = 160_000
 _PGVECTOR, _NUMBERS = "0.8", re.compile(r"[0-9]+")
 _EXTENSION_HINT = "As a superuser, connected to that database: CREATE EXTENSION vector; then start the server again."
 _DSN_HINT = "--dsn looks like postgresql://USER@HOST/DATABASE, with the password in PGPASSWORD. Try it with psql."
-#: Connections of others than the processes that answer: of the worker, of commands, of a backup.
+#: Connections beyond those of the request handlers: for background jobs, commands and backups.
 SPARE_CONNECTIONS = 30
-#: So long a command waits for a database that starts.
+#: Seconds that a command waits for a starting database, and seconds between two tries.
 SECONDS_TO_WAIT, _LOOK_SECONDS = 60.0, 0.1
 _STARTING_MESSAGES = ("starting up", "not yet accepting connections")
 

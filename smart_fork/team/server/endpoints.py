@@ -37,14 +37,14 @@ from smart_fork.team.server.database import Database
 from smart_fork.team.server.sessions import MAX_QUESTION_BYTES, OverQuota
 from smart_fork.team.wire import PROTOCOL, PROTOCOL_HEADER, Failure
 
-#: Where in the scope of a request it says who asks, and what is counted for the token.
+#: The keys in a request's ASGI scope for the user, and for the remaining requests and bytes of the token.
 PERSON_KEY, COUNTED_KEY = "smart_fork.person", "smart_fork.counted"
-#: For these no token is needed.
+#: The paths that need no token.
 OPEN_PATHS = ("/healthz", "/v1/hello", "/v1/login")
 MAX_LOGIN_BYTES = 4096
-#: Requests without a good token: so many at once, and so many a second, of all strangers together.
+#: The limit for requests without a valid token, of all clients together: at one time, and per second.
 MAX_UNAUTHENTICATED, UNAUTHENTICATED_PER_SECOND = 200.0, 20.0
-#: Tokens that are counted at the same time.
+#: The most tokens whose requests are counted at the same time.
 MAX_COUNTED_TOKENS = 10_000
 _MAX_TEXT = 200
 
@@ -72,7 +72,7 @@ class OtherProtocol(errors.SmartForkError):
     http_status = 426
 
 
-#: What clients are told by its code; anything else has failed for them.
+#: The errors that clients get with their own code. All others have the code `failed`.
 REPORTED_ERRORS = (
     errors.Unshareable,
     errors.Conflict,
@@ -278,11 +278,11 @@ class ServerContext:
     """The values that all route handlers share: the database and the server's options."""
 
     database: Database
-    #: Whether whoever first pushes to a project makes it; else admins alone do.
+    #: True if the first push to a project creates it; otherwise only admins create projects.
     open_projects: bool = True
-    #: The folder of the server's data, whose disk is watched.
+    #: The folder of the server's data. Its free disk space is watched.
     data: Path | None = None
-    #: How long a new token is valid; for ever if `None`.
+    #: How long a new token is valid; `None` if it does not expire.
     token_lifetime: timedelta | None = None
 
     def token_expires_at(self) -> datetime | None:

@@ -25,10 +25,10 @@ from smart_fork.team.server import stored_records
 from smart_fork.team.server.database import Connection, Database
 from smart_fork.team.server.search import index_session
 
-#: From so many vectors on a project has one; it keeps it until they are half as many.
+#: The number of vectors from which on a project gets a graph index. It loses the graph below half of that number.
 MIN_GRAPH_VECTORS = 50_000
-#: The job that looks after them, and the memory that it may take to make one: a graph that does not fit takes ten times
-#: as long.
+#: The name of the job that creates the graphs, and the memory that it may use: a graph that does not fit takes ten
+#: times as long.
 GRAPH_JOB, GRAPH_MEMORY = "near", "512MB"
 _GRAPH_NAME = "vectors_near"
 
@@ -104,16 +104,16 @@ def _create_graph(db: psycopg.Connection[Any], crowd: _VectorGroup) -> None:
     )
 
 
-#: On this channel it is said that there is work.
+#: The PostgreSQL channel on which new jobs are announced.
 CHANNEL = "smartfork_jobs"
-#: So often a job is tried; then it waits for somebody who has read its error.
+#: The number of attempts of a job. Then it waits until an admin retries it.
 MAX_ATTEMPTS = 8
-#: After a failure it waits so long, then twice as long, and so on.
+#: The wait after a job's first failure, which doubles after each further one, and the longest wait.
 FIRST_WAIT, LONGEST_WAIT = timedelta(seconds=10), timedelta(hours=1)
 _MAX_ERROR = 300
 
-#: What is run, with the transaction, the project, the session, and its revision when the job was put. What is done for
-#: the whole server is given None for these three.
+#: The function of a job. It gets the transaction, the project, the session, and the session's revision when the job was
+#: queued. These three are `None` for a job for the whole server.
 Work: TypeAlias = Callable[..., None]
 
 
@@ -250,7 +250,7 @@ class JobWorker:
             )
 
 
-#: So long it sleeps where it is not woken: a pooler between does not pass on that there is work.
+#: Seconds between two looks for jobs. A connection pooler may not pass on that there is a new job.
 SLEEP_SECONDS = 5.0
 _RECONNECT_SECONDS = 1.0
 
@@ -261,7 +261,7 @@ def sweep(db: Connection, *_: None) -> None:
         stored_records.sweep(db, row["id"])
 
 
-#: What is done, by its kind.
+#: The kinds of background jobs, by name.
 KINDS: Mapping[str, Kind] = {
     "sweep": Kind(sweep, every=timedelta(hours=1)),
     "index": Kind(index_session),

@@ -31,7 +31,7 @@ _FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 _BYTES_IN_MB = 1_000_000
 #: Free space below which the server warns.
 LOW_DISK_BYTES = 2_000 * _BYTES_IN_MB
-#: The words of addresses by which requests are named. Ids and keys of projects are not labels.
+#: The parts of paths that may occur in a request's name. Ids and keys of projects are left out.
 _ROUTE_WORDS = frozenset({
     "admin", "audit", "branches", "changes", "have", "healthz", "hello", "login", "logout", "metrics", "push",
     "rewrites", "search", "segments", "sessions", "token",

@@ -31,10 +31,10 @@ from smart_fork.team.server import EMBEDDED_POSTGRES, check_installed, how_to_in
 
 OWNER, APP, JOBS, DATABASE = "smartfork", "smartfork_app", "smartfork_jobs", "smartfork"
 PORT = 5432
-#: The path of a socket has at most 104 bytes on macOS, and 108 on Linux.
+#: The most bytes of a socket's path. The systems allow 104 (macOS) and 108 (Linux).
 MAX_SOCKET_BYTES = 100
 SECONDS_TO_START, SECONDS_TO_STOP = "120", "60"
-#: After so long, processes of a postmaster that was killed have noticed that it is gone.
+#: Seconds after which PostgreSQL's other processes have noticed that the main one was killed.
 SECONDS_FOR_REMAINS = 15.0
 _RETRY_SECONDS = 0.2
 

@@ -46,12 +46,12 @@ if TYPE_CHECKING:
     from smart_fork.team.server.database import Roles
     from smart_fork.team.server.postgres import Cluster
 
-#: So long the end waits for requests that are being answered, and for a job.
+#: Seconds that a stopping server waits for running requests and for a running job.
 GRACE_SECONDS = 10
-#: A worker that has not begun by then, or does not answer its supervisor for so long, is started again.
+#: Seconds after which a worker is restarted if it has not started, or does not answer its supervisor.
 SECONDS_TO_BEGIN, SECONDS_TO_ANSWER = 120.0, 60
 BACKLOG = 512
-#: What is imported before the rights are given up: afterwards their folders may be closed to it.
+#: Packages that are imported before the process gives up root's rights: it may not be able to read them afterwards.
 _PACKAGES = (
     "smart_fork.team.server",
     "smart_fork.sharing",
@@ -60,9 +60,9 @@ _PACKAGES = (
     "indexer.transcripts",
     "indexer.store",
 )
-#: Libraries that import parts of themselves when these are first used. Some parts need what is not on every system.
+#: Libraries that import their own modules only when these are first used. Some modules do not work on every system.
 _LIBRARIES = ("anyio", "uvicorn.loops", "zstandard")
-#: What texts are read and written in, which Python imports when it is first asked for.
+#: Text encodings, which Python imports only when they are first used.
 _CODECS = ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "latin-1", "ascii", "idna", "punycode")
 
 log = logging.getLogger(__name__)

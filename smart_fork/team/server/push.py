@@ -22,7 +22,7 @@ from smart_fork.team.server.search import store_offered_vectors
 from smart_fork.team.server.sessions import Row, add_usage
 from smart_fork.team.wire import Push, Pushed
 
-#: Looks at the records of an agent, whether it can read them.
+#: Checks that an agent (the first argument) can read these records; raises `Unshareable` if not.
 Readable = Callable[[str, Sequence[bytes]], object]
 
 

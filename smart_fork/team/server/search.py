@@ -39,17 +39,17 @@ if TYPE_CHECKING:
     from indexer.default_embedder import LightEmbedder
 
 
-#: Who makes the index: it sees what is searched of everybody, and nobody's sessions.
+#: The user number of the indexing job. It may see all users' searchable text, but no sessions.
 INDEXER_USER = -1
 
 log = logging.getLogger(__name__)
 
-#: Texts without a vector that are embedded here after a push, and how many of them at once: a long session is some
-#: seconds of a processor, and one that is longer can be found by its words beyond that.
+#: The most passages for which the server computes vectors after a push, and how many it computes together. The rest of
+#: a longer session is found only by its words.
 MAX_EMBEDDED, BATCH_SIZE = 2_000, 32
-#: One in so many vectors of a client is compared with one made here. On any machine the two are at least so near.
+#: One in so many vectors of a client is also computed here. The cosine of the two must be at least the second value.
 SAMPLED_ONE_IN, MIN_COSINE = 64, 0.98
-#: Bytes of a session's words by weight, less than a tsvector takes however they are spelled.
+#: The most bytes of a session's words for each weight, so that they fit into a PostgreSQL tsvector.
 _MAX_WORD_BYTES: Mapping[str, int] = {"A": 4_000, "B": 100_000, "C": 120_000, "D": 80_000, "work": 40_000}
 _random = SystemRandom()
 

@@ -25,7 +25,7 @@ from smart_fork.team.server.auth import LOCAL_ADMIN, MemberProject, Person, proj
 from smart_fork.team.server.database import Connection, Database
 from smart_fork.team.wire import Branch, Meta, Pushed, SessionChange, SessionInfo
 
-#: Segments that ride in a commit: a larger push sends them one by one first.
+#: The most bytes of a push message with its segments. A larger push sends the segments first.
 MAX_COMMIT_BYTES = 12 * canonical.MIB
 MAX_QUESTION_BYTES = canonical.MIB
 

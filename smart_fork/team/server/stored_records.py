@@ -14,7 +14,7 @@ from smart_fork.team.records import Segment, SegmentPlace, unpack
 from smart_fork.team.server.auth import MemberProject, Person
 from smart_fork.team.server.database import Connection
 
-#: Of these segments a person may have the content: they are in a session that he may read.
+#: Selects the segments that are in a session that the user may read.
 _READABLE_SEGMENTS = (
     "SELECT DISTINCT g.digest FROM session_segments g"
     " JOIN sessions s ON s.project_id = g.project_id AND s.id = g.session_id"
@@ -24,7 +24,7 @@ _SENT_SEGMENTS = (
     "SELECT u.digest FROM uploads u JOIN segments g ON g.project_id = u.project_id AND g.digest = u.digest"
     " WHERE u.project_id = %s AND u.digest = ANY(%s) AND u.user_id = %s"
 )
-#: Of no session, and nobody's upload.
+#: Is true for a segment that no session uses and that no user's upload names.
 _IS_UNUSED = (
     " NOT EXISTS (SELECT FROM session_segments s WHERE s.project_id = g.project_id AND s.digest = g.digest)"
     " AND NOT EXISTS (SELECT FROM uploads u WHERE u.project_id = g.project_id AND u.digest = g.digest)"
@@ -181,11 +181,12 @@ def sweep(db: Connection, project_id: int, hours: float = 24) -> int:
     return db.execute(_DELETE_UNUSED, (project_id, old)).rowcount
 
 
-#: Withdrawals told at once.
+#: The most withdrawals in one answer.
 MAX_WITHDRAWALS = 50
-#: Edits by digest: what stands in the place of a record, or nothing.
+#: The edits of a withdrawal: the digest of each record, with that of its replacement, or `None` if it is removed.
 EditsByDigest = Mapping[bytes, bytes | None]
-#: Whoever takes the next number of a withdrawal holds this lock until it is written: no smaller one appears later.
+#: The number of the lock that a transaction holds from taking a withdrawal's number until its commit, so that no
+#: smaller number appears later.
 _NUMBER_LOCK = 0x5F0_4B6
 
 

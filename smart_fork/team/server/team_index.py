@@ -21,17 +21,21 @@ from indexer.outcome import Outcome
 from indexer.store.base import HavingTable, Near, Placement, Scope, Scored, SessionRow, Similarities, WordTable, bigrams
 from smart_fork.team.server.database import Connection
 
-#: So many candidates are kept while the graph is walked, at least: with 40, which is usual, a quarter is missed.
+#: The least and most candidates kept while a vector graph is searched. With the usual 40, a quarter of the nearest
+#: vectors is missed.
 MIN_CANDIDATES, MAX_CANDIDATES = 200, 1_000
 
 
-#: The rarest words of a question, which so many rows have together, decide which rows are weighed by all of them.
+#: Rows to score are found by a question's rarest words: as many words as occur in so many rows together, but at least
+#: so many words.
 MAX_ROWS, MIN_TERMS = 8_000, 2
-#: So many times as many are weighed as are wanted.
+#: The number of scored rows for each wanted result.
 RANKED_FACTOR = 2
-#: BM25: how soon a word says no more by being there again, and how much less it says in a longer session.
+#: The parameters k1 and b of BM25: how soon repeated words add nothing, and how much words count less in a longer
+#: session.
 _TERM_SATURATION, _LENGTH_WEIGHT = 1.2, 0.75
-#: Written as they are in the index of a large project (`near`): that has what all may read, and is used for it.
+#: Selects the nearest vectors. The conditions are written as in the graph index of a large project, so that PostgreSQL
+#: uses it.
 _LEG = f"""(SELECT chunk_id, e FROM vectors WHERE project_id = %s AND space = %s AND reach = {{}}
     ORDER BY e::halfvec({DIMENSIONS}) <=> %s::halfvec LIMIT %s)"""  # noqa: S608 - constants
 _NEAREST = f"""(SELECT * FROM ({_LEG.format("0")} UNION ALL {_LEG.format("%s")}) AS both_reaches
@@ -80,7 +84,7 @@ _TABLES: Mapping[WordTable, _Table] = {
     ),
 }
 
-#: Where in the words of a passage or a session it is looked for what it has.
+#: The column to search for each kind of rows.
 _COLUMNS: Mapping[HavingTable, str] = {"chunks": "words", "sessions": "words", "titles": "titles", "work": "work"}
 
 
@@ -418,7 +422,7 @@ class _Cosines:
         return {row["chunk_id"]: tuple(row["cosines"]) for row in rows}
 
 
-#: What is known of a log, which none of these sessions has here.
+#: Values for the fields that describe a log: the server has no logs.
 _NO_LOG: Mapping[str, Any] = {
     "part": 1, "path": "", "cwd": "", "resolved_cwd": "", "repo_root": "", "git_branch": "", "also_called": "",
     "version": "", "origin": "person", "inferred_from": "", "head": "",

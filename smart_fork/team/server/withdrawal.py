@@ -24,7 +24,7 @@ from smart_fork.team.server.database import Connection, Database
 from smart_fork.team.server.sessions import Row
 from smart_fork.team.wire import Rewrite, Rewritten
 
-#: What describes a session in words of its own.
+#: The fields of a session's description, with the values that they have after a deletion.
 EMPTY_DESCRIPTION: Mapping[str, Any] = {"title": "", "tags": [], "summary": ""}
 
 
@@ -285,7 +285,7 @@ def _advanced(row: Row) -> Conflict:
     )
 
 
-#: By the SHA-256 of a record what takes its place, or nothing.
+#: The edits of a withdrawal: the SHA-256 of each record, with the record that replaces it, or `None` if it is removed.
 Edits = Mapping[bytes, bytes | None]
 
 
