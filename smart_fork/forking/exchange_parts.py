@@ -20,11 +20,11 @@ from indexer.transcripts.model import Session, Turn
 from smart_fork.agents import AGENTS
 from smart_fork.snippets import printable
 
-#: Characters per token: without counts by the agent, and the limits for any model.
+#: Characters per token: assumed if the agent counts no tokens, and the least and most of any model.
 USUAL, LEAST, MOST = 4.0, 1.5, 5.0
 #: A context that shrinks below this share was compacted; dropped thoughts alone shrink it less.
 FORGOTTEN = 0.6
-#: The fewest counted tokens that give a rate.
+#: The fewest counted tokens from which the characters per token are computed.
 COUNTED = 2_000
 
 

@@ -138,9 +138,7 @@ def _logs(agent: AgentName, session_id: str) -> list[FamilyLog]:
 
 
 def _said_in(session: Session) -> tuple[AgentName, str] | None:
-    """Return the session that `session` was handed over from, as (agent, session id), according to the text of
-    `session`.
-    """
+    """Return the session that `session` was handed over from, as (agent, session id), according to its own text."""
     try:
         with READERS[session.agent].as_file(session.source_path) as path, path.open("rb") as file:
             said = _SAID.search(file.read(_BYTES))
@@ -434,8 +432,8 @@ def _noted_kin(there: set[str], notes: Mapping[str, _Noted], found: KnownRelatio
 
 
 def _uncertain(guessed: Mapping[str, str], links: Links, notes: Mapping[str, _Noted]) -> Links:
-    """Return pairs of sessions of which one was made from the other, but it is unknown which. Each pair is in both
-    directions.
+    """Return pairs of sessions of which one was made from the other, but it is unknown which. Both directions are
+    there.
     """
     tied: dict[str, set[str]] = defaultdict(set)
     noted = ((one, other) for one, known in notes.items() for other in known.unclear)

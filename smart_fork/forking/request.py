@@ -16,12 +16,12 @@ from smart_fork.finding.fork_worth import least_close  # a server that is starte
 from smart_fork.finding.session_view import Hit
 from smart_fork.snippets import shown
 
-#: In place of a number: keep only the answering exchanges and what they need.
+#: A budget without a number: keep only the exchanges that answer the intent, and what they need.
 MATCH: Literal["match"] = "match"
 Amount = int | Literal["match"]
 _NUMBER = late(r"([0-9]{1,9})(?:\.([0-9]{1,3}))?([kKmM]?)")
 _TIMES = {"": 1, "k": 1_000, "m": 1_000_000}
-#: More than any model takes.
+#: The largest budget accepted: more than any model's context window.
 MAX_BUDGET_TOKENS = 100_000_000
 
 

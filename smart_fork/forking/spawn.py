@@ -260,7 +260,7 @@ class WorkerRequest:
         check_free(source, machine=self.machine)
 
 
-#: The project's newest sessions that are searched for the directory's newest one.
+#: How many of a project's newest sessions are searched for the newest session of a directory.
 MAX_RECENT_SESSIONS = 100
 
 

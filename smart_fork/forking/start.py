@@ -82,7 +82,7 @@ class PreparedWorker:
 
     @property
     def cwd(self) -> Path:
-        """Return the directory that the worker will work in, as far as it is known before its worktree is made."""
+        """Return the directory that the worker will work in, as far as it is known before the start."""
         return self.worktree or self.request.target_cwd
 
     def plan(self, cwd: Path | None = None, worker_id: str = "") -> ForkPlan:
@@ -168,7 +168,7 @@ def prepare(spec: WorkerSpec, machine: Machine | None = None, *, dry_run: bool =
 
 
 def _home_of(spec: WorkerSpec) -> AbstractContextManager[None]:
-    """Return a context that uses the agent's home directory with the session: a person may have several accounts."""
+    """Return a context that uses the agent home directory of the session: a person may have several accounts."""
     own = spec.source if spec.source and spec.source.turns and not spec.content.handover else None
     return AGENTS[spec.agent].home.used(own.source_path if own else None)
 

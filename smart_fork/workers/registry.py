@@ -34,7 +34,7 @@ MIN_PREFIX = 8
 State = Literal["starting", "running", "ended", "failed"]
 #: The last report of the agent's hooks about a running worker; empty before the first.
 Status = Literal["", "working", "idle", "waiting"]
-#: Final states, and the others.
+#: The states of workers that have ended, and of the others.
 ENDED_STATES: tuple[State, ...] = ("ended", "failed")
 LIVE_STATES: tuple[State, ...] = ("starting", "running")
 #: The origin of a worker. A branch is a fork that was written before its start.
