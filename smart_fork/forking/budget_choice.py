@@ -35,7 +35,7 @@ SHARPNESS, BEFORE = 3.0, 0.5
 #: The words of exchanges with at least this chance come first. Their edits may exceed the filled share; so may those of
 #: the first exchange, since later work builds on them.
 MIN_CHANCE = 0.03
-#: A budget keeps at most this share of a session's tokens, since a larger fork saves little.
+#: Edits and calls are added to kept exchanges up to this share of a session's tokens: a larger fork saves little.
 FILLED = 0.25
 #: A budget of `match` takes at most this share of a session, or this many tokens, beside what is always kept.
 LEAST_SHARE, LEAST_TOKENS = 0.12, 6_000

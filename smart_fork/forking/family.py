@@ -37,9 +37,9 @@ _SAID = re.compile(
 class KnownRelations:
     """Relations between sessions that are recorded outside their logs.
 
-    `forks` maps a session to its parent, `agents` to its agent. `shared` has pairs of related sessions of one agent.
-    `through` maps a handed-over session to the last message handed over. `others` maps a merged session to its further
-    parents.
+    `forks` maps a session to its parent, `agents` to its agent. `shared` ties a session to a related one of its agent,
+    or to a message that related ones have too. `through` maps a handed-over session to the last message handed over.
+    `others` maps a merged session to its further parents.
     """
 
     forks: dict[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Answers to "which family has this session?": ancestors, forks, fork points, running workers, resume commands."""
+"""The family of a session as an answer: ancestors, forks, where each fork begins, running workers, resume commands."""
 
 from __future__ import annotations
 
