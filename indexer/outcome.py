@@ -141,9 +141,7 @@ class _Step(NamedTuple):
 
     @property
     def settled(self) -> bool:
-        """Return True if the result shows that an earlier error is gone: the call succeeded, or failed with another
-        one.
-        """
+        """Return True if this result shows that an earlier error is gone: the call succeeded, or had another error."""
         if self.failed:
             return bool(self.result.errors)
         return self.result.proof is not Proof.NOTHING or not WorkCommands.hide_the_end(self.call.action)
@@ -263,9 +261,7 @@ def _commands(action: str) -> WorkCommands:
 
 
 def edited_paths(session: Session) -> tuple[str, ...]:
-    """Return the files that a session successfully edited, as its calls name them, except those that may not be
-    stored.
-    """
+    """Return the files that a session successfully edited, as its calls name them. `edits_of` checks them as well."""
     return tuple(filter(_fit, dict.fromkeys(chain.from_iterable(_edits_done(session).values()))))
 
 

@@ -89,9 +89,7 @@ def _ready(readers: Sequence[_Reader], seconds: float | None) -> list[_Reader]:
 
 
 class _Reader:
-    """A process that reads logs one after the other. It ends when its connection is closed, or the asking process
-    dies.
-    """
+    """A process that reads logs one after the other. It ends when its connection to the asking process is closed."""
 
     def __init__(self, line: Connection, process: subprocess.Popen[bytes]) -> None:
         self.line = line

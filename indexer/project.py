@@ -28,7 +28,7 @@ _GIT_VARIABLES = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM
 
 
 class Unproven(IndexerError):
-    """A `.git` is not believed. The message gives the reason in one sentence."""
+    """The `.git` of a directory is not believed, so it decides no project. The message gives the reason."""
 
     code = "unproven_checkout"
 
@@ -72,7 +72,7 @@ class Checkout:
 
 
 def top_of(directory: Path) -> Path | None:
-    """Return the nearest folder with a `.git` at or above the resolved `directory`."""
+    """Return the nearest folder with a `.git`, at or above `directory` (a path without links)."""
     for folder in (directory, *directory.parents):
         if os.path.exists(folder / ".git"):  # noqa: PTH110 - where we may not look there is none
             return folder
@@ -80,7 +80,7 @@ def top_of(directory: Path) -> Path | None:
 
 
 def bare_at(directory: Path) -> Path | None:
-    """Return the nearest bare repository at or above the resolved `directory`."""
+    """Return the nearest bare repository at or above `directory` (a path without links)."""
     for folder in (directory, *directory.parents):
         if all(os.path.exists(folder / name) for name in _GIT_FILES):  # noqa: PTH110 - where we may not look there is none
             return folder
@@ -88,7 +88,7 @@ def bare_at(directory: Path) -> Path | None:
 
 
 def listed_worktrees(common: Path) -> Iterator[Path]:
-    """Yield the directories that a repository lists as its linked worktrees, even if they no longer exist."""
+    """Yield the directories that the git folder `common` lists as linked worktrees, even if they are gone."""
     try:
         entries = [Path(entry.path) for entry in os.scandir(common / "worktrees")]
     except OSError:
@@ -97,17 +97,21 @@ def listed_worktrees(common: Path) -> Iterator[Path]:
 
 
 def worktree_named(common: Path, name: str) -> Path | None:
-    """Return the current directory of the worktree that git keeps under `name`, which stays when the worktree moves."""
+    """Return where the worktree is that git keeps under `name`. The name stays the same when the worktree moves."""
     return _listed(common / "worktrees" / name)
 
 
 def removed_worktrees(common: Path) -> Iterator[Path]:
-    """Return the listed worktrees that no longer exist."""
+    """Yield the directories of worktrees that the git folder `common` lists, but that no longer exist."""
     return (top for top in listed_worktrees(common) if not os.path.lexists(top))
 
 
 def _elsewhere(top: Path, git: Path, kind: int) -> Checkout:
-    """Follow a `.git` file or symbolic link to its checkout, if the checkout is proven."""
+    """Follow a `.git` that is a file or a symbolic link to its checkout.
+
+    Raises:
+        Unproven: the git folder to which it points does not point back.
+    """
     own = _target(git, kind)
     if not os.path.lexists(own / "HEAD"):
         raise Unproven(f"{git} points to {own}, which is not a repository")
@@ -149,7 +153,7 @@ def _worktree(top: Path, own: Path) -> Checkout:
 
 
 def _listed(own: Path) -> Path | None:
-    """Return the directory of a worktree according to its repository."""
+    """Return the directory of the worktree with the git folder `own`; `None` if this folder does not record it."""
     try:
         path = own / text_of_regular(own / "gitdir", _PATH_BYTES).rstrip("\r\n")
         return Path(os.path.realpath(path.parent)) if path.name == ".git" else None
@@ -177,7 +181,7 @@ def _is_ones_own(path: Path) -> bool:
 
 
 def git_settings(own: Path) -> dict[str, str]:
-    """Return the repository's own git settings; none if git cannot read the file."""
+    """Return the git settings in the configuration of the git folder `own`; none if git cannot read the file."""
     found: dict[str, str] = {}
     for file in (own / "config", own / "config.worktree"):
         readable = file.is_file() and file.stat().st_size <= _MAX_BYTES
@@ -189,7 +193,7 @@ def git_settings(own: Path) -> dict[str, str]:
 
 
 def _git(*words: str) -> bytes | None:
-    """Return git's output; `None` if git fails, is not installed, or takes too long."""
+    """Run git with these arguments, and return its output; `None` if git fails, is not installed, or takes too long."""
     import subprocess  # takes a while, and most checkouts are one's own
 
     clean = {name: said for name, said in os.environ.items() if not name.startswith("GIT_") or name in _GIT_VARIABLES}
@@ -206,7 +210,7 @@ def _git(*words: str) -> bytes | None:
 def text_of_regular(file: Path, most: int = _MAX_BYTES) -> str:
     """Return the text of a regular file of at most `most` bytes, decoded like a file name.
 
-    This does not block on a pipe.
+    A pipe raises an error instead of blocking.
 
     Raises:
         OSError: the file cannot be read, is no regular file, or is larger.
@@ -229,10 +233,11 @@ _GUEST_PREFIX = "guest "
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A project: `key` is equal for all worktrees of a repository, `root` is the main working directory.
+    """A directory's git repository with all worktrees or, outside git, the directory itself.
 
-    `git` is True for a repository. `doubt` says why a `.git` is not believed: the directory is then a project outside
-    git. `places` are other directories, present or past, of the project. `maybe` are directories that might be.
+    `key` is equal for all worktrees, and `root` is the main working directory. `git` is True for a repository. `doubt`
+    says why a `.git` is not believed: the directory is then a project outside git. `places` are other directories,
+    present or past, of the project. `maybe` are directories that might be.
     """
 
     key: str
@@ -244,13 +249,13 @@ class Project:
 
     @property
     def all_places(self) -> tuple[str, ...]:
-        """Return the root, the other places, and the listed worktrees that no longer exist."""
+        """Return the project's root, its other directories, and the listed worktrees that no longer exist."""
         if not self.git:
             return self.root, *self.places
         return self.root, *self.places, *map(str, removed_worktrees(Path(self.key)))
 
     def had_worktree(self, directory: Path) -> bool:
-        """Return True if the resolved `directory` was deleted and is in a worktree that the repository still lists."""
+        """Return True if `directory` is gone, but lies in a worktree that the repository still lists."""
         if not self.git or directory.exists():
             return False
         return any(is_within(directory, one) for one in removed_worktrees(Path(self.key)))
@@ -273,25 +278,26 @@ def project_of(directory: str | Path) -> Project:
 
 
 def begun_at(head: str, project: Project) -> Project:
-    """Return the project of a session that began at the commit `head`, for a log without a reliable directory.
+    """Return `project` with a key that names the commit `head` at which a session without a known directory began.
 
-    Such a session belongs to each repository that has the commit, even one that is cloned later. A search decides that.
+    Such a session belongs to each repository that has the commit, even one that is cloned later. A search decides
+    that.
     """
     return replace(project, key=f"{_HEAD_PREFIX}{head} {project.key}") if head else project
 
 
 def head_of(key: str) -> str:
-    """Return the commit in a key that `begun_at` made; empty for other keys."""
+    """Return the commit that `begun_at` has put into a project's key; empty for other keys."""
     return key.removeprefix(_HEAD_PREFIX).partition(" ")[0] if key.startswith(_HEAD_PREFIX) else ""
 
 
 def guest_of(project: Project) -> Project:
-    """Return the project for work that a session did in `project` although it began in another one."""
+    """Return `project` with a key that marks work of a session that began in another project."""
     return replace(project, key=f"{_GUEST_PREFIX}{project.key}")
 
 
 def host_of(key: str) -> str:
-    """Return the key of the project in a key that `guest_of` made; empty for other keys."""
+    """Return the key of the project in which work was done, from a key that `guest_of` made; empty for other keys."""
     return key.removeprefix(_GUEST_PREFIX) if key.startswith(_GUEST_PREFIX) else ""
 
 

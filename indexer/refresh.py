@@ -1,7 +1,8 @@
 """Updates of the index: reads changed logs on demand or completely, embeds new chunks, and erases forgotten sessions.
 
 One process at a time reads logs and one embeds. Embedding takes long, and must not delay new words. Sessions of which
-only a kept copy is left are indexed as well. Nothing stays of sessions that a person has forgotten.
+only a kept copy (a compressed copy of a deleted log) is left are indexed as well. Nothing stays of sessions that a
+person has forgotten.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ def read_changes(
 ) -> tuple[Report, list[LogFile]]:
     """Read changed logs for about `seconds`: logs of `project` first, then newer ones.
 
-    Return the report, and the changed logs that are left for later. A log that would take longer than `seconds` is
-    always left.
+    Return counts of the work, and the changed logs that are left for later. A log that would take longer than
+    `seconds` is always left.
 
     Raises:
         IndexBusyError: another process is indexing. The index can still be searched.
@@ -101,9 +102,9 @@ def read_named(
 def read_changed(
     store: Store, adapters: Agents, paths: Collection[str], seconds: float, progress: Progress | None = None
 ) -> list[LogFile]:
-    """Read the logs at `paths` that have changed. Return without waiting for a lock if no log has.
+    """Read the logs at `paths` that have changed. If none has, return without waiting for the index's lock.
 
-    Return the changed logs that are left because each would take longer than `seconds`.
+    Return the changed logs that are not read, because each would take longer than `seconds`.
 
     Raises:
         IndexBusyError: another process is indexing. The index can still be searched.
@@ -117,9 +118,9 @@ def read_changed(
 def read_rest(
     store: Store, adapters: Agents, report: Report, seconds: float, done: set[str], *, progress: Progress | None = None
 ) -> bool:
-    """Do the work that follows the reading of logs (see `remember`) for about `seconds`. Return True if all is done.
+    """Copy logs, index kept copies and erase deleted text for about `seconds`. Return True if all this is done.
 
-    Pass the same set as `done`, empty at first, to each further call.
+    This follows the reading of logs. Pass the same set as `done`, empty at first, to each further call.
 
     Raises:
         IndexBusyError: another process is indexing.
@@ -138,10 +139,11 @@ def complete(
 ) -> Report:  # fmt: skip
     """Read all changed logs and embed all chunks without a vector. `waiting` is called as in `only_writer`.
 
-    After `deadline` (of `time.monotonic`), embed one batch more and leave the rest.
+    Logs of `project` come first. Without an `embedder`, nothing is embedded. After `deadline` (of `time.monotonic`),
+    embed one batch more and leave the rest.
 
     Raises:
-        IndexBusyError: another process has held the lock for `patience` seconds. All logs are read if it only embeds.
+        IndexBusyError: another process has held the lock for `patience` seconds. If it only embeds, all logs are read.
         ModelUnavailableError: the words are indexed, but no vectors can be made.
     """
     report = Report()
@@ -165,8 +167,8 @@ def embed_first(
 ) -> Report:  # fmt: skip
     """Embed the chunks that are `wanted`, then those in `scope`, then others, for about `seconds`.
 
-    With `only_first`, embed in `scope` only the first chunk of each exchange (a prompt with its answer), and the rest
-    only if it is little.
+    With `only_first`, embed in `scope` only the first chunk of each exchange (a prompt with its answer). The rest is
+    then embedded only if it is little.
 
     Raises:
         IndexBusyError, ModelUnavailableError: as for `complete`.
@@ -182,8 +184,9 @@ def embed_first(
 
 
 def _current_first(files: list[LogFile], agents: Agents, project: Project | None) -> list[LogFile]:
-    """Sort logs: those of `project` first, as far as their location tells. Large logs come last, so that no other log
-    waits for them.
+    """Sort logs: those of `project` first, as far as their location shows the project.
+
+    Large logs come last, so that no other log waits for them.
     """
     here = {agent.name: agent.place_of(project.root) if project else "" for agent in agents}
 
@@ -195,7 +198,7 @@ def _current_first(files: list[LogFile], agents: Agents, project: Project | None
 
 
 def _largest(seconds: float) -> float:
-    """Return the size of the largest log that can be read within `seconds`."""
+    """Return the size in bytes of the largest log that can be read within `seconds`."""
     return max(seconds * LOG_BYTES, LOG_BYTES)
 
 
@@ -206,11 +209,10 @@ def remember(
     store: Store, agents: Agents, report: Report, done: set[str], *, progress: Progress | None = None,
     deadline: float | None = None,
 ) -> bool:  # fmt: skip
-    """Keep copies of all logs, for agents with copies switched on. Index the sessions of which only such a copy is
-    left.
+    """Keep copies of all logs, if a person wants copies. Index the sessions of which only a copy is left.
 
-    The caller holds the index's lock. Return True if all was done before `deadline` (of `time.monotonic`). `done` is as
-    in `keep_all`.
+    The caller holds the index's lock. Return True if all was done before `deadline` (of `time.monotonic`). `done` is
+    as in `keep_all`.
     """
     remove_unfinished_files()
     try:
@@ -226,7 +228,7 @@ def remember(
 
 
 def recall(store: Store, agents: Agents, report: Report, progress: Progress | None = None) -> None:
-    """Index the kept copies of sessions that the index does not know: the index was deleted after their logs.
+    """Index the kept copies of sessions that the index does not know, because it was deleted after their logs.
 
     The caller holds the index's lock. A copy that cannot be read is logged.
     """
@@ -244,10 +246,10 @@ def recall(store: Store, agents: Agents, report: Report, progress: Progress | No
 
 
 def renew(store: Store, agents: Agents, report: Report, progress: Progress | None = None) -> None:
-    """Bring sessions without a log to this version: read the kept copy again, or mask the stored texts again. Do this
-    once a version.
+    """Bring sessions whose logs were deleted up to date after an upgrade of smart-fork, once for each version.
 
-    The caller holds the index's lock. Work that is interrupted is done at the next run.
+    Their stored texts are masked again, and their kept copies are read again. The caller holds the index's lock. Work
+    that is interrupted is done at the next run.
     """
     if store.meta(RENEWED) == log_changes.VERSION:
         return
@@ -263,10 +265,7 @@ def renew(store: Store, agents: Agents, report: Report, progress: Progress | Non
 
 
 def _recall_one(store: Store, agents: Agents, copy: kept_logs.KeptLog, report: Report) -> None:
-    """Index a kept copy.
-
-    If it cannot be read, skip it, so that other copies are indexed and the stored session stays.
-    """
+    """Index a kept copy. If it cannot be read, log this: other copies are still indexed, and a stored session stays."""
     agent = agents[copy.agent]
     where = agent.home() / copy.place
     try:
@@ -285,8 +284,7 @@ def _recall_one(store: Store, agents: Agents, copy: kept_logs.KeptLog, report: R
 
 
 def remove_forgotten(store: Store) -> None:
-    """Remove everything of forgotten sessions from the index and the disk, also after a killed process removed only a
-    part.
+    """Remove everything of forgotten sessions from the index and the disk. This also finishes interrupted removals.
 
     The caller holds the index's lock.
     """
@@ -296,8 +294,9 @@ def remove_forgotten(store: Store) -> None:
 
 
 def remove_forgotten_files() -> None:
-    """Remove kept copies and exports of forgotten sessions, and set-aside indexes that may contain them. The index is
-    not opened.
+    """Remove kept copies and exports of forgotten sessions, and set-aside indexes that may contain these sessions.
+
+    The index is not opened.
     """
     kept_logs.sweep_reading()
     gone = forgotten()
@@ -309,9 +308,9 @@ def remove_forgotten_files() -> None:
 
 
 def erase_owed(store: Store, seconds: float | None = None, progress: Progress | None = None) -> bool:
-    """Erase deleted text from the index's files and remove set-aside indexes. Return True if no deleted text is left.
+    """Erase deleted text from the index's files, and remove set-aside indexes. Return True if no deleted text is left.
 
-    The caller holds the index's lock. With `seconds`, erase only if that takes about no longer.
+    The caller holds the index's lock. With `seconds`, erase only if that takes about this time or less.
     """
     if not store.owes_erasing():
         return True
@@ -330,8 +329,9 @@ def erase_owed(store: Store, seconds: float | None = None, progress: Progress | 
 
 
 def remove_unfinished_files() -> None:
-    """Remove partly written exports and copies of killed processes. The caller holds the index's lock, so no other
-    process is writing one.
+    """Remove partly written exports and copies that killed processes left.
+
+    The caller holds the index's lock, so no other process is writing one.
     """
     for folder in (*index_root().glob("*/"), *kept_logs.folders()):
         for half in folder.glob(".*.tmp"):
@@ -342,11 +342,10 @@ def remove_unfinished_files() -> None:
 
 
 def mask_again(store: Store, session: SessionRow) -> bool:
-    """Mask the stored texts and the export of a session without a log with today's rules. Return True if the export
-    changed.
+    """Mask a session's stored texts and export with the rules of this version. Return True if the export changed.
 
-    The names of code from its tool outputs are dropped: the text around them is gone, so they cannot be checked. The
-    caller holds the index's lock.
+    The session's log was deleted. Names of code from its tool outputs are dropped: the text around them is gone, so
+    they cannot be checked. The caller holds the index's lock.
     """
     placements = sorted(store.placements_of(session.row), key=lambda placement: placement.position)
     known = store.texts([placement.chunk for placement in placements])

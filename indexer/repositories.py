@@ -1,5 +1,5 @@
-"""Repositories that sessions worked in, recorded so that each is recognized after a move, in another clone or in a new
-home.
+"""Records of the repositories that sessions worked in. With them, each is recognized after a move, or in another
+clone.
 
 A repository is recognized by its root commits and its remote, or by its reflog, which moves with it. A directory of
 equal name proves nothing. A root commit alone proves nothing either, because forks and templates share it.
@@ -43,7 +43,10 @@ _MAX_TABLE_BYTES = 1 << 28
 
 
 def known(repository: Path, names: Collection[str]) -> frozenset[str]:
-    """Return those of the object `names`, full or shortened, that `repository` (a resolved ``.git``) has."""
+    """Return those of `names` that are objects (such as commits) in `repository`, the path of a ``.git``.
+
+    Names may be shortened, and the path has no links.
+    """
     objects = repository / "objects"
     wanted = frozenset(name for name in names if NAME.fullmatch(name) or _SHORTENED.fullmatch(name))
     if not wanted or not _is_own(objects):
@@ -60,7 +63,10 @@ def known(repository: Path, names: Collection[str]) -> frozenset[str]:
 
 @lru_cache(maxsize=64)
 def _packed(packs: Path, _changed: int, names: frozenset[str]) -> frozenset[str]:
-    """Return the names that are in packs. `_changed` is the folder's time: packs come and go, but never change."""
+    """Return those of `names` that are objects in the pack files of the folder `packs`.
+
+    `_changed` is the folder's time, for the cache: packs come and go, but never change.
+    """
     found: set[str] = set()
     for entry in sorted(os.scandir(packs), key=lambda one: one.name):
         if entry.name.endswith(".idx") and entry.is_file(follow_symlinks=False):
@@ -69,7 +75,7 @@ def _packed(packs: Path, _changed: int, names: frozenset[str]) -> frozenset[str]
 
 
 def _listed(index: Path, names: Collection[str]) -> Iterator[str]:
-    """Yield the names that the index of one pack lists; none if git before 2007 wrote the index."""
+    """Yield those of `names` that the index file of one git pack lists; none if git before 2007 wrote it."""
     try:
         with index.open("rb") as file:
             head = file.read(len(_HEADER) + 4 * _FANOUT)
@@ -88,7 +94,7 @@ def _listed(index: Path, names: Collection[str]) -> Iterator[str]:
 
 
 def _has(table: bytes, name: str, size: int) -> bool:
-    """Return True if a digest of `size` bytes in the table begins with `name`."""
+    """Return True if one of the object names in `table`, of `size` bytes each, begins with the hexadecimal `name`."""
     begins = bytes.fromhex(name[: len(name) // 2 * 2])
     place = table.find(begins)
     while place >= 0 and (place % size or not table[place : place + size].hex().startswith(name)):
@@ -103,7 +109,7 @@ def _is_loose(folder: Path, rest: str) -> bool:
 
 
 def _is_own(path: Path) -> bool:
-    """Return True if the path exists and no symbolic link is in it."""
+    """Return True if `path` exists and contains no symbolic link."""
     return os.path.lexists(path) and os.path.realpath(path) == str(path)
 
 
@@ -124,7 +130,7 @@ _URL = re.compile(r"(?:[a-z][a-z0-9+.-]*)://(?:[^@/]*@)?([^/:]*)(?::\d*)?/*(.*)"
 
 @dataclass(frozen=True, slots=True)
 class SeenRepository:
-    """A repository as it was when it was last seen in the resolved directory `top`.
+    """A git repository as it was when it was last seen in the directory `top`.
 
     `key` is its git folder, empty if only a log names the repository. `roots` are its root commits, empty if unknown.
     `remote` is its normalized remote, `head` its last commit and `last` the digest of its reflog's last line. `place`
@@ -150,9 +156,10 @@ class SeenRepository:
 
 
 def seen(top: Path, before: SeenRepository | None = None) -> SeenRepository | None:
-    """Return the repository in the resolved directory `top`; `None` if its `.git` is not believed.
+    """Return a record of the repository in the directory `top`; `None` if its `.git` is not believed.
 
-    Its root commits are taken from `before`, and its remote as well if the configuration is unchanged.
+    Its root commits are taken from the earlier record `before`, and its remote as well if the configuration is
+    unchanged.
     """
     try:
         found = Checkout.at(top)
@@ -188,12 +195,12 @@ def why_same(old: SeenRepository, new: SeenRepository) -> str:
 
 
 def shares_history(old: SeenRepository, new: SeenRepository) -> bool:
-    """Return True if both share a root commit, or `new` has the last commit of `old`. Forks and templates do, too."""
+    """Return True if both share a root commit, or `new` has the last commit of `old`. This is also true for forks."""
     return bool(old.roots & new.roots) or bool(known(Path(new.key), {old.head, *old.made}))
 
 
 def note_recorded(directory: Path, remote: str, head: str, made: Iterable[str]) -> None:
-    """Record what a log says about the repository of a directory that does not exist, if git has not told us about it.
+    """Record what a log says about the repository of a deleted directory, unless git has told more about it.
 
     Raises:
         StateUnavailable: it cannot be stored.
@@ -211,7 +218,7 @@ def note_recorded(directory: Path, remote: str, head: str, made: Iterable[str]) 
 
 
 def note(one: SeenRepository) -> None:
-    """Record a repository.
+    """Store the record of a repository in the state database, in place of an older one of its directory.
 
     Raises:
         StateUnavailable: it cannot be stored.
@@ -251,10 +258,13 @@ def adopt(old: str, top: str | None) -> None:
 
 
 def places_of(one: SeenRepository) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the other directories of a repository, present or past, each with the reason, and directories that might
-    be.
+    """Return a repository's other directories, each with the reason, and directories that might be its own.
 
-    The latter no longer exist, and belong to a repository that shares history or the name.
+    The former are present or past ones. The latter no longer exist, and belong to a repository that shares history or
+    the name.
+
+    Raises:
+        StateUnavailable: the records cannot be read.
     """
     found: dict[str, str] = {}
     maybe: dict[str, None] = {}
@@ -273,9 +283,7 @@ def places_of(one: SeenRepository) -> tuple[dict[str, str], tuple[str, ...]]:
 
 
 def now_at(directory: Path) -> Path | None:
-    """Return where a session's directory is today; `None` if the resolved directory exists, or nothing is known about
-    it.
-    """
+    """Return where a session's `directory` is today. Return `None` if it still exists, or nothing is known about it."""
     try:
         given, before = _adopted(*(stamp := _stamp())), _noted(*stamp)
     except OSError:  # without these facts each directory is where its log says
@@ -301,8 +309,8 @@ def now_at(directory: Path) -> Path | None:
 def _moved_to(old: str, here: str, _path: str, _changed: int) -> str:
     """Return the current directory of the repository that was in `old`; empty if unknown.
 
-    All sessions of a directory ask for this. For a worktree, this is the directory to which it moved, or the
-    repository's top.
+    For a worktree, this is the directory to which it moved, or the repository's top. `here` is the current directory.
+    `_path` and `_changed` identify the state of the database, for the cache: all sessions of a directory ask for this.
     """
     before = noted()
     one = before[old]
@@ -321,7 +329,7 @@ def work_tree(common: Path) -> Path | None:
 
 
 def successor(directory: Path) -> Path | None:
-    """Return the directory that replaces a deleted one: the top of the repository that contained it."""
+    """Return the directory that replaces the deleted `directory`: the top of the repository that contained it."""
     try:
         here, tops = [str(Path.cwd())], sorted(noted())
     except OSError:  # that directory is gone itself, or nothing is noted
@@ -337,7 +345,7 @@ def successor(directory: Path) -> Path | None:
 
 
 def recorded(directory: str) -> Path | None:
-    """Return the current, resolved directory for a directory that a log names; `None` if it is no absolute path.
+    """Return where a directory that a log names is now, without links; `None` if the log's path is not absolute.
 
     A path of another system, a relative path, a URL or ``~`` would name a place below our own directory or home.
     """
@@ -351,7 +359,7 @@ def recorded(directory: str) -> Path | None:
 
 
 def repository_of(directory: str) -> Project | None:
-    """Return the repository that contains or contained a directory named by a log; `None` outside git."""
+    """Return the project of the repository that contains or contained a log's `directory`; `None` outside git."""
     if (there := recorded(directory)) is None:
         return None
     project = project_of(there)
@@ -364,7 +372,7 @@ def repository_of(directory: str) -> Project | None:
 def remote_of(common: Path) -> str:
     """Return the normalized URL of the remote ``origin``, or of the only remote; empty without one.
 
-    User names and passwords are removed, because the URL is stored and shown.
+    `common` is the git folder. User names and passwords are removed, because the URL is stored and shown.
     """
     said: dict[str, str] = {}
     for name, value in git_settings(common).items():
@@ -377,7 +385,7 @@ def remote_of(common: Path) -> str:
 def normalized(url: str, beside: Path) -> str:
     """Return a remote's URL without scheme, user, port and ``.git``, equal for ssh and https.
 
-    A path becomes absolute.
+    A path, which is relative to `beside`, becomes absolute.
     """
     path = url.removeprefix("file://")
     if url == path and (found := _URL.fullmatch(url) or (None if url[:1] in "/.~" else _SCP.fullmatch(url))):
@@ -387,12 +395,12 @@ def normalized(url: str, beside: Path) -> str:
 
 
 def _nearest(directory: Path, tops: Mapping[str, object]) -> str:
-    """Return the directory at or above `directory` that is in `tops`."""
+    """Return `directory` or the nearest folder above it that is one of `tops`; empty if none is."""
     return next((str(one) for one in (directory, *directory.parents) if str(one) in tops), "")
 
 
 def _below(directory: Path, old: str, new: str) -> Path:
-    """Return the path in `new` that corresponds to `directory` in `old`, or its nearest existing parent."""
+    """Return the path below `new` that corresponds to `directory` below `old`, or its nearest existing parent."""
     place = Path(new)
     for name in directory.relative_to(old).parts:
         if not (place / name).is_dir():
@@ -402,7 +410,7 @@ def _below(directory: Path, old: str, new: str) -> Path:
 
 
 def _reflog(common: Path, most: int = _REFLOG_BYTES) -> list[bytes]:
-    """Return the last lines of the repository's reflog of HEAD."""
+    """Return the last lines of a git folder's reflog (the list of commits at which HEAD was), up to `most` bytes."""
     with suppress(OSError):  # there is none, or it is a directory or a pipe
         opened = os.open(common / "logs" / "HEAD", os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         with os.fdopen(opened, "rb") as file:
@@ -428,9 +436,9 @@ def _digest(line: bytes) -> str:
 
 
 def _stamp() -> tuple[str, int]:
-    """Return the path and the time of the state database, which change with each write.
+    """Return the state database's path and time of change, by which cached results are valid or not.
 
-    Two writes within one tick of the clock have one time, so results that are this new are not cached.
+    Two writes within one tick of the clock have one time. Shortly after a write, the current time is returned instead.
     """
     path = state.path()
     try:

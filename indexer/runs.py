@@ -1,4 +1,4 @@
-"""Summaries of index runs and the time of the next run, for people and for the service's status."""
+"""Summaries of index runs, and the time of the next run, for people and for the service's status."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ class FailedLog(Value):
 
 @record
 class LastRun(Value):
-    """A summary of an index run: how much it did, and the first logs that could not be read."""
+    """A summary of an index run: how many logs, sessions and chunks it handled, and some logs that it could not
+    read.
+    """
 
     started_at: str = ""
     seconds: float = 0.0
@@ -51,7 +53,7 @@ class LastRun(Value):
 
     @classmethod
     def kept(cls, told: Mapping[str, Any]) -> LastRun:
-        """Create a summary from stored JSON. A missing or invalid value becomes the default."""
+        """Create a summary from the stored JSON object `told`. A missing or invalid value becomes the default."""
         logs = dicts_in(told.get("failed"))
         return cls(
             **{one.name: told[one.name] for one in fields(cls) if _is_such(told.get(one.name), one.default)},
@@ -92,6 +94,7 @@ def ended_run(started_at: str, seconds: float, outcome: Outcome, report: Report,
 @value
 class Freshness(Value):
     """The state of the background indexer. `last_run` covered all logs, and `last_change` only logs that had changed.
+
     `failing` is True if the latest run failed.
     """
 
@@ -113,8 +116,9 @@ def keep_run(store: Store, run: LastRun) -> None:
 
 @contextmanager
 def recorded(store: Store, report: Report, unless: type[Exception]) -> Iterator[None]:
-    """Store the summary of the run in this block, which counts its work in `report`. Store nothing if it ends with
-    `unless`.
+    """Run this block as an index run, and store its summary in the index. `report` counts its work.
+
+    If the block ends with the error `unless`, nothing is stored.
     """
     started, began = moment(datetime.now(UTC)), time.monotonic()
     try:
@@ -130,14 +134,15 @@ def recorded(store: Store, report: Report, unless: type[Exception]) -> Iterator[
 
 
 def announce(store: Store, next_run: str | None) -> None:
-    """Store the time of this process's next run in the index. It is valid as long as the process lives."""
+    """Store in the index when this process will run next; `None` for never. This holds while the process lives."""
     pid = os.getpid()
     store.set_meta(_NEXT, orjson.dumps({"at": next_run, "pid": pid, "born": born(pid)}).decode())
 
 
 def next_run(store: Store, now: datetime) -> str | None:
-    """Return the time of the next run of a live process; `None` if no process indexes by schedule. The index is then
-    updated on demand.
+    """Return the time of the next run of a live process; `None` if no process indexes by schedule.
+
+    Without such a process, the index is updated when it is searched.
     """
     told = dict_in(json_in(store.meta(_NEXT)))
     at, pid = told.get("at"), told.get("pid")
@@ -146,14 +151,14 @@ def next_run(store: Store, now: datetime) -> str | None:
 
 
 def moment(when: datetime) -> str:
-    """Return a time as it is written in all JSON of smart-fork: ISO 8601 in UTC with milliseconds."""
+    """Return a time as all JSON of smart-fork has it: ISO 8601 in UTC with milliseconds."""
     return when.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def born(pid: int) -> float | None:
     """Return when a process started, in seconds since 1970; `None` if unknown.
 
-    A process id alone may have been reused.
+    This tells whether a process id was reused.
     """
     import psutil
 

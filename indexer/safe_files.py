@@ -1,7 +1,7 @@
 """Paths of smart-fork's state, atomic writes, and safe reading of files that other programs write.
 
 A reader sees the old or the new file, also after a power failure. Files are private, unless the replaced file was not.
-One environment variable moves the whole folder.
+The environment variable ``SMART_FORK_HOME`` moves the folder of the whole state.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from typing import IO, Any
 
 
 class Disk:
-    """The system calls that write a file, one method each, so that tests can let each of them fail."""
+    """The system calls that write a file, one method for each, so that tests can let each of them fail."""
 
     def create(self, path: Path) -> int:
-        """Create a private file for writing, and return its descriptor."""
+        """Create a private file for writing, and return its file descriptor."""
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
     def write(self, descriptor: int, data: bytes) -> None:
@@ -36,7 +36,7 @@ class Disk:
             view = view[os.write(descriptor, view) :]
 
     def like(self, descriptor: int, model: os.stat_result) -> None:
-        """Give the file the mode and owner of `model`, the file that it replaces; the owner only if permitted."""
+        """Give the open file the mode and owner of `model`, the file that it replaces. The owner needs a permission."""
         info = os.fstat(descriptor)
         if (info.st_uid, info.st_gid) != (model.st_uid, model.st_gid):
             with contextlib.suppress(PermissionError):
@@ -52,22 +52,22 @@ class Disk:
         os.close(descriptor)
 
     def look(self, path: Path) -> os.stat_result | None:
-        """Return the `stat` of the file, or `None` if it is missing."""
+        """Return the `stat` of the file at `path`, or `None` if it is missing."""
         try:
             return path.stat()
         except FileNotFoundError:
             return None
 
     def link(self, staging: Path, target: Path) -> None:
-        """Give the new file its final name, which must not exist."""
+        """Give the new file at `staging` its final name `target`, which must not exist."""
         target.hardlink_to(staging)
 
     def replace(self, staging: Path, target: Path) -> None:
-        """Rename the new file over the old one, in one step."""
+        """Rename the new file at `staging` to `target`, in one step, in place of the old file."""
         staging.replace(target)
 
     def remove(self, path: Path) -> None:
-        """Remove the file, if it exists."""
+        """Remove the file at `path`, if it exists."""
         path.unlink(missing_ok=True)
 
     def sync_folder(self, folder: Path) -> None:
@@ -96,7 +96,7 @@ def replace_file(
     target: Path, pieces: Iterable[bytes], *, like_before: bool = False, durable: bool = True,
     ready: Callable[[], None] | None = None, disk: Disk = DISK,
 ) -> None:  # fmt: skip
-    """Write a file atomically, in place of an existing one.
+    """Write `pieces` of content to a file atomically, in place of an existing one.
 
     `like_before` keeps mode and owner of the existing file. `ready` is called just before the rename and may raise.
     With `durable` False, the disk is not flushed, for files that can be made again.
@@ -118,7 +118,7 @@ def replace_file(
 
 
 def write_new(target: Path, pieces: Iterable[bytes]) -> None:
-    """Write a file that does not exist yet.
+    """Write `pieces` of content to a file that does not exist yet.
 
     Raises:
         FileExistsError: the file exists, and is unchanged.
@@ -129,7 +129,7 @@ def write_new(target: Path, pieces: Iterable[bytes]) -> None:
 
 @contextlib.contextmanager
 def new_file(target: Path, *, disk: Disk = DISK) -> Iterator[IO[bytes]]:
-    """Open a new file for writing. It gets its name when the block ends without an error; an error leaves nothing.
+    """Open a new file for writing. It gets the name `target` when the block ends; after an error, nothing is left.
 
     Raises:
         FileExistsError: the file exists, and is unchanged.
@@ -151,12 +151,12 @@ def remove(path: Path) -> None:
 
 
 def staging_of(target: Path) -> Path:
-    """Return a temporary path beside `target`, which `sweep` recognizes."""
+    """Return a path beside `target` for a temporary file, with a name that `sweep` recognizes."""
     return target.with_name(f".{target.name[:STAGING_NAME_CHARACTERS]}.{secrets.token_hex(8)}.tmp")
 
 
 def sweep(folder: Path, seconds: float = STALE_SECONDS) -> None:
-    """Remove temporary files of killed writers from `folder`: those not written to for `seconds`."""
+    """Remove temporary files of killed processes from `folder`: those to which nothing was written for `seconds`."""
     for path in folder.glob(".*.tmp"):
         with contextlib.suppress(OSError):
             if _STAGING.fullmatch(path.name) and time.time() - path.lstat().st_mtime >= seconds:
@@ -164,7 +164,7 @@ def sweep(folder: Path, seconds: float = STALE_SECONDS) -> None:
 
 
 def sweep_beside(target: Path) -> None:
-    """Remove temporary files of killed writers of `target`. The caller knows that no process is writing `target`."""
+    """Remove the temporary files that killed processes left beside `target`. No process may be writing `target` now."""
     for path in target.parent.glob(f".{glob.escape(target.name[:STAGING_NAME_CHARACTERS])}.*.tmp"):
         if _STAGING.fullmatch(path.name):
             with contextlib.suppress(OSError):
@@ -173,9 +173,10 @@ def sweep_beside(target: Path) -> None:
 
 @contextlib.contextmanager
 def _staged(target: Path, publish: Callable[[Path], None], disk: Disk, *, durable: bool = True) -> Iterator[int]:
-    """Create a private temporary file beside `target`; afterwards `publish` gives it its name.
+    """Create a private temporary file beside `target`, and yield its descriptor. After the block, call `publish`.
 
-    The content is flushed before the name: after a power failure there would otherwise be a name without content.
+    `publish` gives the file its name. The content is flushed first. After a power failure, there would otherwise be a
+    name without content.
     """
     staging = staging_of(target)
     try:
@@ -210,7 +211,7 @@ def _publish(staging: Path, target: Path, disk: Disk) -> None:
 
 
 def _gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Join `pieces` into fewer and larger ones."""
+    """Join small pieces of content into fewer and larger ones."""
     waiting = bytearray()
     for piece in pieces:
         waiting += piece
@@ -222,12 +223,12 @@ def _gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def state_home() -> Path:
-    """Return the folder of everything that smart-fork writes: ``SMART_FORK_HOME`` or ``~/.smart-fork``."""
+    """Return the folder for everything that smart-fork writes: ``SMART_FORK_HOME`` or ``~/.smart-fork``."""
     return Path(os.environ.get("SMART_FORK_HOME") or Path.home() / ".smart-fork").expanduser()
 
 
 def config_home() -> Path:
-    """Return the folder of other programs' settings: ``XDG_CONFIG_HOME`` if absolute, else ``~/.config``."""
+    """Return the folder of all programs' settings: ``XDG_CONFIG_HOME`` if absolute, else ``~/.config``."""
     said = os.environ.get("XDG_CONFIG_HOME", "")
     return Path(said) if os.path.isabs(said) else Path.home() / ".config"  # noqa: PTH117 - of a string
 
@@ -241,9 +242,7 @@ def private_dir(path: Path) -> Path:
 
 
 def file_name(session_id: str) -> str:
-    """Return a file name for a session's data. Ids come from logs, so every character that could leave a folder is
-    replaced.
-    """
+    """Return a file name for a session's data. Characters with which it could leave its folder are replaced."""
     safe = re.sub(r"[^A-Za-z0-9._-]", "_", session_id).lstrip(".")[:120]
     if not safe or safe != session_id:  # no two sessions share a file
         safe += "-" + hashlib.blake2b(session_id.encode("utf-8", "replace"), digest_size=6).hexdigest()
@@ -290,8 +289,9 @@ def open_regular(path: Path | str) -> IO[bytes]:
 
 
 class _Unpacked(io.RawIOBase):
-    """A compressed log, read uncompressed. Nothing is written to the disk, so seeking backwards starts from the
-    beginning.
+    """A compressed log, opened for reading its uncompressed content. Seeking backwards reads again from the beginning.
+
+    Nothing is written to the disk.
     """
 
     def __init__(self, file: IO[bytes]) -> None:

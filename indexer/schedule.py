@@ -1,7 +1,8 @@
 """Triggers of index runs: an interval or a cron expression, and changes of logs.
 
-Changes come from the system's notifications. If it has none left, all logs are checked regularly. Each folder with logs
-is watched by itself, also linked ones. Folders that agents keep below a session's own folder are not watched.
+Changes come from the system's notifications. If the system can watch no more folders, all logs are checked regularly.
+Each folder with logs is watched by itself, also linked ones. Folders that agents keep below a session's own folder are
+not watched.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _WEEKDAY_RANGE = re.compile(r"(\*|[0-7](?:-[0-7])?)(?:/([1-7]))?", re.ASCII)
 
 
 class Schedule:
-    """A scheduler that calls `due` when it starts, and then whenever `trigger` says. `due` must return quickly.
+    """A scheduler that calls `due` when it starts, and then at the times of `trigger`. `due` must return quickly.
 
     A call that was missed while the computer slept is made once. A clock that is set back does not stop the calls.
     """
@@ -80,9 +81,9 @@ class Schedule:
 
 
 def trigger_of(text: str | None) -> BaseTrigger:
-    """Return the trigger for a schedule, as `parsed` does.
+    """Return the trigger for an interval or a cron expression, as `parsed` does; for `None`, of the default.
 
-    For an invalid text, warn and return an interval of one hour.
+    For an invalid text, log a warning and return the default.
     """
     try:
         return parsed(text if text is not None else Setting.INDEX_CRON.default)
@@ -98,7 +99,7 @@ def trigger_of(text: str | None) -> BaseTrigger:
 
 
 def parsed(text: str) -> BaseTrigger:
-    """Parse ``15m``, ``6h`` or a cron expression of five fields.
+    """Return a trigger for ``15m``, ``6h`` or a cron expression of five fields.
 
     Raises:
         ValueError: `text` is not a schedule, or never comes due.
@@ -108,7 +109,7 @@ def parsed(text: str) -> BaseTrigger:
 
 
 def first_after(trigger: BaseTrigger, now: datetime) -> datetime | None:
-    """Return the latest time, after `now`, for the next call by `trigger`."""
+    """Return the time after `now` at which `trigger` must have called at the latest."""
     from apscheduler.triggers.interval import IntervalTrigger
 
     if isinstance(trigger, IntervalTrigger):
@@ -128,7 +129,10 @@ def _interval(text: str) -> BaseTrigger:
 
 
 def _cron(text: str) -> BaseTrigger:
-    """Parse a cron expression as crontab does: 0 and 7 are Sunday, and either of two restricted days suffices."""
+    """Return a trigger for a cron expression, read as crontab does: 0 and 7 are Sunday.
+
+    If both day of month and weekday are given, either suffices.
+    """
     from apscheduler.triggers.combining import OrTrigger
     from apscheduler.triggers.cron import CronTrigger
 
@@ -147,7 +151,7 @@ def _cron(text: str) -> BaseTrigger:
 
 
 def _weekdays(part: str) -> str:
-    """Replace numbers of weekdays by names, since APScheduler counts from Monday."""
+    """Replace numbers of weekdays by names in one part of a cron field, since APScheduler counts from Monday."""
     found = _WEEKDAY_RANGE.fullmatch(part)
     if part == "*" or found is None:
         return part
@@ -178,7 +182,7 @@ Changed = Callable[[Collection[str] | None], None]
 
 
 class _Folder(NamedTuple):
-    """A watched folder, identified by device and inode."""
+    """A folder that is watched for changes of logs, identified by device and inode."""
 
     path: str
     device: int
@@ -186,7 +190,7 @@ class _Folder(NamedTuple):
 
 
 class Watcher:
-    """A watcher that calls `changed` with the paths of logs that are created, written, replaced or deleted.
+    """A watcher of log folders. It calls `changed` with the paths of logs that were written, created or deleted.
 
     It reads no log.
     """
@@ -218,15 +222,15 @@ class Watcher:
                 self._look(stop)
 
     def _look(self, stop: Event) -> None:
-        """Report possible changes regularly for some minutes. Notifications may work again afterwards."""
+        """Call `changed` regularly for some minutes, for all logs. Notifications may work again afterwards."""
         until = time.monotonic() + POLLING_SECONDS
         while time.monotonic() < until and not stop.wait(self._poll_seconds):
             self._changed(None)
 
     def _notified(self, stop: Event) -> None:
-        """Watch the existing folders until they change.
+        """Report changes in the existing log folders until one of the folders appears, moves or is deleted.
 
-        The caller then starts again, and no change is missed in between.
+        The caller then calls this again. No change is missed in between, because all logs are checked first.
         """
         folders = frozenset(self._folders())
         names = _names(folders)
@@ -250,7 +254,7 @@ class Watcher:
             notify.close()
 
     def _folders(self) -> Iterator[_Folder]:
-        """Yield the folders of logs. For a missing one, yield its nearest existing parent, in which it will appear."""
+        """Yield the folders to watch. For a missing log folder, this is its nearest existing parent."""
         for root, depth in self._roots:
             there = next((folder for folder in (root, *root.parents) if folder.is_dir()), None)
             if there == root:
@@ -260,14 +264,14 @@ class Watcher:
 
 
 def _names(folders: Collection[_Folder]) -> dict[str, str]:
-    """Map each path of a folder to its usual one, also the path without symbolic links, which some systems report."""
+    """Map each folder's path to itself, and its path without links, which some systems report, as well."""
     return {os.path.realpath(folder.path): folder.path for folder in folders} | {
         folder.path: folder.path for folder in folders
     }
 
 
 def _logs(paths: set[str], names: Mapping[str, str], endings: tuple[str, ...]) -> set[str]:
-    """Return the paths that are logs, or files that contain logs, written as `discover` writes them."""
+    """Return those of `paths` that are logs or files with logs, written as `AgentAdapter.discover` writes them."""
     split = [path.rpartition("/") for path in paths if path.endswith(endings)]
     return {f"{names[folder]}/{name}" for folder, _, name in split if folder in names}
 
@@ -279,7 +283,7 @@ def _watching(folders: Collection[_Folder]) -> RustNotify:
 
 
 def _below(path: str, depth: int) -> Iterator[_Folder]:
-    """Yield a folder and the folders below it that may contain logs. Unreadable ones are skipped."""
+    """Yield the folder `path` and the folders up to `depth` levels below it. Unreadable ones are skipped."""
     for one in folders_of(path, depth):
         with suppress(OSError):
             info = os.stat(one)  # noqa: PTH116 - as text

@@ -1,7 +1,7 @@
 """The table of all environment variables: name, meaning, default, and how each value is read.
 
 ``smart-fork config`` and docs/reference/settings.md are generated from this table. Code that may import nothing, such
-as a hook, reads its variables by name.
+as a hook (code that an agent runs at an event), reads its variables by name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _OFF = frozenset({"0", "false", "no", "off", "never"})
 
 
 class Variable(str):
-    """The name of an environment variable, with its meaning and its default.
+    """The name of an environment variable: a string, with the variable's meaning and its default.
 
     The value of a `secret` variable is never printed. The value of a `kept` variable is copied into the settings of an
     installed service.
@@ -25,7 +25,7 @@ class Variable(str):
     __slots__ = ("default", "kept", "meaning", "secret")
 
     def __new__(cls, name: str, meaning: str, default: str = "", *, secret: bool = False, kept: bool = False) -> Self:
-        """Create the variable."""
+        """Create the string `name` with its further attributes."""
         made = super().__new__(cls, name)
         made.meaning, made.default, made.secret, made.kept = meaning, default, secret, kept
         return made
@@ -36,7 +36,7 @@ class Variable(str):
     kept: bool
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        """Pickle a variable as its name alone."""
+        """Pickle a variable as a plain string: its name."""
         return str, (str(self),)
 
     def text(self, environment: Mapping[str, str] | None = None) -> str:
@@ -54,12 +54,12 @@ class Variable(str):
         return self.text(environment).lower() in _OFF
 
     def number(self, environment: Mapping[str, str] | None = None) -> int:
-        """Return the value as a whole number; the default if it is not one."""
+        """Return the value as a whole number. A missing or invalid value becomes the default."""
         text = self.text(environment)
         return int(text if text.isascii() and text.isdigit() and len(text) < 10 else self.default)
 
     def fault(self, environment: Mapping[str, str] | None = None) -> str:
-        """Describe the defect of the value; empty if it is valid or not set."""
+        """Return what is wrong with the value; empty if it is valid or not set."""
         import re  # the status line reads settings, too
 
         text, (pattern, said) = self.text(environment), Setting.ALLOWED.get(self, (".*", ""))
@@ -72,7 +72,7 @@ _own, _kept = Variable, partial(Variable, kept=True)
 
 
 class Setting:
-    """All environment variables that people set, in the order in which they are shown."""
+    """All environment variables that people may set, in the order in which they are shown."""
 
     HOME = _kept("SMART_FORK_HOME", "Folder for everything that smart-fork writes.", "~/.smart-fork")
     MODEL = _kept(

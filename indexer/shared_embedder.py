@@ -1,4 +1,4 @@
-"""An embedder that all questions of a process share. Its model is loaded once, and changed logs are looked for once a
+"""An embedder that all searches of a process share. It loads the model once, and looks for changed logs once a
 second.
 """
 
@@ -33,11 +33,10 @@ LOOK_SECONDS = 1.0
 
 
 class SharedEmbedder:
-    """An `Embedder` that loads its model in a thread. From `patience` seconds after its start, questions do not wait
-    for the model.
+    """An `Embedder` that loads its model in a thread. Searches wait for the model for at most `patience` seconds.
 
-    With an `indexer` (a background indexer of this process), questions read changed logs for a moment only and make no
-    vectors. While the indexer reads, questions read nothing: they neither wait for its lock nor do its work.
+    With an `indexer` (a background indexer of this process), searches read changed logs for a moment only and make no
+    vectors. While the indexer reads, searches read nothing: they neither wait for its lock nor do its work.
     """
 
     def __init__(
@@ -54,24 +53,24 @@ class SharedEmbedder:
 
     @property
     def model(self) -> str:
-        """As `Embedder.model`."""
+        """Return the name of the model, as `Embedder.model` does."""
         return self._embedder.model
 
     @property
     def dimensions(self) -> int:
-        """As `Embedder.dimensions`."""
+        """Return the length of a vector, as `Embedder.dimensions` does. This waits for the model."""
         self._wait()
         return self._embedder.dimensions
 
     @property
     def state(self) -> Literal["ready", "loading", "absent"]:
-        """Return if the model is ready, still loading, or cannot be loaded."""
+        """Return "ready", "loading", or "absent" if the model cannot be loaded."""
         if self._loaded is None or not self._loaded.done():
             return "loading"
         return "absent" if self._loaded.exception() else "ready"
 
     def start(self) -> Future[None]:
-        """Start to load the model, once; after a failure, again once a minute has passed."""
+        """Start to load the model in a thread, once. After a failure, start again once a minute has passed."""
         with self._starting:
             loaded = self._loaded
             if loaded is None or (loaded.done() and loaded.exception() and self._clock() >= self._again_at):
@@ -87,7 +86,7 @@ class SharedEmbedder:
             self._embedder.close()
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return a unit vector for each text.
+        """Return a unit vector for each text. This waits for the model, but not longer than `patience` allows.
 
         Raises:
             ModelUnavailableError: the model is still being loaded, or cannot be loaded.
@@ -106,11 +105,12 @@ class SharedEmbedder:
         return np.concatenate(parts) if len(parts) != 1 else parts[0]
 
     def left(self, look: Callable[[], list[LogFile]]) -> list[LogFile]:
-        """Return the changed logs that `look` leaves unread. If a look within the last second left none, return none
-        without another look.
+        """Call `look`, which reads changed logs, and return the logs that it leaves unread.
+
+        If a look within the last second left none, return none without another look.
 
         Raises:
-            IndexBusyError: another question is looking for changed logs, and takes long.
+            IndexBusyError: another search is looking for changed logs, and takes long.
         """
         if not self._looking.acquire(timeout=LOCK_SECONDS):
             raise IndexBusyError("another search is updating the index")

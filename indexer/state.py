@@ -1,7 +1,7 @@
-"""Facts that outlive a process and cannot be rebuilt, in ``<SMART_FORK_HOME>/state.db``, for both packages.
+"""A database of facts that outlive a process and cannot be rebuilt, ``<SMART_FORK_HOME>/state.db``, for both packages.
 
 Each change is one transaction: after a `kill -9`, all of it is stored or nothing. Deleted data is overwritten, and no
-log of writes stays beside the file. A read-only home can still be queried.
+log of writes stays beside the file. In a read-only home, the database can still be queried.
 """
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ DROP TABLE pulled_before;
 
 
 def rows(query: str, *values: object) -> list[tuple[Any, ...]]:
-    """Run a query and return its rows; none if nothing was ever stored. Reading does not create the file.
+    """Run a query on the state database and return its rows; none if nothing was ever stored.
+
+    Reading does not create the file.
 
     Raises:
         StateUnavailable: the database cannot be read.
@@ -96,7 +98,9 @@ def rows(query: str, *values: object) -> list[tuple[Any, ...]]:
 
 @contextmanager
 def changing() -> Iterator[apsw.Connection]:
-    """Open a transaction that holds the write lock from its start, so that values read in it stay true until it writes.
+    """Open a transaction on the state database for this block. It holds the write lock from its start.
+
+    Values that are read in it are therefore still true when it writes.
 
     Raises:
         StateUnavailable: the database cannot be written, and is unchanged.
@@ -115,7 +119,7 @@ def changing() -> Iterator[apsw.Connection]:
 
 
 def change(query: str, *values: object) -> int:
-    """Run one writing statement as a transaction of its own. Return the number of changed rows.
+    """Run one writing statement on the state database, in a transaction of its own. Return the number of changed rows.
 
     Raises:
         StateUnavailable: the database cannot be written, and is unchanged.
@@ -198,7 +202,7 @@ def _bring_up(db: apsw.Connection) -> None:
 
 
 def _older_files() -> tuple[Path, Path]:
-    """Return two paths of older versions: the list of forgotten sessions, and the folder of hand-overs."""
+    """Return the paths where older versions stored the list of forgotten sessions and the hand-overs."""
     return state_home() / "forgotten.jsonl", state_home() / "handovers"
 
 
@@ -220,7 +224,7 @@ def _take_over(db: apsw.Connection) -> None:
 
 
 def _said(error: apsw.Error) -> tuple[int, str]:
-    """Convert an SQLite error to the system's error number and message."""
+    """Return the operating system's error number and message for an SQLite error."""
     import apsw
 
     for kind, number in (
@@ -237,7 +241,7 @@ _EMPTY = {"INTEGER": "0", "TEXT": "''", "BLOB": "x''"}
 
 
 def bring_up(db: apsw.Connection, tables: str) -> None:
-    """Add the tables, columns and indexes of `tables` that `db` lacks, in the caller's transaction.
+    """Add to `db` the tables, columns and indexes of the SQL `tables` that it lacks, in the caller's transaction.
 
     Raises:
         apsw.SQLError: `db` has other tables of these names.

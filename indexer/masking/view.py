@@ -147,9 +147,7 @@ class View:
 
 
 def as_seen(text: str) -> list[View]:
-    """Return a text as people see it, without invisible characters and look-alikes. Without these, return no
-    reading.
-    """
+    """Return a text as people see it, without invisible characters and look-alikes; no reading if it has none."""
     if not (_ODD.search(_rare(text)) and _HIDES.search(text)):
         return []
     ways = [_seen, lambda found: _seen(found).strip(" ")] if _LIKE_SPACES.search(text) else [_seen]
