@@ -47,7 +47,7 @@ _CONTRADICTORY = (
 #: Parameters that take references to sessions, in whichever command they are.
 _SESSIONS = frozenset({"session", "sessions", "reference", "fork_from", "resume_session_id"})
 _ID = re.compile(r"[0-9a-f]{8}[0-9a-f-]*")
-#: Commands that run even with settings that mean nothing: these show them, and agents wait for those.
+#: Commands that run even with invalid settings: some show the settings, and agents wait for the others.
 _WHATEVER_IS_SET = ("config", "doctor", "hook", "mcp")
 
 
@@ -177,7 +177,7 @@ class CommandApp(typer.Typer):
         return added
 
 
-#: Pages with fewer options stay in one group.
+#: The help of a command with fewer options has them in one group.
 _MANY = 9
 _SEARCH, _FORK, _RUN, _OUTPUT = "Where to search", "What to fork", "How it runs", "Options"
 _GROUPS: Mapping[str, str] = {

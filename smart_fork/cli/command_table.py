@@ -16,7 +16,7 @@ from typing import NamedTuple
 class CommandEntry(NamedTuple):
     """A row of the command table: a command, or a group of commands such as ``team``."""
 
-    #: A function of a module, or its app; a module without a package is one of `smart_fork.cli`.
+    #: The command's function, or the group's app, with its module. A module without a package is in `smart_fork.cli`.
     place: str
     #: The first line of its help.
     purpose: str
@@ -36,7 +36,7 @@ class CommandEntry(NamedTuple):
 
 
 _AGENTS = "Run by agents and services"
-#: By panel, in the order of the help: what people need first comes first.
+#: The commands by panel, in the order of the help: what people need first comes first.
 _PANELS = {
     "Find and fork": {
         "find": ("find.find", "Find past sessions of this repository that know how."),
@@ -107,7 +107,7 @@ if not isdir(f"{dirname(dirname(__file__))}/team"):  # noqa: PTH112, PTH120 - pa
     del COMMANDS["team"]
 
 
-#: Other names of commands, and what people type who do not know ours.
+#: Other names of commands, which work, and below words for which an error suggests a command.
 ALIASES = {"search": "find"}
 _MEANT = {
     "ls": "list", "history": "list", "query": "find", "ask": "find", "grep": "find", "cat": "show", "view": "show",

@@ -69,13 +69,13 @@ def _print(checks: Sequence[Check]) -> None:
             out.print(f"      {check.next_step}")
 
 
-#: Logs that are read again: the newest, and some by chance. Passages that are embedded again; questions that are asked.
+#: Numbers of the newest and of random logs to read again, of passages to embed again, and of searches.
 NEWEST_LOGS, RANDOM_LOGS, MAX_PASSAGES, MAX_QUESTIONS = 10, 10, 20, 5
-#: A vector is stored rounded; one of another text is far below.
+#: The least similarity of a passage's stored vector (which is rounded) and a new one. Other texts are far below.
 MIN_SIMILARITY = 0.99
-#: A passage of fewer different words might stand in many sessions.
+#: The fewest different words of a passage to search for: shorter ones may be in many sessions.
 MIN_WORDS = 4
-#: The result must be among so many.
+#: A search must find the passage's session among so many results.
 MAX_RANK = 5
 
 

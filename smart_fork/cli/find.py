@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 #: The most sessions that the team's server lists in one page.
 _MAX_SHARED = 100
-#: Of an error on standard input no more is read.
+#: The most characters that are read of an error on stdin.
 _MAX_ERROR_CHARACTERS = 1 << 20
 #: How long to wait for the first line of a patch on standard input.
 _PATCH_SECONDS = 5.0

@@ -60,7 +60,7 @@ class ForkCommand(Command):
         return super().parse_args(ctx, args)
 
 
-#: Commands that are of a class of their own.
+#: Commands with a class of their own instead of `Command`, by name.
 COMMAND_CLASSES = {"fork": ForkCommand}
 
 
@@ -321,7 +321,7 @@ def _print_forks(forks: Sequence[Forked | NotForked], *, dry_run: bool) -> None:
 
 #: The width of output that is not a terminal: lines are not wrapped.
 WIDE = 10_000
-#: Commits that are named one by one.
+#: The most commits of a session that its lines in the tree name one by one.
 COMMITS = 3
 
 

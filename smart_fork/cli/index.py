@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from smart_fork.finding.answer import Indexed, IndexStatus
     from smart_fork.repository.history import AboutProject
 
-#: How long a run waits for another process that is indexing.
+#: How long an index run waits for another process that is indexing.
 PATIENCE = 600.0
-#: Between two lines about how far that is.
+#: Seconds between two lines about the progress of the other process.
 SAY_SECONDS = 10.0
-#: The column of the names beside what they name.
+#: The width of the column of labels.
 NAME_WIDTH = 10
-#: Logs that failed, named one by one.
+#: The most failed logs that are named one by one.
 MAX_SHOWN = 5
 
 app = CommandApp(help="Update the search index, or show its state.", no_args_is_help=True)
@@ -221,7 +221,7 @@ def _print_report(done: Indexed) -> None:
 
 project_app = CommandApp(help="Show which directories this project's sessions come from.", invoke_without_command=True)
 
-#: Why another directory is the same project.
+#: The reasons why another directory belongs to the same project, in words.
 _WHYS = {
     "worktree": "a worktree of this repository",
     "reflog": "the repository was there before it moved",

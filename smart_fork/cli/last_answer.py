@@ -26,7 +26,7 @@ from smart_fork.workers.registry_file import has_registry
 if TYPE_CHECKING:
     from smart_fork.finding.session_view import Hit
 
-#: An older answer is not meant: another terminal may have its name by now.
+#: The greatest age of an answer: later, another terminal may have the same device name.
 MAX_SECONDS = 12 * 3600
 _FACT = "last answer"
 _ASK = 'Ask first: smart-fork find "…". An id works as well.'

@@ -22,12 +22,12 @@ from smart_fork.errors import NotFound, SmartForkError, Usage
 
 log = logging.getLogger(__name__)
 
-#: What a wrong option or argument is raised as; newer versions of typer bring their own.
+#: The exception for a wrong option or argument. Newer versions of typer have a class of their own.
 _WrongUse: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
-#: What there is always to do.
+#: The next step after an error that names none.
 _KNOWN = "`smart-fork doctor` checks every part; `smart-fork --verbose …` shows where it happened."
-#: Commands without an answer.
+#: Commands without ``--json``, because they return no answer.
 _WITHOUT_JSON = frozenset({"choices", "help", "hook", "mcp", "serve"})
 _HELP = """Find the past session that knows how, and fork it.
 

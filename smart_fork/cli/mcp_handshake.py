@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Any, BinaryIO
 
-#: The answers, as ``scripts/catalogue.py`` writes them.
+#: The file with ready answers to a client's first requests. ``scripts/catalogue.py`` writes it.
 CATALOGUE = os.path.join(os.path.dirname(__file__), "mcp.json")  # noqa: PTH118, PTH120 - pathlib takes longer than we
-#: Lets all tools be listed where no option says it.
+#: The environment variable that sets which tools are listed if no option does.
 VARIABLE = "SMART_FORK_TOOLS"
 FEW, ALL = "few", "all"
 #: The keys with which a client introduces itself in a protocol without a handshake.
 _ENVELOPE, _OF_THE_CLIENT = "io.modelcontextprotocol", ("protocolVersion", "clientInfo", "clientCapabilities")
-#: A message has one of these.
+#: Keys of JSON-RPC messages: each message has one of them.
 _SPEAK = {"method", "result", "error"}
 
 
@@ -104,7 +104,7 @@ def greet(
         "resources/templates/list": {"resourceTemplates": catalogue["resourceTemplates"]},
     }
     discovered = catalogue["discovered"]
-    #: What each answer has besides where there is no handshake.
+    #: The further keys of each answer in a protocol without a handshake.
     modern = {name: discovered[name] for name in ("cacheScope", "resultType", "ttlMs", "_meta")}
     of_all = {method: known[method] | modern for method in ("tools/list", "prompts/list")}
     of_all["server/discover"] = discovered

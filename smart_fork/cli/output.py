@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from smart_fork.finding.session_library import Library
 
 
-#: Said where another process keeps what was taken out in the index's files for now.
+#: The note after an erasure while another process still keeps the erased text in the index's files.
 NOT_ERASED = (
     "Search no longer finds it, but its bytes are still in the index's files: another process reads them, or the disk "
     "is full. The next indexing erases them; `smart-fork index run` does it now."
 )
-#: Files among the logs that hold no session, named one by one.
+#: The most files without a session that are named one by one.
 _MAX_PASSED_OVER = 5
-#: What stands before the next step that an error names.
+#: The indentation of the next step below an error.
 _HINT = "  "
-#: Text is not broken into shorter lines.
+#: The smallest width of wrapped lines, in cells.
 _NARROW = 20
-#: Variables by which rich takes for a terminal what is none.
+#: Environment variables that make rich treat any stream as a terminal.
 _SAID_TO_BE = frozenset({"FORCE_COLOR", "TTY_COMPATIBLE"})
 
 
@@ -307,9 +307,9 @@ def log_to_stderr(*, verbose: bool) -> None:
         logger.setLevel(level)
 
 
-#: A stage that takes no longer needs no line; between two lines; how often it is looked whether one is due.
+#: Seconds before the first line about a stage, between two lines, and between two looks whether a line is due.
 FIRST_SECONDS, SAY_SECONDS, LOOK_SECONDS = 2.0, 10.0, 0.5
-#: How wide a bar is: all fits into 80 columns.
+#: The width of a bar in cells: its line fits into 80 columns.
 BAR_WIDTH = 16
 
 

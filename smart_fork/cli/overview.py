@@ -47,7 +47,7 @@ class Trouble(Value):
     hint: str
 
 
-#: Where its logs are broken is `index status`'s to say.
+#: The keys of the index's state that ``status`` shows. ``index status`` shows all, such as broken logs.
 _OF_INDEX = (
     "logs", "unread_logs", "sessions", "chunks", "embedded", "covered", "complete", "updated_at", "bytes", "model",
     "last_run", "next_run", "broken_lines", "set_aside",

@@ -20,10 +20,10 @@ from smart_fork.system.processes import Processes
 
 #: The indentation of messages, so that no text in them looks like the heading of a message.
 _INDENT = 4
-#: Longer lines are hard to read.
+#: The most columns of a line: longer lines are hard to read.
 _MAX_WIDTH = 100
 _BLANKS_AT_END = re.compile(r" +$", re.MULTILINE)
-#: Rules by which Markdown leaves out what was written, or shows something else.
+#: Rules of Markdown that are switched off: they hide written text, or show something else.
 _HIDING = ("reference", "image", "html_block", "html_inline")
 
 

@@ -26,7 +26,7 @@ from smart_fork.workers.registry_file import registry_file
 VARIABLE = "_SMART_FORK_COMPLETE"
 _OF_SESSIONS = ("show", "export", "fork", "branch", "lineage", "forget", "resume", "verdict", "tag", "pin", "archive")
 _OF_WORKERS = ("read", "message", "wait", "close", "compare")
-#: Options with a session as value, and options without a value.
+#: Options with a session as value; below, options without a value.
 _SESSION_OPTIONS = ("--fork-from", "--resume")
 _FLAGS = (
     "--json", "--html", "--markdown", "--force", "--worktree", "-w", "--dry-run", "--yes", "-y", "--any", "--start",

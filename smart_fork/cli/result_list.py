@@ -45,15 +45,15 @@ if TYPE_CHECKING:
     from smart_fork.finding.session_view import Hit
 
 
-#: What stands below a result's line, with so many columns beside it.
+#: The indentation of lines below a result, and the columns that such a line cannot use.
 INDENT, _MARGIN = "    ", 7
-#: The results that are quoted, in so many lines each; the characters of a quotation; commits that are named one by one.
+#: The most results with a quotation; lines of a quotation; its characters; commits that a result names one by one.
 _QUOTED, _LINES, _CHARACTERS, _COMMITS = 3, 2, 300, 3
-#: A result below this chance is only counted; a headline gets at least so many cells before others are left out.
+#: A result with a lower score is only counted. Facts are left out until a headline has so many cells.
 _SHOWN, _HEADLINE = 0.01, 20
-#: What became of the work, in at most nine characters; nothing where it is not known.
+#: How a session's work ended, in at most nine characters; empty if that is not known.
 OUTCOMES = {"tests_passed": "tests ok", "unknown": ""}
-#: The columns that begin at the left: who, and what became of it.
+#: The columns that are aligned to the left: agent and session id, and how the work ended.
 _LEFT = (3, 5)
 
 
@@ -308,9 +308,9 @@ Action = Literal["fork", "open", "copy"]
 OFFERED, ANSWERS = 100, 30
 #: The pause in typing before a search starts. fzf ends the previous search, and with it this pause.
 PAUSE = 0.15
-#: Messages that the preview shows before and behind the one that answers.
+#: Messages that fzf's preview shows before and after the one that matches.
 CONTEXT = 3
-#: Lines of the terminal that the list leaves for what is above and below it.
+#: Lines of the terminal that the numbered list leaves free for the text above and below it.
 _AROUND = 5
 _KEYS: dict[str, Action] = {"": "fork", "ctrl-o": "open", "ctrl-y": "copy"}
 _HEADER = "Type what to do next. Enter: fork  Ctrl-O: show  Ctrl-Y: copy  Esc: quit"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-#: Beside letters and digits of any language; nothing that a shell, a pattern or a completion takes for its own.
+#: Allowed characters beside letters and digits: none of them has a meaning for a shell, a pattern or a completion.
 _PLAIN = " .,_-/+@"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{7,127}")
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _NO_SUBJECT = Subject()
 PromptArgument = Annotated[list[str] | None, typer.Argument(help="Prompt.")]
 ProjectOption = Annotated[Path | None, typer.Option("--project", "-p", help="Directory. Default: the current one.")]
-#: What a session that goes on has no use for.
+#: Fields of a request that have no meaning for a resumed session.
 _MADE = ("worktree", "worktree_name", "with_changes", "brief", "unmasked")
 ForceOption = Annotated[bool, typer.Option("--force", help="Resume even if the session seems open elsewhere.")]
 

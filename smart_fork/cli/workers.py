@@ -129,7 +129,7 @@ def stop(
     _print_closed(closed)
 
 
-#: Of a name, so that its line fits into 80 columns.
+#: The most cells of a worker's name, so that its line fits into 80 columns.
 _NAME_CELLS = 30
 
 
@@ -183,7 +183,7 @@ def _in_words(one: WorkerState) -> str:
     return f"{one.worker_id} ({one.session_id or 'session not known yet'}) {_state(one)}{asks}"
 
 
-#: What a column of the table shows; all of it is in the page and in the JSON.
+#: The most characters and files that a column of ``compare`` shows. HTML page and JSON have all of them.
 MAX_ANSWER_CHARACTERS, MAX_FILES = 1_500, 15
 
 

@@ -25,7 +25,7 @@ from smart_fork.cli.output import library_shown, printed_as_json, say
 from smart_fork.errors import ProgramFailed
 from smart_fork.system.processes import Processes
 
-#: Runs git with these arguments in a directory, gives it some bytes to read and returns what it printed.
+#: A function that runs git with arguments in a directory and bytes on stdin, and returns its output.
 Git = Callable[[Sequence[str], Path, bytes], str]
 
 INTENT = "let the downloader retry with backoff when the network is shaky"
@@ -33,9 +33,9 @@ ANSWER = "70f1a07f-1a59-41fc-af14-ca651da4b1a0"
 REPOSITORIES = ("parcel", "harbor")
 GIT_SECONDS = 30.0
 _SESSIONS = Path(__file__).parent / "sessions"
-#: For ``git fast-import``, with times as logs have them.
+#: The folder with the repositories' commits for ``git fast-import``, with times in the form of the logs.
 _REPOSITORIES = Path(__file__).parent / "repositories"
-#: The present of these files: times and ids that are times are as far from it as they are from now in a home.
+#: The time that counts as now in the demo's files. All times, and ids that are times, are moved by the difference.
 _WRITTEN = datetime(2026, 1, 30, 12, tzinfo=UTC)
 _MOMENT = re.compile(
     rb'(?P<stamp>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)|(?P<key>"(?:started|completed)_at":)(?P<seconds>\d+)'

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-#: A process that waits answers immediately.
+#: Seconds to wait for an answer: a waiting process answers immediately.
 SECONDS = 2.0
-#: What comes back: it can run the command, or cannot; how the command ended, or what this process is to become.
+#: Messages from the waiting process: it can run the command, or cannot; exit status; the program to become.
 READY, REFUSED, ENDED, BECOMES = b"+", b"-", b"=", b">"
-#: What goes there: begin; a signal by its number; the program could not be started, followed by the error's number.
+#: Messages to the waiting process: begin, or the number of a signal; the program did not start, and the error's number.
 GO, FAILED = b"\0", 255
 SIZE = 8
 _MAX_CHUNK = 1 << 16
@@ -205,8 +205,8 @@ def _become(fields: list[str]) -> OSError:
 
 #: Longest path of a Unix socket that every system accepts.
 MAX_PATH_BYTES = 100
-#: Read by the interpreter, unless it is isolated, or by the system's libraries when a process starts, and never again.
-#: Of a locale that is its encoding.
+#: Prefixes of variables that are read only when a process starts, by Python (unless it is isolated) or by libraries of
+#: the system. Of the locale, Python reads the encoding then.
 _READ_AT_START = ("PYTHON", "LD_", "DYLD_", "MALLOC_", "OMP_", "OPENBLAS_")
 _PACKAGES = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../.."))  # noqa: PTH100, PTH118, PTH120
 

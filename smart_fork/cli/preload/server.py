@@ -50,7 +50,7 @@ from smart_fork.system import processes
 from smart_fork.system.peers import credentials
 
 _NAMESPACES = ("mnt", "net", "pid", "user")
-#: Of ``/proc/PID/status``: what a process has given up, which it never gets back.
+#: Lines of ``/proc/PID/status`` with the rights that a process has given up and never gets back.
 _GIVEN_UP = ("NoNewPrivs", "Seccomp", "CapEff", "CapBnd", "Groups")
 
 
@@ -94,17 +94,17 @@ IDLE_SECONDS = 600.0
 LOOK_SECONDS = 20.0
 #: The pause before a killed process is replaced, so that a process that cannot live does not restart endlessly.
 KILLED_SECONDS = 1.0
-#: Longer than the arguments and variables that a system lets a program have.
+#: The most bytes of a request: more than the arguments and variables that a system allows a program.
 MAX_REQUEST_BYTES = 8 << 20
-#: A text in which every kind of rule has something to look at.
+#: A text with secrets of every kind: masking it compiles the patterns.
 _SAMPLE = (
     'export API_KEY="abc" # the password for it is: hunter2 https://a:b@example.com/?token=x $ mysql -u a -p b '
     "0123456789abcdef0123456789abcdef-us1 --token 0123456789abcdef0123456789abcdef01234567"
 )
 _HANGUP_SECONDS = 5.0
-#: stdin, stdout, stderr and the directory.
+#: The number of descriptors in a request: stdin, stdout, stderr and the directory.
 _DESCRIPTORS = 4
-#: Processes of their own, or parts that commands do not use.
+#: Packages that the preloader does not import: they run in other processes, or commands do not use them.
 _NOT_LOADED = ("smart_fork.team.server", "smart_fork.page", "smart_fork.cli.service", "indexer.default_embedder")
 
 
@@ -159,9 +159,9 @@ class _Keeper:
     def __init__(self, listener: socket.socket, path: str, own: str) -> None:
         self._listener, self._path, self._own = listener, path, own
         self._address = os.stat(path).st_ino  # noqa: PTH116
-        #: Closed with this process, however it ends: then those that wait end too.
+        #: A pipe that is closed when this process ends, however it ends: the waiting processes then end, too.
         self._alive, self._held = os.pipe()
-        #: A pipe from each that waits: it says that a command was taken, or is closed because the process was killed.
+        #: Pipes from the waiting processes: one has data if its process took a command, and is closed if it was killed.
         self._waiting: set[int] = set()
 
     def run(self) -> None:

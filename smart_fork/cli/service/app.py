@@ -60,10 +60,10 @@ from smart_fork.system.rpc import RpcMessage
 from smart_fork.workers.places import recover
 from smart_fork.workers.registry import Registry
 
-#: A client's session of MCP ends when it has neither asked nor listened for so long; each holds its last answer.
+#: An MCP session ends if the client sends and listens to nothing for so long: it holds memory.
 SESSION_SECONDS = 600.0
 MAX_SESSIONS = 1000
-#: As addresses name them; what the agents call them.
+#: Events of hooks: the name in a request's path, and the agents' name.
 _EVENTS = {
     "session-start": "SessionStart",
     "user-prompt-submit": "UserPromptSubmit",
@@ -232,13 +232,13 @@ class Entrance(SignIn):
         self.entries.end()
 
 
-#: What is asked to see whether questions are answered.
+#: The test search of the health check.
 QUESTION = FindRequest("is anybody there", agent_type="all", limit=1)
 
 #: How long a restart waits for an index run. Finished work is kept, and the next run continues from there.
 RUN_SECONDS = 3600.0
 
-#: How long the end waits for the log that is being read. The whole end takes at most twice as long.
+#: How long the service's end waits for the log that is being read. The whole end takes at most twice as long.
 STOP_SECONDS = 1.0
 
 

@@ -48,9 +48,9 @@ class WayIn(Value):
     seconds: float
 
 
-#: A service on this machine says immediately how it is.
+#: How long to wait for the service's status: a service on this machine answers immediately.
 STATUS_SECONDS = 1.5
-#: Its port accepts connections seconds before it answers: it loads its parts then.
+#: How long to wait for a starting service. It accepts connections seconds before it answers, while it loads.
 START_SECONDS = 30.0
 WORK_SECONDS = 120.0
 
@@ -85,7 +85,7 @@ class Service:
 
     def __init__(self, address: Address, status: ServiceStatus) -> None:
         self.address = address
-        #: Its version may be older than the installed one.
+        #: The status may come from a service that is older than the installed version.
         self.status = status
 
     def way_in(self, project: str = "") -> WayIn:

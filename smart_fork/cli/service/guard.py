@@ -26,20 +26,20 @@ from smart_fork.page.sign_in import SignIn
 from smart_fork.system.http_limits import Connection, Peer, TokenBucket
 from smart_fork.system.peers import SERVICE
 
-#: Enough for the longest question and for what a hook says; and for the code of a browser that is let in.
+#: The most bytes of a body: enough for the longest prompt of a client, and for a stranger's sign-in code.
 MAX_BODY, MAX_STRANGERS_BODY = 1024 * 1024, 4096
 MAX_LENGTH_DIGITS = 20
-#: A client has so long to send its request.
+#: How long a client may take to send a request's body.
 BODY_SECONDS = 10.0
 #: Accepted requests with a wrong token: in a burst, and per second.
 WRONG_BURST, WRONG_RATE = 20.0, 1.0
-#: The same for requests without the token. Those with it have no limit.
+#: Accepted requests without the token: in a burst, and per second. Requests with the token have no limit.
 STRANGERS_BURST, STRANGERS_RATE = 200.0, 100.0
 #: Refusals that are logged, in a burst and per second: clients without the token must not fill the log.
 LOGGED_BURST, LOGGED_RATE = 50.0, 0.1
-#: What browsers call a file of which a form is sent.
+#: Values of the Origin header when a browser sends a form of a file.
 FILE_ORIGINS = (["null"], ["file://"])
-#: Where in the scope of a request it says with what it came: see `Key`.
+#: The key in a request's scope for the credentials that it came with (see `Key`).
 WITH = "smart_fork.with"
 
 log = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ Kind = Literal["launchd", "systemd"]
 Supervisor = Launchd | Systemd
 
 _TRIES = 20
-#: The port in another home's unit, of either kind.
+#: Matches the port in the service file of another home, a launchd property list or a systemd unit.
 _PORT = re.compile(rb"--port\W+(?:string\W+){0,2}(\d{1,5})\b")
 
 log = logging.getLogger(__name__)

@@ -26,7 +26,7 @@ from indexer.settings import Setting
 from smart_fork.errors import ProgramFailed
 from smart_fork.snippets import quoted
 
-#: Unless another one was chosen.
+#: The service's port, unless another one was chosen.
 PORT = 8766
 #: The addresses of ``localhost``.
 LOOPBACKS = ("127.0.0.1", "::1")
@@ -161,7 +161,7 @@ def _lock_file() -> Path:
     return state_home() / "service.lock"
 
 
-#: How long it may take to end by itself, and to be ended.
+#: How long the service may take to end after SIGTERM, and after SIGKILL.
 GRACE_SECONDS, FORCE_SECONDS = 15.0, 5.0
 LOOK_SECONDS = 0.05
 
@@ -200,7 +200,7 @@ def _kill(process: int) -> None:
 
 #: The number of starts within a window of seconds, without a proper end, that counts as a loop of crashes.
 LIMIT, WINDOW = 5, 600.0
-#: What is left of a log of crashes that has grown beyond ten times as much.
+#: The bytes that are kept of the crash log when it is larger than ten times as much.
 KEPT_BYTES = 100_000
 _STARTS = "service-starts.json"
 

@@ -19,9 +19,9 @@ from indexer.safe_files import private_dir, state_home
 MAX_BYTES, KEPT_FILES = 5_000_000, 3
 MAX_MESSAGE = 4_000
 LOOK_SECONDS = 0.5
-#: How much is kept until it can be written.
+#: The bytes of the log that are kept in memory until they can be written.
 WAITING_BYTES = 1 << 20
-#: What a record has of its own; everything else was given to it with ``extra``.
+#: Attributes of every log record. All others were given with ``extra``.
 _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 

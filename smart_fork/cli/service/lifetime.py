@@ -47,7 +47,7 @@ from smart_fork.errors import ProgramFailed, Usage
 from smart_fork.system.http_limits import Connection
 from smart_fork.system.release import own_version
 
-#: What it stands for wherever it can be looked up, and where it cannot.
+#: The name that stands for `LOOPBACKS`, even where it cannot be looked up.
 LOCALHOST = "localhost"
 BACKLOG = 512
 #: Errors for an address that this machine does not have.
@@ -188,7 +188,7 @@ def _named(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host.lower()}:{port}"
 
 
-#: A client asks several things in a row; it is done when it has asked nothing for so long.
+#: A client sends several requests in a row. It is done if it sends none for so long.
 QUIET_SECONDS = 5.0
 #: How long a restart waits for requests, and for streams of clients, which connect again.
 REQUEST_SECONDS, STREAM_SECONDS = 3600.0, 600.0
@@ -230,10 +230,10 @@ class Traffic:
 
 
 MAX_OPEN_FILES = 4 * Connection.MAX_CONNECTIONS
-#: How long the end waits for running answers.
+#: How long the end of the server waits for running requests.
 GRACE_SECONDS = 1
 
-#: Who is told the address.
+#: A function that gets the address when the service listens.
 Told = Callable[[Address], None]
 
 

@@ -17,7 +17,7 @@ from smart_fork.errors import ProgramFailed, SmartForkError
 from smart_fork.system.processes import Completed, Processes
 
 LABEL = "org.smart-fork.serve"
-#: Seconds between two starts. launchd goes on for ever; `smart_fork.cli.service.instance` ends it.
+#: Seconds between two starts. launchd restarts forever; `smart_fork.cli.service.instance` ends that.
 THROTTLE = 60
 STOP_SECONDS = 20
 
@@ -71,7 +71,7 @@ def other_label(content: bytes, state: Path, label: str = LABEL) -> str:
 
 
 SECONDS = 60.0
-#: Between two looks at a job that is being stopped: `bootout` answers before it is gone.
+#: Seconds between two looks at a job that is being stopped: `bootout` answers before the job is gone.
 PAUSE = 0.25
 
 

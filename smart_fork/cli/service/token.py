@@ -112,7 +112,7 @@ def _private_token(path: Path) -> str:
     return text
 
 
-#: Larger than any file of settings.
+#: The most bytes of a file in which the old token is searched for: no settings file is larger.
 MAX_SETTINGS = 64 * 1024 * 1024
 
 

@@ -56,7 +56,7 @@ class UnitState:
     ended: str = ""
 
 
-#: Folders: the service runs in another directory, so they are written as absolute paths.
+#: Variables with a folder. The service runs in another directory, so they are written as absolute paths.
 _FOLDERS = (Setting.HOME, *AGENTS.home_variables())
 #: Variables that an installation takes over from its environment. Never a key or a token.
 PASSED_ON = (
@@ -67,7 +67,7 @@ PASSED_ON = (
     "XDG_CONFIG_HOME",
     "LANG",
 )
-#: In the state folder: what the next installation keeps.
+#: The file in the state folder with the settings that the next installation keeps.
 _KEPT = "service-settings.json"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

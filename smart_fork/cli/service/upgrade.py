@@ -17,10 +17,10 @@ from typing import NoReturn
 from indexer.settings import Setting
 from smart_fork.system.release import Release
 
-#: How often the installed version is looked at, and how soon again where something is about to happen.
+#: Seconds between two looks at the installed version, and until the next look while a restart is near.
 LOOK_SECONDS, SOON_SECONDS = 60.0, 5.0
 
-#: Commands run in processes of their own.
+#: The package of the commands, which the service does not import, and in it the package of the service.
 _COMMANDS, _SERVICE = "smart_fork.cli", "smart_fork.cli.service"
 
 log = logging.getLogger(__name__)

@@ -152,11 +152,11 @@ class Recall:
             yield Check("recall", ok=True, detail=detail)
 
 
-#: Words of a process that completes the index in the background.
+#: Words in the command line of a process that completes the index in the background.
 _INDEXING = frozenset({"index", "run", "--if-idle"})
-#: Variables that say which home a process is of.
+#: Environment variables that say to which home a process belongs.
 _HOMES = (Setting.HOME, "HOME")
-#: Without a service a question brings the index up to date first.
+#: The consequence if no service is installed: each search updates the index first.
 _OTHERWISE = "searches update the index"
 
 
