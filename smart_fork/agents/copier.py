@@ -25,7 +25,7 @@ from smart_fork.system.processes import Machine
 
 @dataclass(frozen=True, slots=True)
 class LiveRecord:
-    """A record of a session as its agent remembers it, with the number of its turn and its size.
+    """A record of a session, with the number of its turn and its size.
 
     `characters` is the size that is sent to the model, `short` the size with tool results shortened. `sums_up` marks
     the summary of a compaction. `is_link` marks a note of the agent's program that is valid only after all records
@@ -115,7 +115,7 @@ class Copy(ABC):
         yield from self.last()
 
     def said(self) -> Iterator[bytes]:
-        """Yield the copied records as lines."""
+        """Yield the copied records as lines, without the header and the title."""
         if isinstance(self._of, Excerpt):
             yield from self._kept(self._of)
             return
@@ -155,7 +155,9 @@ class Copy(ABC):
                 yield line
 
     def after(self, other: Copy) -> None:
-        """Continue after the copy `other` in the same file: take over the attributes in `carried`."""
+        """Continue after the copy `other` in the same file: take over the attributes in `carried`, such as the id of
+        its last record.
+        """
         for name in self.carried:
             setattr(self, name, getattr(other, name))
 
@@ -164,7 +166,7 @@ class Copy(ABC):
         return ()
 
     def up_to(self, end: int) -> Iterator[Entry]:
-        """Yield the records of turns 0 to `end`."""
+        """Yield the source's records of turns 0 to `end`."""
         raise NotImplementedError
 
     def first(self, excerpt: Excerpt) -> Iterable[bytes]:
@@ -177,7 +179,7 @@ class Copy(ABC):
 
     @abstractmethod
     def record(self, number: int, entry: Entry) -> Iterable[bytes]:
-        """Return a record as lines of the copy. `number` is its turn in an excerpt, else -1."""
+        """Convert a record of the source to lines of the copy. `number` is its turn in an excerpt, else -1."""
 
     @abstractmethod
     def summary(self, entry: Entry) -> Iterable[bytes]:
@@ -185,7 +187,7 @@ class Copy(ABC):
 
     @abstractmethod
     def line(self, text: str, before: Entry) -> Iterable[bytes]:
-        """Return a note of smart-fork as lines, in the place before a record."""
+        """Return smart-fork's note `text` as lines that come before the record `before`."""
 
     def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
         """Copy the files beside the log, after its lines are written. Return sentences about what is missing.
@@ -280,7 +282,8 @@ class Copier(AgentFacet, ABC):
             yield one.number, RecordSize(max(one.characters, long), short, one.sums_up)
 
     def begin(self, target: Path) -> list[Path]:
-        """Make the folder for a copy. Return the folders that belong to the copy alone.
+        """Make the folder of `target`. Return the made folders that will have only this copy, to delete them if the
+        copy fails.
 
         Raises:
             ForkRefused: A session with this id exists.
@@ -331,13 +334,15 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class StagedTranscript:
-    """The transcript that a fork needs in its folder, and the files created for it; none if it was there already."""
+    """A session's log in the folder where the agent looks for it, so that the agent can fork the session. `created`
+    are the files made for that; empty if the log was there already.
+    """
 
     path: Path
     created: tuple[Path, ...] = ()
 
     def undo(self) -> None:
-        """Delete the created files, because the fork was not started."""
+        """Delete the files in `created`, because the fork was not started."""
         for path in self.created:
             remove(path)
 

@@ -1,4 +1,4 @@
-"""The description of an agent that its facets need: its names and its own folder."""
+"""An agent's names and its own folder: the part of its description that its facets use."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Home(NamedTuple):
         return tuple(f"{self.default}/{one}".rstrip("/") for one in self.logs)
 
     def folder(self) -> Path:
-        """Return the agent's folder, which need not exist: the folder of the session that is being started, else the
-        first.
+        """Return the agent's own folder, which need not exist: within `used` the folder of that session, else the
+        first one.
         """
         return _USED.get().get(self) or self._first()
 
@@ -55,9 +55,10 @@ class Home(NamedTuple):
         return tuple(dict.fromkeys((self.folder(), self._first(), *more)))
 
     def of_logs(self) -> tuple[Path, ...]:
-        """Return the folders that contain the log folders `logs`.
+        """Return the folders that contain the log folders `logs`: the one in the variable `runtime` if it is set, else
+        all.
 
-        A relative path in the variable is ignored: it would be relative to the directory in which the agent starts.
+        A relative path in that variable is ignored: it would be relative to the directory in which the agent starts.
         """
         named = os.environ.get(self.runtime, "")
         return (Path(named).expanduser(),) if named.startswith(("/", "~/")) else self.folders()
@@ -68,7 +69,7 @@ class Home(NamedTuple):
         return max(around, key=lambda one: len(one.parts), default=self._first())
 
     def is_further(self, *logs: Path | str) -> bool:
-        """Return True if one of `logs` is in a folder that the agent finds only with its variable set."""
+        """Return True if one of `logs` is in a folder that the agent finds only with its environment variable set."""
         return len(self.folders()) > 1 and any(self.of(log) != self._first() for log in logs)
 
     @contextmanager
@@ -85,8 +86,8 @@ class Home(NamedTuple):
             _USED.reset(token)
 
     def environment(self) -> dict[str, str]:
-        """Return the variable with which a program finds the folder of the session being started; empty if it needs
-        none.
+        """Return the environment variable with which the agent's program finds the folder chosen by `used`; empty if
+        it finds the folder without.
         """
         used = _USED.get().get(self)
         if used is None or (used == self._first() and len(self._named()) < 2):
@@ -112,7 +113,7 @@ class Home(NamedTuple):
         return Path.home() / self.default
 
     def _named_so(self, value: str) -> Path:
-        """Return the agent's folder if its variable has this value."""
+        """Return the agent's own folder for this value of its environment variable."""
         return Path(value).expanduser() / self.inside
 
     def usual(self) -> str:
@@ -126,7 +127,7 @@ _USED: ContextVar[Mapping[Home, Path]] = ContextVar("used homes", default={})  #
 
 
 def _further(variable: str) -> tuple[str, ...]:
-    """Return the further folders that config.toml lists for this variable."""
+    """Return the further folders that smart-fork's config.toml lists for this environment variable."""
     file = str(config.file())
     if not os.path.exists(file):  # noqa: PTH110 - as text
         return ()

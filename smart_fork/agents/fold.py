@@ -35,7 +35,8 @@ _NO_MODELS = ("<synthetic>", "unknown")
 
 
 class Fold(ABC):
-    """The collected state of one session's records. Most `facts` belong to the agent; these have one meaning for all.
+    """The facts and turns collected so far from the records of one session. Keys of `facts` differ by agent, except
+    these.
 
     `started` and `last` are the first and last time, `parent` is the id of the session it was forked from, `root`
     names its family. `compactions`, `models`, `names`, `version`, `gitBranch` and `head` (a commit) are as in
@@ -91,7 +92,9 @@ class Fold(ABC):
         """Return True if the log is a copy, elsewhere than where the session was begun."""
 
     def excluded(self) -> str:
-        """Return the reason why these records are no session, whatever their turns are; empty if they can be one."""
+        """Return the reason why the log's records are no session, whatever their turns are; empty if they can be
+        one.
+        """
         return ""
 
     def given_name(self) -> str:
@@ -117,15 +120,15 @@ class Fold(ABC):
         return said if asked else shorten(joined(" ", (mask("Fork of"), said)), TITLE_CHARACTERS)
 
     def own(self, turns: tuple[Turn, ...]) -> int:
-        """Return the number of turns that a fork has from its parent."""
+        """Return how many of the first `turns` a fork has from its parent; 0 for a session that is no fork."""
         return 0
 
     def origin(self) -> Origin:
-        """Return the starter of the session: "person", "automated" or "subagent"."""
+        """Return who started the session: "person", "automated" (a program) or "subagent"."""
         return "person"
 
     def family(self, turns: tuple[Turn, ...]) -> str:
-        """Return the name of the family that the session shares with its forks."""
+        """Return the id that a session and all its forks have in common; empty if it is unknown."""
         root: str = self.facts.get("root", "")
         return root
 
@@ -148,7 +151,8 @@ class Fold(ABC):
         return False
 
     def note_moment(self, moment: str, *, done: bool = True) -> None:
-        """Note the time of a record; empty if it has none. `done` is True if the record is a message or an action.
+        """Count a record's time as the session's first or last time, if it is. `done` is True if the record is a
+        message or an action.
 
         A time in the future is ignored: the clock was wrong, or the record is damaged.
         """
@@ -160,7 +164,9 @@ class Fold(ABC):
                 facts["last"] = moment
 
     def said(self, turn: Turn) -> Turn:
-        """Return a turn with its text masked if the index reads it, because later comparisons use masked text too."""
+        """Return a turn with the agent's present directory. If the index reads the log, its text is masked, because
+        later comparisons use masked text too.
+        """
         masked = mask_once(turn.text) if self.masks and turn.text else turn.text
         cwd = self.facts.get("stands", "")
         return turn if masked == turn.text and not cwd else replace(turn, text=masked, cwd=cwd)
@@ -197,7 +203,7 @@ class Fold(ABC):
         return self.facts.get("records", 0), self.facts.get("unknown", 0)
 
     def session(self) -> tuple[Session | None, str]:
-        """Return (session, "") or (None, reason)."""
+        """Build the session from the collected facts. Return it with "", or `None` with the reason why it is none."""
         if reason := self.excluded():
             return None, reason
         facts, turns = self.facts, self.active()
@@ -277,7 +283,9 @@ class LineFold(Fold):
         """Note the session's title, if a record states it."""
 
     def lacks(self) -> str:
-        """Return what a list of sessions still needs to read from this log; empty if nothing."""
+        """Return what this log must still tell before a list can show its session, such as "no prompt"; empty if
+        nothing.
+        """
         if self.excluded():
             return ""
         return "" if any(turn.prompt for turn in self.active()) else "no prompt"
@@ -299,7 +307,9 @@ class LineFold(Fold):
         return max(found, default="")
 
     def finish(self, *, turns: bool) -> bool:
-        """Add facts from other logs, and their turns if `turns` is True. Return True if the state must be saved."""
+        """Add facts from related logs, such as a fork's parent, and their turns if `turns` is True. Return True if the
+        state must be saved.
+        """
         return False
 
 
@@ -349,7 +359,7 @@ def _with_model(known: Iterable[str], name: object) -> list[str]:
 
 
 def _changed_at(path: Path) -> str:
-    """When the file last changed, as a log would write it; empty where it is no file."""
+    """Return the time of a file's last change in the form of times in logs; empty if there is no file."""
     try:
         return utc(path.stat().st_mtime)
     except OSError:

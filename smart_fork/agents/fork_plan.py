@@ -54,7 +54,7 @@ class ForkPlan:
 
     @property
     def said(self) -> str:
-        """The prompt, if it is no argument: it goes to standard input, or is typed."""
+        """The prompt, if it is sent on standard input or typed; empty if it is an argument of the command."""
         return "" if self.delivery == "argument" else self.plain_prompt(self.prompt)
 
     @staticmethod

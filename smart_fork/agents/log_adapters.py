@@ -57,7 +57,9 @@ class LogAdapter(OwnLogs):
         return cast("Callable[..., Any]", getattr(import_module(f"smart_fork.agents.{module}"), name))
 
     def has_lost(self, location: str) -> bool:
-        """Return True if the file at `location` is no log. Older versions indexed conflict copies of sync programs."""
+        """Return True if the file at `location` is no log by its name. Older versions of smart-fork indexed such
+        files, conflict copies of sync programs.
+        """
         name = location.rpartition("/")[2].removesuffix(".zst").rpartition(".")[0]
         return not is_name(name) and any(location.startswith(f"{folder}/") for folder, _ in self.folders())
 
@@ -93,7 +95,9 @@ class TreeAdapter(LogAdapter):
         return partial(super().tree, twins=self.twins)
 
     def slug(self, directory: str) -> str:
-        """Return the name of the folder with a directory's sessions; empty if folders do not tell the directory."""
+        """Return the name of the project folder with the sessions of a working directory; empty if folders do not tell
+        the directory.
+        """
         return ""
 
     @abstractmethod
@@ -214,7 +218,7 @@ class DatabaseAdapter(OwnLogs):
 
     @abstractmethod
     def stamps(self, db: apsw.Connection, key: str) -> Iterator[SessionStamp]:
-        """Yield the stamps of all sessions; with a `key`, only of the session with this id."""
+        """Yield the id, size and last change of each session; with a `key`, only of the session with this id."""
 
     @abstractmethod
     def has(self, db: apsw.Connection, key: str) -> bool:

@@ -92,7 +92,9 @@ def _date(moment: float) -> str | None:
 
 
 def _copies(files: Sequence[LogFile]) -> int:
-    """Estimate the bytes that copies would take, by compressing the beginnings of the largest logs."""
+    """Estimate the bytes that copies of the logs `files` would take, by compressing the beginnings of the largest
+    logs.
+    """
     read = made = 0
     for file in sorted(files, key=lambda file: -file.size)[:_SAMPLES]:
         try:

@@ -32,8 +32,10 @@ _STATUS = re.compile(r"<status>(\w+)</status>")
 
 @value
 class TokenUse(Value):
-    """The tokens of one answer. `input` are those that the cache had no part in; of those that it had, `None` is not
-    known.
+    """The tokens of one answer of the model. `input` are the sent tokens that were neither read from the prompt cache
+    nor written to it.
+
+    A count of the cache is `None` if it is unknown.
     """
 
     read_from_cache: int | None = rare()
@@ -57,7 +59,7 @@ class TokenUse(Value):
 
 @dataclass(frozen=True, slots=True)
 class RecordSign:
-    """The sign of a worker's state in one record. Most records have none."""
+    """The state of a worker that one record of its log shows. Most records show none: then all fields are empty."""
 
     status: Status = ""
     tokens: int = 0
@@ -140,8 +142,8 @@ class BackgroundTask:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """The state of a worker. `status` is empty if the log does not tell it; `problem` is the reason why the agent
-    stopped.
+    """The state of a worker: "working", "idle", or empty if the log does not tell it. `problem` is the reason why the
+    agent stopped.
 
     With `settling` the worker is idle only if no record follows soon. `at` is the time of the last record, `tokens`
     the size of the context then.
@@ -159,8 +161,8 @@ class Tail:
     """The functions that read a worker's state from one agent's logs. Each record has its time as ``timestamp``.
 
     * `records` reads all records of a log, `backwards` those at its end, last record first.
-    * `sign` returns the sign in a record.
-    * `steps` returns the background tasks that start or end with a record, given the open calls.
+    * `sign` returns the state of the worker that a record shows.
+    * `steps` returns the background tasks that start or end with a record, given the calls without a result so far.
     * `answers` returns the token counts in records.
     * `is_prompt` recognizes a record that fixes the system prompt of all forks.
     * `window` returns the context window that the newest logs state.

@@ -39,10 +39,10 @@ def note_variables_of_person(env: Mapping[str, str]) -> None:
 
 
 def note_variables(env: Mapping[str, str], agents: Iterable[str] | None = None, *, also: bool = False) -> None:
-    """Note the names of login variables that `env` sets for `agents`, by default for all. With `also`, keep noted
-    ones.
+    """Note the names of login variables that `env` sets for `agents`, by default for all. With `also`, keep the names
+    noted before.
 
-    Errors are ignored: the caller has another task.
+    Errors are ignored, since no caller depends on the noted names.
     """
     before = _noted()
     wanted = None if agents is None else set(agents)

@@ -222,7 +222,9 @@ class Subject:
     )
 
     def as_json(self, options: Options) -> dict[str, Any]:
-        """Return a worker as a JSON object, with only the fields that were given."""
+        """Return this subject and `options` as one JSON object of a worker, with only the fields that differ from
+        their defaults.
+        """
         given = (
             (FieldInput.of(one), getattr(of, one.name), one.default) for of in (self, options) for one in fields(of)
         )

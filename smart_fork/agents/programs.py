@@ -35,7 +35,7 @@ _KEPT, _MAX_KEPT = "programs", 100
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The facts about an agent's program. `problem` and `hint` are empty if the program can fork."""
+    """An agent's program: its path, and whether it can fork sessions. If it can, `problem` and `hint` are empty."""
 
     agent: AgentName
     path: str = ""
@@ -154,7 +154,7 @@ class Program:
 
     @staticmethod
     def lists(path: str, args: tuple[str, ...], sign: str, processes: Processes, env: Mapping[str, str] | None) -> bool:
-        """Return True if the program's help matches the pattern `sign`.
+        """Return True if the help of the program at `path` (its output with `args`) matches the pattern `sign`.
 
         The program is run once for each version; results are kept for later processes (see `Program.keep`).
 
@@ -184,10 +184,11 @@ class Program:
 
     @staticmethod
     def standing(login: Login, env: Mapping[str, str], program: str, processes: Processes) -> LoginState:
-        """Return whether an agent would be logged in with `env`. Ask its `program` if the variables do not decide it.
+        """Return the login state that an agent would have with `env`. Ask its `program` if the variables do not decide
+        it.
 
-        Without a status command, the agent may log in otherwise, so that a missing variable does not mean no. Versions
-        without the command would take it for a prompt.
+        If the program has no status command, the state is unknown: an agent may log in without variables. An old
+        program would take the command for a prompt, so its help is checked first.
         """
         if login.is_plain(env):
             return LoginState(logged_in=True)
@@ -219,7 +220,7 @@ def _install(agent: AgentName) -> str:
 
 
 def _kept() -> tuple[Sign, ...]:
-    """Return the saved results: only positive ones count, and only for unchanged files."""
+    """Return the saved results of `lists` that were True. Each is valid only for an unchanged program file."""
     try:
         rows = state.fact(_KEPT) or ()
     except OSError:

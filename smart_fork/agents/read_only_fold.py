@@ -24,7 +24,9 @@ _NUMBERED = "record-"
 
 
 class ReadTree(FolderlessTree):
-    """A fold of records with headers from a `ReadCodec`. A record without a parent follows the record before it."""
+    """A fold that builds a session from records with headers (see `ReadCodec`). A record without a parent follows the
+    record before it.
+    """
 
     codec: ReadCodec
     session_logs = AGENTS.session_logs
@@ -34,7 +36,9 @@ class ReadTree(FolderlessTree):
         super().__init__(path, kept, keep_raw=keep_raw)
 
     def feed(self, line: Line) -> None:
-        """Add the record on a line, converted to a record of a chain. Unknown records are counted."""
+        """Add the record on a line, in the form that `Tree` reads, with its own id and its parent's. Unknown records
+        are counted.
+        """
         header, facts = self.codec.header(line.record), self.facts
         facts["records"] = number = facts.get("records", 0) + 1
         if header is None:

@@ -33,7 +33,7 @@ _DEPTH = 64
 
 
 class HomePlace(NamedTuple):
-    """The project's root and the owner's home of a session, without a final slash."""
+    """A project's root and the home of the session's owner, as paths without a final slash."""
 
     root: str
     home: str
@@ -45,14 +45,16 @@ class HomePlace(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """The identity of a record on this machine: its place, and the fields that are removed for sharing."""
+    """The place and the removed fields of a record, with which `Forms.incoming` restores it on this machine."""
 
     place: HomePlace
     fields: Mapping[str, Any]
 
 
 class TargetSession(NamedTuple):
-    """The session that converted records become. `forked_from` is the id of the session that the records come from."""
+    """The session for which records are converted. `forked_from` is the id of the session that the records come
+    from.
+    """
 
     session_id: str
     place: HomePlace
@@ -100,14 +102,16 @@ class Forms(Codec):
         """
 
     def names_another(self, log: bytes) -> bool:
-        """Return True if a received log says that it continues another log, which its reader would then open here."""
+        """Return True if a received log says that it continues another log. Its reader would open that log on this
+        machine.
+        """
         return False
 
     def in_line(
         self, records: Iterable[Record], becomes: TargetSession, is_root: Callable[[Record], bool] = lambda _: False
     ) -> Iterator[Record]:
-        """Yield the records as a chain of parents. A record with `is_root` has no parent, but names the record before
-        it.
+        """Yield the records as one chain: each names the record before it as its parent. A record for which `is_root`
+        is True has no parent; another of its fields names the record before it.
         """
         parent: str | None = None
         for record in records:
@@ -122,7 +126,7 @@ class Forms(Codec):
 
     @abstractmethod
     def anew(self, records: Iterable[Record], becomes: TargetSession) -> Iterator[Record]:
-        """Yield the log of a new session with these records, which are in the form of `outgoing`."""
+        """Yield the log of a new session with these shared records (see `outgoing`)."""
 
     @abstractmethod
     def log_of(self, said: Iterable[Utterance], becomes: TargetSession) -> Iterator[Record]:
@@ -141,7 +145,7 @@ class Forms(Codec):
 
     @abstractmethod
     def withheld(self, record: Record, ids: Collection[str], mark: str) -> Record:
-        """Return the record with `mark` instead of the inputs and outputs of the tool calls in `ids`."""
+        """Return the record, with `mark` instead of the inputs and outputs of the tool calls with these ids."""
 
     @abstractmethod
     def image(self, value: Record) -> Image | None:
@@ -178,16 +182,20 @@ class Forms(Codec):
         return Identity(place, {name: record[name] for name in self.taken if name in record})
 
     def outgoing(self, record: Record, place: HomePlace) -> Record:
-        """Return a record of this machine in the form for sharing."""
+        """Return a record of this machine in the form for sharing: without its session and place, and with marks for
+        root and home.
+        """
         return self._changed(record, _to_marks(place), _signs(place))
 
     def incoming(self, record: Record, identity: Identity) -> Record:
-        """Return a shared record in the form of this machine, with this identity."""
+        """Return a shared record in the form of this machine: with the fields in `identity`, and this machine's
+        paths.
+        """
         return self._changed(record, _from_marks(identity.place), _signs(None)) | dict(identity.fields)
 
     def _changed(self, record: Record, change: Callable[[str], str], signs: Collection[bytes] | None) -> Record:
-        """Return a record without its identity fields and with changed paths. Most records only have a path in
-        ``cwd``.
+        """Return a record without the fields `taken`, and with `change` applied to its paths. Most records only have a
+        path in ``cwd``.
         """
         kept = {name: value for name, value in record.items() if name not in self.taken}
         where = {"cwd": change(kept["cwd"])} if isinstance(kept.get("cwd"), str) else {}
@@ -196,7 +204,7 @@ class Forms(Codec):
         return kept | where
 
     def _mapped(self, name: str, value: Any, change: Callable[[str], str], depth: int = 0) -> Any:
-        """Return the value of the field `name` with changed paths, also in names of inner fields."""
+        """Return the value of the field `name` with `change` applied to its texts, also to names of inner fields."""
         if name in PATH_FIELDS and isinstance(value, str):
             return change(value)
         if is_fixed_field(name, value) or depth >= _DEPTH:
@@ -212,9 +220,9 @@ class Forms(Codec):
 
 @lru_cache(8)
 def _signs(place: HomePlace | None) -> Collection[bytes] | None:
-    """Return the bytes of which a JSON record contains one if it needs changes; `None` if these bytes are unknown.
+    """Return byte strings of which a JSON record contains one if its paths need changes; `None` if they are unknown.
 
-    They are the paths of the place, or the replacement characters.
+    They are the paths of `place`, and the characters that replace paths.
     """
     try:
         return tuple(orjson.dumps(sign)[1:-1] for sign in (*filter(None, place or ()), ROOT, HOME, LITERAL))
@@ -223,7 +231,7 @@ def _signs(place: HomePlace | None) -> Collection[bytes] | None:
 
 
 def _names(record: Record, signs: Collection[bytes] | None) -> bool:
-    """Return True if a record may need changes: if it contains one of `signs`."""
+    """Return True if a record may contain one of the byte strings `signs`, so that its paths must be changed."""
     if signs is None:
         return True
     try:

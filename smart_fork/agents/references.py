@@ -15,7 +15,7 @@ _RANK, _SHORT_ID = re.compile(r"[1-9]\d?", re.ASCII), re.compile(r"(?=.*\d)[0-9a
 
 
 class Resolved(NamedTuple):
-    """A resolved reference: the session's id on this machine, and the kind of reference.
+    """A session that a reference names: its id on this machine, and the kind of the reference.
 
     `warnings` say which parts a copy of a team's session lacks.
     """
@@ -26,7 +26,9 @@ class Resolved(NamedTuple):
 
     @classmethod
     def here(cls, reference: str) -> Resolved:
-        """Return a reference as a resolved one, for a session or a worker of this machine."""
+        """Return what a reference names on this machine: a worker if it looks like a worker's id, else a session.
+        Nothing is looked up.
+        """
         one = Reference.parsed(reference)
         return cls(reference, "worker" if one._replace(name=one.name.lower()).names_worker else "session")
 
@@ -63,7 +65,9 @@ class Reference(NamedTuple):
 
     @property
     def looks_like_one(self) -> bool:
-        """True if the text looks like a reference: a number, an id, or part of an id. The session need not exist."""
+        """True if the text has the form of a reference: a number, an id, or part of an id. The session need not
+        exist.
+        """
         return self.is_number or self.names_session or _SHORT_ID.fullmatch(self.name) is not None
 
     @property

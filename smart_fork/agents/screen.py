@@ -1,4 +1,4 @@
-"""Questions on an agent's screen, with their options. Pure.
+"""Questions that an agent shows on its terminal screen, with their options. Pure: the screen is given as text.
 
 The real programs (Claude Code 2.1, Codex 0.169) show numbered options with one of them marked, a line about keys
 below, and no input line. The input line, and earlier prompts, begin with the same mark. Claude Code 2.1.332 also asks
@@ -93,15 +93,17 @@ class Screen:
         return any(map(self.busy.search, screen.rstrip().splitlines()[-_MAX_LINES_ABOVE:]))
 
     def hears(self, screen: str) -> bool:
-        """Return True if the screen has an input line."""
+        """Return True if the screen has an input line, so that a prompt can be typed."""
         return any(self.typed.match(line) and not _MARKED.match(line) for line in screen.splitlines())
 
     def rests(self, screen: str) -> bool:
-        """Return True if the screen shows an idle agent."""
+        """Return True if the screen shows an idle agent. Only screens of some agents tell that."""
         return self.shows_rest and self.hears(screen) and not self.works(screen)
 
     def holds(self, screen: str, text: str) -> bool:
-        """Return True if the input line has `text`, ready for Enter. A long text may be replaced by a note."""
+        """Return True if the input line has `text`, ready for Enter. The agent may show a long text as a note such as
+        "[Pasted text]".
+        """
         asked = self.question(mask_screen(screen))
         if asked and asked.options:
             return False
@@ -112,13 +114,13 @@ class Screen:
         return _PASTED in held or (begins or text.strip()) in (words(held) if begins else held)
 
     def _asks(self, lines: list[str], marked: int) -> bool:
-        """Return True if no input line follows the marked option, but a line about keys does."""
+        """Return True if a question is open: a line about keys follows the line `marked`, and no input line does."""
         below = lines[marked + 1 :]
         typing = any(self.typed.match(line) for line in below)
         return not typing and any(self.keys.search(line) for line in below)
 
     def _above(self, lines: list[str], first: int) -> int:
-        """Return the number of the first line that belongs to the question."""
+        """Return the number of the first line that belongs to the question with its options from line `first` on."""
         for i in range(first - 1, max(-1, first - 1 - _MAX_LINES_ABOVE), -1):
             if self.above.match(lines[i]):
                 return i + 1
@@ -150,7 +152,9 @@ class Screen:
 
 
 def words(text: str) -> str:
-    """Return a text without whitespace and punctuation, since programs lay these out as they like."""
+    """Return a text without whitespace and punctuation, to compare it with a screen, where programs lay these out
+    differently.
+    """
     return re.sub(r"\W+", "", text)
 
 

@@ -29,7 +29,7 @@ NAME = "smart-fork"
 
 
 class UnsuitableError(SmartForkError):
-    """The error for settings that cannot be edited safely, with the reason."""
+    """The error for settings of an agent that smart-fork cannot edit safely, with the reason."""
 
     code = "unsuitable_settings"
     usual_hint = "Correct the file by hand."
@@ -43,7 +43,9 @@ class PermissionRules(NamedTuple):
 
 
 class Registration(AgentFacet, ABC):
-    """The entry of smart-fork's MCP server in one agent's settings. Texts are converted; nothing here writes a file."""
+    """The entry of smart-fork's MCP server in one agent's settings. The methods take and return the settings as text;
+    none writes a file.
+    """
 
     #: The agent's name for itself in MCP, and its protocol version.
     client: tuple[str, str]
@@ -55,7 +57,7 @@ class Registration(AgentFacet, ABC):
 
     @staticmethod
     def is_ours(words: Sequence[str]) -> bool:
-        """Return True if these words start smart-fork, wherever it is installed."""
+        """Return True if the command `words` starts smart-fork, wherever it is installed."""
         return bool(words) and (PurePath(words[0]).name == NAME or NAME in words[1:] or "smart_fork" in words[1:])
 
     @staticmethod
@@ -83,7 +85,9 @@ class Registration(AgentFacet, ABC):
         return self.home() / "skills"
 
     def allowing(self, tools: Sequence[str]) -> PermissionRules | None:
-        """Return the rules that allow these reading tools without asking; `None` if none are needed."""
+        """Return the rules with which the agent does not ask before it calls `tools`, which only read; `None` if it
+        needs no rules.
+        """
         return None
 
     def argv(self, entry: Mapping[str, Any]) -> tuple[str, ...]:
@@ -95,7 +99,7 @@ class Registration(AgentFacet, ABC):
 
     @abstractmethod
     def value(self, text: str | None) -> dict[str, Any] | None:
-        """Return the entry with smart-fork's name, even if a person made it; `None` without one.
+        """Return the entry named smart-fork in the settings `text`, even if a person made it; `None` without one.
 
         Raises:
             UnsuitableError: The settings are not understood.
@@ -112,7 +116,7 @@ class Registration(AgentFacet, ABC):
 
     @abstractmethod
     def raw(self, text: str | None) -> str | None:
-        """Return the entry as it is written in the settings; `None` without one."""
+        """Return the entry as it is written in the settings `text`, to restore it later; `None` without one."""
 
     @abstractmethod
     def put(self, text: str | None, entry: Mapping[str, Any]) -> str:
@@ -152,12 +156,14 @@ class Registration(AgentFacet, ABC):
         return self.passed_on(env) | more
 
     def holders(self) -> tuple[Path, ...]:
-        """Return the files that can have an entry with the service's address and token. They need not exist."""
+        """Return the files that can have an entry with the address and the token of smart-fork's service. They need
+        not exist.
+        """
         return (self.path(),)
 
     def over_http(self, url: str, token: str) -> str:
-        """Return a shell command that registers the service at `url`, with the token in the file `token`; empty if
-        there is none.
+        """Return a shell command that registers smart-fork's service at `url`, with the token in the file `token`.
+        Empty if the agent has no such command.
         """
         return ""
 
@@ -181,7 +187,9 @@ def entry_in(settings: Mapping[str, Any], servers: str, kind: str) -> dict[str, 
 
 
 class JsonRegistration(Registration):
-    """The registration in settings that are plain JSON. An agent overrides the file and its differences."""
+    """The registration of smart-fork's server in settings that are plain JSON. An agent's subclass names the file and
+    its differences.
+    """
 
     file = "settings.json"
     #: The key of the servers in the settings.
@@ -264,10 +272,10 @@ class Hooks(AgentFacet):
         return None
 
     def distrusting(self, left: str) -> tuple[Path, str, str] | None:
-        """Return the settings that note which hooks a person trusts, with their text before and without smart-fork's
-        hooks.
+        """Return the file that notes which hooks a person trusts, its text, and its text without smart-fork's hooks.
+        `None` if nothing is noted.
 
-        `left` is the text of the hooks file without smart-fork's hooks. `None` if nothing is noted.
+        `left` is the text of the hooks file without smart-fork's hooks.
 
         Raises:
             OSError, ValueError: The settings cannot be read or are not understood.
@@ -275,7 +283,7 @@ class Hooks(AgentFacet):
         return None
 
     def handler(self, command: str) -> dict[str, Any]:
-        """Return the settings entry with which a shell runs `command`."""
+        """Return the settings entry of a hook that runs the shell command `command`."""
         return {"type": "command", "command": command, "timeout": TIMEOUT}
 
     def notes(self, text: str) -> Iterator[str]:
@@ -288,12 +296,12 @@ class Hooks(AgentFacet):
             yield f"{self.title} runs no hooks: disableAllHooks is set in its settings"
 
     def event(self, said: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return an event with Claude Code's names of events and values."""
+        """Return the event that the agent passed to a hook, with Claude Code's names of events and values."""
         return said
 
     def in_background(self, runner: Sequence[str] | None) -> bool:
-        """Return True if a process with these words runs the hooks of several terminals. `None` stands for unknown
-        words.
+        """Return True if a process with the command line `runner` runs the hooks of several terminals. `None` stands
+        for an unknown command line.
 
         The environment of such a process does not tell the session. An agent with one has a module `daemon`;
         `smart_fork.hooks` looks for this file without importing anything.
@@ -306,7 +314,9 @@ _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class LoginState:
-    """The login state of an agent (`None` if unknown), and the variables that are missing."""
+    """The login state of an agent: logged in or not (`None` if unknown), and the required variables that are not
+    set.
+    """
 
     logged_in: bool | None
     lacks: tuple[str, ...] = ()
@@ -341,7 +351,7 @@ class Login(AgentFacet):
         return dict_in(json_at(self.of.home.folder() / "settings.json"))
 
     def auth(self) -> dict[str, Any]:
-        """Return the login method in the settings of Gemini CLI or of its fork Qwen Code."""
+        """Return the part of the settings that selects the login method, of Gemini CLI or of its fork Qwen Code."""
         return table(table(self.settings(), "security"), "auth")
 
     def variables(self) -> tuple[str, ...]:
@@ -359,11 +369,15 @@ class Login(AgentFacet):
         return ()
 
     def is_plain(self, env: Mapping[str, str]) -> bool:
-        """Return True if `env`, or a file of the agent, shows that the agent is logged in."""
+        """Return True if `env` or a file of the agent is enough to know that the agent is logged in, without running
+        it.
+        """
         return any(env.get(name) for name in self.keys) or self.has_stored(self.stored)
 
     def answered(self, said: Completed) -> bool | None:
-        """Return True if the agent's status command says that it is logged in; `None` if the output does not tell."""
+        """Return True if the output `said` of the agent's status command says that it is logged in; `None` if it does
+        not tell.
+        """
         return None
 
 

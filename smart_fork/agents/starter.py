@@ -1,4 +1,4 @@
-"""The request for a worker, and the command with which an agent starts it. Pure."""
+"""The request to start a worker, and the command with which its agent starts it. Pure: nothing is run here."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ Delivery = Literal["argument", "input", "typed"]
 
 
 def ordinary(prompt: str, commands: tuple[str, ...]) -> str:
-    """Return a prompt that the agent does not take for a command, even if it begins like one of `commands`."""
+    """Return a prompt that the agent does not take for one of its own `commands`, even if it begins like one."""
     return f"Prompt: {prompt}" if prompt.lstrip().startswith(commands) else prompt
 
 
@@ -194,7 +194,7 @@ class Background(AgentFacet):
         return (argv[0], "--bg", *settings, *argv[1:])
 
     def begun(self, said: str) -> str:
-        """Return the id of the session that a start command printed; empty if it began none."""
+        """Return the id of the background session in `said`, the output of a start command; empty if none began."""
         found = _BEGUN.search(said)
         return found[1] if found else ""
 
@@ -209,5 +209,5 @@ class Background(AgentFacet):
         }  # fmt: skip
 
     def last_words(self, one: str) -> str:
-        """Return the reason why the session with the id `one` ended; empty if it is unknown."""
+        """Return the reason why the background session with the id `one` ended; empty if it is unknown."""
         return text_in(dict_in(json_at(self.of.home.folder() / "jobs" / one / "state.json")).get("detail"))
