@@ -12,8 +12,9 @@ from smart_fork.agents.options import said
 
 @dataclass(frozen=True, slots=True)
 class CutRequest:
-    """A request to cut turns, or to mask secrets. `follow` says whether copies, branches and the index are changed
-    too.
+    """A request to cut turns out of a session, or to mask its secrets.
+
+    `follow` is true if copies, branches and the index are changed too.
     """
 
     reference: str | None = None
@@ -59,7 +60,7 @@ class CutFile(Value):
 
 @value
 class UncutFile(Value):
-    """A file that still has the cut records, and the reason."""
+    """A file from which the records of a cut were not removed, and the reason."""
 
     path: str
     reason: str
@@ -115,7 +116,7 @@ class Excised(Value):
 
 @value
 class Parent(Value):
-    """The session from which a copy was made."""
+    """The session from which a copy without some turns was made."""
 
     session_id: str
     title: str
@@ -123,7 +124,7 @@ class Parent(Value):
 
 @record
 class Trimmed(Excised):
-    """The answer of a cut into a copy: a new session without the cut records.
+    """The answer of a cut that leaves the session as it is and writes a copy without the cut records.
 
     `new_session_id` and `new_path` belong to the copy, `parent` is the session from which it was made.
     """
@@ -221,7 +222,7 @@ class Suggestion(Value):
 
 @value
 class Suggestions(Value):
-    """The suggested cuts for one transcript."""
+    """The answer of ``excise suggest``: turns of one transcript that could be cut, with reasons."""
 
     session_id: str
     tool: str

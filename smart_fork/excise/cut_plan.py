@@ -30,15 +30,15 @@ from smart_fork.json_text import respelled
 
 
 def excise(turns: Sequence[TranscriptTurn], to_cut: Collection[str]) -> list[TranscriptTurn]:
-    """Return `turns` except the turns with ids in `to_cut`. Unknown ids are ignored."""
+    """Return `turns` without those that have an id in `to_cut`. Unknown ids are ignored."""
     gone = set(to_cut)
     return [turn for turn in turns if turn.id not in gone]
 
 
 def closure(turns: Sequence[TranscriptTurn], to_cut: Collection[str]) -> set[str]:
-    """Return `to_cut` with all turn ids that must be cut together with it.
+    """Return `to_cut` with the ids of all turns that must be cut together with these.
 
-    These are further lines of the cut records, results of the cut calls, and so on.
+    Such turns are, for example, further lines of the same records, and the results of tool calls that are cut.
     """
     dependents = same_records(turns)
     for turn, _, owner in _pairs(turns):
@@ -91,7 +91,7 @@ def results_without_call(turns: Sequence[TranscriptTurn | Turn]) -> list[CutWarn
 
 
 def calls_without_result(turns: Sequence[TranscriptTurn]) -> set[str]:
-    """Return the ids of the tool calls without a result."""
+    """Return the ids of the tool calls that have no result in these turns."""
     answered = {result.tool_use_id for turn in turns for result in turn.tool_results}
     return {call.id for turn in turns for call in turn.tool_calls if call.id} - answered
 
@@ -210,18 +210,18 @@ class CutPlan:
 
     @property
     def dependents(self) -> frozenset[str]:
-        """The ids of turns that are cut because they depend on the named turns."""
+        """The ids of turns that are cut because they depend on the turns that the user named."""
         return self.gone - self.seeds - self.repeated
 
     @property
     def orphaned(self) -> frozenset[str]:
-        """The ids of tool calls that stay while their results are cut."""
+        """The ids of tool calls that stay although their results are cut."""
         results = {result.tool_use_id for turn in self.removed for result in turn.tool_results}
         return frozenset(calls_without_result(self.survivors) & results)
 
     @property
     def survivors(self) -> tuple[TranscriptTurn, ...]:
-        """The turns that stay, in order."""
+        """The turns of the session that are not cut, in order."""
         return tuple(excise(self.session.turns, self.gone))
 
     @property
@@ -250,7 +250,7 @@ class CutPlan:
         return AGENTS.cutter_of(self.session.tool).beside(self.session.source_path, self.removed)
 
     def refuse(self) -> None:
-        """Refuse a plan with problems or warnings, which needs ``--force``.
+        """Raise an error if the plan has problems or warnings. ``--force`` skips this check.
 
         Raises:
             Refused: there are warnings or problems; nothing was written.

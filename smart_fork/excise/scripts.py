@@ -32,7 +32,7 @@ P = ParamSpec("P")
 
 
 class Writer:
-    """A writer of one agent's transcripts."""
+    """A class that writes the transcripts of one agent. Its subclasses are named after the agents."""
 
     tool: model.Tool = Session.UNKNOWN
 

@@ -136,7 +136,7 @@ def _texts(turn: TranscriptTurn) -> list[str]:
 
 
 def _outputs(turn: TranscriptTurn) -> Sequence[str]:
-    """Return the texts of a turn's tool results, without their repetitions in other fields."""
+    """Return the texts of a turn's tool results. Copies of them in other fields of the record are left out."""
     found = []
     for _, record in decode_line(turn.raw)[0]:
         message = record.get("message") or record.get("payload") or record.get("bubble")

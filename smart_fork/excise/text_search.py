@@ -88,7 +88,7 @@ def words_and_runs(lines: Iterable[bytes]) -> set[str]:
 
 
 def words_inside(lines: Iterable[bytes], words: Iterable[str]) -> set[str]:
-    """Return the given words that occur in lines, also as a part of a longer word."""
+    """Return those of the given `words` that occur in lines, even inside a longer word."""
     return _found(lines, _Search(words, _lower))
 
 
@@ -308,7 +308,10 @@ class _OwnFiles:
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
-    """Yield a file's content in overlapping pieces, decompressed where possible. Nothing if the file is gone."""
+    """Yield a file's content in overlapping pieces of bytes, decompressed if needed.
+
+    Yield nothing if the file is gone.
+    """
     with suppress(OSError), path.open("rb") as file:
         yield from raw.overlapping(_unpacked(path, file))
 

@@ -58,7 +58,7 @@ def auto(path: Path) -> str:
 
 
 def load_auto(path: Path) -> Transcript:
-    """Load the transcript in `path` of any agent.
+    """Load the transcript in `path`, and detect its agent.
 
     Raises:
         NotFound, Usage: the file does not exist, or is not a transcript.
@@ -88,9 +88,10 @@ def load_for_cut(tool: str, path: Path, composer: str = "", *, numbered: bool = 
 
 
 def load_numbered(tool: str, path: Path, composer: str = "") -> Transcript:
-    """Load the transcript in `path` with its message numbers and with the session as the agent's reader reads it.
+    """Load the transcript in `path` with its message numbers, as they are shown to the user.
 
-    If the reader finds no session, turns are numbered from 0. Raises the errors of `load_with_tool`.
+    The agent's log reader numbers the messages. If it finds no session, turns are numbered from 0. Raises the errors
+    of `load_with_tool`.
     """
     tool = _tool_of(tool, path)
     own = OWN[tool] if tool in OWN.names and not checkpoints.is_within(str(path)) else None
@@ -146,7 +147,7 @@ def locate_transcript(reference: str | None, tool: str = AGENTS.AUTO) -> Path:
 
 
 def _found(reference: str | None, tool: str) -> tuple[Path, str]:
-    """Return the path of a transcript, and its agent. See `locate_transcript`."""
+    """Return the path of a transcript, and the agent that wrote it. See `locate_transcript`."""
     if not reference:
         return newest(AGENTS.first_cut() if tool == AGENTS.AUTO else tool), tool
     path = Path(reference).expanduser()
@@ -379,7 +380,11 @@ def derived_from(session: Transcript, keys: Collection[str] = ()) -> Descent:
 
 
 def derived_from_log(agent: AgentName, path: Path, keys: Collection[str] = ()) -> Descent:
-    """Return everything made from the session of a log, which may be deleted."""
+    """Return the sessions made from the session of a log: copies, branches, forks and hand-overs. The log may be
+    deleted.
+
+    Copies are recognized by records with one of the `keys`.
+    """
     return derived_from(Transcript(agent, path, READERS[agent].id_of(path), ()), keys)
 
 

@@ -122,9 +122,9 @@ class CutText(NamedTuple):
 
 
 def cut_text_of(session: Transcript) -> CutText:
-    """Return the text of all cuts of a session, from the snapshots. Each snapshot is read once.
+    """Return the text that cuts removed from a session, as the snapshots have it. Each snapshot is read once.
 
-    A word that is a part of a longer remaining word does not count.
+    A word that occurs inside a longer remaining word is left out.
     """
     found = [_gone_of(session, path) for path in (None, *transcript.other_files(session))]
     return CutText(*(set().union(*some) for some in zip(*found, strict=True)))
@@ -161,7 +161,7 @@ def cut_lines(session: Transcript, path: Path | None = None) -> set[bytes]:
 
 
 def _staying(session: Transcript, path: Path | None) -> Iterator[bytes]:
-    """Yield the remaining lines of a session, and all lines of its other file at `path`."""
+    """Yield the lines that a session still has, and all lines of its other file at `path`."""
     yield from TranscriptTurn.raws(session.turns)
     if path is not None:
         with path.open("rb") as file:
@@ -369,7 +369,7 @@ class _CopySearch:
         yield from self.beside(one.path, one.agent)
 
     def has_records(self, copy: Transcript | None) -> bool:
-        """Return True if a copy still has cut records."""
+        """Return True if a copy still has records that were cut from its session."""
         return copy is not None and bool(transcript.matching_turns(copy, self._cut))
 
     def beside(self, log: Path, agent: str = "") -> Iterator[FileWithCutText]:
@@ -440,6 +440,6 @@ def _cut_id(session: Transcript, turn: str) -> str:
 
 
 def _lines(one: Descendant) -> Iterator[bytes]:
-    """Yield the lines of a descendant's log, in the format of its agent."""
+    """Yield the lines of the log of a session made from another one. A log in a database is converted to lines."""
     with suppress(OSError), READERS[one.agent].as_file(one.path) as path:
         yield from transcript.lines_of(path)

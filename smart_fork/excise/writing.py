@@ -75,7 +75,7 @@ class CutChange:
 
 
 def change_of(planned: CutPlan, command: str, disk: Disk, now: datetime, *, follows: bool) -> CutChange:
-    """Return the values that all files of a planned cut share."""
+    """Return the values that all files of a planned cut share, with a new id for the cut."""
     keys, masks = frozenset(keys_of(planned.removed)), frozenset(_masked(planned))
     return CutChange(keys, masks, command, uuid.uuid4().hex, now, disk, follows)
 

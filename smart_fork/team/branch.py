@@ -70,9 +70,9 @@ class _Cut:
 def branch(
     project: TeamProject, verb: BranchVerb, reference: str | None, asked: TeamBranchRequest, taken_as: PullOptions
 ) -> Shared:
-    """Branch one of the user's own sessions, or fork another person's.
+    """Branch one of the user's own sessions, or fork another person's. Return the command's result.
 
-    A fork has no thoughts of the agent, since these are tied to their owner's account.
+    A fork has no thoughts of the agent, since agents bind these to their owner's account.
 
     Raises:
         WrongVerb: a branch of another person's session, or a fork of the user's own.
@@ -228,7 +228,10 @@ class _Branching:
     taken_as: PullOptions
 
     def name(self, source_id: str, new_id: str | None) -> str:
-        """Return the alias of a new session. `new_id` is `None` if the server does not know the session yet."""
+        """Return the alias for the session that the command creates.
+
+        `new_id` is `None` if only this machine will know it.
+        """
         tracked = self.project.tracking.read()
         if new_id is not None:
             return pull.alias_for(tracked, self.taken_as, new_id)
@@ -327,7 +330,7 @@ class _Branching:
         return replace(done, moved=cut.moved, **pull.written_fields(self.project, info, written))
 
     def offline(self, source_id: str) -> Shared:
-        """Branch a tracked session without the server, by a copy of its log up to the requested message.
+        """Branch a tracked session while the server is away: copy its local log up to the requested message.
 
         Raises:
             ServerUnavailable: this machine does not know which records the server has.

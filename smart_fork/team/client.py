@@ -107,7 +107,7 @@ _SAME_VERSION = "Install the same version of smart-fork as the server."
 
 @dataclass
 class Client:
-    """A client of one server for one account. Close it, or use it as a context manager."""
+    """An HTTP client of one team server, for one user account. Close it, or use it as a context manager."""
 
     account: Account
     times: httpx2.Timeout = field(default_factory=lambda: _TIMEOUTS)
@@ -137,7 +137,7 @@ class Client:
         return self.ask(wire.Hello, "GET", "hello")
 
     def login(self, invite: str, machine: str, token: str | None = None) -> wire.LoggedIn:
-        """Exchange an invitation for a token. Repeating the request with an equal `token` changes nothing.
+        """Exchange an invitation for a token. With the same `token`, the request can be repeated after a lost answer.
 
         Raises:
             Usage: it is not an invitation.
@@ -193,11 +193,11 @@ class Client:
         self.send("DELETE", f"sessions/{session_id}", asked={"project": project}, most=NO_CONTENT_BYTES)
 
     def delete_everywhere(self, project: str, session_id: str) -> wire.Rewritten:
-        """Withdraw all records of a session that are not its parent's, also from all sessions made from it."""
+        """Withdraw (take back) all records of a session except its parent's, also from all sessions made from it."""
         return self._of(project, session_id, wire.Rewritten, "DELETE", everywhere="1")
 
     def audit(self, **asked: str) -> wire.Audit:
-        """Return a page of the audit log."""
+        """Return a page of the server's audit log, the list of who did what. `asked` has the filters."""
         return self.ask(wire.Audit, "GET", "audit", asked=asked)
 
     def administer(self, wanted: wire.Administer) -> dict[str, Any]:
@@ -205,7 +205,7 @@ class Client:
         return self.ask(wire.Administered, "POST", "admin", wanted).told
 
     def page(self, project: str, **asked: str) -> wire.SessionListPage:
-        """Return a page of a project's sessions, newest first."""
+        """Return a page of a project's sessions, newest first. `asked` has the filters."""
         found = self.ask(wire.SessionListPage, "GET", f"projects/{_path(project)}/sessions", asked=asked)
         for one in found.sessions:
             _check(one, project, one.id)
@@ -314,7 +314,7 @@ class Client:
             raise away from error
 
     def _read(self, answer: httpx2.Response, most: int) -> bytes:
-        """Return the bytes of a successful answer.
+        """Return the body of a successful HTTP answer. Raise the error that another answer describes.
 
         Raises:
             SmartForkError: the server's error, or the answer is not one of a team server.

@@ -50,7 +50,7 @@ class Account:
 
 
 def origin_of(url: str) -> str:
-    """Return the origin of a server's address. It must use TLS, or be on this machine.
+    """Return scheme, host and port of a server's URL. The URL must use TLS, or be of this machine.
 
     Raises:
         Usage: it is not an address, or a token would travel unencrypted.
@@ -121,7 +121,10 @@ def pending_token(origin: str, invite: str) -> str:
 
 
 def renewal_after(expires_at: datetime | None) -> float | None:
-    """Return when to replace a token that was made now: after half of its life. `None` if it does not expire."""
+    """Return the time at which to replace a token that was made now, in seconds since the epoch.
+
+    That is after half of the token's life. Return `None` if it does not expire.
+    """
     return None if expires_at is None else (time.time() + expires_at.timestamp()) / 2
 
 
@@ -138,7 +141,7 @@ def remember(one: Account) -> None:
 
 
 def forget(origin: str) -> None:
-    """Delete the token for a server."""
+    """Delete the stored token for a server."""
 
     def change(known: dict[str, Any]) -> None:
         known["servers"].pop(origin, None)

@@ -105,7 +105,7 @@ class TeamProject:
 
     @property
     def server(self) -> str:
-        """The origin of the server."""
+        """The address of the server: scheme, host and port."""
         return self.client.account.origin
 
     @property

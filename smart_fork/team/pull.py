@@ -217,7 +217,7 @@ def free_alias(tracked: Tracked, session_id: str, *, new: bool = False) -> str:
 
 
 def rename(project: TeamProject, name: str, reference: str, *, force: bool) -> Alias:
-    """Give a session an alias in place of its earlier one.
+    """Give a session the alias `name` in place of its earlier one. With `force`, take the alias from another session.
 
     Raises:
         NotFound: the session does not exist.

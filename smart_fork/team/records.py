@@ -241,7 +241,7 @@ def hash_of(text: str) -> bytes:
 
 
 def vector_space(model: str, dimensions: int) -> str:
-    """Return the name of a model's vector space. Only vectors of one space can be compared."""
+    """Return a name for the vectors of a model with so many dimensions. Only vectors with one name can be compared."""
     return "".join(char if "!" <= char <= "~" else "-" for char in f"{model}/{dimensions}")[:200]
 
 

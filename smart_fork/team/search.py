@@ -258,7 +258,7 @@ class TeamSearch:
         return self._withheld
 
     def taken_out(self) -> bool:
-        """Remove withdrawn messages from local sessions, as far as withdrawals are known.
+        """Apply known withdrawals: remove messages from local sessions that their owner took back.
 
         Return True if any session changed.
         """
@@ -295,7 +295,7 @@ class TeamSearch:
 
 
 def find_in_team(request: FindRequest, *, server: str | None = None, project: str | None = None) -> TeamFound:
-    """Search only the team's sessions.
+    """Search only the team's sessions, and return the results.
 
     Raises:
         Usage: something in the question is not acceptable.
@@ -433,5 +433,5 @@ __all__ = ["fetched", "is_shared", "listed", "look_into", "read", "search", "ser
 
 
 def search(*, wanted: bool) -> TeamSearch:
-    """Return a search of the team's sessions. With `wanted`, a project without a team is an error."""
+    """Return an object that searches the team's sessions. With `wanted`, a project without a team is an error."""
     return TeamSearch(wanted=wanted)

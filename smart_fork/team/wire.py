@@ -125,7 +125,7 @@ class Administer(canonical.WireModel):
 
 
 class Administered(canonical.WireModel):
-    """The result of an admin request. Each verb has its own fields."""
+    """The answer to an admin request. Its fields depend on the request's verb."""
 
     told: dict[str, Any]
 
@@ -200,7 +200,7 @@ class EditableDescription(canonical.WireModel):
 
 
 class SessionChange(EditableDescription):
-    """``PATCH sessions/{id}``: a new description or visibility. Fields without a value do not change."""
+    """``PATCH sessions/{id}``: a new description or visibility of a session. A field without a value stays as it is."""
 
     visibility: Visibility | None = None
 
@@ -271,7 +271,7 @@ class Push(SessionChange):
 
     @model_validator(mode="after")
     def _grows(self) -> Self:
-        """Check that a push removes nothing, and that segments follow each other without a gap."""
+        """Check that a push does not shorten its session, and that its segments follow each other without a gap."""
         if self.count < self.base_count:
             raise ValueError("a push cannot remove records")
         for before, after in pairwise(self.segments):
@@ -314,7 +314,7 @@ class RecordEdit(canonical.WireModel):
 
 
 class Rewrite(EditableDescription):
-    """``POST sessions/{id}/rewrites``: the records to withdraw, and their replacements.
+    """``POST sessions/{id}/rewrites``: records to take back, and the replacements of some.
 
     A given title, summary or tags also replace equal ones in sessions made from the session.
     """
@@ -326,7 +326,7 @@ class Rewrite(EditableDescription):
 
 
 class Rewritten(canonical.WireModel):
-    """The session after a rewrite, and the number of other sessions that changed with it."""
+    """The answer to a withdrawal: the changed session, and the number of other sessions that changed with it."""
 
     session: SessionInfo
     descendants: canonical.Count
@@ -346,7 +346,7 @@ class WithdrawnRecords(canonical.WireModel):
 
 
 class WithdrawnPage(canonical.WireModel):
-    """``GET changes?since=``: later withdrawals from sessions that the caller has pulled or forked."""
+    """``GET changes?since=``: later withdrawals (records taken back) from sessions that the caller pulled or forked."""
 
     changes: tuple[WithdrawnRecords, ...]
     next_page: Bookmark

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WithdrawalRequest:
-    """A request to withdraw messages, secrets, or both from a shared session. Messages are numbered from 1."""
+    """A request to withdraw (take back) messages, secrets, or both from a shared session. Messages count from 1."""
 
     reference: str
     messages: str = ""
@@ -74,7 +74,7 @@ class PlannedWithdrawal:
 
 @dataclass(frozen=True, slots=True)
 class WithdrawalResult:
-    """A completed withdrawal: the number of changed sessions made from this one, and the changes on this machine."""
+    """The result of taking back messages: how many sessions made from this one changed, and what changed here."""
 
     info: wire.SessionInfo
     descendants: int
@@ -93,7 +93,7 @@ def change_visibility(project: TeamProject, reference: str, visibility: wire.Vis
 
 
 def delete(project: TeamProject, reference: str, *, everywhere: bool) -> WithdrawalResult | None:
-    """Hide a session. With `everywhere`, withdraw its own records instead, also from all sessions made from it.
+    """Hide a session. With `everywhere`, take its own records back instead, also from all sessions made from it.
 
     Return `None` for a hidden session.
 
@@ -110,7 +110,7 @@ def delete(project: TeamProject, reference: str, *, everywhere: bool) -> Withdra
 
 
 def plan_withdrawal(project: TeamProject, asked: WithdrawalRequest) -> PlannedWithdrawal:
-    """Plan which records of a shared session to withdraw. Nothing is sent.
+    """Plan which records of a shared session to withdraw (take back) for the requested messages. Nothing is sent.
 
     Raises:
         Usage: nothing is named, a message does not exist, or nothing would change.
@@ -145,7 +145,7 @@ def _left(taken: Download, edits: Mapping[bytes, bytes | None]) -> str:
 
 
 def repeated_withdrawal(project: TeamProject, asked: WithdrawalRequest) -> WithdrawalResult | None:
-    """Return the result of an earlier withdrawal with the same request, if its answer was lost; else `None`.
+    """Return the result of an earlier, equal request to take messages back, if its answer was lost; else `None`.
 
     Sending the request again would withdraw other messages, since messages have other numbers now.
 
@@ -176,7 +176,7 @@ def repeated_withdrawal(project: TeamProject, asked: WithdrawalRequest) -> Withd
 
 
 def send_withdrawal(project: TeamProject, made: PlannedWithdrawal) -> WithdrawalResult:
-    """Send a planned withdrawal to the server, then apply it to the copies on this machine.
+    """Send a planned withdrawal to the server, then remove the messages from the copies on this machine.
 
     Raises:
         Conflict: the session has changed since the plan.
@@ -205,7 +205,7 @@ def send_withdrawal(project: TeamProject, made: PlannedWithdrawal) -> Withdrawal
 
 
 def _followed(project: TeamProject, said: wire.Rewritten) -> WithdrawalResult:
-    """Apply an answered withdrawal to the copies on this machine, and return the result.
+    """Remove the messages of an answered withdrawal from the copies on this machine, and return the result.
 
     Only then is the stored request deleted, so that a killed command can be repeated.
     """
@@ -261,7 +261,7 @@ def _edits(project: TeamProject, taken: Download, made: CutPlan) -> dict[bytes, 
 
 
 def _title(info: wire.SessionInfo, made: CutPlan) -> str | None:
-    """Return the session's new title if the old one quotes withdrawn text; `None` if the title can stay."""
+    """Return a new title for the session if the old one quotes messages that are taken back; `None` if it can stay."""
     title = str(mask(info.title)) if made.masked else info.title
     beginning = " ".join(titles.without_suffix(info.title).split())[:30].strip("… ")
     removed = [turn.raw for turn in made.removed]
@@ -303,7 +303,8 @@ def _time(text: str) -> str:
 
 
 class _Unanswered(canonical.WireModel):
-    """A withdrawal request whose answer has not arrived, with its server, its project and the named messages.
+    """A request to take messages back whose answer has not arrived, with its server, its project and the named
+    messages.
 
     It is stored before it is sent. Messages are named by numbers, which a withdrawal changes: after a lost answer, a
     repeated request would withdraw other messages.
@@ -316,7 +317,7 @@ class _Unanswered(canonical.WireModel):
 
 
 def _forget(session_id: str) -> None:
-    """Delete the stored withdrawal request of a session, since its answer has arrived."""
+    """Delete the stored request to take messages of a session back, since its answer has arrived."""
     state.change("DELETE FROM withdrawals WHERE session_id = ?", session_id)
 
 
@@ -344,16 +345,17 @@ def opened_current(
 
 
 def apply_withdrawals(client: Client, *, at_once: bool = False, remove: bool = False) -> AppliedWithdrawals:
-    """Ask for withdrawals, and apply them to the copies on this machine. With `remove`, delete the affected copies.
+    """Ask for withdrawals (text that owners took back), and remove the text from the copies on this machine.
 
-    With `at_once`, ask even if the last request was less than 10 minutes ago.
+    With `remove`, delete the affected copies. With `at_once`, ask even if the last request was less than 10 minutes
+    ago.
     """
     fetch_withdrawals(client, at_once=at_once)
     return apply_pending(remove=remove)
 
 
 def fetch_withdrawals(client: Client, *, at_once: bool = False) -> None:
-    """Ask the server for new withdrawals, and store them. They are not applied yet.
+    """Ask the server for new withdrawals (text that owners took back), and store them. Copies are not changed yet.
 
     This is done at most once in 10 minutes, unless `at_once` is set.
     """
@@ -372,7 +374,9 @@ def fetch_withdrawals(client: Client, *, at_once: bool = False) -> None:
 
 
 def apply_withdrawals_to(path: Path, agent: AgentName) -> None:
-    """Apply withdrawals before a log is forked, if it came from a server. Wait for the server only a moment.
+    """Before a log is forked that came from a server, remove text from it that its owner took back.
+
+    The server is first asked which text that is. Its answer is awaited only a moment.
 
     Raises:
         Conflict: the log still contains withdrawn messages.
@@ -388,7 +392,7 @@ def apply_withdrawals_to(path: Path, agent: AgentName) -> None:
 
 
 def _new(client: Client, since: str | None) -> tuple[list[wire.WithdrawnRecords], str | None]:
-    """Return the withdrawals after the bookmark `since`, and the next bookmark."""
+    """Return the withdrawals (records taken back) after the bookmark `since`, and the bookmark for the next request."""
     found: list[wire.WithdrawnRecords] = []
     for _ in range(_MAX_PAGES):
         page = client.changes(since)
@@ -402,7 +406,7 @@ def _new(client: Client, since: str | None) -> tuple[list[wire.WithdrawnRecords]
 def _withdrawn_of(
     one: received_logs.ReceivedLog, client: Client, found: Sequence[wire.WithdrawnRecords]
 ) -> dict[str, str | None]:
-    """Return the withdrawals that concern one local log, combined into one.
+    """Return the records of one local log that their owners took back.
 
     The result maps the digest of each record to that of its replacement, or to `None` if it is removed.
     """

@@ -110,7 +110,7 @@ class ServerOptions:
 
     @property
     def folder(self) -> Path:
-        """The folder of the server's database."""
+        """The folder of the server's database, unless an external database is used."""
         return (self.data or data_folder()).absolute()
 
     def check(self, host: str, addresses: Sequence[str]) -> None:
@@ -147,7 +147,7 @@ def parse_address(listen: str) -> tuple[str, int]:
 
 
 def listening_sockets(options: ServerOptions) -> list[socket.socket]:
-    """Return sockets that listen at all addresses of the configured host that this machine has.
+    """Return listening sockets: one for each address that the host in the options has on this machine.
 
     Raises:
         Usage: it is not an address, or would be unencrypted.

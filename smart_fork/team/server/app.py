@@ -162,7 +162,7 @@ def search(server: ServerContext, request: Request, person: auth.Person, wanted:
 
 
 class AskedChanges(QueryParameters):
-    """The query of a request for withdrawals. `since` is the number of the last withdrawal that the client knows."""
+    """The query of a request for withdrawals (records taken back). `since` is the number of the last known one."""
 
     since: Annotated[int, Field(ge=0, lt=1 << 63)] = 0
 
@@ -175,18 +175,18 @@ def changes(server: ServerContext, request: Request, person: auth.Person) -> can
 
 
 def withdraw(server: ServerContext, request: Request, person: auth.Person, wanted: wire.Rewrite) -> canonical.WireModel:
-    """Withdraw records from a session and from all sessions made from it."""
+    """Withdraw records (their owner takes them back) from a session and from all sessions made from it."""
     return withdrawal.rewrite(server.database, asked_project(request), person, session_id(request), wanted)
 
 
 class AskedDeletion(QueryParameters):
-    """The query of a deletion. `everywhere` withdraws the session's own records from all sessions made from it."""
+    """The query of a deletion. `everywhere` takes the session's own records back from all sessions made from it."""
 
     everywhere: bool = False
 
 
 def delete(server: ServerContext, request: Request, person: auth.Person) -> canonical.WireModel | Response:
-    """Hide a session. With `everywhere`, withdraw its own records from all sessions made from it."""
+    """Hide a session. With `everywhere`, take its own records back from all sessions made from it as well."""
     key, session = asked_project(request), session_id(request)
     if asked(AskedDeletion, request).everywhere:
         return withdrawal.delete_everywhere(server.database, key, person, session)

@@ -1,7 +1,7 @@
-"""Backups of the server's database, and their restoring. Text that was withdrawn after a backup does not come back.
+"""Backups of the server's database, and their restoring. Records that owners took back after a backup stay gone.
 
-A restore fills a new database, and repeats the withdrawals of the old one. Then the databases exchange their names in
-one transaction: a kill at any step leaves the old database or the new one.
+A restore fills a new database, and repeats the withdrawals (of records taken back) of the old one. Then the databases
+exchange their names in one transaction: a kill at any step leaves the old database or the new one.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class DatabasePlace:
 
     @property
     def name(self) -> str:
-        """The name of the database."""
+        """The name of the database in PostgreSQL."""
         return str(conninfo_to_dict(self.conninfo)["dbname"])
 
 
@@ -105,7 +105,7 @@ def _expired(folder: Path, now: datetime) -> list[Path]:
 
 
 def restore(place: DatabasePlace, file: Path) -> int:
-    """Replace the database by the content of a backup. Withdrawals made since the backup are repeated.
+    """Replace the database by the content of a backup. Remove records again that owners took back since the backup.
 
     Return the number of sessions that needed this.
 
@@ -146,7 +146,7 @@ def _fill(place: DatabasePlace, new: str, file: Path) -> None:
 
 
 def _withdrawals(conninfo: str) -> list[Withdrawal]:
-    """Return the withdrawals in the database that a restore replaces. A new database has no tables yet, and so none.
+    """Return the withdrawals (records taken back) in the database that a restore replaces. A new database has none.
 
     Raises:
         ProgramFailed: they cannot be read, so withdrawn text would come back.
@@ -164,9 +164,9 @@ def _withdrawals(conninfo: str) -> list[Withdrawal]:
 
 
 def _repeat_withdrawals(conninfo: str, known: list[Withdrawal]) -> int:
-    """Repeat the `known` withdrawals in a restored database.
+    """Repeat the `known` withdrawals (of records taken back) in a restored database.
 
-    Return the number of sessions that still had the records.
+    Return the number of sessions that still had such records.
     """
     done = 0
     with psycopg.connect(conninfo, autocommit=True) as db:

@@ -1,4 +1,4 @@
-"""The common parts of all routes: authentication, parsing of requests, responses, and limits."""
+"""The common parts of all routes: the check of tokens, parsing of requests, responses, and limits on requests."""
 
 from __future__ import annotations
 
@@ -286,11 +286,11 @@ class ServerContext:
     token_lifetime: timedelta | None = None
 
     def token_expires_at(self) -> datetime | None:
-        """Return the time at which a token that is made now expires; `None` if it does not."""
+        """Return the time at which a token that is made now will expire; `None` if it never expires."""
         return None if self.token_lifetime is None else datetime.now(UTC) + self.token_lifetime
 
     def project(self, request: Request, person: auth.Person) -> auth.MemberProject:
-        """Return the project in a request's path.
+        """Return the project whose key is in a request's path, with the user's role in it.
 
         Raises:
             NotFound: the project does not exist, or the user is not a member.
@@ -300,7 +300,7 @@ class ServerContext:
 
 
 def asked(model: type[V], request: Request) -> V:
-    """Parse the query string of a request.
+    """Parse the query string of a request into a `model`.
 
     Raises:
         Usage: a value is not valid.

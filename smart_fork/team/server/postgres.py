@@ -188,7 +188,7 @@ class SystemUser:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A PostgreSQL cluster in `folder`, which only `account` can access."""
+    """A PostgreSQL cluster (the files and processes of one PostgreSQL) in `folder`, which only `account` can access."""
 
     folder: Path
     account: SystemUser

@@ -115,7 +115,7 @@ class ServerProcesses(Multiprocess):
         self._ended = ""
 
     def run(self) -> None:
-        """Run all processes until the server ends.
+        """Start all processes, watch them, and return when the server ends.
 
         Raises:
             ProgramFailed: a process could not start; or the database or the background process has ended.

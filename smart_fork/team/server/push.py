@@ -181,7 +181,10 @@ def _verify(records: dict[str, list[bytes]], wanted: Push) -> None:
 
 
 def _appended(db: Connection, project: MemberProject, person: Person, wanted: Push) -> Pushed | None:
-    """Append the records, or create the session. Return `None` if the session is not as the push expects."""
+    """Append the pushed records, or create the session, and return the answer to the push.
+
+    Return `None` if the session is not in the state that the push expects.
+    """
     made = None
     if wanted.base_count == 0 and wanted.base_digest == canonical.written(canonical.START) and wanted.count:
         made = _made(db, project, person, wanted)

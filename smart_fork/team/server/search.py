@@ -68,9 +68,9 @@ class _IndexedSession:
 
 
 def index_session(db: Connection, project_id: int, session_id: Session, revision: int) -> None:
-    """Index a session as it is now, in the transaction of `db`.
+    """Make a session searchable as it is now, in the transaction of `db`.
 
-    Several pushes need it only once: a session that is indexed at `revision` or later is skipped.
+    If the session is already indexed at `revision` or later, do nothing: several pushes may have asked for one run.
     """
     db.execute("SELECT set_config('smartfork.user', %s, true)", (str(INDEXER_USER),))
     row = _told(db, project_id, session_id)
@@ -294,9 +294,9 @@ def _checked_vectors(
     offered: Mapping[bytes, tuple[HalfVector, int]],
     model: Embedder,
 ) -> dict[bytes, HalfVector]:
-    """Return the client's vectors of the passages, if a sample that is computed here equals them.
+    """Return the client's vectors of the passages (`offered`), if a sample of them equals vectors computed here.
 
-    If not, return none of them, and note it in the audit log.
+    If not, return no vectors, and note it in the audit log.
     """
     fitting = {digest: offered[name] for digest, text in waiting.items() if (name := hash_of(text)) in offered}
     if not fitting:

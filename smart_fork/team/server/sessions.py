@@ -153,7 +153,7 @@ def put_places(
 
 
 def store_size(db: Connection, project_id: int, session_id: UUID | str) -> int:
-    """Recompute and store the size of a session. Return it in bytes."""
+    """Compute and store the size of a session. Return the size in bytes."""
     row = db.execute(
         "UPDATE sessions s SET bytes = (SELECT coalesce(sum(g.raw_bytes), 0) FROM session_segments g"
         " WHERE g.project_id = s.project_id AND g.session_id = s.id)"

@@ -1,4 +1,4 @@
-"""The stored records: segments (compressed blocks of records), who may read them, and digests of withdrawn records."""
+"""The stored records: segments (compressed blocks of records), who may read them, and digests of records taken back."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def store_upload(  # noqa: PLR0917
 
 
 def store(db: Connection, project_id: int, segment: Segment) -> None:
-    """Store a segment (a block of records) that the server itself has made, as for a withdrawal."""
+    """Store a segment (a block of records) that the server itself made, for example because records were taken back."""
     place = segment.place
     _insert(db, project_id, place.digest, segment.body, records=place.records, raw=place.raw_bytes)
 
@@ -148,7 +148,8 @@ def delete_unreferenced(db: Connection, project_id: int, digests: Iterable[str])
 
 
 def delete_unused_with(db: Connection, project: MemberProject, records: Container[bytes]) -> None:
-    """Delete the segments that no session uses and that contain a withdrawn record. `records` are digests of records.
+    """Delete the segments that no session uses and that contain a record which was taken back (its digest in
+    `records`).
 
     They are earlier versions of a session's last segment, and uploads that were never committed.
     """
@@ -191,7 +192,7 @@ _NUMBER_LOCK = 0x5F0_4B6
 
 
 def share_project(db: Connection, project_id: int) -> None:
-    """Let no withdrawal run in a project until the end of this transaction. Other pushes may run."""
+    """Let no records be withdrawn (taken back) in a project until the end of this transaction. Other pushes may run."""
     db.execute("SELECT pg_advisory_xact_lock_shared(hashtextextended('smartfork project ' || %s, 0))", (project_id,))
 
 
@@ -201,7 +202,7 @@ def lock_project(db: Connection, project_id: int) -> None:
 
 
 def refuse_withdrawn(db: Connection, project_id: int, records: Iterable[bytes]) -> None:
-    """Refuse records that were withdrawn, unless the user also has them from an independent session.
+    """Refuse records that were withdrawn (taken back), unless the user also has them from an independent session.
 
     This is a session of the user's own, or one that the user may read and has a copy of. It was not made from the
     session of the withdrawal. So a user who pushes a copy of another user's records, and withdraws it, takes nothing
@@ -227,7 +228,7 @@ def refuse_withdrawn(db: Connection, project_id: int, records: Iterable[bytes]) 
 def _independently_shared(
     db: Connection, project_id: int, withdrawn_from: Collection[UUID], digests: Collection[bytes]
 ) -> set[bytes]:
-    """Return the digests of those withdrawn records that the user also has from an independent session.
+    """Return those `digests` of taken back records that the user also has from an independent session.
 
     See `refuse_withdrawn`.
     """
@@ -247,7 +248,7 @@ def _independently_shared(
 
 
 def add_tombstones(db: Connection, project_id: int, session_id: str, digests: Iterable[bytes]) -> None:
-    """Record that records were withdrawn from a session, so that they cannot be pushed again."""
+    """Record that a session's owner took records back (`digests`), so that they cannot be pushed again."""
     db.execute(
         "INSERT INTO tombstones(project_id, digest, session_id) SELECT %s, unnest(%s::bytea[]), %s"
         " ON CONFLICT (project_id, digest, session_id) DO NOTHING",
@@ -258,7 +259,10 @@ def add_tombstones(db: Connection, project_id: int, session_id: str, digests: It
 def store_withdrawal(
     db: Connection, project_id: int, session_id: str, edits: EditsByDigest, *, kind: str, revision: int
 ) -> None:
-    """Store what a withdrawal changed in a session. Users who have a copy of the session are told of it later."""
+    """Store a withdrawal (records taken back) from a session.
+
+    Users who have a copy of the session are told of it later.
+    """
     db.execute("SELECT pg_advisory_xact_lock(%s)", (_NUMBER_LOCK,))
     told = [[old.hex(), new.hex() if new is not None else None] for old, new in edits.items()]
     db.execute(
@@ -271,9 +275,9 @@ def store_withdrawal(
 def withdrawal_of_revision(
     db: Connection, project_id: int, session_id: str, revision: int
 ) -> dict[bytes, bytes | None] | None:
-    """Return the edits of the withdrawal that made this revision of a session; `None` if no withdrawal did.
+    """Return the edits of the withdrawal (of records taken back) that made this revision of a session.
 
-    They map the digest of a record to that of its replacement, or to `None`.
+    They map the digest of a record to that of its replacement, or to `None`. Return `None` if no withdrawal made it.
     """
     row = db.execute(
         "SELECT edits FROM rewrites WHERE project_id = %s AND session_id = %s AND revision = %s",
@@ -302,7 +306,10 @@ def _read(edits: Iterable[tuple[str, str | None]]) -> dict[bytes, bytes | None]:
 
 
 def changes(db: Connection, person: Person, since: int) -> wire.WithdrawnPage:
-    """Return a page of withdrawals after number `since`, from the user's sessions and sessions the user copied."""
+    """Return a page of withdrawals (records taken back) after number `since`.
+
+    They are from the user's sessions, and from sessions of which the user has a copy.
+    """
     rows = db.execute(
         "SELECT r.seq, r.session_id::text AS session_id, p.key AS project, r.revision, r.kind, r.edits"
         " FROM rewrites r JOIN projects p ON p.id = r.project_id"

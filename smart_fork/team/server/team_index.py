@@ -347,7 +347,7 @@ class TeamIndex:
     def _rarest(self, table: WordTable, known: Sequence[str]) -> list[str]:
         """Return the rarest of the `known` terms, as many as can be searched in time.
 
-        The words of a phrase are terms as well.
+        Phrases are left out if there are other terms, since their words are terms as well.
         """
         rarest: list[str] = []
         rows = 0

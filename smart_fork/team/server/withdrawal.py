@@ -30,7 +30,10 @@ EMPTY_DESCRIPTION: Mapping[str, Any] = {"title": "", "tags": [], "summary": ""}
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A session that a withdrawal changes. Its first `protected` records belong to a parent, and are not withdrawn."""
+    """A session that changes when records are withdrawn (taken back).
+
+    Its first `protected` records, a parent's, stay.
+    """
 
     id: str
     owner: int
@@ -39,21 +42,22 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class WithdrawalWork:
-    """One withdrawal of records, from a session of a project and from all sessions made from it."""
+    """One withdrawal: records of a session that its owner takes back, also from all sessions made from it."""
 
     project: MemberProject
     session_id: str
     kind: str
 
     def targets(self, db: Connection) -> list[Target]:
-        """Return the session and all sessions made from it, parents first."""
+        """Return the session of the withdrawal and all sessions made from it, parents first."""
         rows = db.execute(
             "SELECT id, owner_id, protected FROM family_below(%s, %s)", (self.project.id, self.session_id)
         )
         return [Target(str(row["id"]), row["owner_id"], row["protected"]) for row in rows]
 
     def apply(self, db: Connection, target: Target, edits: Edits) -> Edited | None:
-        """Apply the withdrawal to one session, and return its new state. The transaction must have locked the project.
+        """Take the records back from one session, and return its new state. The transaction must have locked the
+        project.
 
         Return `None` if the session has none of the records.
         """
@@ -96,7 +100,7 @@ class WithdrawalWork:
 
 
 def rewrite(database: Database, key: str, person: Person, session_id: str, wanted: Rewrite) -> Rewritten:
-    """Withdraw records of a session, or replace them. A repeated request, after a lost answer, changes nothing.
+    """Withdraw (take back) records of a session, or replace them. If the request is repeated, nothing changes.
 
     Raises:
         NotFound: the session cannot be read.
@@ -119,8 +123,8 @@ def rewrite(database: Database, key: str, person: Person, session_id: str, wante
 
 
 def delete_everywhere(database: Database, key: str, person: Person, session_id: str) -> Rewritten:
-    """Withdraw all records of a session that are not its parent's, also from all sessions made from it. Hide the
-    session.
+    """Withdraw (take back) all records of a session except its parent's, also from sessions made from it. Then hide
+    it.
 
     Raises:
         NotFound: the session does not exist, or may not be read.
@@ -136,9 +140,9 @@ def delete_everywhere(database: Database, key: str, person: Person, session_id: 
 
 @dataclass(frozen=True, slots=True)
 class Withdrawal:
-    """All withdrawals from one session as one value, to be repeated after a restore.
+    """All records that were taken back from one session, so that a restore can remove them again.
 
-    `hide` is true if it was deleted.
+    `edits` maps their digests to the replacements, or to `None`. `hide` is true if the session was deleted.
     """
 
     project: str
@@ -148,7 +152,7 @@ class Withdrawal:
 
 
 def withdrawals(db: Connection) -> list[Withdrawal]:
-    """Return all withdrawals of the server, one value for each session. `db` must belong to the owner of the tables."""
+    """Return for each session all records that were taken back from it. `db` must belong to the owner of the tables."""
     rows = db.execute(
         "SELECT t.project_id, p.key, t.session_id, array_agg(t.digest) AS digests,"
         " EXISTS (SELECT FROM rewrites r WHERE r.project_id = t.project_id AND r.session_id = t.session_id"
@@ -169,7 +173,7 @@ def withdrawals(db: Connection) -> list[Withdrawal]:
 
 
 def repeat_withdrawal(db: Connection, owner: int, one: Withdrawal, where: MemberProject) -> None:
-    """Repeat the withdrawals from one session in a restored database. `db` must belong to the owner of the tables.
+    """In a restored database, take records back again from one session. `db` must belong to the owner of the tables.
 
     `owner` is the number of the session's owner, and `where` its project.
     """
@@ -203,7 +207,7 @@ def _withdraw(
 
 
 def _take_out(db: Connection, work: WithdrawalWork, owner: int, edits: Edits) -> tuple[frozenset[bytes], int]:
-    """Apply a withdrawal to its session and to all sessions made from it. If it is a deletion, hide the session.
+    """Take records back from a session and from all sessions made from it. If it is a deletion, hide the session.
 
     Return the digests of the records that the session had, and the number of other changed sessions.
     """
@@ -227,7 +231,7 @@ def _take_out(db: Connection, work: WithdrawalWork, owner: int, edits: Edits) ->
 
 
 def _withdrawable(db: Connection, key: str, person: Person, session_id: str, *, deleted: bool = False) -> Row:
-    """Return the row of a session from which the user may withdraw records: an own one, or any for a maintainer.
+    """Return the row of a session from which the user may take records back: an own one, or any for a maintainer.
 
     With `deleted`, an own session is returned even if it is hidden.
     """
@@ -291,10 +295,9 @@ Edits = Mapping[bytes, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Edited:
-    """The new state of a session after a withdrawal: the segments from number `position` on, and the new digests.
+    """The new state of a session after records were taken back: segments from number `position` on, and digests.
 
-    `base_count` counts the records that its parent has too. `done` are the digests of the withdrawn or replaced
-    records.
+    `base_count` counts the records that its parent has too. `done` are the digests of the removed or replaced records.
     """
 
     position: int
@@ -307,7 +310,7 @@ class Edited:
 
 
 def checked(wanted: Rewrite) -> dict[bytes, bytes | None]:
-    """Check a withdrawal request. Return its edits: the digest of each record, with the replacement or `None`.
+    """Check a request to take records back. Return its edits: each record's digest, with the replacement or `None`.
 
     Raises:
         Usage: the edits contradict each other, or do not match the sent records.
@@ -333,7 +336,7 @@ def edited_session(
     protected: int,
     base: tuple[int, bytes],
 ) -> Edited | None:
-    """Compute the new state of a session after a withdrawal. The first `protected` records do not change.
+    """Compute the new state of a session after records were taken back. The first `protected` records do not change.
 
     Segments (blocks of records) before the first change stay. Return `None` if the session has none of the records.
     """
@@ -370,7 +373,7 @@ def edited_session(
 def _edited_records(
     edits: Edits, records: Iterable[bytes], first: int, *, protected: int, base_count: int
 ) -> tuple[list[bytes], int]:
-    """Return the records after a withdrawal, and how many records the session still has in common with its parent.
+    """Remove or replace records as in `edits`. Return the records, and how many of them the session's parent has too.
 
     `first` is the number of the first of these records.
     """
