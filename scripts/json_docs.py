@@ -27,6 +27,7 @@ from smart_fork.forking import results
 from smart_fork.page import export
 from smart_fork.repository import history
 from smart_fork.sharing.sync import run as sync_run
+from smart_fork.sharing.sync.setup import SyncedRepositories
 from smart_fork.workers import answers, termination
 
 DOCS = Path(__file__).resolve().parent.parent / "docs/reference/json.md"
@@ -106,7 +107,7 @@ TABLES: Mapping[str, Table] = {
     "moved": _of(sync_run.MovedSession),
     "waiting": _of(sync_run.PendingSessions),
     "not moved": _of(sync_run.FailedMove),
-    "sync setup": _of(sync_run.SyncedRepositories),
+    "sync setup": _of(SyncedRepositories),
     "places": _of(history.ProjectPlace),
     "worktrees": _of(termination.WorkersTrees),
     "trees": _of(termination.WorkersTree),

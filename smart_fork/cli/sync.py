@@ -44,9 +44,9 @@ def setup(
     project: ProjectOption = None,
 ) -> None:
     """Choose the remote and the key, and add this repository."""
-    from smart_fork.sharing.sync import run
+    from smart_fork.sharing.sync.setup import set_up
 
-    done = run.set_up(remote, _given() if key else None, project)
+    done = set_up(remote, _given() if key else None, project)
     if printed_as_json(done):
         return
     out.print(f"{done.directories[0] if done.directories else ''} takes part. Remote: {done.remote}")
@@ -73,9 +73,9 @@ def show_key() -> None:
 @app.command("add")
 def add(project: ProjectOption = None) -> None:
     """Add this repository: its sessions are sent and received."""
-    from smart_fork.sharing.sync import run
+    from smart_fork.sharing.sync import setup as synchronization
 
-    done = run.add(project)
+    done = synchronization.add(project)
     if not printed_as_json(done):
         out.print("\n".join(done.directories))
 
@@ -83,9 +83,9 @@ def add(project: ProjectOption = None) -> None:
 @app.command("remove")
 def remove(project: ProjectOption = None) -> None:
     """Stop sending this repository's sessions. Sent sessions stay until you withdraw them."""
-    from smart_fork.sharing.sync import run
+    from smart_fork.sharing.sync import setup as synchronization
 
-    done = run.remove(project)
+    done = synchronization.remove(project)
     if not printed_as_json(done):
         out.print("\n".join(done.directories) or "No repository takes part.")
 
@@ -93,9 +93,9 @@ def remove(project: ProjectOption = None) -> None:
 @app.command("leave")
 def leave() -> None:
     """Delete the key and all settings of sync from this machine. Sessions stay."""
-    from smart_fork.sharing.sync import run
+    from smart_fork.sharing.sync import setup as synchronization
 
-    done = run.leave()
+    done = synchronization.leave()
     if not printed_as_json(done):
         out.print(f"This machine no longer syncs with {done.remote}.")
 

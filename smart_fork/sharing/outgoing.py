@@ -20,10 +20,7 @@ Marks come first, because a log is compared with earlier pushes by its marked re
 
 from __future__ import annotations
 
-import os
-import posixpath
 import re
-import stat
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -39,19 +36,20 @@ from indexer import log_changes
 from indexer.repositories import recorded
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.long_lines import INSTEAD
-from indexer.transcripts.model import AgentName, Session, UsedTool
+from indexer.transcripts.model import AgentName, Session
 from smart_fork import config
 from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.codec import Record
 from smart_fork.agents.log_readers import READERS
 from smart_fork.agents.record_conversion import HOME, LITERAL, ROOT, Forms, HomePlace
-from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError, Unshareable, Usage
+from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError, Unshareable
 from smart_fork.forking.record_masking import MaskedSecrets, RecordMasker
 from smart_fork.sharing.canonical import NOTHING, START, encode, state_after, written
-from smart_fork.snippets import printable, quoted
+from smart_fork.sharing.ignore_file import IgnoreRules, ignore_rules
+from smart_fork.snippets import printable
 
 if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
+    pass
 
 #: The kinds of removed content, as people read them.
 OTHER, FILES, IMAGES, THOUGHTS, OPEN, LONG = (
@@ -68,24 +66,7 @@ _DEPTH, _NAME = 64, 40
 #: Every record with an image contains one of these words.
 _PICTURED = (b"image", b"base64", b"inlineData", b"document", b'"pdf"')
 _DATA_URL = re.compile(r"data:([\w.+-]{1,40}/[\w.+-]{1,40});base64,([A-Za-z0-9+/=_-]{64,})")
-
-
-IGNORE_FILE = ".smartforkignore"
 WITHHELD = "[WITHHELD]"
-#: The limits of an ignore file in bytes and of its lines in characters.
-_BYTES, _LINE = 64 << 10, 300
-_PATH = 1_000
-#: pathspec's expressions for a leading and for another ``**``, and for a star before another star in a part of a path.
-_BEGIN, _DEEP = "(?:.+/)?", "(?:/.+)?"
-_STAR = re.compile(r"\[\^/\]\*((?:\[\^/\](?!\*)|(?!\[\^/\]\*)[^/])*?)(?=\[\^/\]\*)")
-#: A class of characters, which pathspec lets match a slash. The alternatives before it are no class.
-_CLASS = re.compile(r"\\.|\[\^/\]|(\[\^?\]?(?:\\.|[^\]\\])*\])", re.DOTALL)
-#: The names of fields that have a path as their whole text.
-_PATHS = re.compile(r"(?i)path|file|dir|folder")
-_WORDS = re.compile(r"[^\s\"'`=:;|&<>(),{}\[\]]+")
-_QUOTED = re.compile(r"\"([^\"\n]{1,1000})\"|'([^'\n]{1,1000})'")
-#: Lines in the output of a search or a diff that name their file.
-_OUTPUT_LINES = re.compile(r"^(?:(?:\+\+\+|---|diff --git) (?:[ab]/)?)?([^\s:]{1,1000})(?=:| b/|\s*$)", re.MULTILINE)
 
 
 class NotSent(SmartForkError):
@@ -406,120 +387,3 @@ def _same(digest: str, since: SentBefore, session_id: str) -> None:
             f"smart-fork team push {session_id} --force shares the local session without a parent. "
             f"Or smart-fork team branch {session_id} --local copies the pushed records.",
         )
-
-
-class IgnoreRules:
-    """The patterns of a project's ``.smartforkignore``. Contents of matching files are not sent."""
-
-    def __init__(self, spec: GitIgnoreSpec, place: HomePlace) -> None:
-        self._spec, self._place = spec, place
-
-    def named_by(self, call: UsedTool, cwd: str) -> str:
-        """Return the first file in a tool call's arguments that the project ignores; empty if there is none."""
-        return next((path for name, text in _field_texts(call.given) for path in self._in(name, text, cwd)), "")
-
-    def shown_in(self, output: str, cwd: str) -> str:
-        """Return the first ignored file with lines in a tool's output, as searches and diffs print them. Empty if
-        there is none.
-        """
-        lines = (line for line in _OUTPUT_LINES.finditer(output) if output[line.end() : line.end() + 1] in (":", " "))
-        return next((line[1] for line in lines if self._matches(line[1], cwd)), "")
-
-    def _in(self, name: str, text: str, cwd: str) -> Iterator[str]:
-        words = [text] if _PATHS.search(name) else []  # may have blanks in it
-        words += (found[1] or found[2] for found in _QUOTED.finditer(text))
-        words += _WORDS.findall(text)
-        return (word for word in dict.fromkeys(words) if self._matches(word, cwd))
-
-    def _matches(self, path: str, cwd: str) -> bool:
-        if not path or len(path) > _PATH:
-            return False
-        path = path.removeprefix("file://")
-        if path.startswith("~/"):
-            path = self._place.home + path[1:]
-        path = posixpath.normpath(posixpath.join(cwd or self._place.root, path))
-        root = self._place.root.rstrip("/")
-        if not path.startswith(f"{root}/"):
-            return False
-        below = path.removeprefix(f"{root}/")
-        return self._spec.match_file(below) or self._spec.match_file(f"{below}/")
-
-
-def ignore_rules(place: HomePlace) -> IgnoreRules | None:
-    """Read the ``.smartforkignore`` at a project's root; `None` if there is none, or if it has no patterns.
-
-    Raises:
-        Usage: the file cannot be read, or a pattern is invalid.
-    """
-    if not place.root:
-        return None
-    lines = _ignore_lines(Path(place.root) / IGNORE_FILE)
-    if not any(line.strip() and not line.startswith("#") for line in lines):
-        return None
-    from pathspec import GitIgnoreSpec
-    from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
-
-    class Pattern(GitIgnoreSpecPattern):
-        @classmethod
-        def pattern_to_regex(cls, pattern: str) -> tuple[str | None, bool | None]:  # type: ignore[override]
-            expression, include = super().pattern_to_regex(pattern)
-            return expression and linear(expression), include
-
-    try:
-        return IgnoreRules(GitIgnoreSpec.from_lines(Pattern, lines), place)
-    except (ValueError, re.error) as error:
-        raise Usage(f"{IGNORE_FILE} has an invalid pattern: {error}", _MEND) from error
-
-
-def linear(expression: str) -> str:
-    """Rewrite a regular expression that pathspec made from a pattern: matching a path then takes time in proportion to
-    its length.
-
-    Each star except the last in its part of the path becomes atomic and takes as little as it can. The matches do not
-    change: where the next text is met first, it is met as well as anywhere. Each ``**`` among the parts is treated
-    alike, but the last ``**`` takes as much as it can, since a file counts before its folder.
-    """
-    said = expression.removeprefix("^")
-    classed = _CLASS.sub(lambda found: rf"(?!\x2f){found[1]}" if found[1] else found[0], said)
-    first, *others = _STAR.sub(r"(?>[^/]*?\1)", classed).split(_DEEP)
-    begins = first.startswith(_BEGIN)
-    parts = [("(?:[^/]+/)*", first.removeprefix(_BEGIN))] if begins else [("", first)]
-    parts += (("(?:/[^/]+)*", one) for one in others)
-    kept = [f"(?>{deep}?{one}(?=/))" if deep else one for deep, one in parts[:-1]]
-    return "^" * (said != expression) + "".join([*kept, *parts[-1]])
-
-
-_MEND = "Correct it, or remove it. Until then nothing is sent."
-
-
-def _ignore_lines(path: Path) -> list[str]:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        raise Usage(f"{IGNORE_FILE} cannot be read: {error.strerror}", _MEND) from error
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise Usage(f"{IGNORE_FILE} is not a file", _MEND)
-    with os.fdopen(descriptor, "rb") as file:
-        data = file.read(_BYTES + 1)
-    lines = data.decode("utf-8", "replace").splitlines()
-    if len(data) > _BYTES:
-        raise Usage(f"{IGNORE_FILE} has more than {_BYTES >> 10} KiB", _MEND)
-    for line in lines:
-        if len(line) > _LINE:
-            raise Usage(f"{IGNORE_FILE} has a line of {len(line)} characters, {_LINE} at most: {quoted(line)}", _MEND)
-    return lines
-
-
-def _field_texts(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
-    """Yield every text in a JSON value, with the name of the field that contains it."""
-    if isinstance(value, str):
-        yield name, value
-    elif depth < _DEPTH and isinstance(value, dict):
-        for key, part in value.items():
-            yield from _field_texts(part, key, depth + 1)
-    elif depth < _DEPTH and isinstance(value, list):
-        for part in value:
-            yield from _field_texts(part, name, depth + 1)

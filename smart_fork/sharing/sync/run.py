@@ -1,4 +1,4 @@
-"""Synchronization of sessions with the remote, and its setup.
+"""Synchronization of sessions with the remote.
 
 A run fetches, withdraws, receives and sends. If another machine has pushed meanwhile, it starts again.
 """
@@ -6,8 +6,7 @@ A run fetches, withdraws, receives and sends. If another machine has pushed mean
 from __future__ import annotations
 
 import fcntl
-import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
 from pathlib import Path
@@ -21,9 +20,8 @@ from indexer.values import Value, rare, record, value
 from smart_fork import session_origins
 from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.log_readers import READERS
-from smart_fork.errors import Conflict, NotFound, SmartForkError, Usage
+from smart_fork.errors import Conflict, SmartForkError
 from smart_fork.finding import sessions
-from smart_fork.finding.request import current_project
 from smart_fork.repository import history
 from smart_fork.sharing import received_logs, withdrawal
 from smart_fork.sharing.canonical import decode
@@ -31,9 +29,8 @@ from smart_fork.sharing.local_logs import LocalRecords, tracked_records, write_l
 from smart_fork.sharing.received_logs import ReceivedLog
 from smart_fork.sharing.sync import manifest, sending
 from smart_fork.sharing.sync.manifest import Manifest, SharedEntry, SyncKey
-from smart_fork.sharing.sync.ref import Fetched, Ref, checked
+from smart_fork.sharing.sync.ref import Fetched, Ref
 from smart_fork.sharing.tracking import ProjectFolder, timestamp
-from smart_fork.snippets import quoted
 
 Copies = Mapping[str, sending.SyncedCopy]
 
@@ -419,80 +416,6 @@ class _Run:
         return True
 
 
-@value
-class SyncedRepositories(Value):
-    """The remote that this machine synchronizes with, and the directories of the repositories that take part."""
-
-    remote: str
-    directories: tuple[str, ...]
-
-
-def set_up(remote: str, words: str | None, project: str | None) -> SyncedRepositories:
-    """Set up synchronization on this machine with the key of another machine, or with a new key if the remote is
-    empty.
-
-    Raises:
-        Usage: the address or the key is invalid, or the machine has another one already.
-        WrongKey: the key does not decrypt the remote's sessions.
-        ProgramFailed: the remote does not answer.
-    """
-    there, given = checked(remote), None if words is None else manifest.parse_key(words)
-    if sending.is_set_up() and sending.sync_state().remote != there:
-        raise Usage(
-            f"This machine syncs with {sending.sync_state().remote} already.", "smart-fork sync leave ends that."
-        )
-    if given is not None and manifest.has_key() and manifest.own_key() != given:
-        raise Usage("This machine has another key.", "smart-fork sync leave deletes it.")
-    fetched = Ref(there).fetch()
-    if blob := fetched.files.get(manifest.NAME):
-        if given is None and not manifest.has_key():
-            raise Usage(
-                "The remote has synced sessions already.",
-                "Print their key with `smart-fork sync key` on the other machine, and give it to `sync setup --key`.",
-            )
-        manifest.opened(Ref(there).read(blob), given or manifest.own_key())
-    if not manifest.has_key():
-        manifest.store_key(given or manifest.new_key())
-    known = sending.sync_state() if sending.is_set_up() else sending.SyncState(there)
-    return _kept(known, (*known.directories, _directory(project)))
-
-
-def add(project: str | None) -> SyncedRepositories:
-    """Let the sessions of a repository take part in synchronization. `project` is a directory, by default the current
-    one.
-
-    Raises:
-        NotFound: this machine is not set up.
-    """
-    known = sending.sync_state()
-    return _kept(known, (*known.directories, _directory(project)))
-
-
-def remove(project: str | None) -> SyncedRepositories:
-    """Stop synchronizing the sessions of a repository. `project` is a directory, by default the current one.
-
-    Raises:
-        NotFound: this machine is not set up, or the repository is not synchronized.
-    """
-    now, directory = sending.sync_state(), current_project(project).root
-    if directory not in now.directories:
-        raise NotFound(f"{directory} does not take part.", "Those that do: " + (", ".join(now.directories) or "none"))
-    return _kept(now, (one for one in now.directories if one != directory))
-
-
-def leave() -> SyncedRepositories:
-    """End synchronization on this machine: delete the key, the fetched data and the settings. Sessions stay.
-
-    Raises:
-        NotFound: this machine is not set up.
-    """
-    now = sending.sync_state()
-    sending.forget()
-    manifest.delete_key()
-    shutil.rmtree(manifest.folder(), ignore_errors=True)
-    return SyncedRepositories(now.remote, now.directories)
-
-
 def withdraw(reference: str, *, progress: sending.Progress | None = None) -> Synced:
     """Withdraw a session: delete it from the remote, and its copies from all machines. The original log stays.
 
@@ -506,20 +429,3 @@ def withdraw(reference: str, *, progress: sending.Progress | None = None) -> Syn
     copy = sending.copies().get(one.session_id)
     _note_withdrawn(copy.source if copy else sending.source_id(manifest.own_key(), one.agent, one.session_id))
     return sync(progress=progress)
-
-
-def _directory(project: str | None) -> str:
-    found = current_project(project)
-    if not found.git:
-        raise SmartForkError(
-            f"{quoted(found.root)} is in no git repository.",
-            "Only repositories take part: the other machine knows them by their history.",
-        )
-    history.note((found.root,))
-    return found.root
-
-
-def _kept(now: sending.SyncState, directories: Iterable[str]) -> SyncedRepositories:
-    taking_part = tuple(dict.fromkeys(directories))
-    replace(now, directories=taking_part).keep()
-    return SyncedRepositories(now.remote, taking_part)

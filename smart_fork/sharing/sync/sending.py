@@ -26,8 +26,9 @@ from smart_fork.finding.recent import recent_sessions
 from smart_fork.repository.history import look
 from smart_fork.sharing import replay
 from smart_fork.sharing.canonical import TEXT, digest_of
+from smart_fork.sharing.ignore_file import IGNORE_FILE
 from smart_fork.sharing.local_logs import local, read_log
-from smart_fork.sharing.outgoing import IGNORE_FILE, NothingToPush, NotSent, Outgoing, prepare
+from smart_fork.sharing.outgoing import NothingToPush, NotSent, Outgoing, prepare
 from smart_fork.sharing.sync.manifest import SharedEntry, SyncKey
 from smart_fork.snippets import printable
 
