@@ -84,17 +84,16 @@ def address(name: str) -> str:
 
 
 def own_style() -> Mapping[str, str]:
-    """Return the style sheets to embed in a file that loads nothing: their `text`, and a `digest` that allows it in
-    the file's content security policy.
+    """Return the style sheets to embed in a file: their `text`, and a `digest` for the file's content security
+    policy.
     """
     text = "\n" + "".join(FILES[name].content.decode() for name in ("page.css", "session.css"))
     return {"text": text, "digest": base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}
 
 
 def answer(name: str, version: str) -> Response:
-    """Return the response to a request for the style sheet or script `name`.
-
-    The browser may keep it forever if it asked for the current `version`.
+    """Return the style sheet or script `name`. With the current `version` in its address a browser may keep it
+    forever.
     """
     file = FILES.get(name)
     if file is None:
@@ -164,8 +163,8 @@ def link(path: str, **query: Any) -> str:
 
 
 class NamedWorker(Protocol):
-    """A worker (an agent that smart-fork started) as the page names it. `name` is the worker's id if it got no other
-    name.
+    """A worker (an agent that smart-fork started) as the page names it. Without another `name` it is the worker's
+    id.
     """
 
     @property
@@ -441,10 +440,7 @@ def code_file(address: str, code: str) -> bytes:
 
 
 def as_given(text: str) -> Markup:
-    """Escape the value of a hidden form field, so that the browser sends it back unchanged.
-
-    Invisible characters are written as character references.
-    """
+    """Escape a hidden field's value for an unchanged return: invisible characters become character references."""
     return Markup(INVISIBLE.sub(lambda one: f"&#{ord(one[0])};", str(escaped(text))))  # noqa: S704 - escaped
 
 

@@ -1,6 +1,4 @@
-"""The pages of one session: its conversation, sub-agents, tool output, commits and notes, and the forms that forget
-the session or cut it.
-"""
+"""The pages of one session: conversation, sub-agents, outputs, commits, notes, and the forms to forget or cut it."""
 
 from __future__ import annotations
 
@@ -273,12 +271,10 @@ def subagent(place: Mapping[str, str]) -> tuple[Session, Session]:
 
 
 def output(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
-    """Return the template values for the whole output of one tool call. The address names its turn and its place in
-    it.
+    """Return the template values for the whole output of one tool call, which the address names by turn and place.
 
     Raises:
-        SmartForkError: the session, its log or the step does not exist, or the session has changed since the address
-            was made.
+        SmartForkError: the session, its log or the step does not exist, or the session has changed since.
     """
     there, turn, call = located(place), number(place["turn"]), number(place["call"])
     session = sessions.look_into(there, keep_raw=True) if there.readable and "name" not in place else None
