@@ -32,9 +32,7 @@ class FailedLog(Value):
 
 @record
 class LastRun(Value):
-    """A summary of an index run: how many logs, sessions and chunks it handled, and some logs that it could not
-    read.
-    """
+    """A summary of an index run: how many logs, sessions and chunks it handled, and some logs that were unreadable."""
 
     started_at: str = ""
     seconds: float = 0.0

@@ -1,1 +1,1 @@
-"""The search index on the disk: its interface, its tables, queries, vectors and repair."""
+"""The search index on the disk: its interface, its tables, its queries, its vectors, and its repair."""

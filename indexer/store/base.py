@@ -22,15 +22,13 @@ _RUN = re.compile(
 
 
 def bigrams(text: str) -> str:
-    """Return `text` as its words are indexed and searched: runs of Chinese, Japanese or Korean characters as
-    overlapping pairs.
-    """
+    """Return `text` as the index stores and searches it: runs of Chinese, Japanese or Korean as overlapping pairs."""
     return text if text.isascii() else _RUN.sub(lambda run: f" {' '.join(map(''.join, pairwise(run[0])))} ", text)
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The text of a session by role, for ranking whole sessions.
+    """The texts of a session by role, for ranking whole sessions: title, prompts (`asked`), answers and more.
 
     `also_called` (its other names) counts like the title. `work` has the edited files, and the names of code that the
     session wrote. `headline` is not searched.
@@ -48,7 +46,7 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A session that is ready to be stored.
+    """A session as it is stored in the index, with everything that is derived from it.
 
     `until` is the time of its last searchable text, and `acted` the last exchange (a prompt with its answer) in which
     it did something. `export` is the digest of the export to which the lines of its chunks refer. `answered` is as in
@@ -73,7 +71,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The result of reading a log, with the version of the readers. The other fields are as in `ReadResult`."""
+    """The result of reading a log, with the `version` of the readers. The other fields are as in `ReadResult`."""
 
     file: LogFile
     version: str
@@ -95,13 +93,13 @@ class SeenFile(NamedTuple):
 
 
 class SessionRow(NamedTuple):
-    """A stored session.
+    """A stored session, without its turns.
 
-    `path` is empty if the agent has deleted the log. `also_called` (other names) is never shown. `until`, `acted` and
-    `answered` are as in `Document`, `cache_seconds` and `cache_used` as in `Cache`, `resumed` and `resumed_reason` as
-    in `Resumed`. `forgotten` counts the turns that the last compaction dropped, and `own` the turns that a fork has
-    from its parent. `home` is the row of the session itself, if this row is its work in another repository
-    (`repo_root`).
+    `path` is empty if the agent has deleted the log. `part` is its part of the index (see `Scope`). `also_called`
+    (other names) is never shown. `until`, `acted` and `answered` are as in `Document`, `cache_seconds` and
+    `cache_used` as in `Cache`, `resumed` and `resumed_reason` as in `Resumed`. `forgotten` counts the turns that the
+    last compaction dropped, and `own` the turns that a fork has from its parent. `home` is the row of the session
+    itself, if this row is its work in another repository (`repo_root`).
     """
 
     row: int
@@ -143,20 +141,20 @@ class SessionRow(NamedTuple):
 
     @property
     def gap(self) -> int:
-        """Return the number of turns before a gap in the log, or before the end that only this log has."""
+        """Return the number of turns before a gap in the log, or before the end that only this log has; else 0."""
         return self.resumed if self.resumed_reason in ("gap", "elsewhere") else 0
 
     @property
     def only_asked(self) -> bool:
-        """Return True if none of the session's prompts had a result."""
+        """Return True if no prompt of the session was answered or had an effect."""
         return self.answered == -1
 
 
 class Placement(NamedTuple):
-    """The position of a chunk in a session.
+    """The position of a chunk (a span of the export) in a session.
 
     `ends` is the turn after which its exchange (a prompt with its answer) can be forked, `None` for the session's end.
-    `tokens` is what such a fork loads.
+    `tokens` is how many tokens such a fork loads.
     """
 
     session: int
@@ -171,7 +169,7 @@ class Placement(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """The first and last line of a passage, from 1, in the export with this digest."""
+    """The first and last line of a chunk, from 1, in the export with the digest `export`."""
 
     first: int
     last: int
@@ -180,10 +178,10 @@ class Lines(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The limits of a search: parts of the index, and optionally a directory (`within`), some `sessions`, or one
-    `session`.
+    """The limits of a search: `parts` of the index, and optionally a directory (`within`) or some sessions.
 
-    A part is a project, an agent, and whether a person started the sessions. `project` is the project of the search.
+    A part of the index is the sessions of one project and one agent, started by a person or by a program. `project` is
+    the project of the search.
     """
 
     parts: tuple[int, ...] = ()
@@ -194,27 +192,27 @@ class Scope:
 
 
 class Scored(NamedTuple):
-    """A row with its score. Higher is better."""
+    """A row of a search result, which is a chunk or a session, with its score. Higher is better."""
 
     row: int
     score: float
 
 
 class Near(NamedTuple):
-    """A chunk with its cosine (-1 to 1) to each of the questions."""
+    """A chunk with its cosine (-1 to 1) to each of the texts of a question."""
 
     row: int
     cosines: tuple[float, ...]
 
     @property
     def score(self) -> float:
-        """Return the cosine to the nearest question."""
+        """Return the largest of the chunk's cosines."""
         return max(self.cosines)
 
 
 @value
 class Counts(Value):
-    """The size of the index, and how much of it has vectors."""
+    """How many sessions, chunks, chunks with vectors and logs the index has. `broken_lines` could not be decoded."""
 
     sessions: int
     chunks: int
@@ -230,7 +228,7 @@ FORGOTTEN = "forgotten"
 
 
 class Understood(NamedTuple):
-    """The number of an agent's records, of records of unknown type, and the versions of the agent that wrote them."""
+    """How many records an agent's logs have, how many of unknown type, and the agent's versions that wrote these."""
 
     records: int
     unknown: int
@@ -238,7 +236,7 @@ class Understood(NamedTuple):
 
 
 class Holding(NamedTuple):
-    """The number of sessions of one project, agent and outcome last used on one `day`, and the latest time."""
+    """How many sessions of one project, agent and outcome were last used on one `day`, and the latest time."""
 
     root: str
     agent: AgentName
@@ -253,53 +251,53 @@ HavingTable = Literal["chunks", "sessions", "titles", "work", "commits"]
 
 
 class Similarities(Protocol):
-    """The cosines (-1 to 1) of all chunks in a scope to several questions."""
+    """The cosines (-1 to 1) of all chunks in a scope to the texts of a question."""
 
     def best(self, limit: int) -> list[Near]:
-        """Return the `limit` nearest chunks to each question, best first."""
+        """Return the `limit` nearest chunks to each of the texts, best first."""
 
     def of(self, chunks: Collection[int]) -> dict[int, tuple[float, ...]]:
-        """Return the cosines of these chunks to each question, for those that are in scope and have a vector."""
+        """Return the cosines of these chunks to each of the texts, for chunks that are in scope and have a vector."""
 
 
 class Searchable(Protocol):
-    """The part of an index that searches use, wherever the index is kept.
+    """The part of an index's interface that a search uses, wherever the index is kept.
 
-    `smart_fork.finding.evidence` needs no more. A term is a word, or a phrase in double quotes. With a ``*`` behind it,
-    a word is a prefix.
+    `smart_fork.finding.evidence` needs no more. A term is a word, or a phrase in double quotes. With a ``*`` behind
+    it, a word is a prefix.
     """
 
     def match_words(self, table: WordTable, terms: Sequence[str], scope: Scope, limit: int) -> list[Scored]:
         """Return the best rows with any of these terms, by BM25: ids of chunks, or rows of sessions."""
 
     def similarities(self, questions: Sequence[bytes], scope: Scope) -> Similarities:
-        """Return the similarities of all chunks in scope to these float32 vectors."""
+        """Return the cosines of all chunks in scope to these float32 vectors, which embed the texts of a question."""
 
     def word_scores(
         self, table: WordTable, terms: Sequence[str], scope: Scope, rows: Collection[int]
     ) -> dict[str, dict[int, float]]:
-        """Return the BM25 contribution of each quoted term to these rows, by term.
+        """Return the BM25 score that each quoted term contributes to each of these rows, by term.
 
         Rows without the term are missing.
         """
 
     def sessions_with(self, terms: Sequence[str]) -> dict[str, int]:
-        """Return the number of sessions with each of these quoted terms."""
+        """Return how many sessions have each of these quoted terms."""
 
     def having(self, table: HavingTable, terms: Sequence[str], rows: Iterable[int]) -> dict[str, set[int]]:
-        """Return the rows with each quoted term: chunks, or sessions by text, title, work or commit messages."""
+        """Return which of `rows` have each quoted term: chunks, or sessions by text, title, work or commit messages."""
 
     def vector_counts(self, sessions: Iterable[int]) -> dict[int, int]:
         """Return the number of chunks with a vector for each of these sessions."""
 
     def placements(self, chunks: Iterable[int]) -> list[Placement]:
-        """Return all positions of these chunks."""
+        """Return all positions in sessions at which these chunks are."""
 
     def placements_of(self, session: int) -> list[Placement]:
-        """Return the positions of a session's chunks in order."""
+        """Return the positions of the chunks of a session, in order."""
 
     def positions(self, sessions: Iterable[int]) -> list[tuple[int, int, int]]:
-        """Return session, position and chunk for all positions in these sessions."""
+        """Return all positions in these sessions as (session, position, chunk)."""
 
     def own_passages(self, session: int, other: int) -> list[Placement]:
         """Return the positions of the chunks of `session` that `other` does not have, in order."""
@@ -308,10 +306,10 @@ class Searchable(Protocol):
         """Return the texts of chunks by id."""
 
     def sessions(self, rows: Iterable[int]) -> dict[int, SessionRow]:
-        """Return sessions by row."""
+        """Return the stored sessions with these row numbers, by number."""
 
     def session_count(self) -> int:
-        """Return the number of sessions. Each question asks for it, and `counts` would be too slow."""
+        """Return the number of sessions. Each search asks for it, and `counts` would be too slow."""
 
 
 class Store(Searchable, Protocol):
@@ -321,34 +319,32 @@ class Store(Searchable, Protocol):
     """
 
     def seen(self, paths: Collection[str] | None = None) -> dict[str, SeenFile]:
-        """Return the stored facts about all logs by path, or about the logs at `paths` alone."""
+        """Return the size, time, inode and reader version with which logs were read, by path. `paths` limits them."""
 
     def checkpoint(self, path: str, version: str, inode: int | None = None) -> Checkpoint | None:
-        """Return the position at which readers of `version` stopped in a log; `None` if another file has replaced the
-        log.
-        """
+        """Return the position at which readers of `version` stopped in a log; `None` if the log was replaced."""
 
     def save(self, reading: Reading, document: Document | None, publish: Callable[[], None] | None = None) -> bool:
-        """Store the result of reading a log.
+        """Store the result of reading a log, and the `document` of its session.
 
-        `publish` is called in the transaction, just before the session becomes visible. Return False, without a call of
-        `publish`, if another log has a newer copy of the session.
+        `publish` is called in the transaction, just before the session becomes visible. Return False, without a call
+        of `publish`, if another log has a newer copy of the session.
         """
 
     def sources(self) -> list[tuple[AgentName, str, str]]:
         """Return agent, session id and log path of each session with a log, newest first."""
 
     def read_again(self, directory: str) -> int:
-        """Let the logs of sessions in or below `directory` be read again, to find their project again.
+        """Mark the logs of sessions in or below `directory` to be read again, so that their project is found again.
 
-        Return how many.
+        Return how many sessions these are.
         """
 
     def forget_files(self, paths: Iterable[str]) -> None:
-        """Remove deleted logs. Their sessions can still be found, without a log or with another one."""
+        """Remove deleted logs from the index. Their sessions can still be found, without a log or with another one."""
 
     def forget_session(self, agent: AgentName, session_id: str) -> bool:
-        """Remove a session with its vectors and unshared chunks, and skip its logs from now on.
+        """Remove a session with its vectors, and chunks that no other session has. Skip its logs from now on.
 
         Nothing of it is left in the database file after the next `erase`. Return False if the session is unknown.
         """
@@ -357,13 +353,13 @@ class Store(Searchable, Protocol):
         """Return the sessions whose agents have deleted the logs."""
 
     def replace_texts(self, session: int, chunks: Sequence[tuple[bytes, str]], words: Words) -> None:
-        """Replace the texts and hashes of a session's chunks, its words and its title. The old texts will be erased."""
+        """Replace the texts and hashes of a session's chunks, its words and its title. `erase` removes the old ones."""
 
     def owe_erasing(self) -> None:
         """Note that text is about to be deleted and must be erased. A kill afterwards does not lose this note."""
 
     def understood(self) -> dict[AgentName, Understood]:
-        """Return for each agent how many of its records the readers understood."""
+        """Return for each agent how many of its records the readers know."""
 
     def odd_logs(self) -> list[tuple[str, str]]:
         """Return the path of each file that has no record although it is named like a log, with the reason."""
@@ -372,25 +368,23 @@ class Store(Searchable, Protocol):
         """Return True if deleted text may still be in the database files."""
 
     def erase(self, seconds: float | None = None) -> bool:
-        """Erase deleted text from the database files.
+        """Erase deleted text from the database files. The caller holds the index's lock.
 
-        The caller holds the index's lock. Return True if none is left. Return False if a reader still uses the old
-        content, or if erasing would take longer than `seconds`.
+        Return True if none is left. Return False if a reader still uses the old content, or if erasing would take
+        longer than `seconds`.
         """
 
     def read_forgotten(self) -> None:
-        """Let the logs of forgotten sessions be read again."""
+        """Mark the logs of forgotten sessions to be read again, after a person has taken back the forgetting."""
 
     def forked(self) -> set[tuple[AgentName, str]]:
         """Return agent and id of each session that shares its beginning with another one."""
 
     def add_commits(self, commits: Sequence[tuple[int, str, str]]) -> None:
-        """Store commits that sessions produced: the session's row, the commit's name and its masked message."""
+        """Store commits that sessions made: for each the session's row, the commit's name and its masked message."""
 
     def began(self, scope: Scope, row: int) -> tuple[int, str]:
-        """Return the highest row in scope after `row`, and when the first session after `row` began; 0 if there is
-        none.
-        """
+        """Return the highest row in scope after `row` (0 if none), and when the earliest session after `row` began."""
 
     def use_model(self, model: str, dimensions: int) -> bool:
         """Prepare the index for vectors of `model`. Return True if vectors of another model were deleted."""
@@ -398,7 +392,7 @@ class Store(Searchable, Protocol):
     def waiting(
         self, first_parts: Sequence[int], limit: int, wanted: Collection[int] = ()
     ) -> list[tuple[int, str]]:  # fmt: skip
-        """Return chunks without a vector as (id, text), one for each text: the `wanted` ones first.
+        """Return at most `limit` chunks without a vector as (id, text), one for each text: the `wanted` ones first.
 
         Then come the first chunks of exchanges (an exchange is a prompt with its answer), the last ones, and all
         others. Among equals, those in `first_parts` and then the newest come first.
@@ -408,22 +402,25 @@ class Store(Searchable, Protocol):
         """Return the float32 vectors of these chunks, for those that have one."""
 
     def add_vectors(self, given: Sequence[tuple[int, bytes]]) -> int:
-        """Store float32 vectors by chunk id, also for equal chunks in other projects.
+        """Store float32 vectors by chunk id, also for chunks with the same text in other projects.
 
         Return the number of chunks. Chunks that were deleted meanwhile are skipped.
         """
 
     def scope(self, project: Project | None, agents: Sequence[AgentName], *, automated: bool) -> Scope:
-        """Return the scope of a project with all its worktrees, or of all projects."""
+        """Return the scope of a search in `project` with all its worktrees, or in all projects for `None`.
+
+        `automated` includes sessions that a program started.
+        """
 
     def voices(self, place: Placement) -> Voices | None:
-        """Return the positions in a passage at which another role begins; `None` if unknown."""
+        """Return at which positions of a chunk's text another role begins, and which; `None` if unknown."""
 
     def lines(self, place: Placement) -> Lines | None:
-        """Return the lines of a passage in its session's export; `None` if unknown."""
+        """Return the lines of a chunk in its session's export; `None` if unknown."""
 
     def log_rows(self, paths: Iterable[str]) -> dict[str, int | None]:
-        """Return the session's row for each of these logs, `None` for a log without a session.
+        """Return the session's row for each of these logs, by path; `None` for a log without a session.
 
         Files without a record are missing.
         """
@@ -435,46 +432,46 @@ class Store(Searchable, Protocol):
         """Return the sessions with an id that begins with `prefix`, newest first."""
 
     def family(self, root_id: str) -> list[SessionRow]:
-        """Return all sessions of a family, which share a beginning, oldest first."""
+        """Return all sessions of a family (a session and its forks, which share a beginning), oldest first."""
 
     def guests(self, homes: Iterable[int], scope: Scope) -> dict[int, SessionRow]:
-        """Return rows for what sessions did in scope outside their own repository, by the row in `homes`."""
+        """Return rows for work in scope that sessions did outside their own repository, by the row in `homes`."""
 
     def edits(self, sessions: Iterable[int]) -> dict[int, Edits]:
-        """Return the edited files by session. Sessions without edits are missing."""
+        """Return the files that these sessions edited, by session. Sessions without edits are missing."""
 
     def most_edited(self, session: int) -> list[str]:
         """Return the files that a session edited, those with the most edits that added lines first."""
 
     def authored(self, names: Collection[str], scope: Scope) -> dict[int, list[Authored]]:
-        """Return the lines that sessions in scope added to files with these names, in any folder, by session."""
+        """Return the lines that sessions in scope added to files with these base names, in any folder, by session."""
 
     def errors(self, lines: Sequence[bytes], scope: Scope) -> dict[int, list[MetError]]:
-        """Return the errors with these hashed lines that sessions in scope met, by session."""
+        """Return the errors that sessions in scope met, if their lines have one of these hashes, by session."""
 
     def directories(self) -> list[str]:
-        """Return all resolved directories of sessions, and the main directories of their repositories."""
+        """Return all directories of sessions, without links, and the main directories of their repositories."""
 
     def projects(self) -> list[str]:
-        """Return the directories of all projects in which a person has worked, latest first."""
+        """Return the directories of all projects in which a person has started a session, latest first."""
 
     def holdings(self, scope: Scope | None = None) -> list[Holding]:
         """Count sessions by project, agent, day and outcome."""
 
     def families(self, limit: int) -> list[str]:
-        """Return the root ids of families with several sessions, last used first."""
+        """Return the root ids of at most `limit` families with several sessions, last used first."""
 
     def counts(self, scope: Scope | None = None) -> Counts:
-        """Count the content of the index, or of a scope."""
+        """Count the content of the whole index. `scope` limits the counts of sessions and chunks."""
 
     def first_passages(self, scope: Scope | None = None) -> tuple[int, int]:
         """Return the number of first chunks of exchanges in scope, and how many of them have a vector."""
 
     def meta(self, key: str) -> str:
-        """Return a fact about the index; empty if unknown."""
+        """Return the value of the index's fact `key`, as `set_meta` stored it; empty if there is none."""
 
     def set_meta(self, key: str, value: str) -> None:
-        """Store a fact about the index."""
+        """Store a fact about the index under `key`, such as the name of its embedding model."""
 
     def close(self) -> None:
-        """Close the database."""
+        """Close the index's database."""

@@ -1,7 +1,7 @@
-"""Repair of a damaged index: it is set aside, and rebuilt from the logs. Also checks for damage.
+"""Repair of a damaged index, which is set aside and rebuilt from the logs. Also checks for damage.
 
-A damaged index is kept as ``index.db.corrupt-<time>`` for examination; of several, the newest ones. An index that is
-too old for an upgrade is kept as ``index.db.outdated-<time>`` until all logs are read again. Each check yields its
+A damaged index is kept as ``index.db.corrupt-<time>`` for examination; of several, only the newest ones. An index that
+is too old for an upgrade is kept as ``index.db.outdated-<time>`` until all logs are read again. Each check yields its
 findings as texts.
 """
 
@@ -45,9 +45,9 @@ class DamagedIndexError(IndexerError):
 
 @contextmanager
 def open_sound(path: Path) -> Iterator[SqliteStore]:
-    """Open the index, and close it afterwards.
+    """Open the index for this block.
 
-    An index that is too damaged to be opened is set aside and replaced.
+    An index that is too old, or too damaged to be opened, is set aside (renamed) and replaced.
 
     Raises:
         DamagedIndexError: the index turned out to be damaged, and was set aside if possible.
@@ -69,7 +69,7 @@ def open_sound(path: Path) -> Iterator[SqliteStore]:
 
 
 def _opened(path: Path) -> tuple[SqliteStore, int]:
-    """Open the index. Return it with the inode of its file."""
+    """Open the index, and replace it if it is damaged. Return it with the inode of its file."""
     with opening(path):
         inode = path.stat().st_ino if path.exists() else 0
         try:
@@ -88,10 +88,10 @@ def _opened(path: Path) -> tuple[SqliteStore, int]:
 
 
 def set_aside(path: Path, inode: int, reason: BaseException) -> Path | None:
-    """Rename a damaged database and the files beside it. Return the new path.
+    """Rename a database that is damaged or too old, and the files beside it. Return the new path.
 
     Return `None` if another process is writing, or if the index is damaged again and again. If the file no longer has
-    this `inode`, another process has set the damaged one aside.
+    this `inode`, another process has already renamed it.
     """
     try:
         with only_writer(_PATIENCE):
@@ -114,12 +114,14 @@ def set_aside(path: Path, inode: int, reason: BaseException) -> Path | None:
 
 
 def kept(path: Path, why: str = _CORRUPT) -> list[Path]:
-    """Return the databases that were set aside for the reason `why`, oldest first."""
+    """Return the databases that were set aside (renamed) for the reason `why`, oldest first."""
     return sorted(one for one in path.parent.glob(f"{path.name}.{why}-*") if not one.name.endswith(_SQLITE_SUFFIXES))
 
 
 def remove_older(path: Path, moment: str) -> None:
-    """Remove databases that were set aside up to `moment` (ISO 8601 in UTC): they may have sessions forgotten since."""
+    """Remove databases that were set aside up to `moment` (ISO 8601 in UTC). They may have sessions that a person has
+    since asked to forget.
+    """
     latest = "".join(character for character in moment[:19] if character.isalnum())
     for one in (*kept(path), *kept(path, _OUTDATED)):
         if _time_of(one) <= latest:
@@ -127,7 +129,7 @@ def remove_older(path: Path, moment: str) -> None:
 
 
 def _rename(path: Path, why: str) -> Path:
-    """Rename a database, with the files beside it first. After a kill, no old log is beside a new database."""
+    """Rename a database, with its SQLite files first. After a kill, no old one of them is beside a new database."""
     aside = path.with_name(f"{path.name}.{why}-{datetime.now(UTC).strftime(f'{_TIME_FORMAT}%f')}Z")
     for end in _SQLITE_SUFFIXES:
         with suppress(FileNotFoundError):
@@ -136,7 +138,7 @@ def _rename(path: Path, why: str) -> Path:
 
 
 def _make_room(path: Path) -> None:
-    """Remove the oldest set-aside databases, but never the newest one."""
+    """Remove the oldest of the set-aside databases if they are too many or too large, but never the newest one."""
     used = 0
     for number, one in enumerate(reversed(kept(path))):
         used += one.stat().st_size
@@ -169,7 +171,7 @@ _WORD_INDEXES = (
 
 @contextmanager
 def read_only(path: Path) -> Iterator[apsw.Connection]:
-    """Open the database as of one moment, even if other processes write to it.
+    """Open the database for reading, with its content as of one moment, even if other processes write to it.
 
     Raises:
         apsw.Error: the database cannot be opened.
@@ -183,7 +185,7 @@ def read_only(path: Path) -> Iterator[apsw.Connection]:
 
 
 def damage(db: apsw.Connection) -> Iterator[str]:
-    """Yield the damage that SQLite finds in pages, tables and word indexes."""
+    """Yield the damage that SQLite's own check finds in pages, tables and word indexes."""
     try:
         for (said,) in db.execute(f"PRAGMA integrity_check({MAX_FAULTS})"):
             if said != "ok":
@@ -193,7 +195,7 @@ def damage(db: apsw.Connection) -> Iterator[str]:
 
 
 def dangling(db: apsw.Connection) -> Iterator[str]:
-    """Yield rows that refer to missing rows, and passages that no session has."""
+    """Yield findings about rows that refer to missing rows, and about chunks that no session has."""
     broken: dict[tuple[str, str], int] = {}
     for table, _, other, _ in db.execute("PRAGMA foreign_key_check"):
         broken[str(table), str(other)] = broken.get((str(table), str(other)), 0) + 1
@@ -205,9 +207,9 @@ def dangling(db: apsw.Connection) -> Iterator[str]:
 
 
 def words(db: apsw.Connection) -> Iterator[str]:
-    """Yield passages and sessions that are missing from the word indexes, and entries without a row.
+    """Yield findings about chunks and sessions missing from the word indexes, and about entries without a row.
 
-    Each entry of a word index names its part, so that all entries of a part can be listed.
+    Each entry of a word index names its part of the index (see `Scope`), so that all entries of a part can be listed.
     """
     parts = [part for (part,) in db.execute("SELECT id FROM parts ORDER BY id")]
     for index, table, name in _WORD_INDEXES:

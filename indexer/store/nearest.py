@@ -1,10 +1,10 @@
 """Vector search with NumPy. NumPy is slow to import, so this module is imported late.
 
 A vector is stored in one byte a dimension, nearly always in equal steps, so that sqlite-vec can compare vectors as
-well. More than 99 % of the 50 nearest in full precision are found. The vectors of the parts in scope are read in groups
-from sqlite-vec, and compared with all questions in one pass. The search of sqlite-vec handles one question at a time,
-by sums of differences. Its best 500 would have to be compared again, which takes twice as long for all projects and
-finds less.
+well. The search finds more than 99 % of the 50 chunks that are nearest in full precision. The vectors of the parts in
+scope are read in groups from sqlite-vec, and compared with all texts of a question in one pass. The search of
+sqlite-vec handles one text at a time, by sums of differences. Its best 500 would have to be compared again, which
+takes twice as long for all projects and finds less.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SLOTS = np.dtype("<i8")
 
 
 def coded(given: Sequence[bytes]) -> list[bytes]:
-    """Convert float32 vectors of one length to their stored form."""
+    """Convert float32 vectors of one length to the form in which they are stored, one byte a dimension."""
     return [code.tobytes() for code in _coded(_units(given))] if given else []
 
 
@@ -45,18 +45,24 @@ def decoded(code: bytes) -> bytes:
 
 
 def compared(codes: bytes, given: Sequence[bytes]) -> bytes:
-    """Return the cosines of concatenated stored vectors to float32 vectors: float32, one row for each stored vector."""
+    """Return the cosine of each stored vector to each float32 vector: float32, one row for each stored vector.
+
+    `codes` are the stored vectors, joined.
+    """
     return _compared(codes, _units(given)).tobytes()
 
 
 class NearestSimilarities:
-    """The cosines of `chunks` (int64, n) to questions: `cosines` is float32 (n, questions). See `Similarities`."""
+    """The cosines of chunks to the texts of a question. See `Similarities`.
+
+    `chunks` are n ids (int64), and `cosines` are float32 (n, number of texts).
+    """
 
     def __init__(self, chunks: NDArray[np.int64], cosines: Matrix) -> None:
         self._chunks, self._cosines = chunks, cosines
 
     def best(self, limit: int) -> list[Near]:
-        """Return the `limit` nearest chunks to each question, best first; of equal ones, the lowest id first."""
+        """Return the `limit` nearest chunks to each of the texts, best first; of equal ones, the lowest id first."""
         near = [_nearest(self._chunks, one, limit) for one in self._cosines.T]
         # `np.unique` would import all of `numpy.ma`, which takes longer than this search.
         union = np.fromiter(sorted({place for one in near for place in one.tolist()}), np.int64)
@@ -65,7 +71,7 @@ class NearestSimilarities:
         return list(map(Near, chunks[order].tolist(), map(tuple, cosines[order].tolist())))
 
     def of(self, chunks: Collection[int]) -> dict[int, tuple[float, ...]]:
-        """Return the cosines of `chunks`, except unknown ones."""
+        """Return the cosines of these chunks to each of the texts. Chunks without a vector in scope are missing."""
         there = np.isin(self._chunks, np.fromiter(chunks, np.int64, len(chunks)))
         return dict(zip(self._chunks[there].tolist(), map(tuple, self._cosines[there].tolist()), strict=True))
 
@@ -73,7 +79,7 @@ class NearestSimilarities:
 def similarities(
     db: apsw.Connection, given: Sequence[bytes], parts: Sequence[int], among: Collection[int] | None
 ) -> NearestSimilarities:
-    """Return the similarities of the chunks in `parts`, or of those in `among` alone, to float32 vectors."""
+    """Return the cosines to float32 vectors of the chunks in the index's `parts`, or of those in `among` alone."""
     questions = _units(given)
     if among is not None:
         rows = vectors.read(db, among, parts)
@@ -99,7 +105,7 @@ def _passed(groups: Iterable[tuple[bytes, bytes, bytes]], questions: Matrix) -> 
 
 
 def _nearest(chunks: NDArray[np.int64], cosines: Matrix, limit: int) -> NDArray[np.int64]:
-    """Return the positions of the greatest cosines; of equal ones, those of the lowest chunk ids."""
+    """Return the positions of the `limit` greatest cosines; of equal ones, those of the lowest chunk ids."""
     least = np.partition(cosines, -limit)[-limit] if len(cosines) > limit else -np.inf
     kept = np.flatnonzero(cosines >= least)
     return kept[np.lexsort((chunks[kept], -cosines[kept]))[:limit]]
@@ -122,7 +128,7 @@ def _coded(units: Matrix) -> Codes:
 
 
 def _units(given: Sequence[bytes]) -> Matrix:
-    """Return float32 vectors as rows of length 1. A zero or invalid vector becomes zero."""
+    """Return float32 vectors as rows of a matrix, scaled to length 1. A zero or invalid vector becomes zero."""
     matrix = np.nan_to_num(np.frombuffer(b"".join(given), np.float32).reshape(len(given), -1))
     units: Matrix = matrix / np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), np.float32(1e-12))
     return units

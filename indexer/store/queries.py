@@ -69,7 +69,7 @@ _ENDS = _BEGINS.replace("before", "after").replace("position - 1", "position + 1
 
 
 class StoreReading:
-    """All read methods of the index, on one connection. Only integers and constants become part of a query's text."""
+    """All methods that read the index, on one connection. Only integers and constants become part of a query's text."""
 
     def __init__(self, db: apsw.Connection) -> None:
         self.db = db
@@ -159,7 +159,10 @@ class StoreReading:
         return [Scored(row, scores[row]) for row in best]
 
     def _restricted(self, query: str, parts: Sequence[int]) -> str:
-        """Limit a query to `parts`, or exclude the other parts if fewer, because a word of every row is slow."""
+        """Limit a word query to parts of the index: name `parts`, or exclude the others if these are fewer.
+
+        A word that every row has, such as the name of a part, is slow.
+        """
         others = {part for (part,) in self._all("SELECT id FROM parts")}.difference(parts)
         if len(others) >= len(parts):
             return f"part: ({_tokens(parts)}) AND -part: ({query})"
@@ -386,8 +389,8 @@ class StoreReading:
         )
 
     def broken_logs(self) -> list[tuple[str, int, str]]:
-        """Return logs with lines that could not be decoded: path, number, and the first lines as JSON [[line, reason],
-        …].
+        """Return logs with lines that could not be decoded: path, number, and the first lines as JSON [[line,
+        reason]].
         """
         return self._all("SELECT path, broken, broken_lines FROM files WHERE broken > 0 ORDER BY broken DESC, path")
 
@@ -404,7 +407,7 @@ class StoreReading:
 
 
 class _NoSimilarities:
-    """The empty result for an index without vectors, for which NumPy is not imported. See `Similarities`."""
+    """The empty result of a vector search in an index without vectors. NumPy is not imported for it."""
 
     def best(self, limit: int) -> list[Near]:
         return []
@@ -414,7 +417,7 @@ class _NoSimilarities:
 
 
 def _only(table: WordTable, scope: Scope) -> str:
-    """Return the SQL condition that limits rows of `table` to the scope's directory or sessions."""
+    """Return the SQL condition that limits rows of a word table to the scope's directory or sessions, if any."""
     if scope.session is not None:
         sessions = "SELECT :session"
     elif scope.sessions is not None:
@@ -429,7 +432,7 @@ def _only(table: WordTable, scope: Scope) -> str:
 
 
 def _within(scope: Scope | None) -> str:
-    """Return the SQL condition that limits rows to the scope's parts."""
+    """Return the SQL condition that limits sessions to the scope's parts of the index; to all without a scope."""
     return "1" if scope is None else f"part IN ({numbers(scope.parts)})"
 
 

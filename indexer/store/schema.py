@@ -157,7 +157,7 @@ CREATE VIRTUAL TABLE commit_words USING fts5(
 
 
 def create(db: apsw.Connection) -> None:
-    """Create the tables of this version, or upgrade older ones. Several processes may do so at the same time.
+    """Create the index's tables in this version, or upgrade older ones. Several processes may do so at the same time.
 
     Raises:
         NewerIndexError: a newer smart-fork has made the tables.
@@ -212,7 +212,7 @@ class OlderIndexError(IndexerError):
 
 @contextmanager
 def immediate(db: apsw.Connection) -> Iterator[None]:
-    """Run a transaction that holds the write lock from its start, so that values stay as they were read."""
+    """Run this block as a transaction that holds the write lock from its start. Values stay as they were read."""
     db.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -260,7 +260,7 @@ def load_vectors(db: apsw.Connection) -> None:
 
 
 def knows_vectors(db: apsw.Connection) -> bool:
-    """Return True if sqlite-vec is loaded in this connection."""
+    """Return True if sqlite-vec, the extension for vectors, is loaded in this connection."""
     return bool(db.execute("SELECT count(*) FROM pragma_module_list WHERE name = 'vec0'").get)
 
 
@@ -351,7 +351,7 @@ def _in_wal_mode(path: Path) -> apsw.Connection:
 
 
 def with_vectors(db: apsw.Connection) -> None:
-    """Load sqlite-vec into a connection, unless it is loaded.
+    """Load sqlite-vec into a connection, unless it is loaded already.
 
     Raises:
         VectorsUnavailableError: sqlite-vec cannot be loaded.
@@ -395,7 +395,7 @@ def renaming(path: Path) -> AbstractContextManager[None]:
 
 @contextmanager
 def _gate(folder: Path, how: int) -> Iterator[None]:
-    """Lock a folder. If the folder is missing or cannot be locked, continue without a lock."""
+    """Lock a folder for this block as `how` says. If it is missing or cannot be locked, continue without a lock."""
     with ExitStack() as stack:
         with suppress(OSError):
             stack.enter_context(held(folder, how))
@@ -420,7 +420,7 @@ _WORD_INDEXES = ("chunk_words", "session_words", "session_work", "commit_words")
 
 
 def owe_erasing(db: apsw.Connection) -> None:
-    """Note, in the transaction that deletes text, that the text must be erased."""
+    """Record, in the transaction that deletes text, that the text must be erased from the files."""
     db.execute("INSERT OR REPLACE INTO meta VALUES(?, ?)", (_NOTE, _ALL))
 
 
@@ -430,7 +430,7 @@ def owes_erasing(db: apsw.Connection) -> bool:
 
 
 def erase(db: apsw.Connection) -> bool:
-    """Rewrite the database without deleted text. The caller holds the index's lock. Return True if none is left.
+    """Rewrite the database without deleted text. Return True if none is left. The caller holds the index's lock.
 
     A reader of the old content, another writer or a full disk can prevent that for now.
     """
@@ -442,7 +442,7 @@ def erase(db: apsw.Connection) -> bool:
 
 
 def compact(db: apsw.Connection) -> bool:
-    """Rewrite a database without word indexes, so that no deleted text is left. Return True on success."""
+    """Rewrite a database without word indexes, so that no deleted text is left in its file. Return True on success."""
     return _done(db, _rewrite) and _done(db, _empty_log)
 
 

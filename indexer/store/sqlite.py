@@ -28,7 +28,10 @@ _SESSION_COLUMNS = (*SessionRow._fields[SessionRow._fields.index("part") :], "ex
 
 
 class SqliteStore(StoreReading):
-    """The index in an SQLite file. This class writes, and `StoreReading` reads. Use one object for each thread."""
+    """The index in an SQLite file. This class has the methods that write, and `StoreReading` those that read.
+
+    Use one object for each thread.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__(connect(path))
@@ -138,7 +141,7 @@ class SqliteStore(StoreReading):
         return erase(self.db)
 
     def _remove_guests(self, home: int) -> None:
-        """Remove the stored work of a session in other repositories."""
+        """Remove the rows that stand for a session's work in other repositories."""
         for (guest,) in self._all("SELECT id FROM sessions WHERE home = ?", (home,)):
             self._remove_session(guest)
 
@@ -162,7 +165,7 @@ class SqliteStore(StoreReading):
         self.db.execute("UPDATE files SET mtime_ns = -1 WHERE skipped = ?", (FORGOTTEN,))
 
     def _leave_log(self, session: int, path: str) -> None:
-        """Detach a session from a log that no longer has it.
+        """Detach a session from a log that no longer has the session.
 
         Another log with the session takes over when it is read again.
         """
@@ -170,13 +173,14 @@ class SqliteStore(StoreReading):
         self._read_again(session, path)
 
     def _read_again(self, session: int, path: str) -> None:
-        """Let the other logs of a session be read again."""
+        """Mark the other logs of a session to be read again."""
         self.db.execute("UPDATE files SET mtime_ns = -1 WHERE session = ? AND path <> ?", (session, path))
 
     def _claim(self, reading: Reading, document: Document) -> tuple[int, str, bool]:
-        """Return the session's row, the rank of this log, and whether the session is read from this log.
+        """Return the session's row, the rank of this log, and True if the session is stored from this log.
 
-        A log that is no longer the best, because text was cut from it, is used until the better log has been read.
+        Of several logs of a session, the one with the best rank is used. A log that lost that place, because text was
+        cut from it, is used until the better one has been read.
         """
         session = document.session
         row = self.db.execute(
@@ -205,7 +209,7 @@ class SqliteStore(StoreReading):
         return self.db.last_insert_rowid()
 
     def _is_rewritten(self, reading: Reading) -> bool:
-        """Return True if a log changed in another way than by growing, or is read by another version.
+        """Return True if a log changed in another way than by growing, or is read by another reader version.
 
         Then text of its session, and names of code from its outputs, may be gone.
         """
@@ -218,7 +222,7 @@ class SqliteStore(StoreReading):
         return reading.file.size < size or (reading.file.inode, reading.version) != (inode, version)
 
     def _write_session(self, row: int, document: Document, home: int | None = None) -> bool:
-        """Store a session. Return True if words are gone from it, or from its work in other repositories."""
+        """Store a session in its row. Return True if words are gone from it, or from its work in other repositories."""
         session = document.session
         names = self.db.execute("SELECT title, also_called, headline FROM sessions WHERE id = ?", (row,)).fetchone()
         part = self._part(document)
@@ -245,9 +249,9 @@ class SqliteStore(StoreReading):
         return gone or not _has_words_of(" ".join(names or ()), document.words)
 
     def _family_of(self, row: int, session: Session) -> str:
-        """Return the id of a session's family: all sessions of its agent with a common first turn.
+        """Return the id of a session's family: all sessions of its agent that share a first turn with it.
 
-        The oldest one names it.
+        The oldest one names the family.
         """
         if not session.root_id:
             return ""
@@ -286,7 +290,7 @@ class SqliteStore(StoreReading):
             self.db.execute("INSERT INTO edits VALUES(?, ?, ?)", (row, edits.until, files))
 
     def _write_authored(self, row: int, authored: Sequence[Authored]) -> None:
-        """Store the authored lines of a session. Rows that have not changed are not written."""
+        """Store the lines that a session added to files. Rows that have not changed are not written."""
         was = set(self.db.execute("SELECT * FROM authored WHERE session = ?", (row,)))
         rows = [
             (row, position, one.exchange, one.turn, one.moment, one.file, one.file.rpartition("/")[2], one.lines)
@@ -320,7 +324,7 @@ class SqliteStore(StoreReading):
                 self._write_commits(row, part, keep=True)
 
     def _write_commits(self, row: int, part: int, *, keep: bool) -> None:
-        """Store the words of a session's commits.
+        """Store the words of the messages of a session's commits.
 
         With `keep` False, delete the commits: they may repeat deleted text.
         """
@@ -334,7 +338,7 @@ class SqliteStore(StoreReading):
     def _place_chunks(self, row: int, part: int, document: Document) -> bool:
         """Store a session's chunks, except unchanged ones.
 
-        Return True if a text is gone that no other text continues.
+        Return True if a stored text is gone, unless a new text begins with it.
         """
         before = self._placed(row)
         known = {(placed_in, digest): placement[2] for placement, placed_in, digest in before}
@@ -357,7 +361,7 @@ class SqliteStore(StoreReading):
         return not all(_is_continued(text, new) for text in gone)
 
     def _placed(self, row: int) -> list[tuple[tuple[Any, ...], int, bytes]]:
-        """Return the stored placements of a session, each with the part and the hash of its chunk."""
+        """Return the stored positions of a session's chunks, each with the index's part and the hash of its chunk."""
         found = self.db.execute(
             "SELECT placements.*, chunks.part, chunks.hash FROM placements JOIN chunks ON chunks.id = chunk "
             "WHERE session = ?",
@@ -446,9 +450,9 @@ class SqliteStore(StoreReading):
 
 
 def _rank(session: Session, file: LogFile) -> str:
-    """Return the rank of a log. Of several logs of a session, the one with the greatest rank is read.
+    """Return the rank of a log. Of several logs of a session, the session is read from the one with the greatest rank.
 
-    It goes furthest; else it is the original; else it is the longer one, or of two equal ones the older one.
+    This is the log that goes furthest; then the original; then the longest log, and of equal ones the oldest.
     """
     until = (session.turns[-1].timestamp if session.turns else "") or session.last_activity
     if session.resumed.reason == "elsewhere" and session.resumed.start == len(session.turns):
@@ -463,12 +467,12 @@ def _is_continued(text: str, texts: Sequence[str]) -> bool:
 
 
 def _has_words_of(names: str, words: Words) -> bool:
-    """Return True if each word of the old title and names is still in one of the texts."""
+    """Return True if each word of the old title and names is still in one of the session's new texts."""
     texts = (words.title, words.also_called, words.headline, words.asked, words.answered, words.actions)
     return all(any(word in text for text in texts) for word in _WORD.findall(names))
 
 
 def _forks(document: Document) -> list[tuple[int | None, int]]:
-    """Return for each chunk the turn after which its exchange can be forked, and how many tokens that loads."""
+    """Return for each chunk the turn after which its exchange can be forked, and how many tokens the fork loads."""
     ends, loads = document.session.ends(), document.session.loads()
     return [(end, loads[-1 if end is None else end]) for end in (ends[chunk.turn] for chunk in document.chunks)]

@@ -1,9 +1,9 @@
-"""Storage of vectors in a vec0 table of sqlite-vec, partitioned by part of the index.
+"""Storage of vectors in a vec0 table of sqlite-vec, partitioned by part of the index (see `Scope`).
 
 A row's id is its chunk's id. sqlite-vec keeps the vectors of a part in *groups* of 128 in ordinary tables
 (``vectors_chunks``: used slots; ``vectors_rowids``: the slot of a row; ``vectors_vector_chunks00``: the bytes of a
-group). This module only reads these tables: a vector by its slot, which takes a tenth of the time of the vec0 table, or
-group by group. Without the extension, whole groups can be deleted as well.
+group). This module only reads these tables: a vector by its slot, which takes a tenth of the time of the vec0 table,
+or group by group. If sqlite-vec is not loaded, whole groups can be deleted as well.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ID_BYTES = 8
 
 @contextmanager
 def telling_damage(db: apsw.Connection) -> Iterator[None]:
-    """Turn an error of sqlite-vec into a damage error if its tables are damaged, since it has no error code for damage.
+    """If sqlite-vec's tables are damaged, replace its error in this block by a damage error, for which it has no code.
 
     Raises:
         apsw.CorruptError: the tables are damaged.
@@ -43,17 +43,17 @@ def telling_damage(db: apsw.Connection) -> Iterator[None]:
 
 
 def length(db: apsw.Connection) -> int:
-    """Return the number of bytes of a vector: one a dimension."""
+    """Return how many bytes a stored vector of this index has: one for each dimension."""
     return int(db.execute("SELECT value FROM meta WHERE key = 'dimensions'").get or 0)
 
 
 def slots_of(used: bytes) -> Iterator[int]:
-    """Return the positions of the set bits."""
+    """Return the positions of the bits that are set in `used`, lowest first."""
     return (8 * at + bit for at, byte in enumerate(used) for bit in range(8) if byte >> bit & 1)
 
 
 def faults(db: apsw.Connection) -> Iterator[str]:
-    """Yield groups of vectors with a wrong shape, and passages with a missing or misplaced vector.
+    """Yield findings about groups of vectors with a wrong shape, and chunks with a missing or misplaced vector.
 
     The tables are read without sqlite-vec.
     """
@@ -87,7 +87,7 @@ def faults(db: apsw.Connection) -> Iterator[str]:
 
 
 def create(db: apsw.Connection, dimensions: int) -> None:
-    """Create an empty table for vectors of so many `dimensions`, in place of an older one."""
+    """Create an empty table for vectors with this number of `dimensions`, in place of an older table."""
     db.execute(
         "DROP TABLE IF EXISTS vectors; "
         f"CREATE VIRTUAL TABLE vectors USING vec0(part INTEGER PARTITION KEY, vector int8[{int(dimensions)}] "
@@ -98,7 +98,7 @@ def create(db: apsw.Connection, dimensions: int) -> None:
 
 
 def append(db: apsw.Connection, part: int, vectors: Mapping[int, bytes]) -> None:
-    """Store coded vectors (see `nearest.coded`) by chunk.
+    """Store vectors (coded by `nearest.coded`) by chunk, in a part of the index.
 
     Raises:
         ValueError: the vectors have another length than those of the index.
@@ -114,7 +114,7 @@ def append(db: apsw.Connection, part: int, vectors: Mapping[int, bytes]) -> None
 
 
 def adopt(db: apsw.Connection, part: int, chunks: Sequence[int]) -> None:
-    """Give each of these chunks without a vector the vector of an equal text in another part, if there is one."""
+    """Give each of these chunks that has no vector the vector of an equal text in another part of the index, if any."""
     twins: list[Any] = db.execute(
         "SELECT chunks.id, twin.id FROM chunks "  # noqa: S608 - integers
         "JOIN chunks AS twin ON twin.hash = chunks.hash AND twin.block <> 0 "
@@ -142,7 +142,7 @@ def remove(db: apsw.Connection, chunks: Sequence[int]) -> None:
 
 
 def read(db: apsw.Connection, chunks: Iterable[int], parts: Iterable[int] | None = None) -> list[tuple[int, bytes]]:
-    """Return these chunks with their vectors, for those that have one (in these parts)."""
+    """Return these chunks with their vectors, except chunks without one. `parts` limits them to parts of the index."""
     found: list[tuple[int, bytes]] = []
     with telling_damage(db), db:  # as they are at one moment: a group may go, or its places be given to others
         found += _read(db, _places(db, chunks, parts))
@@ -150,7 +150,7 @@ def read(db: apsw.Connection, chunks: Iterable[int], parts: Iterable[int] | None
 
 
 def read_groups(db: apsw.Connection, parts: Iterable[int]) -> Iterator[tuple[bytes, bytes, bytes]]:
-    """Yield each group of these parts: used slots (a bit each), chunk ids (8 bytes each) and vectors."""
+    """Yield each group of vectors of these parts of the index: used slots (as bits), 8-byte chunk ids, vectors."""
     shape = (GROUP_SIZE // 8, GROUP_SIZE * ID_BYTES, GROUP_SIZE * length(db))
     with telling_damage(db):
         groups: Any = db.execute(
@@ -180,7 +180,7 @@ def _read(db: apsw.Connection, places: Sequence[tuple[int, int, int]]) -> Iterat
 def _places(
     db: apsw.Connection, chunks: Iterable[int], parts: Iterable[int] | None = None
 ) -> list[tuple[int, int, int]]:
-    """Return group, slot and chunk of each of these chunks that has a vector (in these parts), in order."""
+    """Return (group, slot, chunk) for each of these chunks that has a vector, in order. `parts` limits them."""
     inside = "" if parts is None else f" AND partition00 IN ({numbers(parts)})"
     found: Any = db.execute(
         "SELECT chunk_id, chunk_offset, place.rowid FROM vectors_rowids AS place "  # noqa: S608 - integers
@@ -190,7 +190,10 @@ def _places(
 
 
 def _fill_up(db: apsw.Connection, group: int) -> None:
-    """Move the vectors of a group that is less than half full, because new rows only go to the last group of a part."""
+    """Move the vectors of a group that is less than half full to the last group of its part of the index.
+
+    New vectors only go to that last group.
+    """
     part, used, rowids = db.execute(
         "SELECT partition00, validity, rowids FROM vectors_chunks WHERE chunk_id = ?", (group,)
     ).fetchone() or (0, b"", b"")
@@ -204,7 +207,7 @@ def _fill_up(db: apsw.Connection, group: int) -> None:
 
 
 def _remove_groups(db: apsw.Connection, groups: Iterable[int]) -> None:
-    """Delete groups without the extension. Their other chunks wait for vectors again."""
+    """Delete whole groups of vectors without using sqlite-vec. The other chunks in them will be embedded again."""
     within = numbers(groups)
     db.execute(
         f"UPDATE chunks SET block = 0 WHERE id IN (SELECT rowid FROM vectors_rowids WHERE chunk_id IN ({within})); "  # noqa: S608
@@ -215,5 +218,5 @@ def _remove_groups(db: apsw.Connection, groups: Iterable[int]) -> None:
 
 
 def numbers(ids: Iterable[int]) -> str:
-    """Return ids as a list for the text of a query."""
+    """Return ids as a comma-separated list for the text of a query."""
     return ", ".join(str(int(id_)) for id_ in ids)
