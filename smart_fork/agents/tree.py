@@ -1,4 +1,4 @@
-"""The fold for logs with records that name the record before them in ``parentUuid``, for all such agents."""
+"""The fold (reader) of logs in which each record names the record before it in ``parentUuid``, for all such agents."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ class Chain:
         return ends
 
     def link(self, identity: str, parent: str | None, moment: str = "") -> None:
-        """Add a record that is no turn but connects two. A row of such records leads straight to its end."""
+        """Add a record that is no turn but connects two turns. Of a row of such records, each leads straight to the
+        row's end.
+        """
         self.leaf = ""
         end = self._links.get(parent, parent) if parent is not None else None
         if self._links.setdefault(identity, end) and end not in self._turns:
@@ -74,7 +76,9 @@ class Chain:
         self._turns.setdefault(turn.id, turn)
 
     def active(self) -> tuple[Turn, ...]:
-        """Return the turns on the way from the first to the last, in file order, but none before its parent."""
+        """Return the turns that lead from the first to the last one, without abandoned ones: in file order, none
+        before its parent.
+        """
         if not self._turns:
             return ()
         self._mend()
@@ -129,7 +133,9 @@ class Chain:
         return self._links.get(turn.parent_id, turn.parent_id) if turn.parent_id else None
 
     def _leaf(self) -> str:
-        """Return the last turn of the file; if the turn was written after its answer, that answer."""
+        """Return the id of the conversation's last turn: the one to which a person went back, else the last one in the
+        file. If that turn was written after its answer, the answer counts.
+        """
         if (back := self._links.get(self.leaf, self.leaf)) in self._turns:
             return str(back)
         leaf = next(reversed(self._turns))
@@ -169,8 +175,8 @@ class Chain:
         return alive
 
     def _is_close(self, before: str, current: str) -> bool:
-        """Return True if an agent bridges a missing parent to `before`, because both records are at most seconds
-        apart.
+        """Return True if the records `before` and `current` are at most seconds apart. Then an agent continues with
+        `before`, although the parent of `current` is missing.
         """
         moment = self._turns[current].timestamp if current in self._turns else self.moments.get(current, "")
         then, now = seconds_in(self._turns[before].timestamp), seconds_in(moment)
@@ -187,8 +193,8 @@ class Chain:
         return False
 
     def _add_parallel(self, alive: set[str]) -> None:
-        """Add turns of parallel calls, which branch the tree: other blocks of the same answer, and results of its
-        calls.
+        """Add to `alive` the ids of turns of parallel calls, which branch the tree: other blocks of the same answer,
+        and results of its calls.
         """
         groups = {turn.group for identity, turn in self._turns.items() if identity in alive and turn.group}
         calls: set[str] = set()
@@ -212,7 +218,9 @@ ROOT = "smartForkRoot"
 
 
 def rooted(record: Record, root: str) -> Record:
-    """Return the first record of a copy with the id of its family's first record, unless both are the same record."""
+    """Return `record`, the first of a copy, with a field that has `root`, the id of its family's first record. If it
+    is that record, return it unchanged.
+    """
     return record if root in ("", record.get("uuid"), record.get("id")) else record | {ROOT: root}
 
 
@@ -331,7 +339,9 @@ class Tree(LineFold):
             self.chain.add(self.said(turn))
 
     def _note_beginning(self, record: Record, turn: Turn, line: Line) -> None:
-        """Note the family that the first turn names, if that turn is not the family's own beginning."""
+        """Note the id of the family's first record, if the first turn has it in a field (see `rooted`). Note also if
+        that turn is a note about dropped turns.
+        """
         if isinstance(root := record.get(ROOT), str) and root:
             self.facts["root"] = [turn.id, root]
         elif not turn.text and _ASIDE in line.source:
@@ -384,8 +394,8 @@ class Tree(LineFold):
         return "only sub-agent records" if self.facts.get("sidechain") and not any(self.chain.turns) else ""
 
     def active(self) -> tuple[Turn, ...]:
-        """Return the turns of the conversation. Turns that only other logs of the session have come before this log's
-        own.
+        """Return the turns of the conversation. Turns that only other logs of the session have are put before this
+        log's own.
         """
         turns, self._own = [*self.chain.active()], 0
         known = {turn.id for turn in self.chain.turns} if self.elsewhere else set()

@@ -29,10 +29,11 @@ def records_in_order(
     beside: Beside | None = None,
     is_link: Callable[[Record], bool] | None = None,
 ) -> Iterator[tuple[str, Entry]]:
-    """Yield the records with the ids in `order`, in this order, each with its id.
+    """Yield the records with the ids in `order`, in this order, each with its id. Agents sometimes write a record
+    before its parent.
 
-    Records made by `beside` keep their places. Links between a record and the one before it come first, with its id.
-    Agents sometimes write a record before its parent.
+    Records made by `beside` keep their places. Before a record come the links (see `is_link`) between it and its
+    parent, with its id.
 
     Raises:
         ForkRefused: A record is missing: the log was rewritten during reading.

@@ -1,4 +1,6 @@
-"""Cuts of sessions in logs that are trees: one record on each line, with its id and the id of its parent."""
+"""Cuts (turns removed from a log) for logs that are trees: one record on each line, with its id and the id of its
+parent.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ class TreeCutter(Cutter):
     roles: ClassVar[Mapping[str, Role]] = {}
 
     def load(self, path: Path, composer: str = "") -> Transcript:
-        """Load the transcript at `path`. Notes about one log are kept in an object of its own."""
+        """Load the transcript at `path`. A new cutter reads it, so that facts noted about one log are not used for
+        another.
+        """
         return load_lines(self.tool, path, type(self)(self.of).seen)
 
     def others(self, path: Path) -> list[Path]:
@@ -84,10 +88,10 @@ class TreeCutter(Cutter):
 
     @abstractmethod
     def is_typed(self, record: Record) -> bool:
-        """Return True if a user's record with a text is a prompt."""
+        """Return True if a person typed the text of a user's record, so that it is a prompt."""
 
     def said(self, record: Record, item: Item) -> str:
-        """Return the text of a record."""
+        """Return a record's text. `item` is the decoded record."""
         return item.text
 
     def about(self, record: Record) -> RecordFacts:
@@ -144,9 +148,11 @@ class TreeCutter(Cutter):
 
 
 def relinked(turns: Sequence[TranscriptTurn], gone: Collection[str], links: Sequence[str]) -> dict[int, bytes]:
-    """Return new lines for records that link to a removed record in the fields `links`, by position.
+    """Return new bytes for kept lines that name a removed record in one of the fields `links`, by position in `turns`.
+    They name the nearest kept record instead.
 
-    Otherwise an agent's walk from the last record would end there, and lose everything before.
+    Otherwise an agent that follows the parents from the last record would stop at the removed one, and lose everything
+    before.
     """
     tree = _Tree(turns, gone)
     edits = {}
@@ -159,8 +165,9 @@ def relinked(turns: Sequence[TranscriptTurn], gone: Collection[str], links: Sequ
 class _Tree:
     """The parents of all turns, and the parts of each answer: its calls and their results.
 
-    Parallel calls branch the tree, and an agent's walk passes one result only. If a cut removes that branch, the walk
-    is led to the kept part of the answer on another branch, which would be lost otherwise.
+    Parallel calls branch the tree, and an agent that follows the parents passes one result only. If a cut removes that
+    branch, the next record gets a kept part of the answer on another branch as its parent. Otherwise that part would
+    be lost.
     """
 
     def __init__(self, turns: Sequence[TranscriptTurn], gone: Collection[str]) -> None:
@@ -198,7 +205,7 @@ class _Tree:
         return None if current in seen else current
 
     def _leads(self, start: int, end: int) -> bool:
-        """Return True if the walk from the turn at `start` reaches the turn at `end`."""
+        """Return True if the parents of the turn at `start` lead to the turn at `end`."""
         current: str | None = self.turns[start].id
         seen: set[str] = set()
         while current is not None and current not in seen:

@@ -64,7 +64,7 @@ class ClaudeStarter(Starter):
 
 
 class ClaudePresence(Presence):
-    """The processes of Claude Code."""
+    """The facet that recognizes Claude Code's processes, and the session that each has open."""
 
     forks = ("--fork-session",)
 

@@ -52,7 +52,8 @@ def is_between(record: Record) -> bool:
 
 
 def copy_backups(names: Iterable[str], old: str, new: str, created: list[Path]) -> list[str]:
-    """Copy the file versions that a copy's records refer to. Return sentences about missing versions.
+    """Copy versions of files from before edits, with these `names`, from the session `old` to its copy `new`. Return a
+    sentence if some are missing.
 
     Raises:
         OSError: A version cannot be copied.
@@ -77,7 +78,7 @@ def file_history(session_id: str) -> Path:
 
 
 def _is_plain(name: str) -> bool:
-    """Return True if a name from a log stays in its folder."""
+    """Return True if `name`, which comes from a log, is a mere file name that leads to no other folder."""
     return bool(name) and name not in (".", "..") and "/" not in name and "\0" not in name
 
 
@@ -112,7 +113,9 @@ class ClaudeCopy(TreeCopy):
         return copy_backups(self.backups, self._source.session_id, self._new.id, created)
 
     def titled(self) -> Iterator[bytes]:
-        """Yield the title as ``/rename`` writes it. Only these records have the time of the copy."""
+        """Yield the records with the copy's title, in the form that ``/rename`` writes. Only these records have the
+        time of the copy.
+        """
         if title := self._new.title:
             named = {"sessionId": self._new.id, "timestamp": self._new.moment}
             yield orjson.dumps({"type": "custom-title", "customTitle": title, **named})
@@ -216,7 +219,8 @@ class ClaudeCopier(TreeCopier):
 
 
 def replacements(record: Record, calls: Container[str], session_id: str) -> Record | None:
-    """Return the record of shortened results that the model saw, limited to these calls.
+    """Return a record of shortened tool results that the model saw, limited to the results of these `calls`; `None` if
+    none is left.
 
     Without it, Claude Code would send the long results.
     """
@@ -274,7 +278,7 @@ class ClaudeForms(ClaudeCodec, Forms):
         return of_conversation(session, session.turns[: None if end is None else end + 1])
 
     def anew(self, records: Iterable[Record], becomes: TargetSession) -> Iterator[Record]:
-        """Yield the log of a new session with these records. A record that marks a compaction is a root."""
+        """Yield the log of a new session with these records. A record that marks a compaction has no parent."""
         return self.in_line(records, becomes, is_boundary)
 
     def log_of(self, said: Iterable[Utterance], becomes: TargetSession) -> Iterator[Record]:

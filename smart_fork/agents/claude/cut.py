@@ -1,4 +1,4 @@
-"""Claude Code's transcripts for cuts: their chain, and the files beside the log."""
+"""The cutter of Claude Code's transcripts, which knows how records are linked and which files are beside a log."""
 
 from __future__ import annotations
 
@@ -27,12 +27,14 @@ _TITLES = {"custom-title": "customTitle", "agent-name": "agentName", "ai-title":
 
 
 def _thought_for(message: dict[str, Any], blocks: list[dict[str, Any]]) -> tuple[str, ...]:
-    """Return the key of the answer that a line of thinking belongs to: the line is useless without the rest."""
+    """Return the key of the answer to which a line with only thoughts belongs; empty for other lines. The line is
+    useless without the rest of the answer.
+    """
     return () if _part_of(message, blocks) or not message.get("id") else (f"part:{message['id']}",)
 
 
 def _part_of(message: object, blocks: list[dict[str, Any]]) -> tuple[str, ...]:
-    """Return the key of the answer that a line is part of, unless the line only has thoughts."""
+    """Return the key of the answer that a line is part of; empty if the line only has thoughts."""
     thinking = blocks and all(block.get("type") in CODEC.thoughts for block in blocks)
     known = isinstance(message, dict) and message.get("id")
     return (f"part:{known}",) if known and not thinking else ()
@@ -121,8 +123,8 @@ class ClaudeCutter(TreeCutter):
         return bool(turn.key)
 
     def pieces(self, line: bytes) -> list[bytes]:
-        """Return the records on a line, without copies of requests: these also have the program's texts, as other
-        lines do.
+        """Return the line in a list; an empty list if it repeats a request to the model. A request also has the
+        program's own texts, which are in other lines too.
         """
         requests = b'"api-request' in line and any(is_request(record) for _, record in decode_line(line)[0])
         return [] if requests else [line]
@@ -141,7 +143,9 @@ class ClaudeCutter(TreeCutter):
         return [Path.home() / ".claude.json"]
 
     def beside(self, path: Path, removed: Sequence[TranscriptTurn]) -> list[Path]:
-        """Return the files with long results, and the logs of sub-agents, of removed calls."""
+        """Return the files beside a transcript that belong to removed tool calls: long results, and logs of
+        sub-agents.
+        """
         folder = path.with_suffix("")
         if not folder.is_dir():
             return []

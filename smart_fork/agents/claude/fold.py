@@ -215,8 +215,8 @@ class ClaudeTree(Tree):
         return None
 
     def _cached_for(self, message: Record) -> int:
-        """Return the lifetime in seconds of the cache that a request wrote, the shorter of two. A mere read prolongs
-        it.
+        """Return for how many seconds the API caches a request's prompt; 0 if unknown. A request that only reads the
+        cache has the time of the last one that wrote it, and of two times the shorter counts.
         """
         if not (usage := usage_of(message)):
             return 0
@@ -284,7 +284,7 @@ class ClaudeTree(Tree):
         yield from self.facts.get("names", ())
 
     def _summary(self, turns: tuple[Turn, ...]) -> str:
-        """Return the summary of the last turns; empty if a prompt came after it."""
+        """Return the summary that an old version wrote for the last turns; empty if a prompt came after it."""
         summaries = self.facts.get("summaries", {})
         for turn in reversed(turns) if summaries else ():
             if turn.id in summaries:
@@ -351,7 +351,7 @@ _FOLDER, _BELOW = "subagents", 2
 
 
 class ClaudeSubAgents(LoggedSubAgents):
-    """The sub-agents of Claude Code."""
+    """The finder and reader of the logs of Claude Code's sub-agents."""
 
     agent = "claude"
     tree = ClaudeTree
@@ -390,7 +390,7 @@ def _named(raw: bytes) -> Iterator[tuple[str, str]]:
 
 
 class ClaudeHeads(TreeHeads):
-    """The reader of first records in Claude Code's logs."""
+    """The reader of the first records of Claude Code's logs, which finds the parents and forks of sessions."""
 
     #: The types of records at the top of a new file.
     native = ("mode", "permission-mode", "queue-operation", "custom-title")

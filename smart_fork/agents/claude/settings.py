@@ -103,7 +103,7 @@ def _take(lock: Path, path: Path) -> None:
 
 
 class ClaudeHooks(Hooks):
-    """The hooks of Claude Code."""
+    """The facet that knows Claude Code's hooks: their events, and the tools that edit files or run commands."""
 
     edits = "Edit|MultiEdit"
     failures = ("PostToolUseFailure", "Bash")
@@ -130,8 +130,8 @@ class ClaudeCalls(CallerIdentity):
 
 
 def _session_with(tool_use: str, project: str | None, looks: int) -> str | None:
-    """Return the session with the tool call at the end of its log. Claude Code writes the call a moment after sending
-    it.
+    """Return the id of the session with the tool call `tool_use` at the end of its log; `None` if none has it. Search
+    the logs of `project`, up to `looks` times: Claude Code writes the call a moment after sending it.
     """
     if len(tool_use) < MIN_CALL_ID or project is None:
         return None
@@ -172,7 +172,7 @@ _BESIDE = (
 
 
 class ClaudeLogin(Login):
-    """The login of Claude Code."""
+    """The facet that knows how Claude Code logs in."""
 
     command = "claude auth login"
     stored = ".credentials.json"

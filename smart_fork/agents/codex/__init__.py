@@ -1,4 +1,6 @@
-"""Codex: its description. Rollouts (its log files) of 2025 to 0.169 were seen."""
+"""The description of Codex: its names, folder, program and facets. Rollouts (its log files) of 2025 to 0.169 were
+seen.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ HOME = Home("CODEX_HOME", ".codex", ("sessions", "archived_sessions"))
 
 
 class Codex(Agent):
-    """The description of Codex."""
+    """The description of the agent Codex (see `Agent`)."""
 
     name = "codex"
     window = 258_400

@@ -32,9 +32,11 @@ _REFUSED = ("exec_command failed for", "failed in sandbox", "error:", "apply_pat
 
 
 class ForkBase(NamedTuple):
-    """The rollout (log file) that a fork continues, and the number of its first record that the fork does not have.
+    """The rollout (log file) that a fork continues. `end` is the number of that rollout's first record that the fork
+    does not have.
 
-    The id is the session's, or the rollout's own after a rewind. An odd log gives "" and `None`.
+    `rollout_id` is the id of the rollout's session, or the rollout's own id after a rewind. An odd log gives "" and
+    `None`.
     """
 
     rollout_id: str
@@ -42,7 +44,7 @@ class ForkBase(NamedTuple):
 
 
 def failure_of(output: str) -> Masked:
-    """The note on what Codex gave back from a call, where that says that the call failed; else empty."""
+    """Return a note about the failure that a tool's `output` reports; empty if the call did not fail."""
     status, _ = status_and_body(output)
     if status is None:
         return error_note(output) if output.startswith(_REFUSED) else NOTHING
@@ -152,7 +154,9 @@ def text_of(content: object) -> str:
 
 
 def unwrapped(output: str) -> str:
-    """Return the output of a shell call. Up to 0.58 it was a JSON text with the status."""
+    """Return the output of a shell call as plain text. Up to version 0.58 it was logged as JSON; then the exit code
+    comes first.
+    """
     if not output.startswith('{"output"'):
         return output
     try:
@@ -261,7 +265,7 @@ def added(text: str) -> Record:
 
 
 def compaction_items(payload: Record) -> list[Record]:
-    """Return what a compaction left beside messages: a text, or data that only its maker can read."""
+    """Return the items with a compaction's summary: a message with its text, or data that only its maker can read."""
     if isinstance(said := payload.get("message"), str) and said.strip():
         return [added(said)]
     return [one for one in dicts_in(payload.get("replacement_history")) if one.get("type") in COMPACTIONS][-1:]

@@ -65,8 +65,8 @@ _OPEN = "Codex still has it open. Close Codex and stop its server: codex app-ser
 
 
 class CodexPresence(Presence):
-    """The processes of Codex. It locks each session that is open; its server does so for its windows, and a bit
-    longer.
+    """The facet that recognizes Codex's processes. Codex locks each session that is open; its server does so for its
+    windows, and a bit longer.
     """
 
     forks = ("fork",)
@@ -81,8 +81,8 @@ class CodexPresence(Presence):
                 yield ProcessNote(pid, session_id, sure=False)
 
     def queue(self, session_id: str, text: str, running: Callable[[], Mapping[int, Running]]) -> tuple[str, ...]:
-        """Return the words that queue a message, if Codex's server has the session open. Other windows never get
-        messages.
+        """Return the words with which Codex queues a message for a session, if its server has the session open; else
+        empty. Other windows never get messages.
         """
         own, holders = self._holders(session_id, running())
         served = any("app-server" in own[pid].words for pid in holders)
@@ -94,7 +94,12 @@ class CodexPresence(Presence):
         return own, [pid for pid in own if _has_open(pid, _lock(session_id))]
 
     def hold(self, session_id: str) -> int | None:
-        """Take Codex's lock of a session. The lock file is only opened, never made."""
+        """Take Codex's lock of a session, and return its file descriptor; `None` if there is no lock file, since it is
+        never made here.
+
+        Raises:
+            ForkRefused: Codex has the session open.
+        """
         if not is_id(session_id):
             return None
         try:

@@ -43,7 +43,7 @@ class CodexCopy(Copy):
     """The lines of a copy of a Codex session, in the format from before copy-on-write (forks with all records)."""
 
     def own(self, kind: str, payload: Record) -> Record:
-        """Return a new record with the time of the copy."""
+        """Return a new record of this kind, with the time of the copy."""
         moment = self._new.now.astimezone().isoformat(timespec="milliseconds").replace("+00:00", "Z")
         return {"timestamp": moment, "type": kind, "payload": payload}
 
@@ -92,7 +92,9 @@ class CodexCopy(Copy):
         yield respelled(source, record)
 
     def summary(self, entry: Entry) -> Iterator[bytes]:
-        """Yield the items that a compaction left as messages: by its record, Codex would forget the turns before."""
+        """Yield a compaction's summary as messages. With the record of the compaction, Codex would forget the turns
+        before.
+        """
         moment = entry[1].get("timestamp", "")
         for item in compaction_items(entry[1]["payload"]):
             yield orjson.dumps({"timestamp": moment, "type": "response_item", "payload": item})
@@ -292,7 +294,9 @@ class CodexForms(CodexCodec, Forms):
         return None
 
     def without_thoughts(self, record: Record, of: Callable[[Record], bool]) -> Record | None:
-        """Return the record without those thoughts. The event that shows a thought goes with it."""
+        """Return the record without the thoughts for which `of` returns True. An event that only shows such a thought
+        becomes `None`.
+        """
         shown = dict_in(record.get("payload"))
         if shown.get("type") == "agent_reasoning" and of(shown):
             return None

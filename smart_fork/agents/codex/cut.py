@@ -1,4 +1,4 @@
-"""Codex's rollouts for cuts: records shared with ancestors, and records that repeat others."""
+"""The cutter of Codex's rollouts, which share records with those of ancestors, and have records that repeat others."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ class _RolloutReader:
         self.numbered = False
 
     def read(self, part: RolloutPart, own: Path) -> FileVersion:
-        """Read the lines that the session `own` has of one rollout. Return the file's version."""
+        """Read the lines of one rollout that belong to the session in the file `own`. Return the version of the
+        rollout's file.
+        """
         file, stamp = opened(part.path)
         below = part.path != own
         apart = below and id_in(part.path) == id_in(own)
@@ -61,7 +63,8 @@ class _RolloutReader:
 
 
 def _without_repeated(record: dict[str, Any], gone: frozenset[str]) -> bool:
-    """Remove texts that begin like one in `gone` from a record that must stay. Return True if any was removed.
+    """Remove texts that begin like one in `gone` (removed messages) from a record that must stay. Return True if any
+    was removed.
 
     The end of a turn repeats its last answer. A compaction repeats a person's prompts, and is sent to the model.
     """
@@ -156,7 +159,9 @@ class CodexCutter(Cutter):
 
 
 def _without(session: Transcript, gone: Collection[str], heads: frozenset[str]) -> Edits:
-    """Return new lines for kept records, without texts that begin like one in `heads`, by position."""
+    """Return new lines for kept records, by position, without texts that begin like one in `heads` (removed
+    messages).
+    """
     found = {}
     for position, turn in enumerate(session.turns):
         if turn.id in gone or turn.inherited or "repeating" not in turn.meta:

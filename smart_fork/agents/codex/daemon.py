@@ -6,5 +6,5 @@ from collections.abc import Sequence
 
 
 def runs_hooks(runner: Sequence[str] | None) -> bool:
-    """Return True if Codex's server ran the hook, judged by the words of its command."""
+    """Return True if `runner`, the command line of the process that ran a hook, is Codex's server, or unknown."""
     return runner is None or "app-server" in runner

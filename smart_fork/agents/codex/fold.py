@@ -84,12 +84,14 @@ def subagent_in(path: Path) -> Session | None:
 
 
 class _Doings(CallRecorder):
-    """The tool calls and results of Codex. A running command has a number, by which later calls ask for its output."""
+    """The recorder of Codex's tool calls and results. A running command has a number, by which later calls ask for its
+    output.
+    """
 
     thorough = True
 
     def described(self, name: str, given: object) -> Masked:
-        """Return the description of a call. Input that is another text is a script."""
+        """Return the description of a tool call in words. Input `given` as text is a script."""
         return describe_raw(name, given) if isinstance(given, str) else super().described(name, given)
 
     def begin(self, made: UsedTool) -> None:
@@ -106,7 +108,7 @@ class _Doings(CallRecorder):
 
 
 class CodexFold(fold.LineFold):
-    """The state after the records of a rollout."""
+    """The fold of a rollout (Codex's log): the session's facts and turns after the records that were read."""
 
     agent = "codex"
     known = frozenset({"session_meta", "turn_context", "compacted", "event_msg", "world_state", "token_usage_record"})
@@ -150,7 +152,9 @@ class CodexFold(fold.LineFold):
         return pack(self.facts | parts, self.recorder.kept(), self.all_turns())
 
     def finish(self, *, turns: bool) -> bool:
-        """Add what a fork inherits from its parents. Return True: it is saved, since a parent may be gone later."""
+        """Add turns and facts from a fork's parents. Return True if there are such turns: a parent may be gone
+        later.
+        """
         self.inherit((), turns=turns)
         return bool(self.inherited)
 
@@ -253,7 +257,7 @@ class CodexFold(fold.LineFold):
             self._event(payload, identity, moment, raw)
 
     def moment_of(self, record: fold.Record) -> tuple[str, bool]:
-        """Return a record's time, and True if it is activity. Headers and names are none."""
+        """Return a record's time, and True if it is activity. Records with headers and names are no activity."""
         kind, payload = payload_of(record)
         named = kind == "event_msg" and payload.get("type") == "thread_name_updated"
         return utc(record.get("timestamp")), kind != "session_meta" and not named
@@ -430,7 +434,7 @@ class CodexFold(fold.LineFold):
         return [_digest(role, mask_once(text) if self.masks else text) for role, text in said if text]
 
     def _left_by(self, compacted: dict[str, Any]) -> list[tuple[str, str]]:
-        """Return the messages of a compaction that no turn has, with their digests: its summary."""
+        """Return the messages of a compaction that no turn has, with their digests. They are its summary."""
         said = {_digest(turn.role, turn.text) for turn in self.turns}
         items = ((one.get("role"), _said(one)) for one in dicts_in(compacted.get("replacement_history")))
         texts = [("user", text_in(compacted.get("message"))), *items]

@@ -1,4 +1,4 @@
-"""The rollouts of a session's history: of its thread before a rewind, and of its fork ancestors; and its first
+"""The history of a Codex session: the rollouts from before a rewind, those of its ancestors, and their first
 records.
 """
 
@@ -130,7 +130,9 @@ def complete_history(path: Path) -> list[RolloutPart]:
 
 
 class CodexHeads(Heads):
-    """The reader of first records in rollouts. Headers name the parent session in one of three ways."""
+    """The reader of the first records of rollouts, which finds the parents of sessions. Headers name the parent in one
+    of three ways.
+    """
 
     goes_on = True
 
@@ -166,7 +168,9 @@ class CodexHeads(Heads):
 
 
 def _born(log: Path, header: Record) -> Record:
-    """Return the header of the rollout with which a thread began. `header` is the header of `log`."""
+    """Return the header of the rollout with which the thread of `log` began, for a log that a rewind made; else
+    `header`, the log's own.
+    """
     began = find_rollout(id_in(log)) if rollout_in(log) != id_in(log) else None
     return first_header(began) if began else header
 

@@ -42,7 +42,9 @@ class CodexAdapter(LogAdapter):
         return self._loaded(self._of_session(session_id)) if session_id else filter(None, (found,))
 
     def has_lost(self, location: str) -> bool:
-        """Return True if the file is no longer a log. A rollout that a rewind has replaced is none."""
+        """Return True if the file is no longer a session's log, for example because a rewind has replaced the
+        rollout.
+        """
         loaded = self.locate(rollouts.id_in(Path(location))) if self.log_at(location) else ()
         return super().has_lost(location) or (bool(loaded) and Path(location) not in loaded)
 
@@ -171,7 +173,7 @@ def thread_name(home: Path, session_id: str) -> str:
 
 @lru_cache(maxsize=1)
 def _names(path: Path, *_state: int) -> Mapping[str, str]:
-    """Return the names of threads by id, as of one version of the file."""
+    """Return the names of threads by id, from Codex's index of names as of one version of the file."""
     names = {}
     for line in reversed([*last_lines(path, _MAX_BYTES)]):
         for _, record in decode_line(line)[0] if line else ():

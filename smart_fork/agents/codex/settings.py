@@ -127,7 +127,7 @@ class CodexRegistration(Registration):
         return _checked(made, text, dict(entry))
 
     def has_servers(self, text: str | None) -> bool:
-        """Return True if there are settings: a table needs no place prepared for it."""
+        """Return True if the settings file exists: in TOML, a table needs no place prepared for it."""
         return text is not None
 
     def restore(self, text: str, raw: str | None, *, had_servers: bool = True) -> str:
@@ -241,7 +241,7 @@ _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 def _trusted(text: str) -> dict[str, Any]:
-    """Return the places of the hooks that a person trusts, with the noted facts about each."""
+    """Return Codex's notes about the hooks that a person trusts, by the place of each hook."""
     return dict_in(dict_in(_loaded(text).get("hooks")).get("state"))
 
 
@@ -257,7 +257,7 @@ class CodexCalls(CallerIdentity):
 
 
 class CodexHooks(Hooks):
-    """The hooks of Codex."""
+    """The facet that knows Codex's hooks: their events, and Codex's notes about which hooks a person trusts."""
 
     file = "hooks.json"
     edits = "apply_patch|Bash"  # a patch may be given to a shell
@@ -279,7 +279,11 @@ class CodexHooks(Hooks):
             yield f"Codex runs no hooks at all: set `hooks = true` below [features] in {config}"
 
     def distrusting(self, left: str) -> tuple[Path, str, str] | None:
-        """Return the settings without trust in smart-fork's hooks. Each hook's place has a table; comments stay."""
+        """Return the file config.toml, its text, and its text without the trust in smart-fork's hooks; `None` if there
+        is no such trust.
+
+        `left` is the text of the hooks file without these hooks. Each hook's place has a table; comments stay.
+        """
         path, of = HOME.folder() / "config.toml", f"{self.path()}:"
         if not path.exists():
             return None
@@ -312,7 +316,7 @@ _OWN = "openai"
 
 
 class CodexLogin(Login):
-    """The login of Codex."""
+    """The facet that knows how Codex logs in, and which variables its model provider needs."""
 
     command = "codex login"
     status, listed = ("login", "status"), r"(?m)^\s+login\b"
@@ -348,7 +352,9 @@ def _settings() -> dict[str, Any]:
 
 
 def _provider() -> tuple[str, Mapping[str, Any]]:
-    """Return the name and settings of the provider that Codex uses, from its settings or from the profile in use."""
+    """Return the name and the settings of the model provider that Codex uses, from its settings or from the profile in
+    use.
+    """
     said = _settings()
     profile = _tables(said.get("profiles")).get(str(said.get("profile")), {})
     name = profile.get("model_provider", said.get("model_provider", _OWN))
@@ -356,7 +362,7 @@ def _provider() -> tuple[str, Mapping[str, Any]]:
 
 
 def _required(name: str, provider: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the variables that the provider needs; empty if it needs none."""
+    """Return the environment variables that the model provider `name` needs; empty if it needs none."""
     key = str(provider.get("env_key") or "")
     return (key,) if name != _OWN and is_variable(key) else ()
 
@@ -366,6 +372,6 @@ def _tables(value: object) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _variables_in(provider: Mapping[str, Any]) -> list[str]:
-    """Return the variables that a provider's settings name."""
+    """Return the environment variables that a model provider's settings name."""
     named = (provider.get("env_key"), *dict_in(provider.get("env_http_headers")).values())
     return [one for one in named if is_variable(one)]

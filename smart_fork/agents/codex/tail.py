@@ -100,7 +100,7 @@ def _result(call: log_tail.OpenCall, output: str) -> log_tail.Steps:
 
 
 def _come_to_rest(states: Mapping[str, Any]) -> log_tail.Steps:
-    """Yield the ends of sub-agents that have stopped."""
+    """Yield the end of each sub-agent that has stopped. `states` has the states of sub-agents by id."""
     for agent, state in states.items():
         if isinstance(state, dict) or (isinstance(state, str) and state not in log_tail.GOING_ON):
             yield agent, None

@@ -1,1 +1,3 @@
-"""The common parts of cuts for all agents: transcripts and their lines, the `Cutter` base, snapshots and titles."""
+"""The parts of cuts (turns removed from transcripts) for all agents: transcripts, the `Cutter` base, snapshots and
+titles.
+"""

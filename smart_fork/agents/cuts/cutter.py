@@ -40,7 +40,7 @@ from smart_fork.json_text import respelled
 
 
 class Files:
-    """The transcripts of an agent, stored as files."""
+    """The access to transcripts that are plain files: reading, replacing and deleting them."""
 
     def has(self, path: Path) -> bool:
         """Return True if the transcript exists."""
@@ -81,7 +81,7 @@ class Files:
         path.unlink(missing_ok=True)
 
     def finish(self, path: Path) -> None:
-        """Complete a `replace` that was killed."""
+        """Complete a `replace` during which the process was killed."""
 
 
 class Cutter(Files, AgentFacet, ABC):
@@ -136,11 +136,11 @@ class Cutter(Files, AgentFacet, ABC):
         return {}
 
     def written(self, path: Path) -> Path:
-        """Return the file that a cut of `path` writes."""
+        """Return the file that is written to cut the transcript at `path`."""
         return path
 
     def of_others(self, session: Transcript) -> list[bytes]:
-        """Return the lines of other sessions in the written file."""
+        """Return the lines of other sessions that are in the same file, and are written with a cut of this session."""
         return []
 
     def relinked(self, turns: Sequence[TranscriptTurn], gone: Collection[str]) -> Edits:
@@ -160,7 +160,7 @@ class Cutter(Files, AgentFacet, ABC):
         return numbers
 
     def holds(self, path: Path, keys: Collection[str]) -> bool:
-        """Return True if the transcript's own part has a record with one of `keys`."""
+        """Return True if the transcript has a record with one of `keys`, apart from records of its ancestors."""
         try:
             with only_prompts_previewed():
                 return any(turn.key in keys for turn in self.load(path).own)
@@ -180,7 +180,7 @@ class Cutter(Files, AgentFacet, ABC):
         return []
 
     def apart(self) -> list[Path]:
-        """Return the agent's files outside its home that may contain text of sessions."""
+        """Return files of the agent outside its own folder that may contain text of sessions."""
         return []
 
     def beside(self, path: Path, removed: Sequence[TranscriptTurn]) -> list[Path]:
@@ -188,7 +188,9 @@ class Cutter(Files, AgentFacet, ABC):
         return []
 
     def pieces(self, line: bytes) -> list[bytes]:
-        """Return the records on a line in the form in which turns keep them."""
+        """Return the records on a line of a snapshot as bytes, each spelled like the line of a turn, to compare
+        both.
+        """
         return [line]
 
     def revised(self, path: Path, keys: Collection[str]) -> Mapping[Path, bytes]:
@@ -207,7 +209,9 @@ class Cutter(Files, AgentFacet, ABC):
         return []
 
     def heirs(self, paths: Collection[Path], first: int = 0) -> list[Path]:
-        """Return all logs that read records from these files, from record `first` on, and their own heirs."""
+        """Return all logs of forks that read records of the files `paths`, from record `first` on, and the logs that
+        read records of these.
+        """
         return []
 
     def without_header(self, session: Transcript) -> list[CutWarning]:
@@ -279,7 +283,9 @@ class RawLine(NamedTuple):
 
 
 def raw_lines(file: IO[bytes], path: Path) -> Iterator[RawLine]:
-    """Yield the lines of an open file without blank ones. A time limit applies to a list of turns, not to a cut."""
+    """Yield the lines of an open file, without blank ones. A time limit for reading sessions applies only if turns are
+    listed, not for a cut.
+    """
     end, bound = 0, current_bound.get() if _ALL_PREVIEWED.get() else None
     fold = fed if (fed := _FED.get()) and fed.path == path else None
     for number, raw in enumerate(file, start=1):
@@ -388,7 +394,7 @@ def preview(text: str, calls: Sequence[str] = (), results: Sequence[str] = (), *
 
 
 def tokens(size: int, calls: int = 0) -> int:
-    """Estimate the tokens of a text with `size` characters."""
+    """Estimate the tokens of a text with `size` characters, and of a number of tool calls."""
     return -(-size // 4) + 8 * calls
 
 
@@ -419,7 +425,7 @@ def turn_of(
 
 
 def head(text: str) -> str:
-    """Return the beginning of a text, with whitespace collapsed."""
+    """Return the beginning of a text, with whitespace collapsed. A line that repeats a text is recognized by it."""
     return " ".join(text[: HEAD_CHARACTERS * 4].split())[:HEAD_CHARACTERS]
 
 

@@ -1,4 +1,4 @@
-"""A transcript as cuts see it: one `TranscriptTurn` for each line; and the fields that cuts never search or change."""
+"""A transcript for cuts: one `TranscriptTurn` for each line; and the fields that cuts never search or change."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Tool = str
 
 
 class Call(NamedTuple):
-    """A tool call in a transcript."""
+    """A tool call in a transcript, without its input."""
 
     id: str
     name: str
 
 
 class Result(NamedTuple):
-    """A tool result in a transcript."""
+    """A tool result in a transcript, without its output: only the id of its call."""
 
     tool_use_id: str
 
@@ -184,8 +184,8 @@ PATH_FIELDS = frozenset({"cwd", "gitRoot", "transcriptPath", "transcript_path"})
 
 
 def is_fixed_field(name: str, value: object) -> bool:
-    """Return True if a field is never searched or changed: an id, a signature or encrypted data. Objects in ``data``
-    are.
+    """Return True if a field is never searched or changed: an id, a signature or encrypted data. A field ``data`` with
+    an object is searched.
     """
     return (name in FIXED_FIELDS and not (name == "data" and isinstance(value, dict))) or name.lower().endswith(
         "signature"

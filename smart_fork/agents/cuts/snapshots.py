@@ -33,7 +33,7 @@ _SUFFIX = ".jsonl.gz"
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One state of one transcript. The command ``rollback`` takes its `id`."""
+    """A compressed copy of a transcript from before a cut. The command ``rollback`` takes its `id`."""
 
     id: str
     session_id: str
@@ -176,13 +176,13 @@ def find(identity: str) -> Snapshot:
 
 
 def content(snapshot: Snapshot) -> Iterator[bytes]:
-    """Yield the bytes of a snapshot in pieces."""
+    """Yield the bytes of the transcript in a snapshot, in pieces."""
     with gzip.open(snapshot.path, "rb") as file:
         yield from pieces(file.read)
 
 
 def lines(snapshot: Snapshot) -> Iterator[bytes]:
-    """Yield the lines of a snapshot one by one, since a session may be larger than the memory."""
+    """Yield the lines of the transcript in a snapshot one by one, since a session may be larger than the memory."""
     with gzip.open(snapshot.path, "rb") as file:
         yield from (line.removesuffix(b"\n") for line in file)
 
@@ -227,7 +227,7 @@ def noted_changes(source: Path | None = None) -> list[NotedChange]:
 
 
 def cuts(source: Path) -> list[NotedChange]:
-    """Return the successful cuts of a file that were not undone, oldest first."""
+    """Return the successful cuts of the transcript `source` that were not undone, oldest first."""
     entries = noted_changes(source)
     failed = {one.change for one in entries if one.command == FAILED}
     standing: list[NotedChange] = []
@@ -247,7 +247,7 @@ def _noted(line: bytes) -> NotedChange | None:
 
 
 def _like(default: object, said: object) -> Any:
-    """Return a value of a log entry, converted to the type of the field's default."""
+    """Return the value `said` of a log entry, converted to the type of the field's default."""
     if isinstance(default, tuple):
         return tuple(map(str, list_in(said)))
     if isinstance(default, bool):
