@@ -375,7 +375,7 @@ class Store(Searchable, Protocol):
         """
 
     def read_forgotten(self) -> None:
-        """Mark the logs of forgotten sessions to be read again, after a person has taken back the forgetting."""
+        """Mark the logs of forgotten sessions to be read again, because a person has undone the forgetting."""
 
     def forked(self) -> set[tuple[AgentName, str]]:
         """Return agent and id of each session that shares its beginning with another one."""

@@ -389,8 +389,8 @@ class StoreReading:
         )
 
     def broken_logs(self) -> list[tuple[str, int, str]]:
-        """Return logs with lines that could not be decoded: path, number, and the first lines as JSON [[line,
-        reason]].
+        """Return (path, number of broken lines, first broken lines as JSON [[line, reason], …]) for each log that has
+        any.
         """
         return self._all("SELECT path, broken, broken_lines FROM files WHERE broken > 0 ORDER BY broken DESC, path")
 

@@ -1,1 +1,1 @@
-"""Reading of the agents' own session logs. Nothing here writes."""
+"""Reading of the agents' own session logs. Nothing in this package writes."""

@@ -1,4 +1,7 @@
-"""One-line descriptions of tool calls, and the files that they edit and read. Outputs are never part of them."""
+"""One-line descriptions (action lines) of tool calls, and the files that the calls edit and read.
+
+Tool outputs are never part of them.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,7 @@ _HEADER_CHARACTERS = 8000
 
 
 def describe(name: str, arguments: Mapping[str, Any]) -> Masked:
-    """Return the action line of a call, such as ``edit src/a.py`` or ``run pytest -q``; empty if it says nothing."""
+    """Return the action line of a call, such as ``edit src/a.py`` or ``run pytest -q``; empty for unimportant calls."""
     if name in _SILENT or is_ours(name) or passes_on(arguments):
         return NOTHING
     path = _first(arguments, "file_path", "notebook_path", "path", "filePath")
@@ -80,14 +83,14 @@ def describe(name: str, arguments: Mapping[str, Any]) -> Masked:
 
 
 def describe_raw(name: str, text: str) -> Masked:
-    """Return the action line of a call with one text as its input: a patch or a script."""
+    """Return the action line of a call whose input is one text: a patch or a script."""
     if not text or is_ours(name) or name in _SILENT or runs_ours(text):
         return NOTHING
     return _patch(text) or _line(f"run {text}")
 
 
 def edited_by(name: str, arguments: Mapping[str, Any] | str) -> tuple[str, ...]:
-    """Return the paths of the files that a call edits, as it names them."""
+    """Return the paths of the files that a call edits, as its input names them."""
     if isinstance(arguments, str):
         return _patched(arguments)
     if name in _EDITS and arguments.get("command") != "view":
@@ -99,28 +102,31 @@ def edited_by(name: str, arguments: Mapping[str, Any] | str) -> tuple[str, ...]:
 
 
 def lines_by(name: str, arguments: Mapping[str, Any] | str) -> tuple[bytes, ...]:
-    """Return the hashes of the lines that a call adds to each file that it edits, in the order of `edited_by`."""
+    """Return for each file that a call edits, in the order of `edited_by`, the joined hashes of the lines it adds."""
     patch = "" if name in _EDITS and not isinstance(arguments, str) else patch_in(name, arguments)
     return added_line_hashes(arguments, patch, _patched(patch) if patch else ("",))
 
 
 def patch_in(name: str, arguments: Mapping[str, Any] | str) -> str:
-    """Return the text in a call's input that may be a patch."""
+    """Return the text in a call's input that may be a patch; empty if there is none."""
     if isinstance(arguments, str):
         return arguments
     return (name == "apply_patch" and patch_of(arguments)) or command_of(arguments)
 
 
 def writes(edits: Sequence[str], arguments: Mapping[str, Any] | str) -> bool:
-    """Return True if a call edits files or runs something, so that the session is the author of its input."""
+    """Return True if a call edits files or runs something, so that its session is the author of the call's input.
+
+    `edits` are the files that it edits.
+    """
     return bool(edits) or isinstance(arguments, str) or bool(command_of(arguments))
 
 
 def read_by(name: str, arguments: Mapping[str, Any] | str) -> tuple[str, ...]:
-    """Return the paths of the files that a call reads with a tool or a command, as it names them.
+    """Return the paths of the files that a call reads with a tool or a command, as its input names them.
 
-    Only reliable paths of a command count: none if the line changes the directory, and only absolute ones if an earlier
-    call may have changed it.
+    Only reliable paths of a command count: none if the line changes the directory, and only absolute ones if an
+    earlier call may have changed it.
     """
     if isinstance(arguments, str):
         return ()
@@ -140,7 +146,7 @@ def read_by(name: str, arguments: Mapping[str, Any] | str) -> tuple[str, ...]:
 
 
 def _shown(words: Sequence[str]) -> Iterator[str]:
-    """Yield the arguments of a file-showing command that can be file names."""
+    """Yield the arguments of a command such as `cat` that can be names of the files that it shows."""
     program, *given = words
     if program not in _SHOWING or any(sign in word for word in given for sign in "<>"):
         return
@@ -158,7 +164,7 @@ def _patched(text: str) -> tuple[str, ...]:
 
 
 def succeeded(output: str, *, said: bool | None = None, not_run: tuple[str, ...] = ()) -> bool | None:
-    """Return True if a command succeeded: by its exit status, else by the agent's word `said`.
+    """Return True if a command succeeded: by the exit status in its `output`, else by the agent's word `said`.
 
     `None` is unknown. `not_run` are the beginnings of outputs of calls that were not carried out.
     """
@@ -171,7 +177,7 @@ def succeeded(output: str, *, said: bool | None = None, not_run: tuple[str, ...]
 
 
 def error_note(output: str) -> Masked:
-    """Return the exit status and the first line of the error of a failed call."""
+    """Return the exit status and the first line of the error in the output of a failed call."""
     status, body = status_and_body(output)
     lines = (_ERROR_TAG.sub("", found[0]).strip() for found in islice(_LINE.finditer(body), _MAX_LINES))
     said = next((line for line in lines if line and not _is_header(line)), "")
@@ -181,7 +187,7 @@ def error_note(output: str) -> Masked:
 
 
 def status_and_body(output: str) -> tuple[int | None, str]:
-    """Return the exit status in the header of an output, and the rest.
+    """Return the exit status in the header of a shell command's output (or `None`), and the rest of the output.
 
     A status further down belongs to another program.
     """
@@ -249,7 +255,10 @@ _MAX_PLACES = 8
 
 
 def worked_in(arguments: Mapping[str, Any], began: str, cwd: str) -> tuple[str, ...]:
-    """Return the directories or files outside `began` in which a call, made in `cwd`, does more than look."""
+    """Return the directories or files outside the directory `began` in which a call does more than look at something.
+
+    The agent made the call in the directory `cwd`.
+    """
     line, given = command_of(arguments), next(filter(None, map(arguments.get, _PLACED)), "")
     here = _joined(cwd, given) if isinstance(given, str) else ""
     if not line or (here == began and not _GOES.search(line)):
@@ -287,7 +296,7 @@ def _writes(program: str, given: list[str]) -> bool:
 
 
 def _joined(here: str, path: str) -> str:
-    """Return `path` below `here` without ``..``; empty if only a shell can resolve it."""
+    """Return the absolute path of `path` relative to `here`, without ``..``; empty if only a shell can resolve it."""
     path = path.strip("\"'")
     if _NO_PATH.search(path) or "\0" in (joined := os.path.join(here, path)) or not joined.startswith("/"):  # noqa: PTH118 - text
         return ""

@@ -1,4 +1,7 @@
-"""The interface of the agents' adapters, and the discovery of logs by listing folders and `stat` alone."""
+"""The interface of the agents' adapters: for each agent, an adapter finds and reads the agent's logs.
+
+Also functions that find logs by listing folders and `stat` alone.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from indexer.transcripts.model import AgentName, BrokenLine, Session
 
 
 class LogFile(NamedTuple):
-    """A session's log as of one `stat`.
+    """A session's log: where it is, and its size and times as of one `stat`.
 
     There are thousands, nearly all unchanged, so that nothing is derived from them early. Usually a log is a file. If
     one file (`within`) has many sessions, `location` is ``<within>/<key>``, which cannot be a file. `size` and
@@ -49,7 +52,7 @@ MAX_DAYS = 1_000_000
 
 
 class Retention(NamedTuple):
-    """The deletion of logs by an agent when it starts: of those without a new record for `days`.
+    """The deletion of old logs by an agent: when it starts, it deletes logs without a new record for `days`.
 
     `setting` names the agent's setting for this.
     """
@@ -60,8 +63,9 @@ class Retention(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The position of a reader: byte `offset`, number of lines, a digest of the bytes around it, and the reader's
-    `state`.
+    """The position at which reading a log ended: byte `offset`, number of `lines`, digest and reader's `state`.
+
+    The digest `probe` shows if the log has only grown. `state` has what the reader needs to continue.
     """
 
     offset: int
@@ -78,11 +82,11 @@ UNREAD = Checkpoint(0, 0, "", b"")
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """The result of reading a log: the session, or `None` with the reason, and the position from which to continue.
+    """The result of reading a log: its session, or `None` with the reason, and the position from which to continue.
 
-    `resumed` is True if only lines after the checkpoint were read; `broken` and `bytes_read` then cover these lines. Of
-    all `records`, `unknown` counts those of unknown type; both are 0 for agents that do not count. `masked` is True if
-    the session's texts are masked.
+    `resumed` is True if only lines after the checkpoint were read; `broken` and `bytes_read` then cover these lines.
+    Of all `records`, `unknown` counts those of unknown type; both are 0 for agents that do not count. `masked` is True
+    if the session's texts are masked.
     """
 
     session: Session | None
@@ -97,7 +101,7 @@ class ReadResult:
 
 
 class AgentAdapter(Protocol):
-    """The interface to one agent's logs: where they are, and how they are read. Adapters never write."""
+    """The interface to one agent's logs: where they are, and how they are read. It never writes."""
 
     name: AgentName
     #: The environment variable that says where its folder is.
@@ -114,7 +118,7 @@ class AgentAdapter(Protocol):
     resumes: tuple[str, ...] = ()
 
     def homes(self) -> tuple[Path, ...]:
-        """Return the agent's own folder, and those of further accounts. They need not exist."""
+        """Return the agent's own folder (such as ``~/.claude``), and those of further accounts. They need not exist."""
 
     def home(self) -> Path:
         """Return the agent's own folder: the first of `homes`."""
@@ -124,22 +128,22 @@ class AgentAdapter(Protocol):
         """Return the folders with logs, each with the number of levels below it. They need not exist."""
 
     def discover(self) -> Iterator[LogFile]:
-        """Yield all session logs, by directory listing and `stat` alone. Files of sub-agents are left out."""
+        """Yield all session logs of the agent, by directory listing and `stat` alone, without files of sub-agents."""
 
     def log_at(self, location: str) -> LogFile | None:
         """Return the log at exactly this location, as `discover` would yield it, or `None`."""
 
     def logs_of(self, changed: str) -> Iterable[LogFile]:
-        """Return the logs that a change of the file `changed` may have changed."""
+        """Return the logs that may have changed because the file `changed` did."""
         found = self.log_at(changed)
         return () if found is None else (found,)
 
     def has_lost(self, location: str) -> bool:
-        """Return True if a log within a file no longer exists: the file can be read, and lacks it."""
+        """Return True if the log at `location`, which is part of a file, is gone: the readable file lacks it."""
         return False
 
     def unread(self) -> str:
-        """Return why none of its logs can be read, and what to do; empty if nothing is wrong."""
+        """Return why none of the agent's logs can be read, and what a person can do; empty if nothing is wrong."""
         for folder, _ in self.folders():
             try:
                 os.scandir(folder).close()
@@ -150,18 +154,18 @@ class AgentAdapter(Protocol):
         return ""
 
     def retention(self) -> Retention | None:
-        """Return when the agent deletes its own logs, according to its settings; `None` if it does not."""
+        """Return which logs the agent deletes, according to its settings; `None` if it deletes none."""
         return None
 
     def is_composed(self, file: LogFile) -> bool:
-        """Return True if `as_file` composes a file, also from other files.
+        """Return True if `as_file` writes a new file for this log, also from other files.
 
-        Its size then differs from the log's size.
+        The size of that file then differs from the log's size.
         """
         return bool(file.within)
 
     def as_file(self, path: Path) -> AbstractContextManager[Path]:
-        """Return the log as a file that `read` accepts, to be copied. It has everything that a session needs.
+        """Provide the log at `path` as a file that `read` accepts, for a copy. It has everything that a session needs.
 
         Raises:
             OSError: the log cannot be read.
@@ -169,10 +173,10 @@ class AgentAdapter(Protocol):
         return nullcontext(path)
 
     def locate(self, session_id: str) -> tuple[Path, ...]:
-        """Return the files of the session with this id, newest first."""
+        """Return the paths of the logs of the session with this id, newest first."""
 
     def id_of(self, path: Path) -> str:
-        """Return the session id in the log's file name."""
+        """Return the session id that the log's file name contains."""
 
     def is_copy(self, path: Path) -> bool:
         """Return True if the log is a copy: according to its beginning, the session began in another place.
@@ -182,24 +186,24 @@ class AgentAdapter(Protocol):
         """
 
     def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
-        """Read the session at `path`.
+        """Read the session in the log at `path`.
 
         With a `checkpoint`, even `UNREAD`, the result is masked for the index, and reading continues there if the log
-        has only grown.
+        has only grown. `keep_raw` keeps the verbatim line of each record.
 
         Raises:
             OSError: the file cannot be opened, or is not a regular file.
         """
 
     def glance(self, path: Path) -> Session | None:
-        """Read the first and last records of a log for a list: title, directory, origin and last time.
+        """Read the first and last records of a log, for a list of sessions: title, directory, origin, last time.
 
         Raises:
             OSError: the file cannot be opened, is not a regular file, or has no record.
         """
 
     def twins(self, path: Path) -> tuple[Path, ...]:
-        """Return other logs of the session at `path`, which was moved or copied and may have continued there."""
+        """Return other logs of the session with the log `path`. It was moved or copied, and may continue there."""
         return ()
 
     def time_of(self, file: LogFile) -> str:
@@ -212,7 +216,7 @@ class AgentAdapter(Protocol):
         return session.last_activity if session else ""
 
     def said_at(self, file: LogFile) -> str:
-        """Return the time of a log's last record; empty if unknown or unreadable."""
+        """Return the time of a log's last record; empty if the time is unknown or the log unreadable."""
         with suppress(Exception):  # what is wrong with a log is told where it is read
             return self.time_of(file)
         return ""
@@ -220,7 +224,7 @@ class AgentAdapter(Protocol):
     def worked_at(self, file: LogFile) -> str:
         """Return when a session was last worked on. Without a time in the log, the file's time is used.
 
-        A file with many sessions records a time for each.
+        If the file has many sessions, it records a time for each.
         """
         from indexer.transcripts.reader_state import utc
 
@@ -232,8 +236,9 @@ class AgentAdapter(Protocol):
         return newest and newest.path
 
     def place_of(self, directory: str) -> str:
-        """Return the common prefix of the locations of logs from `directory` or below; empty if locations do not show
-        it.
+        """Return the common prefix of the locations of all logs of sessions in `directory` or below.
+
+        Return an empty text if the agent's locations do not depend on the directory.
         """
         return ""
 
@@ -243,14 +248,14 @@ class AgentAdapter(Protocol):
 
 
 class UnknownAgentError(IndexerError, ValueError):
-    """No agent of this name is known."""
+    """smart-fork knows no agent of this name."""
 
     code = "unknown_agent"
     http_status = 400
 
 
 class Agents:
-    """The agents with logs to read, in order, by name. The caller provides them."""
+    """The agents whose logs are read, by name and in order. The caller provides them."""
 
     def __init__(self, *agents: AgentAdapter) -> None:
         self._by_name = {agent.name: agent for agent in agents}
@@ -273,7 +278,7 @@ class Agents:
         return naming_sessions(place for agent in self for place in agent.places)
 
     def opens_a_session(self, action: str) -> bool:
-        """Return True if an action line names a log of any agent, or an export of one."""
+        """Return True if an action line (see `describe`) names a log of any agent, or an export of one."""
         return self._sessions.search(action) is not None
 
     @property
@@ -308,9 +313,10 @@ def regular_files(
     *,
     part: str = "",
 ) -> list[LogFile]:
-    """Return the logs named `prefix`…`suffix` with `part` in their name, in `folder` and `depth` levels below, by name.
+    """Return the logs named `prefix`…`suffix` with `part` in their name, in `folder` and `depth` levels below.
 
-    Unreadable folders, names that are not UTF-8, and names that `is_name` refuses are skipped.
+    They are sorted by name. Unreadable folders, names that are not UTF-8, and names that `is_name` refuses are
+    skipped.
     """
     found: list[LogFile] = []
     for _, _, entries in _walk(str(folder), depth):
@@ -361,12 +367,12 @@ def odd_files(folder: Path | str, suffix: tuple[str, ...], depth: int) -> Iterat
 
 
 def folders_of(folder: str, depth: int) -> Iterator[str]:
-    """Yield the folders that `regular_files` searches."""
+    """Yield the folders that `regular_files` searches: `folder`, and `depth` levels below it."""
     return (path for path, _, _ in _walk(folder, depth))
 
 
 def _walk(folder: str, depth: int) -> Iterator[tuple[str, int, list[os.DirEntry[str]]]]:
-    """Yield each folder, the number of levels to search below it, and its entries.
+    """Yield `folder` and the folders below it: each with the number of levels to search below it, and its entries.
 
     Linked folders come last, and only if no other path has led to them, by device and inode. People move a project to
     another disk, and link in circles. No link leads to a parent of `folder`, and so to the whole disk.
@@ -394,7 +400,7 @@ def _walk(folder: str, depth: int) -> Iterator[tuple[str, int, list[os.DirEntry[
 
 
 def _is_known(path: str, seen: set[tuple[int, int]]) -> bool:
-    """Mark a folder as visited. Return True if it already was."""
+    """Put a folder into `seen`, the folders that were visited. Return True if it was already there."""
     try:
         info = os.stat(path)  # noqa: PTH116 - as text
     except OSError:
@@ -405,7 +411,7 @@ def _is_known(path: str, seen: set[tuple[int, int]]) -> bool:
 
 
 def _entries(folder: Path | str) -> list[os.DirEntry[str]]:
-    """Return the entries of a folder by name; none if it is unreadable."""
+    """Return the entries of a folder, sorted by name; none if the folder is unreadable."""
     try:
         with os.scandir(str(folder)) as listing:
             return sorted(listing, key=attrgetter("name"))
@@ -414,7 +420,7 @@ def _entries(folder: Path | str) -> list[os.DirEntry[str]]:
 
 
 def _odd(entry: os.DirEntry[str]) -> str:
-    """Describe the type of an entry; empty for a regular file."""
+    """Return why a folder's entry cannot be a log, such as "a FIFO"; empty for a regular file."""
     try:
         if entry.is_file():
             return ""
@@ -428,12 +434,12 @@ def _odd(entry: os.DirEntry[str]) -> str:
 
 
 def is_there(location: str) -> bool:
-    """Return True if a log's file, or the file that contains the log, exists; False if that is unknown."""
+    """Return True if the file of the log at `location` exists, or the file that contains the log; False if unknown."""
     return os.path.exists(location) or os.path.isfile(os.path.dirname(location))  # noqa: PTH110, PTH113, PTH120 - False on any error
 
 
 def _is_listed(folder: str, below: Sequence[str], depth: int) -> bool:
-    """Return True if the nested folders `below` are searched."""
+    """Return True if `regular_files` searches the folder that the names `below` lead to from `folder`."""
     path, linked = folder, False
     for name in below:
         path = f"{path}/{name}"

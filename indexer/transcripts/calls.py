@@ -1,4 +1,7 @@
-"""Recording of a session's tool calls and results, for any agent: files, names of code, commands and their success."""
+"""Recording of a session's tool calls and results while its log is read, for any agent.
+
+It notes the files that calls edit and read, names of code, and what commands are for and whether they succeeded.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,10 @@ from indexer.transcripts.texts import TITLE_CHARACTERS, PersonAnswers
 
 
 class CommandPurpose(NamedTuple):
-    """The purpose of a command line. `hidden` is True if a later command decides the line's exit status."""
+    """The purpose of a command line: to commit, or to run tests.
+
+    `hidden` is True if a later command decides the line's exit status.
+    """
 
     commits: bool
     tests: bool
@@ -105,9 +111,10 @@ _SUMMARY_CHARACTERS = 20_000
 
 
 class PendingCommands:
-    """The purposes of command lines in one log that have no result yet, by the id of their call.
+    """The purposes of command lines whose results have not been read yet, by the id of their call.
 
-    `not_run` are the beginnings of results of calls that were not carried out.
+    `kept` is the state of an earlier reading. `not_run` are the beginnings of results of calls that were not carried
+    out.
     """
 
     def __init__(self, kept: Mapping[str, Sequence[bool]] | None = None, *, not_run: tuple[str, ...] = ()) -> None:
@@ -115,21 +122,21 @@ class PendingCommands:
         self._open = {call: CommandPurpose(*deed) for call, deed in (kept or {}).items()}
 
     def kept(self) -> dict[str, list[bool]]:
-        """Return the state as JSON values, from which a later reading continues."""
+        """Return these purposes as JSON values, from which a later reading of the log continues."""
         return {call: list(deed) for call, deed in self._open.items()}
 
     def begin(self, call: str, line: str) -> None:
-        """Record that `call` runs the command line `line`."""
+        """Note the purpose of the command line `line`, which `call` runs, until its result comes."""
         if deed := purpose_of(line):
             self._open[call] = deed
 
     def rename(self, call: str, new: str) -> None:
-        """Record that the result of `call` will have the id `new`."""
+        """Note that the result of `call` will have the id `new`."""
         if deed := self._open.pop(call, None):
             self._open[new] = deed
 
     def end(self, call: str, output: str, *, said: bool | None = None) -> Proof:
-        """Return what the result of `call` proves. `said` is the agent's own word on its success."""
+        """Return what the result of `call` proves about the work. `said` is the agent's own word on its success."""
         deed = self._open.pop(call, None)
         if deed is None:
             return Proof.NOTHING
@@ -166,7 +173,7 @@ _known_purpose = lru_cache(maxsize=1024)(_purpose_of)
 
 
 def proof_of(deed: CommandPurpose, output: str, *, done: bool | None) -> Proof:
-    """Return what the output of a command with this purpose proves. `done` is True on success, `None` if unknown."""
+    """Return what the output of a command with the purpose `deed` proves. `done` is its success, `None` if unknown."""
     output = _COLOURS.sub("", output)
     sure = done and not deed.hidden
     if deed.commits and (_COMMITTED.search(output) or (sure and not _NOTHING_TO_COMMIT.search(output))):
@@ -178,7 +185,7 @@ def proof_of(deed: CommandPurpose, output: str, *, done: bool | None) -> Proof:
 
 
 def commits_made(output: str) -> tuple[list[str], Masked]:
-    """Return the shortened names of the commits that git made, and the subject of the last one.
+    """Return the shortened names of the commits that git reports in an output, and the subject of the last one.
 
     First commits of a repository are left out, because templates share them.
     """
@@ -188,7 +195,7 @@ def commits_made(output: str) -> tuple[list[str], Masked]:
 
 
 def pushed_to(output: str) -> str:
-    """Return the URL of the remote to which git has pushed; empty if it has not."""
+    """Return the URL of the remote to which git has pushed, from its output; empty if it has not pushed."""
     found = _PUSHED.search(_COLOURS.sub("", output)) if "To " in output else None
     return found[1] if found else ""
 
@@ -243,7 +250,7 @@ def _is_test(word: str) -> bool:
 
 
 def _is_hidden(bare: str) -> bool:
-    """Return True if the exit status may come from a command after the commits and tests of the line."""
+    """Return True if a line's exit status may come from a command after its commits and tests."""
     parts = _PARTS.split(bare)
     first = next((number for number, part in enumerate(parts) if _has_purpose(part)), None)
     if first is None:  # it is run by something else
@@ -261,7 +268,7 @@ _MAX_COMMITS = 16
 
 
 class Tools(Protocol):
-    """The description of an agent's tools, and of how their results read."""
+    """The description of an agent's tools: their names, and how their results read."""
 
     #: The names of its tools in descriptions of calls, where they differ from its own.
     tools: ClassVar[Mapping[str, str]]
@@ -274,10 +281,10 @@ class Tools(Protocol):
 
 
 class CallRecorder:
-    """A recorder of calls and results while a log is read.
+    """A recorder of calls and results while a log is read: it makes `ToolCall` and `ToolResult` objects.
 
-    `facts` are those of an earlier reading; recorded ones are removed. `opens_a_session` returns a true value if an
-    action line names a log: its reader sees more of smart-fork's answer.
+    `facts` are those of an earlier reading, and lose what the recorder takes over. `opens_a_session` returns a true
+    value if an action line names a log. The output of such a call is ignored, like an answer of smart-fork.
     """
 
     #: `True` if names are noted of all calls, also of those without an action.
@@ -295,7 +302,7 @@ class CallRecorder:
         self.remote: str = facts.pop("pushed_to", "")
 
     def kept(self) -> dict[str, Any]:
-        """Return the facts from which a later reading continues."""
+        """Return the facts from which a later reading of the log continues."""
         known = {"symbols": list(self.symbols), "ours": sorted(self.ours), "wrote": list(self.wrote)}
         return known | {
             "deeds": self.deeds.kept(),
@@ -305,22 +312,22 @@ class CallRecorder:
         }
 
     def share(self, others: CallRecorder) -> None:
-        """Add the names of code of another log of the session, or of an earlier one."""
+        """Add the names of code that `others` has found: in another log of the session, or an earlier one."""
         self.symbols = Symbols(islice(chain(others.symbols, self.symbols), MAX_SYMBOLS))
         self.wrote = Symbols(islice(chain(others.wrote, self.wrote), MAX_SYMBOLS))
 
     def calls(self, made: Iterable[UsedTool]) -> tuple[ToolCall, ...]:
-        """Record these calls."""
+        """Return the recorded calls `made`, in order."""
         return tuple(map(self.call, made))
 
     def described(self, name: str, given: object) -> Masked:
-        """Return the action line of a call. An input that is one text is described if it is a patch."""
+        """Return the action line of a call. An input that is one text gets a line only if it is a patch."""
         if isinstance(given, str):
             return describe_raw(name, given) if edited_by(name, given) else NOTHING
         return describe(name, given) if given and isinstance(given, dict) else NOTHING
 
     def call(self, made: UsedTool, *, ours: bool = False) -> ToolCall:
-        """Record a call. `ours` marks a question to smart-fork, whatever its tool is called."""
+        """Record a call, and return it. `ours` marks a question to smart-fork, whatever its tool is called."""
         identity, name, arguments = intern(made.id), intern(made.name), made.given
         known_as = self._tools.tools.get(name, name)
         given = arguments if isinstance(arguments, dict | str) else {}
@@ -347,20 +354,20 @@ class CallRecorder:
         return began, self._facts.get("stands") or began
 
     def begin(self, made: UsedTool) -> None:
-        """Record the command line of a call."""
+        """Note what the command line of a call is for, until its result comes."""
         if isinstance(made.given, dict):
             self.deeds.begin(made.id, command_of(made.given))
 
     def end(self, back: GivenBack) -> Proof:
-        """Return what the result of a call proves."""
+        """Return what the result of a call proves about the work."""
         return self.deeds.end(back.id, back.output, said=not back.failed)
 
     def results(self, given_back: Iterable[GivenBack]) -> tuple[ToolResult, ...]:
-        """Record these results."""
+        """Return the recorded results, in order."""
         return tuple(map(self.result, given_back))
 
     def result(self, back: GivenBack) -> ToolResult:
-        """Record the result of a call."""
+        """Record the result of a call, and return it without its output."""
         identity, note, proof, errors, words, subject = intern(back.id), NOTHING, Proof.NOTHING, b"", NOTHING, NOTHING
         asked = self.asked.pop(identity, None)
         if identity not in self.ours:
@@ -379,7 +386,7 @@ class CallRecorder:
         return ToolResult(identity, back.failed, note, proof, errors, words, subject)
 
     def _errors(self, back: GivenBack, proof: Proof, *, tried: bool) -> bytes:
-        """Return the hashes of a result's error lines.
+        """Return the joined hashes of the error lines in a result; empty unless it failed or was `tried`.
 
         `tried` marks a test or a commit, which prints such lines even on success.
         """
@@ -402,16 +409,16 @@ _MAX_DIRECTORIES = 20
 
 
 class Directories:
-    """The number of a session's shell commands, and the directories in which they ran.
+    """A count of a session's shell commands, and the directories in which they ran.
 
-    `packed` is the state as JSON.
+    From them, `agreed` infers the session's directory. `packed` is the state as JSON.
     """
 
     def __init__(self, packed: Mapping[str, Any] | None = None) -> None:
         self.packed: dict[str, Any] = dict(packed or {"commands": 0, "ran_in": {}})
 
     def note(self, tool: str, arguments: object) -> None:
-        """Record one call of a tool."""
+        """Count a call of `tool`, if this is a shell, and note the directory in its `arguments`."""
         if tool not in _SHELLS or not isinstance(arguments, dict):
             return
         self.packed["commands"] += 1
@@ -420,7 +427,7 @@ class Directories:
             ran_in[where] = ran_in.get(where, 0) + 1
 
     def agreed(self) -> str:
-        """Return the directory that contains all named directories, if most commands name one; else empty."""
+        """Return the directory that contains all directories of commands; empty if most commands name none."""
         ran_in: Mapping[str, int] = self.packed["ran_in"]
         if not ran_in or 2 * sum(ran_in.values()) <= self.packed["commands"]:
             return ""
@@ -429,7 +436,7 @@ class Directories:
 
 
 def _directory(arguments: dict[str, Any]) -> str:
-    """Return a command's directory as an absolute path without ``..``; empty if the call does not name it."""
+    """Return the absolute directory of a call's command, without ``..``; empty if the call does not name it."""
     goes_to = _CD.match(command_of(arguments)[:2000])
     given = next(filter(None, goes_to.groups()), "") if goes_to else arguments.get("workdir") or arguments.get("cwd")
     return os.path.normpath(given) if is_path(given) and given.startswith("/") else ""

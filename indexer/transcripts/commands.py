@@ -49,9 +49,7 @@ _DURATION = late(r"\d+(?:\.\d+)?[smhd]?")
 
 @lru_cache(maxsize=64)  # one call is asked what it reads, where it works and what it proves
 def simple_commands(line: str) -> tuple[tuple[str, ...], ...]:
-    """Return the words of each command in `line`, its program first, without programs such as `env` that run another
-    one.
-    """
+    """Return the words of each command in `line`, its program first, without runners of programs such as `env`."""
     return tuple(_simple_commands(line, 0))
 
 
@@ -78,7 +76,7 @@ def unquoted(line: str) -> str:
 
 
 def command_of(arguments: Mapping[str, object]) -> str:
-    """Return the command line in the input of a shell call."""
+    """Return the command line in the input of a call of a shell tool; empty if there is none."""
     command = arguments.get("command") or arguments.get("cmd") or ""
     if isinstance(command, list):
         words = [str(word) for word in command[:100]]
@@ -88,7 +86,7 @@ def command_of(arguments: Mapping[str, object]) -> str:
 
 
 def patch_of(arguments: Mapping[str, object]) -> str:
-    """Return the patch in the input of a call, by the names that agents use; empty if there is none."""
+    """Return the patch in the input of a call, under the names that agents use for it; empty if there is none."""
     return next((text for name in _PATCHES if isinstance(text := arguments.get(name), str) and text), "")
 
 
@@ -140,7 +138,7 @@ def _without_runners(words: Sequence[str]) -> list[str]:
 
 
 def _script_of(command: Sequence[str]) -> str:
-    """Return the script that a shell gets with ``-c``."""
+    """Return the script that a command gives to a shell with ``-c``; empty if there is none."""
     place = next((i for i, word in enumerate(command) if re.fullmatch(r"-\w*c", word)), None)
     return command[place + 1] if place is not None and place + 1 < len(command) else ""
 
@@ -186,7 +184,9 @@ _CHANGING = {"-i", "--in-place", "-delete", "-exec", "-execdir"}
 
 
 def is_ours(name: str, namespace: str = "") -> bool:
-    """Return True if a tool is smart-fork's own. Its calls and results must never be indexed."""
+    """Return True if a tool is smart-fork's own, by its name or `namespace`. Its calls and results are never
+    indexed.
+    """
     if names_us(name) or names_us(namespace):
         return True
     server, _, tool = name.rpartition("__")
@@ -194,14 +194,14 @@ def is_ours(name: str, namespace: str = "") -> bool:
 
 
 def runs_ours(arguments: object) -> bool:
-    """Return True if a call with this input runs smart-fork, so that its output repeats our answer."""
+    """Return True if a call with this input runs smart-fork, so that the call's output repeats smart-fork's answer."""
     if isinstance(arguments, str):
         return names_us(arguments) and _SCRIPTED.search(arguments) is not None
     return isinstance(arguments, Mapping) and (passes_on(arguments) or _any_ours(command_of(arguments)))
 
 
 def passes_on(arguments: Mapping[str, object]) -> bool:
-    """Return True if a call lets another agent ask smart-fork, or reads the instructions for that."""
+    """Return True if a call has another agent ask smart-fork, or reads the instructions for that (a skill)."""
     told, skill = arguments.get("prompt"), arguments.get("skill")
     if isinstance(skill, str) and skill.partition(":")[0] == "smart-fork":
         return True
@@ -209,12 +209,12 @@ def passes_on(arguments: Mapping[str, object]) -> bool:
 
 
 def calls_us(said: str) -> bool:
-    """Return True if a person's text is a command of smart-fork, one of its expanded prompts, or its output."""
+    """Return True if a person's text is a command of smart-fork, one of its prompts, or output of smart-fork."""
     return _CALLED.match(said) is not None or _PRINTED.search(said) is not None
 
 
 def without_ours(line: str) -> str:
-    """Return a command line without commands that run smart-fork; empty if the other commands only serve them."""
+    """Return a command line without commands that run smart-fork; empty if the others only look at something."""
     if not _may_name_us(line):
         return line
     commands = simple_commands(line)
@@ -225,12 +225,12 @@ def without_ours(line: str) -> str:
 
 
 def only_looks(line: str) -> bool:
-    """Return True if a command line changes nothing."""
+    """Return True if a command line only looks at something, and changes nothing."""
     return all(map(_looks, simple_commands(line)))
 
 
 def naming_sessions(places: Iterable[str]) -> re.Pattern[str]:
-    """Return a pattern for action lines that name a log or an export of a session, since opening it repeats our answer.
+    """Return a pattern that finds action lines which name a log or an export. To open one repeats smart-fork's answer.
 
     `places` are the log folders of agents below a home.
     """
@@ -293,26 +293,26 @@ _MAX_COMMANDS = 12
 
 
 class WorkCommands(tuple[tuple[str, ...], ...]):
-    """The words of a line's commands without options. Commands that only look or prepare are left out."""
+    """The words of the commands in a line, without options. Commands that only look or prepare are left out."""
 
     __slots__ = ()
 
     @classmethod
     def of(cls, line: str) -> Self:
-        """Return the commands of a line."""
+        """Return the commands of the command line `line`."""
         return cls(dict.fromkeys(islice(_named_commands(line), _MAX_COMMANDS)))
 
     def are_again(self, other: WorkCommands) -> bool:
-        """Return True if this line repeats `other`: it runs equal programs, or has most of the words."""
+        """Return True if `other` is this line run again: it has all of its programs, or most of its words."""
         return {words[:2] for words in self} <= {words[:2] for words in other} or self.are_alike(other)
 
     def are_alike(self, other: WorkCommands) -> bool:
-        """Return True if two lines have most of their words in common."""
+        """Return True if this line and `other` have most of their words in common."""
         words, others = ({word for words in line for word in words} for line in (self, other))
         return 2 * len(words & others) > len(words | others)
 
     def change(self) -> bool:
-        """Return True if the names of the commands say that they change something."""
+        """Return True if the commands' names say that they change something, such as "install"."""
         named = (word for words in self if words[0] != "git" for word in words[:3])
         return any(_SUBCOMMAND.fullmatch(word) and _CHANGES.search(word) for word in named)
 
@@ -323,7 +323,7 @@ class WorkCommands(tuple[tuple[str, ...], ...]):
 
 
 def is_aside(program: str) -> bool:
-    """Return True if a program only looks or only prepares."""
+    """Return True if a program only looks at something, or only prepares work."""
     return program in _IS_ASIDE
 
 

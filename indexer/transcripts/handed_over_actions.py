@@ -1,7 +1,8 @@
-"""Parsing and rendering of another agent's actions in a handed-over session: a line for each, its result below.
+"""The actions of another agent in a handed-over session (given to an agent as text): a line for each, its result
+below.
 
-The text is in the words of the agent that received it, although that agent has not said it. A search treats the text
-as actions and output, and an outcome treats it as calls with results.
+This module renders and parses that text. It is in the words of the agent that received it, although that agent has not
+said it. A search treats it as actions and output, and an outcome treats it as calls with results.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ _EDIT, _READ, _RUN, _CUT = "edit ", "read ", "run ", "…"
 
 
 class HandedOverAction(NamedTuple):
-    """An action of an agent on one line, with its outcome as far as it was handed over.
+    """An action of another agent, as its session was handed over: the action line, with the outcome.
 
-    `names` are names of code in the rest.
+    `names` are names of code that the action has to do with.
     """
 
     line: str
@@ -56,14 +57,14 @@ class HandedOverAction(NamedTuple):
 
     @property
     def noted(self) -> str:
-        """Return the line as it is indexed.
+        """Return the action line as it is indexed.
 
-        A failed action gets the beginning of its output, as in the agent's own session.
+        The line of a failed action gets the beginning of its output, as in the agent's own session.
         """
         return f"{self.line} -> {error_note(self.outcome)}" if self.failed else self.line
 
     def rendered(self) -> Iterator[str]:
-        """Yield the lines of the hand-over.
+        """Yield the lines that stand for the action in a handed-over session.
 
         The output is quoted on one line, so that nothing in it passes for an action.
         """
@@ -81,23 +82,20 @@ class HandedOverAction(NamedTuple):
 
 
 class HandoverText(NamedTuple):
-    """A text, and the handed-over actions after it."""
+    """A text from a handed-over session: what the agent said, and the actions after it."""
 
     said: str
     done: tuple[HandedOverAction, ...] = ()
 
 
 def render_handover(said: str, done: Iterable[HandedOverAction]) -> str:
-    """Render a text, then a line for each action with its result below."""
+    """Return the text `said`, then a line for each action with its result below."""
     lines = [line for action in done for line in action.rendered()]
     return "\n".join([*([said] if said else []), *([""] if said and lines else []), *([DONE] if lines else []), *lines])
 
 
 def parse_handover(text: str) -> HandoverText:
-    """Split an agent's text into its message and the handed-over actions at its end.
-
-    A text without actions is unchanged.
-    """
+    """Split a text of an agent into its message and the handed-over actions at its end, if there are any."""
     said, begins, block = text.rpartition(f"{DONE}\n")
     lines = block.splitlines()
     if not begins or (said and not said.endswith("\n\n")) or not all(map(_is_told, lines)):
@@ -112,25 +110,25 @@ def parse_handover(text: str) -> HandoverText:
 
 
 def is_broken_off(turn: Turn) -> bool:
-    """Return True if a turn says that the other agent had not finished its work."""
+    """Return True if a turn of a handed-over session says that the other agent had not finished its work."""
     if turn.role != "assistant":
         return False
     return turn.text == UNANSWERED or (DONE in turn.text and bool(parse_handover(turn.text).done))
 
 
 def calls_of(turn: Turn) -> tuple[ToolCall, ...]:
-    """Return the calls of a turn, and the handed-over calls in its text."""
+    """Return the tool calls of a turn, and the handed-over calls of another agent in its text."""
     return (*turn.tool_calls, *(call for call, _ in _told(turn))) if DONE in turn.text else turn.tool_calls
 
 
 def results_of(turn: Turn) -> tuple[ToolResult, ...]:
-    """Return the results of a turn's calls, and those of handed-over calls in its text."""
+    """Return the results of a turn's tool calls, and those of handed-over calls in its text."""
     told = (result for _, result in _told(turn) if result)
     return (*turn.tool_results, *told) if DONE in turn.text else turn.tool_results
 
 
 def _told(turn: Turn) -> Iterator[tuple[ToolCall, ToolResult | None]]:
-    """Yield the handed-over calls of a turn, with ids of ours, and their results if there are any."""
+    """Yield the handed-over calls in a turn's text, with made-up ids, and their results or `None`."""
     if turn.role != "assistant":
         return
     for number, one in enumerate(parse_handover(turn.text).done):
@@ -141,7 +139,7 @@ def _told(turn: Turn) -> Iterator[tuple[ToolCall, ToolResult | None]]:
 
 
 def _edited(line: str) -> tuple[str, ...]:
-    """Return the file of a line that edits exactly one file. A truncated line names none."""
+    """Return the file that an action line edits, if it is exactly one. A truncated line names none."""
     return (line.removeprefix(_EDIT),) if line.startswith(_EDIT) and not line.endswith(_CUT) else ()
 
 
@@ -171,7 +169,7 @@ def _safe(text: str) -> str:
 
 
 def _unquoted(output: str) -> str:
-    """Return the quoted text. Earlier versions wrote output line by line, without quotes."""
+    """Return a handed-over action's output without its quotes. Earlier versions wrote no quotes, but several lines."""
     if len(output) < 2 or "\n" in output or output[0] + output[-1] != '""':
         return output
     return _ESCAPED.sub(lambda one: one[1] or "\n", output[1:-1]).replace(_BRACKET, "<")
