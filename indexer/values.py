@@ -1,4 +1,4 @@
-"""Base classes of values that are answered as JSON, and functions that read unchecked JSON.
+"""Base classes of values that smart-fork answers as JSON, and functions that read unchecked JSON.
 
 A `Value` is a frozen dataclass: its fields, in their order, are the keys of the JSON object. The functions that read
 JSON treat a value of an unexpected type as empty.
@@ -26,14 +26,15 @@ def rare(default: Any = None) -> Any:
 
 
 def spread(**keys: Any) -> Any:
-    """Return a dataclass field for a mapping, which `Value.as_json` puts in place of the field. `keys` are the types of
-    its known keys.
+    """Return a dataclass field for a mapping. `Value.as_json` puts the mapping's keys in place of the field.
+
+    `keys` are the types of its known keys.
     """
     return field(default_factory=dict, metadata={SPREAD: keys})
 
 
 class Value:
-    """The base class of values that are answered as JSON by `as_json`."""
+    """The base class of values that smart-fork answers as JSON, by `as_json`."""
 
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
@@ -66,14 +67,14 @@ V = TypeVar("V", bound=Value)
 
 @dataclass_transform(frozen_default=True)
 def value(kind: type[V]) -> type[V]:
-    """Make `kind` a frozen dataclass: a class of values."""
+    """Make the class `kind` a frozen dataclass, for values with few fields."""
     made: type[V] = dataclass(frozen=True)(kind)
     return made
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def record(kind: type[V]) -> type[V]:
-    """Make `kind` a frozen dataclass with fields that are given by name: a class of values with many fields."""
+    """Make the class `kind` a frozen dataclass, for values with many fields, which must be given by name."""
     made: type[V] = dataclass(frozen=True, kw_only=True)(kind)
     return made
 
@@ -89,7 +90,7 @@ def list_in(value: object) -> list[Any]:
 
 
 def dicts_in(value: object) -> list[dict[str, Any]]:
-    """Return the objects in `value` if it is a JSON list, else an empty list."""
+    """Return the JSON objects in `value` if it is a list, else an empty list."""
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
@@ -99,7 +100,7 @@ def text_in(value: object) -> str:
 
 
 def json_in(text: bytes | str) -> Any:
-    """Decode a JSON text. Return `None` if it is not JSON."""
+    """Decode a JSON text, and return its value. Return `None` if the text is not JSON."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -107,7 +108,7 @@ def json_in(text: bytes | str) -> Any:
 
 
 def json_at(path: Path) -> Any:
-    """Decode the JSON file at `path`. Return `None` if the file is missing, unreadable, no regular file or not JSON."""
+    """Return the value in the JSON file at `path`; `None` if the file is missing, unreadable or not JSON."""
     try:
         return json_in(path.read_bytes()) if path.is_file() else None
     except OSError:

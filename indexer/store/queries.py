@@ -389,9 +389,7 @@ class StoreReading:
         )
 
     def broken_logs(self) -> list[tuple[str, int, str]]:
-        """Return (path, number of broken lines, first broken lines as JSON [[line, reason], …]) for each log that has
-        any.
-        """
+        """Return (path, number of broken lines, some of them as JSON [[line, reason], …]) of each log that has any."""
         return self._all("SELECT path, broken, broken_lines FROM files WHERE broken > 0 ORDER BY broken DESC, path")
 
     def understood(self) -> dict[AgentName, Understood]:

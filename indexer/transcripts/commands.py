@@ -184,9 +184,7 @@ _CHANGING = {"-i", "--in-place", "-delete", "-exec", "-execdir"}
 
 
 def is_ours(name: str, namespace: str = "") -> bool:
-    """Return True if a tool is smart-fork's own, by its name or `namespace`. Its calls and results are never
-    indexed.
-    """
+    """Return True if a tool is smart-fork's own, by name or `namespace`. Its calls and results are never indexed."""
     if names_us(name) or names_us(namespace):
         return True
     server, _, tool = name.rpartition("__")

@@ -4,7 +4,7 @@ A line that a call adds to a file tells who wrote the line. It is compared witho
 semicolon at its end, and with one kind of quotation marks, because formatters change these.
 
 An error line is compared without paths, numbers, ids and times. Lines that every program prints, such as "Permission
-denied", do not identify an error. Lines are hashed only while an index is written, with the key of that index.
+denied", do not identify an error. Lines are hashed only while an index is written, with the secret key of that index.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _key = b""
 
 @contextmanager
 def noting(key: bytes) -> Iterator[None]:
-    """Hash lines with `key` while logs are read in this block."""
+    """Switch on the hashing of lines, with `key`, for logs that are read in this block."""
     global _key  # noqa: PLW0603 - readers are called in many ways, and there is one index
     before, _key = _key, key
     try:
@@ -48,25 +48,26 @@ def noting(key: bytes) -> Iterator[None]:
 
 
 def key_in_use() -> bytes:
-    """Return the key of `noting`; empty if lines are not hashed."""
+    """Return the key with which `noting` hashes lines in this block; empty if lines are not hashed."""
     return _key
 
 
 def comparable_lines(text: str) -> list[bytes]:
-    """Return the lines of a text in the form in which authored lines are compared."""
+    """Return the lines of a text in the form in which they are compared: without white space and end marks."""
     bare = text.encode("utf-8", "replace").translate(_QUOTES, b" \t\r\f\v")
     return [line.rstrip(b",;") for line in bare.split(b"\n")]
 
 
 def line_hashes(lines: Iterable[bytes], key: bytes) -> list[bytes]:
-    """Return the hashes of comparable lines that are long enough to identify an author."""
+    """Return the hashes of those `lines` (from `comparable_lines`) that are long enough to identify their author."""
     return [blake2b(line, digest_size=_HASH_BYTES, key=key).digest() for line in lines if len(line) >= MIN_LINE_BYTES]
 
 
 def added_line_hashes(given: Mapping[str, Any] | str, patch: str, paths: Iterable[str]) -> tuple[bytes, ...]:
-    """Return the joined hashes of the lines that an edit adds to each of `paths`; nothing outside `noting`.
+    """Return for each of `paths` the joined hashes of the lines that an edit adds to it.
 
-    `patch` is the call's input if that is a patch, in which the paths are named.
+    Outside a `noting` block, return nothing. `given` is the call's input. `patch` is the same input if it is a patch,
+    in which the paths are named.
     """
     if not _key:
         return ()
@@ -87,13 +88,13 @@ def added_line_hashes(given: Mapping[str, Any] | str, patch: str, paths: Iterabl
 
 
 def _joined(old: Iterable[bytes], new: Iterable[bytes]) -> bytes:
-    """Return the joined hashes of the lines that are only in the new text, each once."""
+    """Return the joined hashes of the lines in `new` that are not in `old`, each once."""
     gone = set(old)
     return b"".join(line_hashes([line for line in dict.fromkeys(new) if line not in gone], _key))
 
 
 def _patched(patch: str) -> dict[str, tuple[list[bytes], list[bytes]]]:
-    """Return the old and the new lines of each file in a patch."""
+    """Return the removed and the added lines of each file in a patch."""
     files: dict[str, tuple[list[str], list[str]]] = {}
     old, new = list[str](), list[str]()
     for line in patch.splitlines():
@@ -152,13 +153,13 @@ _IS_COMMON = frozenset(_COMMON_WORDS.split("|"))
 
 
 def line_shape(line: str) -> str:
-    """Return a line without paths, numbers, ids and times, as error lines are compared."""
+    """Return a line without paths, numbers, ids and times. Error lines are compared in this form."""
     line = _CHANGING.sub(lambda found: found.lastgroup or "", line[:_MAX_LINE_CHARACTERS])
     return " ".join(line.split())
 
 
 def error_signatures(output: str) -> list[str]:
-    """Return the shapes of an output's error lines that identify an error, in order."""
+    """Return the shapes (see `line_shape`) of those error lines in an output that identify an error, in order."""
     if len(output) > _BEGINNING_CHARACTERS + _ENDING_CHARACTERS:
         output = f"{output[:_BEGINNING_CHARACTERS]}\n{output[-_ENDING_CHARACTERS:]}"
     if "\x1b" in output:
@@ -168,7 +169,7 @@ def error_signatures(output: str) -> list[str]:
 
 
 def error_lines(output: str) -> Iterator[str]:
-    """Yield an output's error lines verbatim, including lines that every program prints."""
+    """Yield the error lines in an output verbatim, including lines that every program prints."""
     if len(output) > _BEGINNING_CHARACTERS + _ENDING_CHARACTERS:
         output = f"{output[:_BEGINNING_CHARACTERS]}\n{output[-_ENDING_CHARACTERS:]}"
     found = _COLORS.sub("", output) if "\x1b" in output else output
@@ -177,7 +178,7 @@ def error_lines(output: str) -> Iterator[str]:
 
 @cache
 def _searched() -> AhoCorasick:
-    """Return a search for all telling words together. A pattern of as many alternatives takes four times as long."""
+    """Return a search for all words such as "error" at once. A regular expression takes four times as long."""
     from ahocorasick_rs import AhoCorasick
 
     return AhoCorasick(_TELLING.split("|"))
@@ -195,16 +196,16 @@ def _telling(output: str) -> Iterator[str]:
 
 
 def text_hashes(lines: Iterable[str], key: bytes) -> list[bytes]:
-    """Return the hash of each text."""
+    """Return the hash of each line, in order."""
     return [blake2b(line.encode("utf-8", "replace"), digest_size=_HASH_BYTES, key=key).digest() for line in lines]
 
 
 def split_hashes(joined: bytes) -> list[bytes]:
-    """Split joined hashes."""
+    """Split the bytes `joined` into hashes."""
     return [joined[start : start + _HASH_BYTES] for start in range(0, len(joined), _HASH_BYTES)]
 
 
 def _is_its_own(line: str) -> bool:
-    """Return True if a line has two specific words, or one name of code, so that it identifies an error."""
+    """Return True if a line has two uncommon words or one name of code, so that it identifies an error."""
     words = {word for word in _WORD.findall(line) if word.lower() not in _IS_COMMON}
     return len(words) >= 2 or any(_NAME.search(word) for word in words)

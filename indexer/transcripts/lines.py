@@ -1,4 +1,4 @@
-"""Reading of JSON Lines logs while other programs may write them: tolerant, streaming and resumable."""
+"""Reading of JSON Lines logs while agents write them. It tolerates broken lines, and can continue where it ended."""
 
 from __future__ import annotations
 
@@ -66,7 +66,10 @@ class Stretch(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A decoded JSON object with its bytes, or with their position. The record of a long line is abridged."""
+    """A JSON object from a log (`record`), with its bytes or their position (`kept`).
+
+    The texts of a long line's record are abridged.
+    """
 
     number: int
     kept: bytes | Stretch
@@ -74,7 +77,7 @@ class Line(NamedTuple):
 
     @property
     def source(self) -> bytes:
-        """Return the bytes of the object. Those of a long line are read again."""
+        """Return the object's verbatim bytes. Those of a long line are read from the log again."""
         if isinstance(self.kept, bytes):
             return self.kept
         with open_regular(self.kept.path) as file:
@@ -83,7 +86,7 @@ class Line(NamedTuple):
 
     @property
     def whole(self) -> dict[str, Any]:
-        """Return the record with its long texts."""
+        """Return the record with its long texts, which are read from the log again."""
         return self.record if isinstance(self.kept, bytes) else decode_line(self.source)[0][0][1]
 
     @property
@@ -93,9 +96,10 @@ class Line(NamedTuple):
 
 
 class Bound:
-    """The time limit of one look at a session. Each reading of a log within this look stops at one record.
+    """The time limit for reading large logs during one look at a session.
 
-    `measures` is True if the look also needs the sizes of records.
+    A look may read a log several times. All these readings stop at the same record. `measures` is True if the look
+    also needs the sizes of records.
     """
 
     def __init__(self, clock: Callable[[], float], share: float, *, measures: bool) -> None:
@@ -103,11 +107,11 @@ class Bound:
         self._stops: dict[Path, int] = {}
 
     def is_over(self, seconds: float) -> bool:
-        """Return True if `seconds` have passed."""
+        """Return True if `seconds` have passed since the look began."""
         return self._clock() - self._begun >= seconds
 
     def stops(self, path: Path, offset: int) -> bool:
-        """Return True if nothing is read from `offset` on. The beginning of each log is read in any case."""
+        """Return True if the time limit forbids to read the log from `offset` on. A log's beginning is always read."""
         stop = self._stops.get(path)
         if stop is None and offset >= LOOK_BYTES and self.is_over(self._share * LOOK_SECONDS):
             stop = self._stops[path] = offset
@@ -122,7 +126,7 @@ current_bound: ContextVar[Bound | None] = ContextVar("bound", default=None)
 def bounded(
     share: float = 1.0, clock: Callable[[], float] = time.thread_time, *, measures: bool = False
 ) -> Iterator[None]:
-    """Limit the time in which large logs are read in this block. `clock` is the processor's time.
+    """Limit the time in which large logs are read in this block (a look at a session), by `clock`.
 
     A command that does more with the turns than show them takes a `share` of that time. With `measures`, the sizes of
     records are computed while they are read, for commands that count costs.
@@ -135,17 +139,17 @@ def bounded(
 
 
 def is_over(seconds: float) -> bool:
-    """Return True if the current look has taken `seconds`."""
+    """Return True if the current look at a session (see `bounded`) has taken `seconds`."""
     return (bound := current_bound.get()) is not None and bound.is_over(seconds)
 
 
 class LineReader:
-    """A stream of the JSON objects in a log.
+    """An iterator over the JSON objects in a log, which remembers where it ended.
 
     Broken lines are counted, and an unfinished last line waits for its rest. After iteration, `offset` and `lines` are
     the end of the complete lines, and `odd` says why no record was found. Long lines are abridged, so that memory is
-    bounded. With `most`, reading ends after the record that reaches so many bytes. `left` is the number of bytes behind
-    the end of a look (see `bounded`).
+    bounded. With `most`, reading ends after the record that reaches so many bytes. `left` is the number of bytes that
+    are not read because of a time limit (see `bounded`).
     """
 
     def __init__(self, path: Path, offset: int = 0, lines: int = 0, most: int = 0) -> None:
@@ -163,7 +167,7 @@ class LineReader:
 
     @property
     def worth_resuming(self) -> bool:
-        """Return True if the reader's state is worth storing: the log may grow, is long, or has broken lines."""
+        """Return True if the reader's state is worth storing: the log may still grow, is long, or has broken lines."""
         long = self.start > 0 or self.offset >= RESUME_BYTES or bool(self.broken)
         return long or time.time() - self.path.stat().st_mtime < RESUME_SECONDS
 
@@ -207,16 +211,20 @@ class LineReader:
 
 
 def _odd(raw: bytes, reason: str, read: int) -> str:
-    """Describe a file without any record up to this line; empty if the log may have just begun."""
+    """Return why a file without any record up to this line is no log; empty if a log may have just begun.
+
+    `reason` is the error of the line `raw`, and `read` the number of bytes so far.
+    """
     if reason:
         return f"{NO_LOG}no line is a valid record"
     return f"{NO_LOG}only blanks and NUL bytes" if b"\0" in raw or read > _LINE_BYTES else ""
 
 
 def resume(path: Path, checkpoint: Checkpoint | None) -> tuple[LineReader, tuple[dict[str, Any], list[Turn]] | None]:
-    """Return a reader of `path` with the stored facts and turns.
+    """Return a reader of the log, and the facts and turns that an earlier reading stored, or `None`.
 
-    It continues at `checkpoint` if the log has only grown.
+    The reader continues at `checkpoint` if the log has only grown. Else it starts at the beginning, without facts and
+    turns.
     """
     kept = unpack(checkpoint.state) if checkpoint and only_grown(path, checkpoint) else None
     if checkpoint is None or kept is None:
@@ -225,7 +233,7 @@ def resume(path: Path, checkpoint: Checkpoint | None) -> tuple[LineReader, tuple
 
 
 def first_lines(path: Path, lacks: Callable[[], str] = str) -> Iterator[Line]:
-    """Yield the lines in the first 256 KB of a log, and more, up to 16 MB, while `lacks` names something missing.
+    """Yield the lines in the first 256 KB of a log, and more, up to 16 MB, while `lacks` returns what is missing.
 
     Raises:
         OSError: these lines have no record, or lack what is needed.
@@ -242,7 +250,7 @@ def first_lines(path: Path, lacks: Callable[[], str] = str) -> Iterator[Line]:
 
 
 def last_lines(path: Path, most: int = LOOK_BYTES, behind: int = 0) -> Iterator[bytes]:
-    """Yield the lines that begin in the last `most` bytes of a log after the offset `behind`, last one first.
+    """Yield the lines in the last `most` bytes of a log, but behind the offset `behind`, last line first.
 
     Raises:
         OSError: the file cannot be opened, or is not a regular file.
@@ -266,7 +274,7 @@ def last_lines(path: Path, most: int = LOOK_BYTES, behind: int = 0) -> Iterator[
 
 
 def last_records(path: Path, kinds: Collection[bytes]) -> Iterator[dict[str, Any]]:
-    """Yield the records of these kinds in the last 64 KB of a log, except those that `first_lines` reads."""
+    """Yield records in the last 64 KB of a log that contain one of `kinds`, except those that `first_lines` reads."""
     lines = (line for line in last_lines(path, _END_BYTES, GLANCE_BYTES) if any(kind in line for kind in kinds))
     for line in reversed(list(lines)):
         for _, record in decode_line(line)[0]:
@@ -283,20 +291,20 @@ def probe(path: Path, offset: int) -> str:
 
 
 def only_grown(path: Path, checkpoint: Checkpoint) -> bool:
-    """Return True if the log is unchanged up to the checkpoint."""
+    """Return True if the log has not changed before the checkpoint's offset."""
     return path.stat().st_size >= checkpoint.offset and probe(path, checkpoint.offset) == checkpoint.probe
 
 
 def _stands_within_a_line(file: IO[bytes], offset: int) -> bool:
-    """Seek to `offset`. Return True if the line before it had no newline."""
+    """Return True if `offset` is inside a line, because the byte before it is no line end. Seek to `offset`."""
     file.seek(max(0, offset - 1))
     return file.read(min(offset, 1)) not in (b"", b"\n")
 
 
 def _decode_long(file: IO[bytes], begun: bytes, most: int) -> tuple[_Objects, str, int, bool]:
-    """Read the rest of a long line.
+    """Read the rest of a long line that begins with `begun`.
 
-    Return its abridged objects, an error text, its size, and whether it has ended. Of a line without a record, about
+    Return its abridged objects, an error text, its size, and True if it has ended. Of a line without a record, about
     `most` bytes are skipped.
     """
     size, ended = 0, False
@@ -320,7 +328,7 @@ def _decode_long(file: IO[bytes], begun: bytes, most: int) -> tuple[_Objects, st
 
 
 def _piece(file: IO[bytes]) -> bytes:
-    """Read the next piece, at most to the end of the line."""
+    """Read the next piece of a line, at most to its end."""
     piece = file.read(_PIECE_BYTES)
     end = piece.find(b"\n") + 1
     if end:
@@ -329,7 +337,7 @@ def _piece(file: IO[bytes]) -> bytes:
 
 
 def decode_file(path: Path) -> Iterator[Line]:
-    """Yield the JSON object that is the content of a file; nothing if there is none."""
+    """Yield the JSON object that is the content of a file, as a line; nothing if the content is no object."""
     with open_regular(path) as file:
         data = file.read(MAX_LINE_BYTES + 1)
         if not is_long(data):
@@ -342,7 +350,10 @@ def decode_file(path: Path) -> Iterator[Line]:
 
 
 def decode_document(path: Path) -> tuple[Any, int]:
-    """Return the JSON value in a file, or `None`, and the file's size. Long texts of a large file are abridged."""
+    """Return the JSON value that is the content of a file (`None` if it is not JSON), and the file's size.
+
+    Long texts of a large file are abridged.
+    """
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         begun = [b'{"document":', file.read(min(size, MAX_LINE_BYTES) + 1)]
@@ -356,23 +367,23 @@ def decode_document(path: Path) -> tuple[Any, int]:
 
 
 def _rest(begun: bytes, file: IO[bytes]) -> Iterator[bytes]:
-    """Yield a file in pieces, starting with the piece `begun`, up to the maximum size of a record."""
+    """Yield a file's content in pieces, of which `begun` is the first. Stop at the maximum size of a record."""
     return chain([begun], islice(iter(partial(file.read, _PIECE_BYTES), b""), GAP_BYTES // _PIECE_BYTES))
 
 
 def as_read(source: bytes) -> _Objects:
-    """Return the objects of a line as a reader yields them. Those of a long line are abridged."""
+    """Return the objects of a line as `LineReader` yields them. Those of a long line are abridged."""
     made = abridged([source]) if is_long(source) else source
     return decode_line(made or b"")[0]
 
 
 def is_long(source: bytes) -> bool:
-    """Return True if a reader abridges a line of this length."""
+    """Return True if a line is so long that `LineReader` abridges it."""
     return len(source) > MAX_LINE_BYTES
 
 
 def decode_line(raw: bytes) -> tuple[_Objects, str]:
-    """Return the objects of one line with their bytes, and an error text for the rest."""
+    """Return the JSON objects in a line, each with its bytes, and an error text if more is in the line."""
     try:
         record = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
@@ -383,9 +394,9 @@ def decode_line(raw: bytes) -> tuple[_Objects, str]:
 
 
 def _repaired(raw: bytes, reason: str) -> tuple[_Objects, str]:
-    """Return the objects at the beginning of a line that is no plain JSON.
+    """Return the objects at the beginning of a line that is not valid JSON, and `reason` if more is in the line.
 
-    A newline between objects was lost (seen in Claude Code 2.1 and Codex), or the line has bytes that are not UTF-8,
+    A newline between objects was lost (seen in Claude Code 2.1 and Codex). Or the line has bytes that are not UTF-8,
     control characters or half surrogates.
     """
     text = raw.decode("utf-8", "surrogateescape")

@@ -1,6 +1,7 @@
 """Abridged decoding of JSON lines that are too long: each long text is replaced by a note with its length.
 
-The rest of the record stays, so that it keeps its place. The line is read in pieces, so that memory is bounded.
+The rest of the record stays, so that the record keeps its place in the conversation. The line is read in pieces, so
+that memory is bounded.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _OPEN, _CLOSE = b"{[", b"}]"
 
 
 def abridged(pieces: Iterable[bytes]) -> bytes | None:
-    """Return the line without its long texts; `None` if it is still too long."""
+    """Return the line of these `pieces` without its long texts; `None` if it is still too long."""
     line = _Line()
     for piece in pieces:
         if not line.read(piece):
@@ -31,12 +32,12 @@ def abridged(pieces: Iterable[bytes]) -> bytes | None:
 
 
 def instead(size: int) -> str:
-    """Return the replacement for a text of `size` bytes."""
+    """Return the note that replaces a text of `size` bytes."""
     return f"[a text of {size:,} bytes, too long to be read]"
 
 
 class _Line:
-    """The part of a line that is kept so far."""
+    """The beginning of an abridged line, as far as its pieces have been read."""
 
     def __init__(self) -> None:
         self.made = bytearray()
@@ -49,7 +50,7 @@ class _Line:
         self._ended: int | None = None
 
     def read(self, piece: bytes) -> bool:
-        """Read the next piece. Return False if the line is too long."""
+        """Read the next piece of the line. Return False if the abridged line is too long."""
         data, at = self._rest + piece, 0
         self._rest = b""
         while at < len(data) and self._tokens <= MAX_TOKENS:

@@ -1,4 +1,4 @@
-"""The values of a conversation, of any agent: frozen, without I/O.
+"""The data classes of a session: turns, tool calls, results and more, for any agent. They are frozen, and do no I/O.
 
 A *session* is one conversation in one file. A *turn* is one record of it. An *exchange* is one prompt and everything
 that the agent did until the next prompt.
@@ -30,7 +30,7 @@ Inferred = Literal["", "environment_context", "commands", "folder", "commit"]
 
 
 class Proof(StrEnum):
-    """The evidence that a call's result gives about the work.
+    """The evidence that a call's result gives about the work: a commit, passed tests, or a failure.
 
     Most results give none. `FAILED` is a failed test run or commit.
     """
@@ -45,10 +45,10 @@ class Proof(StrEnum):
 class ToolCall:
     """One tool call.
 
-    `action` describes it in one line ("edit src/a.py", "run pytest -q"), and is empty if it says nothing. `ours` is
-    True for a question to smart-fork. `edits` and `reads` are the files to edit and to read, as the call names them.
-    `lines` are the hashes of the lines that it adds to each of `edits`, if hashes are noted. `places` are directories
-    outside the session's first one in which its commands do more than look.
+    `action` describes it in one line ("edit src/a.py", "run pytest -q"), and is empty if that would tell nothing.
+    `ours` is True for a question to smart-fork. `edits` and `reads` are the files to edit and to read, as the call
+    names them. `lines` are the hashes of the lines that it adds to each of `edits`, if lines are hashed (see
+    `noting`). `places` are directories outside the session's first one in which its commands do more than look.
     """
 
     id: str
@@ -63,12 +63,12 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """The result of a tool call.
+    """The result of a tool call, without its output.
 
-    `note` is an exit status or the first line of an error, never the output itself. `errors` are the joined hashes of
-    its error lines, if hashes are noted. They come from failed calls, and from successful tests and commits, which
-    print such lines as well. `words` are a person's answer to the agent's question, or a person's reason to refuse the
-    call. `commit` is the subject of the last commit that the call made.
+    `note` is an exit status or the first line of an error. `errors` are the joined hashes of its error lines, if lines
+    are hashed (see `noting`). They come from failed calls, and from successful tests and commits, which print such
+    lines as well. `words` are a person's answer to the agent's question, or a person's reason to refuse the call.
+    `commit` is the subject of the last commit that the call made.
     """
 
     tool_use_id: str
@@ -81,9 +81,9 @@ class ToolResult:
 
 
 class RecordSize(NamedTuple):
-    """The number of characters of a record that the model receives, in full and with shortened results.
+    """How many characters of a record the model receives, in full and with shortened results.
 
-    `sums_up` marks the summary of a compaction.
+    `sums_up` marks the summary of a compaction (the agent's own shortening of its context).
     """
 
     characters: int = 0
@@ -92,7 +92,7 @@ class RecordSize(NamedTuple):
 
 
 class Cache(NamedTuple):
-    """The lifetime of the model's cache in seconds, and the time of the last request that used it.
+    """The lifetime in seconds of what the model's provider caches of a session, and the time of the last use.
 
     Both come from the log. `seconds` is 0 if the log does not say it.
     """
@@ -103,13 +103,13 @@ class Cache(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One record of a session.
+    """One record of a session: a message, tool calls or tool results.
 
-    `text` is the message without injected text. `prompt` is True for a person's own words. `token_est` is the number of
-    characters divided by 4. `loaded` is the agent's own count of tokens in its context after this turn; 0 if unknown.
-    `cached_for` is the lifetime of the cache in seconds; 0 if unknown. `summary` is the summary of a compaction.
-    Records of one message of the model share `group`. `raw` is the verbatim line without its newline, if the reader was
-    asked to keep it. `cwd` is the agent's directory, if it is not the first one.
+    `text` is the message without injected text. `prompt` is True for a person's own words. `token_est` is the number
+    of characters divided by 4. `loaded` is the agent's own count of tokens in its context after this turn; 0 if
+    unknown. `cached_for` is the lifetime of the cache in seconds; 0 if unknown. `summary` is the summary of a
+    compaction. Records of one message of the model share `group`. `raw` is the verbatim line without its newline, if
+    the reader was asked to keep it. `cwd` is the agent's directory, if it is not the first one.
     """
 
     id: str
@@ -144,7 +144,7 @@ class Turn:
 
     @property
     def answer(self) -> Masked:
-        """Return a person's words in the results of this turn.
+        """Return a person's words in the tool results of this turn: answers and reasons to refuse.
 
         They start no exchange, since a copy must keep them with the call.
         """
@@ -152,18 +152,18 @@ class Turn:
 
     @property
     def spoken(self) -> tuple[Turn, ...]:
-        """Return the turn itself if a person or the agent speaks in it, then a person's answer as a turn of its own."""
+        """Return the turn itself if a person or the agent speaks in it, and a person's answer in it as another turn."""
         own = (self,) if self.text and self.role in ("user", "assistant") else ()
         return (*own, replace(self, role="user", text=answer)) if (answer := self.answer) else own
 
     @property
     def sums_up(self) -> bool:
-        """Return True for the summary of a compaction. No other system turn loads tokens."""
+        """Return True if the turn is the summary of a compaction. No other system turn loads tokens."""
         return self.role == "system" and self.loaded > 0
 
 
 def turn_of(identity: str, parent: str | None, role: Role, moment: str, text: str = "", **more: Any) -> Turn:
-    """Return a turn with an estimated number of tokens. `more` are further fields."""
+    """Return a turn with an estimated number of tokens. `more` are further fields of `Turn`."""
     return Turn(identity, parent, role, moment, text, estimate_tokens(text, len(more.get("tool_calls", ()))), **more)
 
 
@@ -171,7 +171,8 @@ def turn_of(identity: str, parent: str | None, role: Role, moment: str, text: st
 class Exchange:
     """A prompt and all turns until the next prompt.
 
-    The first exchange may lack a prompt. `start` is an index into ``Session.turns``.
+    `index` is its number in the session. The first exchange may lack a prompt. `start` is an index into
+    ``Session.turns``.
     """
 
     index: int
@@ -181,7 +182,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class BrokenLine:
-    """A line that could not be decoded. It is left out, counted and reported. `number` counts from 1."""
+    """A line of a log that could not be decoded. It is left out, counted and reported. `number` counts from 1."""
 
     path: Path
     number: int
@@ -272,15 +273,15 @@ class Session:
 
     @property
     def token_estimate(self) -> int:
-        """Return about how many tokens a fork of the whole session loads, since its last compaction.
+        """Return about how many tokens a fork of the whole session loads: those since its last compaction.
 
-        Gaps are bridged.
+        The fork also has the turns before a gap in the log.
         """
         return self.loads()[-1] if self.resumed.start < len(self.turns) else self.instructions
 
     @cached_property
     def instructions(self) -> int:
-        """Return about how many tokens the agent's own instructions and tools take in each session.
+        """Return about how many tokens the agent's system prompt and tools take in each session.
 
         This is the agent's first count, minus the messages so far; 0 if the agent has counted nothing.
         """
@@ -292,10 +293,10 @@ class Session:
         return 0
 
     def loads(self) -> tuple[int, ...]:
-        """Return for each turn about how many tokens a copy up to this turn loads: the last count, plus what came
-        since.
+        """Return for each turn about how many tokens a copy up to this turn loads.
 
-        An agent that resumes after a gap counts only the turns after the gap. A copy also has the turns before it.
+        This is the agent's last count, plus the turns since. An agent that resumes after a gap counts only the turns
+        after the gap. A copy also has the turns before it.
         """
         own, (start, reason, _), total, loads = self.instructions, self.resumed, 0, list[int]()
         before = max((turn.loaded for turn in self.turns[:start]), default=0) if reason == "gap" else 0
@@ -312,20 +313,20 @@ class Session:
     def compacted(self, end: int | None = None) -> int:
         """Return how many turns a compaction drops from a fork of all turns, or from a copy up to turn `end`.
 
-        Copies bridge gaps.
+        Turns before a gap in the log are not dropped.
         """
         if end is None and self.resumed.kept:
             return self.resumed.start - len(self.resumed.kept)
         return max((start for start in self._compactions() if end is None or start <= end), default=0)
 
     def _compactions(self) -> list[int]:
-        """Return the indexes of all summaries of compactions."""
+        """Return the indexes of the turns that are summaries of compactions."""
         last = {self.resumed.start} if self.resumed.reason == "compaction" else set()
         return sorted(last.union(i for i, turn in enumerate(self.turns) if turn.sums_up))
 
     @property
     def beginnings(self) -> tuple[str, ...]:
-        """Return the ids of the turns with which a fork of this session may begin.
+        """Return the ids of the turns with which a fork of this session may begin, to recognize its family.
 
         An agent copies what it loads, and may join the prompts before an answer to one. Ids that are numbers are left
         out, since any session has them. So is the id of an agent's own first message, since it may be made of a text
@@ -338,10 +339,10 @@ class Session:
         return tuple(dict.fromkeys(one for one in found if one and not one.isdigit()))
 
     def cache(self, end: int | None = None) -> Cache:
-        """Return what the log says about the cache of the whole session, or of its turns up to `end`.
+        """Return what the log says about the provider's cache of the whole session, or of its turns up to `end`.
 
-        A request is sent when the turn before its answer exists. The answer itself may take minutes. For a session with
-        a gap, it is unknown if later requests began as those of a fork do.
+        A request is sent when the turn before its answer exists. The answer itself may take minutes. For a session
+        with a gap, the cache is unknown: later requests may not have begun as those of a fork do.
         """
         if self.resumed.reason == "gap" and (end is None or end >= self.resumed.start):
             return Cache()
@@ -354,7 +355,7 @@ class Session:
 
     @property
     def unfinished(self) -> bool:
-        """Return True if the session ends with an unanswered prompt or error, a call, or an interruption."""
+        """Return True if the session ends with an unanswered prompt, an error, a call or an interruption."""
         spoken = next((turn for turn in reversed(self.turns) if turn.speaks), None)
         done = spoken is not None and spoken.role == "assistant" and bool(spoken.text) and not spoken.tool_calls
         return self.interrupted or not done
@@ -373,8 +374,7 @@ class Session:
         )  # fmt: skip
 
     def pairs(self) -> tuple[int, ...]:
-        """Return the indexes of turns that complete a pair: an answer, or the result of a call, while no call waits for
-        its result.
+        """Return the indexes of turns that complete a pair: an answer, or a call's result while no other call waits.
 
         This depends on earlier turns alone, so a copy that ends there ends with a complete pair as well.
         """
@@ -390,9 +390,10 @@ class Session:
         return tuple(points)
 
     def ends(self) -> tuple[int | None, ...]:
-        """Return for each turn the branch point that ends its exchange; `None` for the session's own end.
+        """Return for each turn the turn after which its exchange can be forked; `None` for the session's own end.
 
-        Before a compaction, it is the last complete pair, because later turns have lost the turn.
+        Before a compaction, it is the last complete pair, because later turns no longer have the turn in their
+        context.
         """
         last_prompt = max((i for i, turn in enumerate(self.turns) if turn.prompt), default=0)
         points = [point for point in self.branch_points() if point < last_prompt]
@@ -414,12 +415,12 @@ class Session:
 
 
 def estimate_tokens(text: str, calls: int = 0) -> int:
-    """Estimate tokens: one for four characters, and eight for each tool call."""
+    """Return about how many tokens a text and its tool calls have: one for four characters, eight for each call."""
     return -(-len(text) // 4) + 8 * calls
 
 
 class UsedTool(NamedTuple):
-    """A tool call: its id, the tool's name, and the tool's input."""
+    """A tool call as the log has it: its id, the tool's name, and the tool's input."""
 
     id: str
     name: str
@@ -427,9 +428,9 @@ class UsedTool(NamedTuple):
 
 
 class GivenBack(NamedTuple):
-    """The result of a call.
+    """The result of a tool call as the log has it, with the whole output.
 
-    An output of a shell begins with the exit status. `patch` are the changes of an edit as a unified diff.
+    An output of a shell begins with the exit status. `patch` is the changes of an edit as a unified diff.
     """
 
     id: str
@@ -439,7 +440,7 @@ class GivenBack(NamedTuple):
 
 
 class Item(NamedTuple):
-    """The content of a record: text, calls, results, thoughts, and the number of images.
+    """The content of a log's record: text, calls, results, thoughts, and the number of images.
 
     An encrypted thought is an empty text.
     """

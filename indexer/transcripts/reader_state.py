@@ -1,4 +1,4 @@
-"""Serialization of a reader's state between two readings, as bytes that the index stores."""
+"""Serialization of the state with which a reader continues a log, as bytes that the index stores."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ KEPT_BYTES = 4 << 20
 
 
 class WarmTurns(NamedTuple):
-    """Consecutive turns of a log, and their packed form."""
+    """Consecutive turns of a log, with their serialized and compressed form."""
 
     turns: tuple[Turn, ...]
     packed: bytes
@@ -49,7 +49,7 @@ class _Log(NamedTuple):
 
 
 class Warm:
-    """A cache of the last packed turns, so that only new turns of a growing log are packed and unpacked.
+    """A cache of turns with their packed (serialized and compressed) form, so that only new turns are packed.
 
     It only saves time: a missing entry is computed again, with an equal result. All threads may use it.
     """
@@ -62,7 +62,7 @@ class Warm:
         self._logs: OrderedDict[int, _Log] = OrderedDict()
 
     def remember(self, packed: bytes, batches: Sequence[WarmTurns]) -> None:
-        """Store the `batches` of which `packed` consists. They replace earlier batches of that log."""
+        """Store the `batches` of turns of which the state `packed` consists, in place of earlier ones of the log."""
         if not batches:
             return
         first = id(batches[0].turns[0])
@@ -74,14 +74,14 @@ class Warm:
                 self._let_go(next(iter(self._logs)))
 
     def recall(self, packed: bytes) -> list[Turn] | None:
-        """Return the turns in `packed`, or `None` if they are not cached."""
+        """Return the turns in the state `packed`, or `None` if they are not cached."""
         digest = _digest(packed)
         with self._lock:
             found = next((log for log in self._logs.values() if log.digest == digest), None)
         return None if found is None else [turn for batch in found.batches for turn in batch.turns]
 
     def batches(self, first: Turn) -> tuple[WarmTurns, ...]:
-        """Return the packed turns of the log that begins with the turn `first`."""
+        """Return the cached batches of turns of the log that begins with the turn `first`; none if it is not cached."""
         with self._lock:
             log = self._logs.get(id(first))
         return log.batches if log is not None else ()
@@ -104,7 +104,7 @@ _warm = Warm()
 
 
 def pack(facts: Mapping[str, Any], names: Mapping[str, Any], turns: Sequence[Turn]) -> bytes:
-    """Serialize and compress `facts` (JSON values), `names` without secrets, and masked `turns`.
+    """Return a reader's state as compressed bytes: `facts` (JSON values), `names` without secrets, masked `turns`.
 
     Only new turns are packed. Return an empty value if a fact has a secret, such as a directory of that name: a masked
     fact would be another fact. The log is then read from its start each time.
@@ -140,7 +140,10 @@ def _member(value: object) -> bytes:
 
 
 def unpack(data: bytes) -> tuple[dict[str, Any], list[Turn]] | None:
-    """Return facts and turns; `None` if another version of the readers wrote them, or they are damaged."""
+    """Return the facts and turns that `pack` stored in `data`.
+
+    Return `None` if another version of the readers wrote the data, or it is damaged.
+    """
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
             version, facts = orjson.loads(file.readline())
@@ -155,7 +158,7 @@ def unpack(data: bytes) -> tuple[dict[str, Any], list[Turn]] | None:
 
 
 def turn_to_row(turn: Turn) -> list[Any]:
-    """Return a turn as JSON values, masked and without its raw bytes."""
+    """Return a turn as a list of JSON values, masked and without its raw bytes."""
     return [
         turn.id, turn.parent_id, turn.role, turn.timestamp, mask_once(turn.text), turn.token_est,
         [
@@ -178,7 +181,7 @@ def _paths(paths: Iterable[str]) -> list[str]:
 
 
 def turn_from_row(row: list[Any]) -> Turn:
-    """Return the turn of a row of `turn_to_row`. It stays masked.
+    """Return the turn that `turn_to_row` turned into `row`. It stays masked.
 
     Ids and names repeat, so that one copy of each is kept in memory.
     """
@@ -201,17 +204,21 @@ def turn_from_row(row: list[Any]) -> Turn:
 
 
 def count(value: object) -> int:
-    """Return a count from a log; 0 if the value is not a plausible count."""
+    """Return a number from a log if it is a plausible count, for example of tokens; else 0."""
     return value if type(value) is int and 0 < value < _MAX_COUNT else 0
 
 
 def is_path(value: object) -> TypeGuard[str]:
-    """Return True if a log's value can be a directory. No system accepts a path with a NUL."""
+    """Return True if a value from a log can be the path of a directory. No system accepts a path with a NUL."""
     return isinstance(value, str) and value != "" and "\0" not in value
 
 
 def _seconds(number: float) -> float:
-    """Convert seconds, milliseconds, microseconds or nanoseconds since 1970 to seconds."""
+    """Return a time as seconds since 1970. `number` may be in seconds, milliseconds, microseconds or nanoseconds.
+
+    Raises:
+        ValueError: in no unit is it a time of this century.
+    """
     found = [seconds for unit in (1, 1e3, 1e6, 1e9) if _FIRST <= (seconds := number / unit) < _END]
     if not found:
         raise ValueError(number)

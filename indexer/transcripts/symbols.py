@@ -1,4 +1,4 @@
-"""Names of code in the inputs and outputs of tools, by which a session is found that only saw a name.
+"""Names of code in the inputs and outputs of tools. By them, a session is found that has no other text about them.
 
 Tool output itself is never indexed. A name such as ``getUserById`` or ``MAX_RETRY_COUNT`` takes a few bytes. A part of
 a secret may look like a name, so each new name must also be visible in the masked lines around it.
@@ -54,7 +54,7 @@ _MAX_SHOWN = 200_000
 
 
 class Symbols:
-    """The different names in the added texts, in the order of their first appearance."""
+    """A collector of names of code: those in the added texts, each once, in the order of their first appearance."""
 
     def __init__(self, known: Iterable[str] = ()) -> None:
         self._known: dict[str, None] = dict.fromkeys(known)
@@ -66,7 +66,7 @@ class Symbols:
         return iter(self._known)
 
     def add(self, text: str) -> None:
-        """Add the names at the beginning of `text`."""
+        """Add the names of code at the beginning of `text`."""
         if len(self._known) < MAX_SYMBOLS:
             head = _head(text)
             if len(head) > HEAD_CHARACTERS:
@@ -77,7 +77,7 @@ class Symbols:
                 self._search()
 
     def add_all(self, value: object) -> None:
-        """Add the names in each text of a call's input, at any depth."""
+        """Add the names of code in each text of a call's input, at any depth."""
         waiting = [value]
         while waiting:
             value = waiting.pop()
@@ -125,7 +125,7 @@ class Symbols:
 
     @classmethod
     def forget_shown(cls) -> None:
-        """Forget the names that masking has not hidden.
+        """Clear the cache of names that are known to be no part of a secret.
 
         Call it after logs were read: text may be cut from them later.
         """
@@ -133,7 +133,7 @@ class Symbols:
 
 
 def _head(text: str) -> str:
-    """Return the beginning of `text`, up to the end of a line, so that no secret is split."""
+    """Return the beginning of `text`, up to a line's end so that no secret is split. Private keys are masked."""
     if len(text) > HEAD_CHARACTERS:
         end = text.rfind("\n", HEAD_CHARACTERS - _EXTRA_CHARACTERS, HEAD_CHARACTERS)
         text = text[: end if end >= 0 else HEAD_CHARACTERS + _EXTRA_CHARACTERS]
@@ -145,7 +145,7 @@ _known = lru_cache(maxsize=16)(mask)
 
 
 def _tells(arguments: Mapping[str, Any]) -> bool:
-    """Return True if one argument can mark another one as secret."""
+    """Return True if one argument of a call can show that another one is secret, such as a name "PASSWORD"."""
     return any(map(_is_telling, arguments)) or any(
         key in arguments and isinstance(name := arguments[key], str) and _TELLING.search(name) for key in _NAMES
     )
@@ -157,7 +157,7 @@ def _is_telling(name: str) -> bool:
 
 
 def _masked(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a call's input masked as JSON, in which each value is beside its name; empty if that is not possible."""
+    """Return a call's input with masked values; empty if it is not JSON. As JSON, each value is beside its name."""
     try:
         return dict_in(json_in(mask(orjson.dumps(arguments).decode())))
     except TypeError:
@@ -169,7 +169,7 @@ def _is_name(word: str) -> bool:
 
 
 def _shown_in(text: str, names: Mapping[str, int]) -> Iterator[str]:
-    """Yield those of `names`, given with their positions in `text`, that are also in the masked text."""
+    """Yield those of `names` that are also in the masked `text`. Their values are positions in `text`."""
     for start, end, inside in _surroundings(text, names):
         lines = text[start:end]
         masked = mask(lines)
@@ -177,7 +177,10 @@ def _shown_in(text: str, names: Mapping[str, int]) -> Iterator[str]:
 
 
 def _surroundings(text: str, names: Mapping[str, int]) -> Iterator[tuple[int, int, list[str]]]:
-    """Yield the lines of `names` with the text above them, as stretches that do not overlap."""
+    """Yield start and end of parts of `text` around `names`, and the names in each part. The parts do not overlap.
+
+    A part consists of the lines of names, with some text above them.
+    """
     start, end, inside = 0, -1, list[str]()
     for name, place in names.items():
         if place > end:

@@ -1,6 +1,4 @@
-"""Texts in logs: text that agents and smart-fork inject, a session's title and names, and a person's answers to
-questions.
-"""
+"""Texts in logs: text that agents and smart-fork inject, a session's title and other names, and a person's answers."""
 
 from __future__ import annotations
 
@@ -70,9 +68,9 @@ _NO_NAME = late(rf"{_FAILURE}|Error:|Untitled|New (?:chat|conversation|session)\
 
 
 def title_of(named: str, prompts: Iterable[str] = (), *, by_agent: str = "") -> Masked:
-    """Return the name that a person gave, else the agent's own name, else the first of `prompts` that says something.
+    """Return a session's title: a person's name for it, else the agent's, else the first of `prompts` with a topic.
 
-    If no prompt does, the first one that is not empty is used.
+    If no prompt has a topic, the first one that is not empty is used.
     """
     if named.strip():
         return _title(named)
@@ -84,7 +82,7 @@ def title_of(named: str, prompts: Iterable[str] = (), *, by_agent: str = "") -> 
 
 
 def _asked(prompt: str) -> str:
-    """Return the question in a long prompt, before or after pasted text; all of it if they cannot be told apart."""
+    """Return the question in a long prompt, before or after pasted text; if these cannot be told apart, all of it."""
     if len(prompt) <= _PROMPT_CHARACTERS:
         return prompt
     lines = [line for line in prompt[:_PROMPT_CHARACTERS].splitlines()[:_MAX_END_LINES] if line.strip()]
@@ -100,7 +98,10 @@ def _asked(prompt: str) -> str:
 
 
 def _is_sentence(line: str, lines: Mapping[str, int]) -> bool:
-    """Return True if a line looks written by a person: mostly words, and unlike all other lines."""
+    """Return True if a line looks written by a person: mostly words, and unlike all other lines.
+
+    `lines` counts the lines of each shape (see `line_shape`).
+    """
     line = line.strip()
     words = sum(one.isalpha() or one.isspace() for one in line)
     said = len(line.split()) >= _SENTENCE_WORDS or (not line.isascii() and _DENSE.search(line) is not None)
@@ -109,9 +110,9 @@ def _is_sentence(line: str, lines: Mapping[str, int]) -> bool:
 
 
 def also_called(title: Masked, names: Iterable[str]) -> Masked:
-    """Return a session's other names, one a line. They are searched, but not shown.
+    """Return a session's other names, one a line, without its title. They are searched, but not shown.
 
-    A summary that an agent made too early for a title still says with what the session began.
+    For example, a summary that an agent made too early for a title still says with what the session began.
     """
     others = dict.fromkeys(_title(name) for name in names if _is_a_name(name))
     others.pop(title, None)
@@ -127,9 +128,9 @@ def says_something(prompt: str) -> bool:
 
 
 def headline_of(title: Masked, turns: Sequence[Turn]) -> Masked:
-    """Return what a session did in `turns` if its title names no work: the subject of its last commit, or a prompt.
+    """Return what a session did in `turns`, if its title names no work: the subject of its last commit, or a prompt.
 
-    Return an empty text if the title says it best.
+    Return an empty text if the title is the best description.
     """
     commits = (one.commit for turn in reversed(turns) for one in reversed(turn.tool_results) if one.commit)
     prompts = (title_of("", (turn.text,)) for turn in turns if turn.prompt)
@@ -138,7 +139,10 @@ def headline_of(title: Masked, turns: Sequence[Turn]) -> Masked:
 
 
 def naming_work(title: str, others: Iterable[str]) -> str:
-    """Return `title` if it names work, else the first of `others` that does, else the first that says anything."""
+    """Return `title` if it names work (see `names_work`), else the first of `others` that does.
+
+    If none does, return the first of `others` with a topic, or else `title`.
+    """
     if names_work(title):
         return title
     said = list(others)
@@ -154,7 +158,7 @@ def names_work(title: str) -> bool:
 
 
 def last_names(names: Iterable[str], name: str) -> list[str]:
-    """Return the last names of a session after it was given `name`."""
+    """Return the last names of a session, to which `name` is added as the newest."""
     fits = [name] if len(name) <= _MAX_NAME_CHARACTERS else []
     return [*(one for one in names if one != name), *fits][-MAX_OTHER_NAMES:]
 
@@ -183,7 +187,7 @@ def _title(text: str) -> Masked:
 
 
 def masked_name(text: str) -> Masked:
-    """Mask `text`, including a secret at its end that the agent has truncated."""
+    """Mask the name of a session, including a secret at its end that the agent has truncated."""
     return mask_cut(text) if text.endswith(("…", "...")) else mask(text)
 
 
@@ -248,7 +252,10 @@ _NOT_A_PERSON = (
 
 
 def strip_boilerplate(text: str) -> str:
-    """Return a person's own words in `text`; empty without any. Nothing is executed or resolved."""
+    """Return a person's own words in `text`, without text that agents inject; empty if there are none.
+
+    Nothing in it is executed or resolved.
+    """
     for _ in range(_PASSES):
         shorter = _strip_once(text)
         if shorter == text:
@@ -259,12 +266,12 @@ def strip_boilerplate(text: str) -> str:
 
 
 def strip_recall(text: str) -> str:
-    """Return an agent's own words in `text`, without hints of smart-fork that the agent repeats."""
+    """Return an agent's own words in `text`. Hints that smart-fork gave the agent, and that it repeats, are removed."""
     return _without_elements(text, RECALL_TAG).strip()
 
 
 def strip_reminders(text: str) -> str:
-    """Remove the reminders that an agent's program adds to a tool's output."""
+    """Return a tool's output without the reminders that the agent's program adds to it."""
     return _without_elements(text, _REMINDER).strip()
 
 
@@ -288,7 +295,7 @@ def _strip_once(text: str) -> str:
 
 
 def _without_elements(text: str, tag: str) -> str:
-    """Remove each element ``<tag>``…``</tag>`` from `text`, in one pass."""
+    """Return `text` without the elements ``<tag>``…``</tag>``, removed in one pass."""
     closing = f"</{tag}>"
     if closing not in text:
         return text
@@ -317,7 +324,7 @@ Said = Iterable[tuple[str, str]]
 
 
 class PersonAnswers:
-    """The rules by which one agent's results contain a person's words. By default, a result answers one question."""
+    """The rules that find a person's words in one agent's tool results. By default, a result answers one question."""
 
     #: The tools that ask the person, and those that propose a plan.
     asking: ClassVar[re.Pattern[str]] = late(r"(?i)ask_?user\w*|ask_?question|question")
@@ -332,7 +339,7 @@ class PersonAnswers:
     none: ClassVar[tuple[str, ...]] = ("",)
 
     def asked_by(self, tool: str, given: object) -> Questions | None:
-        """Return the masked questions of a call to a person; empty for a plan, `None` for any other call."""
+        """Return the questions, masked, that a call asks a person; empty for a plan, `None` for any other call."""
         if self.planning.fullmatch(tool):
             return []
         if not self.asking.fullmatch(tool) or not isinstance(given, Mapping):
@@ -344,9 +351,9 @@ class PersonAnswers:
         ]
 
     def words_in(self, output: str, questions: Questions | None, *, failed: bool) -> Masked:
-        """Return a person's words in the result of a call, each answer after its question; empty without any.
+        """Return a person's words in the result of a call, each answer after its question; empty if there are none.
 
-        `questions` come from `asked_by`. Results of other calls have words only if a person refused the call.
+        `questions` come from `asked_by`. If they are `None`, there are only words if a person refused the call.
         """
         if not failed and questions is None:
             return NOTHING
@@ -363,7 +370,7 @@ class PersonAnswers:
         return mask(strip_boilerplate("\n".join(lines))) if lines else NOTHING
 
     def refusal(self, words: str) -> Said:
-        """Return a refusal as pairs of a question and an answer."""
+        """Return the words of a refusal as pairs of a question and an answer."""
         return [("", words)]
 
     def answered(self, output: str, questions: Questions) -> Said:
