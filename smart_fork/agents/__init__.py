@@ -163,14 +163,18 @@ class AllAgents:
         return tuple(agent.cutter for agent in self._cut() if agent.cutter)
 
     def cuttable(self) -> tuple[str, ...]:
-        """Return the names of the agents that have transcripts smart-fork can cut, in the order of `cutters`."""
+        """Return the names of the agents with transcripts from which smart-fork can remove turns, in the order of
+        `cutters`.
+        """
         return tuple(agent.name for agent in self._cut())
 
     def _cut(self) -> Iterable[Agent]:
         return sorted((agent for agent in self if agent.has("cutter")), key=lambda agent: agent.writes_on)
 
     def first_cut(self) -> AgentName:
-        """Return the default agent of cuts: the first agent that has transcripts smart-fork can cut."""
+        """Return the default agent of commands that remove turns: the first agent with transcripts that smart-fork can
+        cut.
+        """
         return next(agent.name for agent in self if agent.has("cutter"))
 
     def find_cutter(self, tool: str) -> Cutter | None:
@@ -258,7 +262,7 @@ class AllAgents:
         return tuple(agent.name for agent in self if agent.has("background"))
 
     def handed_to(self) -> tuple[AgentName, ...]:
-        """Return the names of the agents that can receive a handed-over session."""
+        """Return the names of the agents that can receive a session handed over from another agent."""
         return tuple(agent.name for agent in self if agent.has("forms"))
 
     def settable(self) -> tuple[AgentName, ...]:

@@ -51,7 +51,7 @@ def _program(word: str) -> str:
 
 
 class Presence(AgentFacet):
-    """The facet that recognizes the processes of one agent."""
+    """The facet that recognizes the processes of one agent, and the sessions that they have open."""
 
     #: The words that begin a fork.
     forks: tuple[str, ...] = ()

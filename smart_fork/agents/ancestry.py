@@ -157,7 +157,7 @@ class Heads(AgentFacet, ABC):
         """
 
     def messages(self, kin: FamilyLog) -> Iterable[CopiedMessage]:
-        """Return all messages of a log.
+        """Return the ids of all messages of a log, with the messages that they were copied from.
 
         Raises:
             OSError: The log cannot be read.
@@ -229,8 +229,8 @@ class TreeHeads(Heads):
     def family(
         self, session_id: str, root: str, forks: Mapping[str, str], shared: Collection[Tie] = ()
     ) -> list[FamilyLog]:  # fmt: skip
-        """Return a session's family from the project's folder and the folders of its known members; without `root`
-        from all.
+        """Return the logs of a session's family from the project's folder and the folders of known members; without
+        `root` from all folders.
         """
         in_folder: dict[Path, list[LogFile]] = defaultdict(list)
         folders_of: dict[str, set[Path]] = defaultdict(set)

@@ -27,7 +27,9 @@ Record = dict[str, Any]
 
 
 class Codec(ABC):
-    """A decoder of one agent's records. Unexpected parts of a record are skipped."""
+    """A decoder of one agent's records (the JSON objects in its logs). It finds texts, tool calls, results and
+    thoughts, and skips unexpected parts.
+    """
 
     #: See `Tools`.
     tools: ClassVar[Mapping[str, str]] = MappingProxyType({})

@@ -262,7 +262,8 @@ class Copier(AgentFacet, ABC):
 
     @abstractmethod
     def live(self, session: Session) -> Iterator[LiveRecord]:
-        """Yield the records that the agent remembers of a session, and those forgotten by compactions, in order.
+        """Yield the records of a session that its agent still sends to the model, and those that compactions dropped,
+        in order.
 
         Raises:
             NotFound: A session that this one was forked from is gone.

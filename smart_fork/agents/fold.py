@@ -89,7 +89,7 @@ class Fold(ABC):
 
     @abstractmethod
     def is_copy(self) -> bool:
-        """Return True if the log is a copy, elsewhere than where the session was begun."""
+        """Return True if the log is a copy, in another place than the log that the agent began for the session."""
 
     def excluded(self) -> str:
         """Return the reason why the log's records are no session, whatever their turns are; empty if they can be
@@ -199,7 +199,9 @@ class Fold(ABC):
             facts["unknown"] = facts.get("unknown", 0) + 1
 
     def counts(self) -> tuple[int, int]:
-        """Return the number of records and the number of unknown records; zeros for agents that do not count them."""
+        """Return the number of records, and the number of those with an unknown type; zeros for agents that do not
+        count them.
+        """
         return self.facts.get("records", 0), self.facts.get("unknown", 0)
 
     def session(self) -> tuple[Session | None, str]:
@@ -268,7 +270,7 @@ class LineFold(Fold):
         """Return the state, as bytes, from which a later reading of the grown log continues."""
 
     def take(self, lines: Iterable[Line]) -> Self:
-        """Add these lines, and return the fold itself."""
+        """Add the records on these lines, and return the fold itself."""
         for line in lines:
             if self.known:
                 self.count(line.record)

@@ -42,12 +42,12 @@ class FieldInput:
 
     @classmethod
     def of(cls, one: Field[Any]) -> FieldInput | None:
-        """Return the input of a dataclass field; `None` if the field has none."""
+        """Return how a dataclass field is entered (see `FieldInput`); `None` if a request's caller cannot enter it."""
         given: FieldInput | None = one.metadata.get("said")
         return given if given is None or given.key or not given.described else replace(given, key=one.name)
 
     def schema(self) -> dict[str, Any]:
-        """Return the JSON schema of the field's values."""
+        """Return the JSON schema of the values that a tool accepts for this field."""
         if self.choices:
             return {"enum": [*self.choices], "description": self.described}
         names = [_JSON[one] for one in self.types]
@@ -124,7 +124,7 @@ class Options:
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Options:
-        """Return the options in a JSON object."""
+        """Return the options of a worker that a JSON object describes. Other keys are ignored."""
         return cls(**{name: given[one.key] for name, one in _OPTIONS.items() if one.key in given})
 
 
@@ -136,7 +136,7 @@ _TAKES = "takes"
 def takes(
     *, without: Sequence[str] = (), only: Sequence[str] = (), order: str = "", **other: Any
 ) -> Callable[[_Handler], _Handler]:
-    """Return a decorator for a command or a tool: which fields of its requests are shown, and in which `order`.
+    """Return a decorator that says which fields of its requests a command or a tool shows, and in which `order`.
 
     `without` names fields to leave out; `only` names the only fields to show. `other` has descriptions or annotations
     of this command for some fields.

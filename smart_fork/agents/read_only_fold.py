@@ -142,7 +142,9 @@ class ReadTree(FolderlessTree):
 def read_records(
     adapter: ReadSource, path: Path, records: Iterable[object], after: Checkpoint, *, keep_raw: bool = False
 ) -> ReadResult:
-    """Read a session from `records` that are not lines of a file. `after` is the checkpoint after reading."""
+    """Read a session from `records` that are not lines of a file. `after` is the checkpoint to return: the position
+    after reading.
+    """
     fold = ReadTree(adapter, path, None, keep_raw=keep_raw)
     for number, record in enumerate(records, 1):
         if isinstance(record, dict):

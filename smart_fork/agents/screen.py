@@ -40,7 +40,7 @@ _LOGIN = re.compile(r"(Not logged in\b[^·]*(· *(Please )?[Rr]un /login)?|Sign 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question on the screen, with the numbers of its options.
+    """A question that an agent asks on its screen, with the numbers of its options.
 
     Enter chooses the `marked` option. With `by_arrows`, only arrow keys move the mark.
     """
@@ -127,7 +127,9 @@ class Screen:
         return max(0, first - _MAX_LINES_ABOVE)
 
     def _unnumbered(self, lines: list[str]) -> Question | None:
-        """Return the question above a last line about Enter and Esc, with numbers for its options."""
+        """Return the question with options without numbers, if the last line is about Enter and Esc; else `None`. Its
+        options get numbers.
+        """
         end = len(lines) - 1
         if end < 0 or not _CONFIRM.match(lines[end]):
             return None

@@ -339,7 +339,9 @@ class Login(AgentFacet):
 
     @property
     def folder(self) -> str:
-        """The variable that names the agent's folder. A worker always has the folder of its session."""
+        """The environment variable that names the agent's own folder. A worker always gets the folder of its
+        session.
+        """
         return self.of.home.variable
 
     def has_stored(self, name: str) -> bool:

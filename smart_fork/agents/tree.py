@@ -87,7 +87,7 @@ class Chain:
         return tuple(self.in_order(alive))
 
     def in_order(self, alive: Collection[str] | None = None) -> Iterator[Turn]:
-        """Yield all turns, or those of `alive`, in file order, but none before its parent."""
+        """Yield all turns, or those with ids in `alive`, in file order, but none before its parent."""
         chosen = self._turns if alive is None else alive
         done: set[str] = set()
         for identity in self._turns:
@@ -127,7 +127,9 @@ class Chain:
             done.update(way)
 
     def _parent(self, turn: Turn) -> str | None:
-        """Return the record before `turn`, past one link."""
+        """Return the id of the record before `turn`; if that record is a link, the id of the record to which it
+        leads.
+        """
         if turn.id in self._mended:
             return self._mended[turn.id]
         return self._links.get(turn.parent_id, turn.parent_id) if turn.parent_id else None
@@ -147,7 +149,9 @@ class Chain:
         return leaf
 
     def _walk(self) -> set[str]:
-        """Return the ids on the way from the last turn back to the start. A circle ends the way; a gap is bridged."""
+        """Return the ids from the last turn back to the start. A circle ends the way. If a parent is missing, it may
+        continue with the record before it in the file.
+        """
         names = list(self._turns)
         order = {identity: position for position, identity in enumerate(names)}
         linked = any(self._links.values()) or any(turn.parent_id for turn in self._turns.values())
@@ -412,8 +416,8 @@ class Tree(LineFold):
         return max((super().last_activity(), *(one.last_activity() for one in self.elsewhere)))
 
     def resumed(self, turns: tuple[Turn, ...]) -> Resumed:
-        """Return which turns the agent loads. Turns before a gap in the chain are shown, but the agent does not find
-        them.
+        """Return which of `turns` the agent loads. Turns before a missing record are shown, but the agent does not
+        find them.
         """
         compacted = super().resumed(turns)
         gap = next((at for at, turn in enumerate(turns) if turn.id == self.chain.after_gap), 0)
@@ -463,7 +467,9 @@ class Tree(LineFold):
 
 
 class FolderlessTree(Tree):
-    """A tree in a folder that does not tell the directory. A log is a copy if its name is another session."""
+    """The fold of a log in a folder that does not tell the working directory. A log named after another session is a
+    copy.
+    """
 
     def folder(self) -> str:
         return ""

@@ -145,7 +145,7 @@ class TreeCopy(Copy):
 
     @abstractmethod
     def own(self, record: Record) -> Record:
-        """Return a record with the identity of the copy."""
+        """Return a record with the ids and the directory of the copy."""
 
     @abstractmethod
     def titled(self) -> Iterable[bytes]:

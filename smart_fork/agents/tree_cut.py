@@ -99,11 +99,11 @@ class TreeCutter(Cutter):
         return RecordFacts()
 
     def copied(self, record: Record) -> str:
-        """Return the text of another record that a bookkeeping record copies; empty for other records."""
+        """Return the text of another record that a bookkeeping record repeats; empty for other records."""
         return ""
 
     def may_be_copied(self, turn: TranscriptTurn) -> bool:
-        """Return True if bookkeeping may copy the text of this turn."""
+        """Return True if a bookkeeping record may repeat the text of this turn."""
         return turn.prompt or turn.role == "assistant"
 
     def session_id(self, line: RawLine) -> str:
@@ -111,7 +111,7 @@ class TreeCutter(Cutter):
         return next((str(one["sessionId"]) for one in line.objects if one.get("sessionId")), "")
 
     def seen(self, line: RawLine) -> SeenLine:
-        """Return the turn on a line, with the texts by which repetitions are found."""
+        """Return the turn on a line, with the texts by which lines that repeat others are found."""
         objects = line.objects or ({},)
         at = next((at for at, record in enumerate(objects) if record.get(self.identity)), 0)
         items = [self.codec.decode(record) for record in objects]

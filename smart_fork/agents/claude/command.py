@@ -26,7 +26,7 @@ _STAGED: dict[LaunchKind, Staging] = {"new": "nothing", "resume": "name", "fork"
 
 
 class ClaudeStarter(Starter):
-    """The start commands of Claude Code."""
+    """The facet that makes the commands to start Claude Code."""
 
     forks = ("claude", "--resume", "ID", "--fork-session")
     forks_nothing = True

@@ -1,4 +1,4 @@
-"""Claude Code's records: decoding them, folding them into a session, and reading a worker's state from them.
+"""Claude Code's records: decoding them, building sessions from them, and finding sub-agents and families.
 
 A message is a text, or a list of blocks: texts, tool calls, tool results and thoughts.
 """
@@ -144,7 +144,7 @@ _NAMING = (*(f'"{kind}"'.encode() for kind in _TITLES), b'"summary"')
 
 
 class ClaudeTree(Tree):
-    """The fold of Claude Code's records."""
+    """The fold that builds a session from Claude Code's records."""
 
     agent = "claude"
     known = frozenset({"user", "assistant", "attachment", "system", "summary", *_TITLES, *_ASIDE})
@@ -294,7 +294,7 @@ class ClaudeTree(Tree):
         return ""
 
     def origin(self) -> Origin:
-        """Return the starter of the session.
+        """Return who started the session.
 
         Several signs are used, since each alone has been wrong: a team's name, the author of prompts, a given name.
         """

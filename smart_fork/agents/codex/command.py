@@ -28,7 +28,7 @@ from smart_fork.system.processes import Running
 
 
 class CodexStarter(Starter):
-    """The start commands of Codex."""
+    """The facet that makes the commands to start Codex."""
 
     forks = ("codex", "fork", "ID")
     waits = True

@@ -54,7 +54,7 @@ class CodexCopy(Copy):
             yield orjson.dumps(self.own("event_msg", named))
 
     def header(self) -> Iterator[bytes]:
-        """Yield the copy's header: the source's, as far as it is true of the copy."""
+        """Yield the copy's header: the fields of the source's header that are also true of the copy."""
         lines = LineReader(self._source.source_path)
         entries = filter(None, (enveloped(line.source, line.record) for line in lines))
         spelled, first = next(
@@ -248,7 +248,9 @@ class CodexForms(CodexCodec, Forms):
             yield made
 
     def log_of(self, said: Iterable[Utterance], becomes: TargetSession) -> Iterator[Record]:
-        """Yield each message twice, as it is sent to the model and as it is shown."""
+        """Yield the log of a new session with these messages: each message twice, as it is sent to the model and as it
+        is shown.
+        """
         for number, one in enumerate(said):
             if not number:
                 yield _header(one.moment, becomes)

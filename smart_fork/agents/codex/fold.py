@@ -464,7 +464,7 @@ class CodexFold(fold.LineFold):
         return agreed, "commands" if agreed else ""
 
     def origin(self) -> Origin:
-        """Return the starter of the session.
+        """Return who started the session.
 
         It is the way in which the session, or its parent, was started: forks inherit the ``originator``.
         """

@@ -34,7 +34,7 @@ _OF_THE_WHOLE = ("token_count", "thread_rolled_back", "thread_name_updated", "co
 
 
 class SeenRecord(NamedTuple):
-    """A line of a rollout: its turn, and the texts by which repetitions are found.
+    """A line of a rollout: its turn, and the texts by which lines that repeat others are found.
 
     `is_thought` is True for a thought. `begins` is the beginning of a message; `repeats` the beginning of a message
     that the line repeats.

@@ -194,7 +194,9 @@ class Cutter(Files, AgentFacet, ABC):
         return [line]
 
     def revised(self, path: Path, keys: Collection[str]) -> Mapping[Path, bytes]:
-        """Return new contents for files beside a transcript that stay, without the records with these keys."""
+        """Return new contents, by path, for files beside a transcript that stay: without the records with these
+        keys.
+        """
         return {}
 
     def forget(self, session: Transcript) -> None:
@@ -205,7 +207,9 @@ class Cutter(Files, AgentFacet, ABC):
         """
 
     def others(self, path: Path) -> list[Path]:
-        """Return the session's other files, which hold records that were taken back."""
+        """Return the session's other files. They hold records that the transcript no longer has, such as turns that a
+        rewind took back.
+        """
         return []
 
     def heirs(self, paths: Collection[Path], first: int = 0) -> list[Path]:
@@ -226,7 +230,7 @@ _FED: ContextVar[LineFold | None] = ContextVar("fold", default=None)
 
 
 class SeenLine(NamedTuple):
-    """A line's turn, its session's id, and the texts by which repetitions are found.
+    """A line's turn, its session's id, and the texts by which lines that repeat others are found.
 
     `said` is the line's text, `None` if no line can repeat it. `repeats` is the text of another line that this line
     repeats.
