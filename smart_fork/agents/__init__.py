@@ -42,7 +42,7 @@ _BOTH: tuple[AgentName, ...] = ("claude", "codex")
 
 class AllAgents:
     """The table of all agents by name, in a fixed order. It returns an agent's facets (objects for one task each, such
-    as its copier), facts about all agents, and the agents that a word such as "both" selects.
+    as its copier), and facts about all agents. It also returns the agents that a word such as "both" selects.
 
     A method such as `starter_of` raises `Usage`, with a sentence for people, if the agent does not have that facet.
     """

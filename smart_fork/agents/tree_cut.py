@@ -36,7 +36,7 @@ PLAIN = re.compile(r"[A-Za-z0-9_-]{1,128}")
 class RecordFacts(NamedTuple):
     """Facts about a record that a cut needs beyond its item.
 
-    `note` is the preview of a bookkeeping line, `repeats` are the keys of records that it repeats, `says` further keys
+    `note` is the preview of a bookkeeping line. `repeats` are the keys of records that it repeats, `says` further keys
     by which other lines refer to the record.
     """
 
