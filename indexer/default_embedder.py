@@ -47,13 +47,13 @@ if TYPE_CHECKING:
 
     Matrix = NDArray[np.float32]
 
-#: While this variable is 1, onnxruntime reports nothing.
+#: The environment variable that switches onnxruntime's telemetry off, with the value 1.
 _TELEMETRY = "ORT_DISABLE_TELEMETRY"
 DIMENSIONS, MAX_TOKENS = 384, 256
-#: Texts that have no more tokens together are embedded at once: reading the weights takes as long as so much work.
+#: Maximum number of tokens of texts that are embedded in one call: computing them takes as long as reading the weights.
 GROUP_TOKENS = 128
 GRAPH = Path(__file__).with_name("minilm.onnx")
-#: Where onnxruntime looks for the weights that a graph names.
+#: The option of onnxruntime for the folder with the weights that a graph names.
 _WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"
 
 
@@ -249,7 +249,7 @@ class Vocabulary:
 
 log = logging.getLogger(__name__)
 
-#: Fewer texts than this are embedded sooner than the frameworks are imported.
+#: Below this number of texts, onnxruntime is done before PyTorch is imported.
 FEW_TEXTS = 32
 
 
@@ -339,7 +339,8 @@ class DefaultEmbedder:
         return self._heavy
 
 
-#: So long the process waits for more. Loading the model again takes some four seconds of one core.
+#: The embedding process ends after this time without texts. Loading the model again takes about four seconds of one
+#: core.
 IDLE_SECONDS = 30.0
 
 

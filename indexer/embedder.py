@@ -33,15 +33,15 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
-#: The weights of the packaged copy; anything else under that name is refused.
+#: SHA-256 of the weights in the packaged default model. Other weights under its name are refused.
 DEFAULT_WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-#: Small batches of texts of like length are fastest on a CPU.
+#: Texts embedded in one call on a processor. Small batches of texts of similar length are fastest.
 BATCH = 16
-#: A GPU is fastest with many.
+#: Texts embedded in one call on a GPU, where large batches are fastest.
 GPU_BATCH = 128
-#: What is embedded on a GPU and on the processor, and the least cosine between both, before the GPU is relied on.
+#: Texts that are embedded on the GPU and on the processor, and the smallest cosine with which the GPU is used.
 TRIAL_TEXTS, MIN_COSINE = ("retry the upload", "make the button blue and move it to the right of the menu"), 0.999
-#: How long is waited for whoever has models to download.
+#: Time limit of the check whether a model can be downloaded.
 DOWNLOAD_SECONDS = 5.0
 
 
@@ -362,9 +362,10 @@ def best_device() -> str:
 # A model that could not be loaded, remembered: to try again takes long, and nothing has changed meanwhile.
 
 _ABSENCE_FACT = "missing model"
-#: So long it is not tried again, unless the settings change or somebody asks for it (`doctor`, `index run`).
+#: For this time, loading a missing model is not tried again, unless the settings change, or `doctor` or `index run` is
+#: run.
 ABSENCE_SECONDS = 3600.0
-#: What decides where a model comes from, beside its name.
+#: Environment variables that decide, beside its name, from where a model is loaded.
 _VARIABLES = ("HF_HOME", "HF_HUB_CACHE", "HF_ENDPOINT", "HF_HUB_OFFLINE", "HTTPS_PROXY", "SENTENCE_TRANSFORMERS_HOME")
 
 
@@ -396,7 +397,7 @@ def _settings(model: str) -> list[str]:
 
 # Whoever waits is told that a model is being loaded, whatever it was that needed one.
 
-#: The stage, as `indexer.log_changes.Progress` is told of it.
+#: The stage of an index run (see `indexer.log_changes.Progress`) while a model is loaded.
 LOADING_STAGE = "loading"
 _told: ContextVar[Callable[[str, int, int], None] | None] = ContextVar("told", default=None)
 
@@ -422,7 +423,8 @@ def loading() -> Iterator[None]:
         progress(LOADING_STAGE, 1, 1)
 
 
-#: An intent and passages; for each of these how probably it answers, 0…1. Raises whatever keeps it from that.
+#: A reranker: gets a question and texts, and returns for each text the probability that it answers the question, 0 to
+#: 1. It raises an error if it cannot.
 Rerank = Callable[[str, Sequence[str]], Sequence[float]]
 
 

@@ -66,7 +66,7 @@ class StateUnavailable(OSError):
 
 _STORE = Path(__file__).with_name("store")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-#: SQLite's files grow by no more than that at once.
+#: A disk with less free space counts as full. SQLite's files grow by at most this much at once.
 _ROOM_BYTES = 1 << 18
 _HALF = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp")
 _NOT_ALLOWED = (errno.EROFS, errno.EACCES, errno.EPERM)
@@ -195,7 +195,7 @@ def _is_raised_by_the_store(error: BaseException) -> bool:
     return trace is not None and Path(trace.tb_frame.f_code.co_filename).parent == _STORE
 
 
-#: Files in the environment by which uv and pipx know their own.
+#: Files by which uv and pipx mark their environments.
 _UV, _PIPX = "uv-receipt.toml", "pipx_metadata.json"
 _PACKAGE = "smart-fork"
 

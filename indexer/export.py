@@ -30,11 +30,12 @@ from indexer.transcripts.model import AgentName, Session, Turn
 
 PieceRole = Literal["user", "assistant", "action"]
 _BLANK_LINES = late(r"\n{3,}")
-#: What marks the summary that a compaction has left, or that a session begins with which continues another one.
+#: The beginning of the piece for a summary: one that a compaction left, or one with which a continued session begins.
 _SUMMARY = "Summary of what came before: "
-#: What stands at a refused call behind which the person says why, in place of the program's long sentence.
+#: The note on a call that a person refused with a reason, in place of the program's long sentence.
 _REFUSED = mask("refused")
-#: Of a longer text, its beginning and end are searched, and between them so much of the lines that say something new.
+#: Of a text longer than the first number, this much is searched at its beginning and its end, and this much of the new
+#: lines between them.
 LONG_CHARACTERS, _EDGE_CHARACTERS, _MIDDLE_CHARACTERS = 24_000, 4_000, 12_000
 _PART = late(r"[^\n]{0,799}(?:\n|[^\n])")
 
@@ -129,11 +130,11 @@ def _clean(text: str) -> str:
 
 
 _HEADINGS = {"user": "## User", "assistant": "## Assistant", "action": "## Assistant"}
-#: How the line of an action begins: whoever reads the conversation alone may pass it over.
+#: The beginning of an action's line in an export. A reader of the conversation alone can skip such lines.
 ACTION = "- ⚙ "
-#: What was said that would pass for a heading or an action of ours: it has a backslash before it.
+#: A line of a message that looks like a heading or an action of the export. It gets a backslash.
 _LIKE_A_MARK = late(r"[ \t]*(?:##[ \t]+(?:User|Assistant)[ \t#]*$|- ⚙)")
-#: What any reader may take for the end of a line.
+#: All characters that a reader may take for the end of a line.
 _LINE_ENDS = late(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 _LABEL = late(r"(?:[-*]\s+)?[*_`]*([A-Za-z][A-Za-z _]*?)[*_`]*:[*_`]*(?=\s|$)")
 _MARKED = late(r"(\*\*|`)(.*)\1")
@@ -278,13 +279,14 @@ def _one_line(text: str) -> str:
     return _LINE_ENDS.sub(" ", text).strip()
 
 
-#: About 200 tokens: the embedding model reads 256, and shorter chunks embed faster a character.
+#: Maximum size of a chunk, about 200 tokens. The embedding model reads 256, and shorter chunks embed faster a
+#: character.
 CHUNK_CHARACTERS = 800
 
 LABELS = {"user": "User: ", "assistant": "", "action": ""}
 _BREAKS = (late(r"\n\s*\n"), late(r"\n"), late(r"(?<=[.!?])\s"), late(r"\s"))
 
-#: Where in a text somebody else begins to speak, and who.
+#: The positions in a text at which another role begins, each with the role.
 Voices = tuple[tuple[int, PieceRole], ...]
 
 

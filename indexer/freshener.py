@@ -30,9 +30,9 @@ from indexer.transcripts.model import AgentName
 if TYPE_CHECKING:
     from apscheduler.triggers.base import BaseTrigger
 
-#: A log is read when nobody has written to it for so long …
+#: A changed log is read when nothing was written to it for this time …
 QUIET_SECONDS = 1.0
-#: … or after so long, where somebody writes without pause.
+#: … or after this time, if an agent writes without a pause.
 LONGEST_SECONDS = 10.0
 
 
@@ -78,16 +78,17 @@ class Batch:
 
 log = logging.getLogger(__name__)
 
-#: Reading or embedding everything is done in pieces of about so long; between them what has just changed is read.
+#: Duration of one piece of reading or embedding everything. Between pieces, logs that have just changed are read.
 PIECE_SECONDS = 5.0
-#: After a run for changes nothing is read for so many times as long as reading took, but for at most so many seconds.
-#: Vectors are made once a passage, however often logs are read: time for them is no reason to keep new words out.
+#: After a run for changes, nothing is read for this many times as long as reading took, but for at most this many
+#: seconds. The time for vectors does not count: each chunk is embedded once, and must not delay new words.
 REST_SHARE, REST_SECONDS = 2.0, 30.0
-#: When everything is looked at again after a run was skipped, because another process is indexing, or has failed.
+#: Waiting time before all logs are looked at again: after a run was skipped because another process is indexing; after
+#: a failed run.
 BUSY_SECONDS, FAILED_SECONDS = 5.0, 15.0
-#: How often the clock is compared with the schedule.
+#: Interval at which the clock is compared with the schedule.
 MEND_SECONDS = 60.0
-#: How long `stop` waits for the log, or the piece of embedding, that is being worked on.
+#: How long `stop` waits for the current log or the current piece of embedding.
 STOP_SECONDS = 5.0
 
 

@@ -33,7 +33,7 @@ from indexer.store.base import Store
 from indexer.transcripts.base import AgentAdapter, Agents, LogFile, stamp_of
 from indexer.transcripts.model import AgentName
 
-#: A session's log is compressed again whenever it has grown: 3 MB in a hundredth of a second.
+#: Compression level of zstd. A log is compressed again when it has grown: 3 MB take a hundredth of a second.
 LEVEL = 3
 _PIECE = 1 << 20
 _NAME = re.compile(r"[0-9a-f]{16}\.zst")
@@ -120,7 +120,8 @@ def pieces(folder: Path, copy: CompressedFile) -> Iterator[bytes]:
 
 log = logging.getLogger(__name__)
 
-#: The copies are measured when so much of the room has been written since, and cut to as much below it: 2 %.
+#: The size of all copies is measured when this fraction of the room (1/50) has been written. Copies are then removed
+#: until this much is free.
 _MEASURED_SHARE = 50
 _FACTS = "copy.json"
 

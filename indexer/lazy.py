@@ -35,7 +35,8 @@ _patterns: list[_Pattern] = []
 if TYPE_CHECKING:
     late = re.compile  # what type checkers know
 else:
-    #: What `re.compile` gives, made on the first use. A pattern that is wrong fails there, so a test uses each.
+    #: Makes the regular expression of `re.compile`, compiled on first use. A wrong one fails only then, so a test uses
+    #: each.
     late = _Pattern
 
 

@@ -24,12 +24,13 @@ from indexer.safe_files import private_dir, state_home
 log = logging.getLogger(__name__)
 _thread = threading.local()
 
-#: Of -20…19. On Linux the disk follows: its priority is that of the processor, where none of its own was set.
+#: The "nice" value of background work, -20 to 19. On Linux, the disk's priority follows it unless it was set
+#: separately.
 NICE = 5
-#: "Work that the user does not wait for", in <sys/qos.h> of macOS: less of processor and disk.
+#: The class for "work that the user does not wait for" in <sys/qos.h> of macOS: less processor and disk.
 _QOS_CLASS_UTILITY = 0x11
 _ON_MACOS = sys.platform == "darwin"
-#: `struct flock` of the system.
+#: The layout of the system's `struct flock`.
 _FLOCK = struct.Struct("qqihh" if _ON_MACOS else "hhqqi4x")
 
 
@@ -84,11 +85,11 @@ def locked_by(path: Path, start: int = 0, length: int = 0) -> int | None:
     return None if kind == fcntl.F_UNLCK else max(0, process)
 
 
-#: How long somebody who asks a question waits for another process that is indexing.
+#: How long a search waits for another process that is indexing.
 LOCK_SECONDS = 1.0
-#: Between two looks at how far another process is.
+#: Interval at which a waiting process looks how far the other process is.
 LOOK_SECONDS = 1.0
-#: Held by who waits for another process that is indexing.
+#: The lock that a process holds while it waits for another process that is indexing.
 _WAITING_LOCK = "wanted.lock"
 
 

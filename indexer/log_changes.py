@@ -26,16 +26,17 @@ if TYPE_CHECKING:
     import apsw
 
 
-#: Raised when the same session would be cut into other chunks.
+#: Increase this when an equal session would be split into other chunks.
 CHUNKER_VERSION = 7
-#: Raised when the same session would be exported differently: every export is then rewritten.
+#: Increase this when an equal session would be exported differently. Every export is then written again.
 EXPORT_VERSION = 2
-#: What the stored form of a session depends on: a log read by another version is read again.
+#: The version on which the stored form of a session depends. A log read by another version is read again.
 VERSION = f"{READER_VERSION}.{CHUNKER_VERSION}.{MASKS_VERSION}.{EXPORT_VERSION}"
-#: The version that has last looked at the sessions whose logs are gone.
+#: The index's fact with the version that last updated the sessions without logs (see `refresh.renew`).
 RENEWED = "renewed"
 
-#: Is told a stage, how much of it is done, and of how much. Called where nothing is half done: it may raise to end it.
+#: A function that gets a stage, how much of it is done, and of how much. It is called where nothing is half done, and
+#: may raise an error to end the work.
 Progress = Callable[[str, int, int], None]
 
 

@@ -23,9 +23,10 @@ from indexer.transcripts.line_hashes import key_in_use, split_hashes, text_hashe
 from indexer.transcripts.model import Exchange, Proof, Session, ToolCall, ToolResult, Turn
 from indexer.transcripts.texts import FAILED, says_something
 
-#: Of more files the last edited are remembered, and of more directories the first.
+#: Maximum number of files, of which the last edited ones are kept, and of directories, of which the first ones are.
 MAX_FILES = 1000
-#: So many calls after an error it is looked for what ended it, and so many of them are remembered.
+#: Number of calls after an error among which its end is looked for, and number of actions that are stored as its
+#: causes.
 MAX_STEPS, MAX_CAUSES = 60, 3
 _RUN_PREFIX = "run "
 
@@ -323,14 +324,14 @@ def _absolute(path: str, cwd: str, resolved_cwd: str) -> str:
     return path if path.startswith("/") else ""
 
 
-#: How the line of an action begins that only looks at something.
+#: Beginnings of the action lines of calls that only look at something.
 _LOOKING_PREFIXES = ("read ", "search ", "Glob ", "LS ", "WebFetch ", "WebSearch ", "Skill ")
-#: How the note on a command begins that has ended.
+#: The beginning of the note on a command that has ended.
 _STATUS_PREFIX = "exit "
 _QUESTION_MARKS = ("?", "\uff1f", "\u061f")
-#: An answer that is longer says something besides its question, or that it is not known.
+#: Maximum length of an answer that is only a question, or only says that the agent does not know.
 _SHORT_CHARACTERS = 120
-#: How it is said, in languages that people speak with agents.
+#: "I do not know" and the like, in languages that people use with agents.
 _NOT_KNOWN = late(
     r"\b(?:do(?:n['\u2019]t| not) know|can(?:['\u2019]t|not) (?:tell|say)|no idea|(?:not |un)sure|"
     r"could(?:n['\u2019]t| not) find|wei(?:\u00df|ss) (?:ich )?(?:es )?(?:leider )?nicht|keine ahnung|nicht sicher|"
@@ -340,7 +341,7 @@ _NOT_KNOWN = late(
     "모르겠|모릅니다|لا أعرف|لا أعلم",
     re.IGNORECASE,
 )
-#: A number, a path, a name of code: whoever names one knows something.
+#: A number, a path or a name of code. An answer with one of these knows something.
 _FACT = late(r"[\d`/\\=<>{}()\[\]#$%@]|\w[._]\w|[a-z][A-Z]|https?:")
 
 

@@ -27,11 +27,11 @@ from indexer.transcripts.model import ToolCall, ToolResult, Turn
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-#: Of logs. Fewer are read in the time that it takes to start a process.
+#: Total size of logs from which a reader process is worth its start. Fewer bytes are read while it starts.
 MIN_BYTES = 48 << 20
-#: Beside the process that asks; each takes as much memory as it does.
+#: Maximum number of reader processes. Each takes as much memory as the process that asks.
 MAX_READERS = 2
-#: Logs that wait at a reader, so that it has always one to read.
+#: Number of logs that wait at a reader process, so that it always has one to read.
 _MAX_WAITING_LOGS = 2
 
 log = logging.getLogger(__name__)

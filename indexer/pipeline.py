@@ -47,7 +47,7 @@ from indexer.transcripts.texts import headline_of, title_of
 
 _OUR_NAME = re.compile(r"smart[-_ ]fork", re.IGNORECASE)
 _SENTENCES = re.compile(r"(?<=[.!?])(?=\s)|(?<=\n)")
-#: Of more repositories that a session worked in, the first are enough.
+#: Maximum number of further repositories of a session for which its work is stored.
 _MAX_HOSTS = 16
 
 
@@ -172,13 +172,13 @@ def _quoting(exchange: Exchange) -> Iterator[Turn]:
 
 log = logging.getLogger(__name__)
 
-#: So much of a log is read and stored in a second, at least.
+#: Bytes of logs that are read and stored in a second, at least.
 LOG_BYTES = 8 << 20
-#: Chunks embedded between two commits: a crash loses at most this much work.
+#: Chunks embedded between two commits. A crash loses at most this much work.
 EMBED_ROWS = 128
-#: Chunks embedded between two words about it: a second or two of a processor.
+#: Chunks embedded between two reports of progress: one or two seconds of a processor.
 PROGRESS_ROWS = 32
-#: Chunks that are put in order at once: to do so for all that wait takes as long as embedding a few of them.
+#: Chunks that are sorted at once. To sort all that wait would take as long as embedding a few of them.
 ORDERED_ROWS = 2048
 
 

@@ -16,14 +16,15 @@ from pathlib import Path
 from indexer.errors import IndexerError
 from indexer.lazy import dataclass
 
-#: A pointer is one path, and the longest of them is this long.
+#: Maximum size of a `.git` file, which contains one path.
 _PATH_BYTES = 4096 + len("gitdir: \r\n")
 _POINTER = "gitdir: "
 _GIT_FILES = ("HEAD", "objects", "refs")
-#: Far more than anybody's list of ignored files has.
+#: Maximum size of other files of git. No list of ignored files is nearly that long.
 _MAX_BYTES = 1 << 20
 _GIT_SECONDS = 5.0
-#: Of a person's variables for git, those that say where the settings are. The others could name another repository.
+#: Environment variables for git that are passed on, because they say where a person's settings are. Others could name
+#: another repository.
 _GIT_VARIABLES = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH")
 
 
@@ -225,9 +226,9 @@ def text_of_regular(file: Path, most: int = _MAX_BYTES) -> str:
         os.close(opened)
 
 
-#: How the key of a project begins that is known by a commit; directories begin with a slash.
+#: The beginning of the key of a project that is known by a commit only. Keys of directories begin with a slash.
 _HEAD_PREFIX = "commit "
-#: How the key begins of what was done in a project by sessions that were begun elsewhere.
+#: The beginning of the key for work in a project by sessions that began in another one.
 _GUEST_PREFIX = "guest "
 
 

@@ -31,10 +31,10 @@ from indexer.store.damage import remove_older
 from indexer.transcripts.base import Agents, LogFile
 from indexer.transcripts.line_hashes import noting
 
-#: A log that takes longer than a piece of work has time for.
+#: Size of a large log, which takes longer than one piece of work.
 LARGE_BYTES = 5 * LOG_BYTES
-#: What was taken out is erased at once where that takes about no longer: while somebody waits, and for logs that have
-#: just changed.
+#: Deleted text is erased immediately if that takes no longer than this: while a search waits, and after changed logs
+#: were read.
 ASKED_SECONDS, NAMED_SECONDS = 1.0, 5.0
 
 

@@ -33,12 +33,12 @@ from indexer.project import (
 )
 
 NAME = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-#: A name that git has shortened, to one that no other object of the repository begins with. Of SHA-1 alone.
+#: An object's name that git has shortened so that it is unique. Only for SHA-1.
 _SHORTENED = re.compile(r"[0-9a-f]{7,39}")
 _DIGEST_BYTES = 20
 _HEADER = b"\xfftOc\x00\x00\x00\x02"
 _FANOUT = 256
-#: Of one first byte; no repository has so many objects.
+#: Maximum size of the list of objects with one first byte. No repository has so many objects.
 _MAX_TABLE_BYTES = 1 << 28
 
 
@@ -113,17 +113,17 @@ def _is_own(path: Path) -> bool:
     return os.path.lexists(path) and os.path.realpath(path) == str(path)
 
 
-#: How much is read of the end of a reflog: for its last line, and to look for one.
+#: Bytes read at the end of a reflog: for its last line, and to look for a line.
 _LINE_BYTES, _REFLOG_BYTES = 1 << 16, 1 << 22
-#: Far more than a tick of a file system's clock.
+#: Much longer than a tick of a file system's clock.
 _TICK_NS = 100_000_000
 _COLUMNS = "top, key, remote, head, last, place, shallow, config, roots, made"
 _PLACES = ", ".join("?" * len(_COLUMNS.split(", ")))
-#: So many commits of all sessions of a directory are kept.
+#: Maximum number of commits stored for the sessions of a directory.
 _MAX_COMMITS = 64
 _REFLOG_LINE = re.compile(rb"[0-9a-f]{40,64} ([0-9a-f]{40,64}) [^\n]*")
 _REMOTE = re.compile(r"remote\.(.+)\.url", re.DOTALL)
-#: ``user@host:path``, which is no URL; a Windows drive and a path with a colon in it are not meant.
+#: ``user@host:path``, which is no URL. Windows drives, and paths with a colon, do not match.
 _SCP = re.compile(r"(?:[^@/:]+@)?([^@/:]{2,}):(?!//)(.*)", re.DOTALL)
 _URL = re.compile(r"(?:[a-z][a-z0-9+.-]*)://(?:[^@/]*@)?([^/:]*)(?::\d*)?/*(.*)", re.DOTALL | re.IGNORECASE)
 

@@ -18,7 +18,7 @@ from indexer.log_changes import Report
 from indexer.store.base import Store
 from indexer.values import Value, dict_in, dicts_in, json_in, record, value
 
-#: Counts that are told under the names that they have in a report.
+#: Names of the counts that `LastRun` and `Report` have in common.
 COUNT_FIELDS = ("read", "resumed", "bytes_read", "sessions", "removed", "embedded", "waiting")
 
 
@@ -72,9 +72,9 @@ def _is_such(value: object, default: object) -> bool:
     return isinstance(default, int | str) and isinstance(value, type(default))
 
 
-#: Where the index itself keeps them: whoever asks how it is may be another process, on another day.
+#: Keys of the index's facts with the last run and the next run, which other processes read later.
 _LAST, _NEXT = "last_run", "next_run"
-#: Of logs that could not be read, how many are named.
+#: Maximum number of unreadable logs that a summary names.
 MAX_FAILED = 10
 
 Outcome = Literal["completed", "failed", "cancelled", "skipped"]

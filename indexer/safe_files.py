@@ -82,12 +82,12 @@ class Disk:
 DISK = Disk()
 
 
-#: What a writer that was killed has left for so long has lost its writer for certain.
+#: Age from which a temporary file certainly has no writer any longer.
 STALE_SECONDS = 3600
-#: What is written first is named after so much of the file's name.
+#: Number of characters of the target's name in the name of its temporary file.
 STAGING_NAME_CHARACTERS = 50
 _STAGING = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
-#: What `link` answers where a file system has no hard links.
+#: Error numbers of `link` on file systems without hard links.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EXDEV, errno.ENOSYS, errno.EMLINK)
 _WRITE_BYTES = 1 << 20
 
@@ -267,11 +267,11 @@ def index_db() -> Path:
     return state_home() / "index.db"
 
 
-#: How the name of a log ends that its agent has compressed.
+#: The ending of logs that their agent has compressed.
 COMPRESSED = ".jsonl.zst"
-#: No log is larger, and none needs more memory to be unpacked.
+#: Maximum size of an uncompressed log, and maximum memory for uncompressing it.
 _MAX_UNPACKED_BYTES, _MAX_WINDOW_BYTES = 2 << 30, 64 << 20
-#: How much is unpacked at once of what is passed over.
+#: Bytes that are uncompressed at once while skipping.
 _PIECE_BYTES = 1 << 20
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: The longest interval that is one: a larger number is a mistake, and a date that far away cannot be computed.
+#: The longest interval. A larger number is a mistake, and would lead to dates that cannot be computed.
 MAX_INTERVAL = timedelta(days=366)
 _INTERVAL = re.compile(r"\d+[mh]", re.ASCII)
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -163,21 +163,21 @@ def _weekdays(part: str) -> str:
     return ",".join(_WEEKDAYS[number % 7] for number in numbers)
 
 
-#: How long notifications are collected before they are handed over, and how often that is looked at, in milliseconds.
+#: How long notifications are collected before they are reported, and how often they are checked, in milliseconds.
 COLLECT_MILLISECONDS, STEP_MILLISECONDS = 600, 200
-#: A watched folder that was deleted and made again is noticed after at most so long.
+#: A watched folder that was deleted and made again is noticed after at most this time.
 CHECK_MILLISECONDS = 30_000
-#: How often everything is looked at where the system cannot notify us; that costs one `stat` a log.
+#: Interval at which all logs are checked if the system cannot notify of changes. This costs one `stat` a log.
 POLL_SECONDS = 10.0
-#: After so long it is tried again to have the system notify us.
+#: Time after which notifications are tried again.
 POLLING_SECONDS = 600.0
-#: Folders that come and go just now are looked for again after so long.
+#: Time after which folders are looked for again that have just come or gone.
 RETRY_SECONDS = 0.2
 
-#: What `RustNotify` calls a path that went.
+#: The number with which `RustNotify` reports a deleted path.
 _DELETED = 3
 
-#: Is told the paths that have changed, or `None`: look everywhere.
+#: A function that gets the paths of changed logs, or `None` if any log may have changed.
 Changed = Callable[[Collection[str] | None], None]
 
 

@@ -67,7 +67,7 @@ class Variable(str):
         return "" if fits else f"{self} must be {said}, not {text[:80]!r}"
 
 
-#: A setting of a terminal; and one that a service takes over.
+#: A setting for a person's shell; and one that is copied into the settings of an installed service.
 _own, _kept = Variable, partial(Variable, kept=True)
 
 
@@ -123,8 +123,8 @@ class Setting:
     )
     NO_COLOR = _own("NO_COLOR", "Any value: print no colors.", "colors at a terminal")
     _SWITCHES = (INDEXING, BACKGROUND, KEEP_TRANSCRIPTS, CHECKPOINTS, PRELOAD, SERVICE, CHECK_LOGIN)
-    #: What a value must match, and that in words. Names and addresses may be anything; who reads a port or an interval
-    #: says that it is none.
+    #: The pattern that a value must match, and its description. Names and addresses may be anything. Ports and
+    #: intervals are checked by the code that reads them.
     ALLOWED: Mapping[str, tuple[str, str]] = {
         **dict.fromkeys(_SWITCHES, ("|".join((*_ON, *_OFF)), "true or false")),
         **dict.fromkeys((QMD_SECONDS, KEEP_MEGABYTES, RECALL_MS, MAX_WORKERS), (r"\d{1,9}", "a whole number")),
@@ -133,9 +133,9 @@ class Setting:
     }
 
 
-#: All of them.
+#: All settings that people set.
 VARIABLES = tuple(one for one in vars(Setting).values() if isinstance(one, Variable))
-#: smart-fork and the agents set these for the programs they start. People do not.
+#: Variables that smart-fork and the agents set for programs that they start. People do not set them.
 WORKER_ID, DEPTH, ASKS_SHELL = "SMART_FORK_WORKER_ID", "SMART_FORK_DEPTH", "SMART_FORK_ASKS_SHELL"
 GIVEN = (
     Variable(WORKER_ID, "Id of the worker that runs this program."),

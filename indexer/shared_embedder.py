@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from indexer.transcripts.base import LogFile
 
 
-#: A model that could not be loaded is tried again after so long: somebody may have repaired it.
+#: Time after which a model that could not be loaded is tried again, because a person may have repaired it.
 RETRY_SECONDS = 60.0
-#: Texts embedded before another thread gets its turn: a question does not wait for all that is being indexed.
+#: Texts embedded before another thread gets its turn, so that a search does not wait for all indexing.
 TURN_TEXTS = 32
-#: A look at all logs holds so long for all who ask.
+#: For this time, one look at all logs counts for all searches.
 LOOK_SECONDS = 1.0
 
 

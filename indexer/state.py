@@ -26,11 +26,12 @@ if TYPE_CHECKING:
 
 
 BUSY_MILLISECONDS = 15_000
-#: After a wait in vain nothing in this process waits so long before that moment: a question asks it many times.
+#: After a failed wait for the database, nothing in this process waits again before this time, because a search reads it
+#: often.
 _impatient_until = -1.0
-#: Raised where an older program could not use the tables any more: it refuses them then.
+#: Increase this when older programs could no longer use the tables. They then refuse to.
 _FORM = 1
-#: Raised with the tables, and kept as ``application_id``: those of an older layout are brought up to it.
+#: Increase this when the tables change. It is stored as ``application_id``, and older layouts are upgraded.
 _LAYOUT = 1
 _TABLES = """
 -- Single values, as JSON: what can be found out again, and what belongs to this machine.
@@ -70,7 +71,7 @@ CREATE TABLE verdicts (
 CREATE TABLE marks (agent TEXT, session_id TEXT, mark TEXT, PRIMARY KEY (agent, session_id, mark)) WITHOUT ROWID;
 """
 
-#: Puts rows of an older form into `pulled`.
+#: SQL that copies rows of an older form into the table `pulled`.
 _OLD_PULLED = """
 INSERT INTO pulled SELECT id, json_object('path', path, 'agent', agent, 'root', root, 'server', server,
     'project', project, 'records', json(records), 'sessions', json(sessions), 'crossed_from', json(crossed_from),
@@ -236,7 +237,7 @@ def _said(error: apsw.Error) -> tuple[int, str]:
     return errno.EAGAIN if isinstance(error, apsw.BusyError) else errno.EIO, str(error)
 
 
-#: Values of added columns that must not be NULL and have no default.
+#: Values for added columns that must not be NULL and have no default.
 _EMPTY = {"INTEGER": "0", "TEXT": "''", "BLOB": "x''"}
 
 

@@ -36,15 +36,15 @@ __all__ = [
 ]
 
 
-#: A text from which secrets were taken out.
+#: A text in which secrets are masked.
 Masked = NewType("Masked", str)
 NOTHING = Masked("")
 
-#: Raised whenever the output changes for the same input: all that was made of masked texts is then made again.
+#: Increase this when the output for an equal input changes. Everything that is made of masked texts is then made again.
 VERSION = 15
 
 _CUT = "..."
-#: `MARK`, a kind of at most 40 characters, and the bracket.
+#: Length of the longest mask: `MARK`, a kind of at most 40 characters, and the bracket.
 _LONGEST_MASK = len(MARK) + 41
 
 
@@ -147,7 +147,7 @@ def _redact() -> Callable[[str], str]:
     return redact
 
 
-#: Characters of texts that are remembered, the oldest of which are let go of: those of some dozen long sessions.
+#: Maximum number of characters of cached texts, those of some dozen long sessions. The oldest ones are dropped.
 KEPT_CHARACTERS = 8 << 20
 
 
@@ -182,5 +182,5 @@ class Masks:
                 self._size -= len(oldest)
 
 
-#: `mask` for what is read into the index, where the same text comes more than once.
+#: `mask` with a cache, for texts that are read into the index, because many occur more than once.
 mask_once = Masks(mask)

@@ -25,7 +25,7 @@ from indexer.masking.value_checks import (
     placeholder,
 )
 
-#: Parts of names, in lower case, and what their values are.
+#: Parts of names that hint at a secret, in lower case, each with the kind of secret.
 STEMS = {
     b"pass": "password",
     b"pw": "password",
@@ -35,14 +35,14 @@ STEMS = {
     b"_pat": "token",
 }
 _EVERY_STEM = {**STEMS, **STEM_WORDS}
-#: How a name may go on behind "pass".
+#: How a name with "pass" for a password may continue after it.
 _PASS_ENDS = late(
     r"(?i)(?:w(?:or)?d|wort|_?phrase|code|e)?\d?"
     r"(?:[_.-]?(?:base64|b64|value|plain|text|clear|new|old|default|prod|dev|test|staging|live|bdd?|db|root|"
     r"admin|\d{1,2}))?"
 )
 _ESCAPED_LINE_ENDS = ("\\n", "\\r", "\\t")
-#: A name that ends in "key" is that of a secret only after one of these.
+#: Words before "key" in a name. Only after one of these, the name is that of a secret.
 _KEY_OWNERS = tuple(
     b"api access secret private priv auth account client service signing encryption master db "
     b"subscription shared app application deploy webhook hmac jwt license functions function consumer "
@@ -52,27 +52,28 @@ _KEY_OWNERS = tuple(
     b"sendgrid mailgun datadog algolia pinecone mistral groq deepseek supabase firebase openweather sentry "
     b"grafana".split()
 )
-#: What "pass" is right behind where it is a password: no word ends so.
+#: Words before "pass" in names of passwords. No ordinary word consists of one of these and "pass".
 _PASS_OWNERS = tuple(b"key store user require db root admin smtp mail ftp sudo ssh".split())
-#: Of these words "pass" is the end.
+#: Words that end with "pass" when one of these comes before it, such as "bypass".
 _NO_PASS = tuple(b"by com sur tres over under multi single two one low high band first second render encom".split())
-#: What a key in an environment belongs to that is no secret.
+#: Words before "key" in names of environment variables that hold no secret.
 _OPEN_KEYS = late(expanded("{open_key}"))
-#: What tokens that are identifiers tell apart.
+#: Names of tokens that only distinguish objects, and are no secret.
 _TELLS_APART = late(
     r"(?i)(?:page|next|request|continuation|cursor|cancel\w*|sync|idempoten\w+|dedup\w*|lock|lease|"
     r"fencing|trace)[_-]?token"
 )
-#: A header's name of several words.
+#: A header's name of several words that ends with "key".
 _HEADER = late(r"[A-Za-z][A-Za-z0-9]*(?:-[A-Za-z0-9]+){0,4}-(?i:key)")
-#: Names that only speak about a secret.
+#: Names that only say something about a secret, such as its length.
 _ABOUT = late(expanded("{about_a_secret}"))
-#: How a name may begin.
+#: The characters of the part of a name before "pass" or "key".
 _HEAD = string.ascii_letters + string.digits + "_.-"
 _SEPARATOR = late(expanded("{separator}"))
-#: Words that make a password: with a digit or a sign, or as programs for mail give them.
+#: Several words that form a password: with a digit or a sign, or four groups of four letters, as mail services give
+#: them.
 _WORDED = late(r"[a-z]{4}(?: [a-z]{4}){3}|(?=[^\n]*(?:[0-9]| [#&+*@] ))\S{2,20}(?: \S{1,20}){1,5}")
-#: What a value becomes.
+#: The new value in "old -> new".
 _INSTEAD = late(r"[\"'][ ]{0,2}(?:->|=>)[ ]{0,2}[\"']([^\"'\n]{4,256})[\"']")
 _ENDS_WORDS = late(r"[ \t]*(?:$|[\n;,)}]|[a-z_]+ -)")
 _BARE = late(rf"[^\s\"'`\\<>\u3001\u3002\uff0c{HIDDEN}]{{1,4096}}+")
@@ -81,8 +82,8 @@ _INSIDE = {
     "'": late(rf"(?>(?:[^'\\\s{HIDDEN}]|\\[^\snrt]){{1,4096}})"),
     "`": late(rf"[^`\s{HIDDEN}]{{1,4096}}+"),
 }
-#: How a value goes on in the next line: at the edge of a box, or indented.
-#: Before a name: what sets variables with a blank, or calls something with a name and a value.
+#: What follows where a value continues in the next line (at the edge of a box, or indented); and, before a name,
+#: commands that set a variable with a blank.
 _SETS = late(
     r"(?:(?:^|[\n;&|]|\\[nrt])[ \t]{0,8}(?:ENV|ARG|setenv|SetEnv|SETX|setx|set(?: -\w{1,4}){1,2}|fastcgi_param|"
     r"uwsgi_param)|"
@@ -94,12 +95,12 @@ _TOLD_TO_SET = late(
     r"(?:[ ]--?[\w-]{1,24}){0,3}[ \t\"']{1,4}(?:\S{0,60}[:/])?$|[{(\s]:$"
 )
 _FEW_WORDS = late(r"^\W{0,8}(?:[\w'-]{2,16} ){1,2}$")
-#: How a cell of a table is over.
+#: How a table's cell ends.
 _CELL_ENDS = late(r"[`*\"']{0,2}[ \t]{0,40}\|")
 _CALLS = late(expanded("{calls}"))
 _PAIRS = late(r"(?i)(?:name|key|id|property)\\{0,3}[\"']?\s{0,4}[:=]\s{0,4}\\{0,3}[\"']?$")
 _PROPERTY = late(r"[a-z][\w.-]{3,80}")
-#: From where a program takes a password.
+#: Words for the place from which a program takes a password, as in "env:NAME".
 _SOURCE = late(r"(?:pass|env|file|fd|stdin)(?::|$)")
 _STATEMENT = late(r"[A-Z_]+|(?:key|store)Password")
 _CODE_ENDS = late(r"[,;|(){}\[\]]")
@@ -107,12 +108,12 @@ _CODE = late(r"[\w)][(\[]\w{0,40}[)\]]|[,;]$|^[(\[{]")
 _ACCOUNT = late(expanded("{account}"))
 _WORD_BEFORE = late(r"[A-Za-z]{2,20} $")
 _COMMENT = late(r"[ \t]{1,40}(?:#|//)[ \t]")
-#: Where a line is, as searches print it before each.
+#: The file and line number that search programs print before each line.
 _PLACE = late(r"^[\w./-]{1,60}:(?:\d{1,6}[:-])?[ \t]{0,16}")
 _CALL = late(r"[\w.]+\(")
 _NEXT_PARAMETER = late(r"&[A-Za-z0-9_.-]{1,64}=")
 _UPPER_NAME = late(r"[A-Z][A-Z0-9_]*")
-#: Somebody's name or machine in the same line: what stands beside it is not the label of a field.
+#: A user's or machine's name in the same line: the name beside it is then no mere label of a field.
 _COMPANY = late(r"(?i)[\"']?(?:user(?:_?name)?|login|host|server|database|email)[\"']?\s{0,4}[:=]")
 
 

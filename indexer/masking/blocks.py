@@ -26,20 +26,20 @@ from indexer.masking.value_checks import (
 )
 from indexer.masking.view import View
 
-#: Of these words a text has one in which there is such a block.
+#: Words for the blocks in this module. A text without any of them has no such block.
 BLOCK_WORDS = tuple(
     b"kind insert value codes backup recovery digos recoverycodes backupcodes wiederherstellungscodes".split()
 )
 _TELL_OF_CODES = frozenset(BLOCK_WORDS[3:])
-#: Before and behind the heading of a column that has secrets.
+#: What may be before and behind the heading of a column that has secrets.
 _BEFORE_HEADING, _BEHIND_HEADING = (
     late(rb"(?:^|[,;|\t\n]|  )[\"'*` ]{0,3}[a-z_ ]{0,12}\Z"),
     late(rb"[a-z]{0,8}[\"'*` ]{0,2}(?=[,;|\t\r\n]|  |\Z)"),
 )
 _HEADINGS = (b"pass", b"pwd", b"secret", b"token", b"key")
-#: What a numbered listing, a difference or a quotation begins each line with.
+#: What begins each line of a numbered listing, a diff or a quotation.
 _PREFIX = late(r"(?m:^)(?:[ \t]{0,8}\d{1,6}(?:\u2192|\t|: ?|\|)|[+>-] ?(?=\S)|[\w./-]{1,80}:\d{1,6}:)")
-#: So much around a sign is one document.
+#: How much text around the word "Secret" belongs to one document.
 _AROUND = 20_000
 _IS_SECRET = late(r"kind\\{0,3}[\"']?:\s{0,4}\\{0,3}[\"']?Secret\b")
 _DATA = late(r"(?m:^)([ \t]{0,40})(?:string)?[dD]ata:[ \t]*\n((?:\1[ \t]+[^\n]*(?:\n|\Z)|[ \t]*\n)+)")
@@ -53,7 +53,7 @@ _NAMED = late(expanded("{heading}"))
 _LONG_WORD = late(r"[A-Za-z0-9+/_-]{30,}={0,2}")
 _HEADING = late(rb"pass|pwd|secret|token|key|contrase|kennwort|senha|mot de|wachtwoord")
 _RULE = late(r"[|+]?[ \t]{0,8}:?-{2,}[-:|+ \t]*")
-#: Cells that only blanks part.
+#: A cell of a table whose cells are separated by blanks only.
 _CELL = late(r"\S+(?: \S+)*")
 _CODES_BEGIN = late(expanded("{codes_begin}"))
 _CODES_BEGIN_WITH = (
@@ -64,13 +64,13 @@ _BEHIND = late(r"[\"']?\s?[:=]\s?\[?[\"']?|[ ](?:(?:is|was|ist|est|es)[ ])?(?=\d
 _CODE = late(r"(?<![\w./:#-])(?:[A-Za-z0-9]{4,10}(?:-[A-Za-z0-9]{4,10}){0,7}|\d{6,10}|\d{4} \d{4})(?![\w/(:]|\.\w|-)")
 _VALUE_OF = late(expanded(r"alue(?<=[vV]alue)(?<![\w-][vV]alue){before_value}([^\"'\s\\]{8,4096})\\{0,3}[\"']"))
 _HAS_VALUE = late(expanded("value{before_value}").encode())
-#: What an object has beside a value that is secret.
+#: Other fields of a JSON object that show that its value is a secret.
 _TELLS_BESIDE = late(
     r"\"keyName\\{0,3}\"|/secrets/|\"httpOnly\\{0,3}\"|SecureString|\"(?:sensitive|secret|"
     r"secure)\\{0,3}\"\s{0,4}:\s{0,4}true|"
     r"\"type\\{0,3}\"\s{0,4}:\s{0,4}\\{0,3}\"(?:secret|password)"
 )
-#: Cookies and headers that let somebody in, beside their values.
+#: Names of cookies and headers for authentication, in the JSON object of their values.
 _SESSION = late(
     r"(?i)(?<![a-z])(?:name|key)\\{0,3}[\"']?\s{0,4}:\s{0,4}\\{0,3}[\"'][\w.-]{0,40}(?:sess|sid\b|auth|jwt|remember|ticket)"
 )
@@ -323,9 +323,9 @@ def _rows(text: str) -> Iterator[Span]:
                     yield _span(fields[number], 1, "password")
 
 
-#: A line has one of these in small letters below which a secret may stand,
+#: Parts of words, in lower case, that announce a secret in the next line,
 _ANSWER_STEMS = (b"pass", b"auth", b"pw", b"secret", b"token", b"key", b"login")
-#: or one of those, by a whole word of it.
+#: and texts that do so, by a whole word in them.
 _BY_WORD = {
     b"op": b"op read",
     b"vault": b"vault kv get",
@@ -340,13 +340,13 @@ _BY_WORD = {
     b"credentials": b"credential",
 }
 ANSWER_WORDS, ANSWER_LITERALS = tuple(_BY_WORD), (*_ANSWER_STEMS, *_BY_WORD.values())
-#: No line that says so is longer.
+#: Maximum length of a line that announces a secret.
 _LONGEST = 500
 _ALONE = late(
     r"[ \t]*\r?\n(?:\r?\n|\s{0,8}(?:```|~~~)\w{0,12}[ \t]*\n)?[ \t]{0,12}(?:1(?:\u2192|\t|: )|- )?"
     rf"(\\{{0,3}}[\"'`]?)([^\s\"'`<>{HIDDEN}]{{6,400}}+)\1[ \t]*(?=\r?\n|\Z)"
 )
-#: A name and a password, each in its line, and nothing else: what programs read from files of such names.
+#: A name and a password, each on its line, and nothing else, as in files that programs read for authentication.
 _TWO_LINES = late(r"\r?\n[\w.@+-]{2,64}\r?\n([^\s]{6,64})[ \t]*(?=\r?\n(?:[$#%>]|\s*\n|```)|\s*\Z)")
 _AUTH_FILE = late(
     r"(?i)(?:\b(?:cat|type|less|more|head|bat)\b[^\n|]*|^[\s#;]{0,8}(?:file:? )?[\w./~-]{0,80}/[\w.-]{0,40})"
@@ -354,11 +354,11 @@ _AUTH_FILE = late(
 )
 #: Commands that print a secret and nothing else.
 _GETS = late(expanded("{gets}"))
-#: Commands that print what they are told to: then that is called a secret.
+#: Commands that print a variable or file, if its name is that of a secret.
 _PRINTS = late(expanded("{prints}"))
-#: What is called a secret and stands above it, with or without a colon.
+#: Words for a secret that are a heading above it, with or without a colon.
 _IS_CALLED = late(expanded("{is_called}"))
-#: What is said of a secret and is none.
+#: Words about a secret, after which no secret follows.
 _ABOUT = late(expanded("{about_answers}"))
 
 

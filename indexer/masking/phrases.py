@@ -169,15 +169,14 @@ def _secret(phrase: Phrase, match: re.Match[str]) -> Iterator[Span]:
 
 
 _CHARACTER = "[A-Za-z0-9_-]"
-#: A line end or a sum of strings, with the marks of a continued line or string, the edges of a box, and what quotes,
-#: diffs and indents put before the next.
+#: A line end, or two joined strings, with everything that quotes, boxes, diffs and indents put around it.
 _BREAK = (
     r"(?:(?:\\{0,2}|=|[\"'][ \t]{0,4}[+.&\\]?[ \t]{0,4}|[ \t]{1,3}[│┃┆║|][ \t]{0,3})\r?\n[ \t>+|#│┃┆║▌▏▎-]{0,12}[\"']?|"
     r"\\{1,2}n|[\"'][ \t]{0,2}[+.&]?[ \t]{0,2}[\"']|%0[aA])"
 )
-#: Of a longer token one half is long enough to be found by itself.
+#: Of a token longer than the first number, one half is long enough to be found by itself.
 _LONG, _LEAST_BEGINNING, _LEAST = 40, 3, 20
-#: A hash of a password as files of users and programs hold it.
+#: A password hash as in files of users and programs.
 _CRYPT = late(
     r"\$((?:[1-9]|y|gy|apr1|argon2(?:id|i|d)|scrypt|pbkdf2(?:-sha\d{1,3})?|sha1|2[abxy]|krb5\w{2,8}|DCC2)\$"
     r"(?:[A-Za-z0-9./+=,_#*@-]{1,64}\$){0,4}[A-Za-z0-9./+=_$-]{20,}+)"
@@ -206,7 +205,8 @@ def _parted(kind: str, beginning: str, length: int) -> Phrase:
 
 
 _TOLD = [*phrases_of("phrases"), *phrases_of("prose"), *_wrapped()]
-#: Phrases with words beyond ASCII, which the bytes of a text do not show, and the others by the signs of a text.
+#: Phrases with letters beyond ASCII, for which the bytes of a text cannot be searched; below, the other ones by their
+#: signs.
 _ABROAD = [phrase for phrase in _TOLD if not all(map(bytes.isascii, phrase.anchors))]
 _BY_SIGN: dict[bytes, list[Phrase]] = defaultdict(list)
 for _one in _TOLD:
@@ -245,9 +245,9 @@ def hashes_in(text: str, lower: bytes) -> Iterator[Span]:
             yield Span(match.start(1), SHAPE, match.end(1), "password-hash")
 
 
-#: Short options that a password may follow.
+#: Short options of commands that a password may follow.
 _OPTION = late(rb" -(?:[a-z]{0,3}u|[pawnk]|hp|-pass|-user|-auth|-proxy-user|pass|storep|keyp|destst|srcst)")
-#: The characters of programs' names, with blanks for all other bytes.
+#: Characters in names of programs; all other bytes become blanks.
 _NAMES = bytes(
     byte if chr(byte).isascii() and (chr(byte).isalnum() or chr(byte) in "_.-") else 32 for byte in range(256)
 )
@@ -282,7 +282,7 @@ def _programs() -> re.Pattern[bytes]:
     return re.compile(rb"(?:(?<![a-z0-9_.-])|(?<=\\[nrt]))(" + names + rb")(?:\.exe)?[ \t]")
 
 
-#: What tells of a secret, by how it begins.
+#: The beginnings of words that hint at a secret.
 NEAR_WORDS = tuple(b"shared login log pat wifi wi wlan ssid connect sequelize share".split())
 _STEMS = "|".join(word.decode() for word in STEM_WORDS)
 _SIGNS = frozenset((b"pass", b"pw", b"secret", b"token", b"key", b"auth", *NEAR_WORDS, *STEM_WORDS))
@@ -299,7 +299,7 @@ _TELLS = late(
     rf"(?:{'|'.join(f'(?<={owner})|(?<={owner}[ _-])' for owner in _KEY_OWNERS.split('|'))})keys?)"
     r"(?![A-Za-z0-9+/]|\.[a-z]{1,4}\b)"
 )
-#: So far behind it, in so many pieces.
+#: How many characters behind such a word are searched, in how many pieces, each of at most how many characters.
 _REACH, _PIECES, _LONGEST = 80, 8, 128
 _NO_LINE = late(r"\n|\. |; ")
 _TOLD_BEFORE = late(
@@ -311,15 +311,16 @@ _LETTER = (
     rf"\u3000-\u30ff\u4e00-\u9fff\uac00-\ud7ff\uff00-\uffef\u201c-\u201f\u2018-\u201b{HIDDEN}]"
 )
 _PIECE = late(rf"{_LETTER}{{8,{_LONGEST}}}+")
-#: What is left of a longer word: nothing strange by itself, where it is short.
+#: The rest of a word longer than that.
 _REST = late(rf"{_LETTER}{{1,{_LONGEST}}}+")
-#: What says right before a value that it is the one, and how far away what is called so may be.
+#: What directly precedes a value and says that it is the secret; and how far behind the word for a secret it may be.
 _SAID = late(
     r"(?i)(?:[:=\u2192\uff1a]|->|=>|[ ](?:is|was|are|to|ist|lautet|est|es|\u00e9|\u00e8|er|\u00e4r|je|on|je|to))"
     r"[ \t\"'`*(]{0,6}\Z"
 )
 _NEAR = 60
-#: What is said around a password that is told, and a question for one with all that stands before its answer.
+#: What people write around a password that they mention; below, a prompt for a password with everything before its
+#: reply.
 _NO_WORD, _SAID_BEFORE, _SAID_BEHIND = (late(expanded(f"{{{it}}}")) for it in ("no_word", "said_before", "said_behind"))
 _TOWARDS, _CHANGED, _MACHINE = (late(expanded(f"{{{it}}}")) for it in ("towards", "changed", "machine"))
 _ASKED, _NOTHING, _OVER = (late(expanded(f"{{{it}}}")) for it in ("asked", "nothing_between", "over"))
@@ -327,18 +328,18 @@ _PLACE = late(r"(?i)[ ](?:dans|in|im|em|nel\w{0,2}|sur|su|w|v|ve|\u0432|bei|aus|
 _BARE_TOKEN = late(r"(?i)(?:^|[^\w]|[^a-z][ _-])tokens?\Z")
 _ONLY_SAID = late(r"(?:[ _]?[iI][dD])?[\"'`]?[ \t]{0,24}(?:[:=]|is|->|=>|\u2192)?[ \t]{0,4}[\"'`]?")
 _LINES_ABOVE, _ONLY_KEY = 3, late(r"^[^\n ]{40,}$")
-#: What tells one key from another.
+#: Words that name a key without being the key, such as "key id".
 _ID_OF_KEY = late(r"(?i)keys?[ _-]?id")
 _COMMENT, _HEAD = late(r"[\"'`);, ]{0,6}[ ](?:#|//|--)"), late(r"[:({\[=]$")
 _LONGEST_KEY, _SUM = 600, 40  # a sum of git is no key
-#: What says in a line that a key is in it, and what says that something else is.
+#: What says in a line that a key is in it; below, what says that something else is.
 _KEEPS = late(expanded("{keeps}") + rf"|(?<![a-z])(?:{_STEMS})(?![a-z])")
 _KEEPS_NUMBER = late(expanded("{keeps_number}"))
 _INTRODUCES, _COLOUR = late(r"[:=?({\[]"), late(r"\d{1,3}m")
 _OTHER = late(expanded("{other_things}"))
-#: What makes something else of a piece: a call, a name, an address.
+#: Characters after and before a word that make it a call, a name or an address.
 _BEHIND, _BEFORE = frozenset("(=["), frozenset("$@/\\&")
-#: What is said of a secret in a line and is none.
+#: Words about a secret in a line that has none.
 _ABOUT = late(expanded("{about_no_secret}"))
 
 

@@ -13,9 +13,9 @@ from typing import AnyStr, NamedTuple
 
 from indexer.lazy import late
 
-#: How a mask begins; behind it stand the kind of the secret and a bracket.
+#: The beginning of a mask. The kind of the secret and a bracket follow.
 MARK = "[REDACTED:"
-#: What stands for a character of a mask: nothing that a secret is looked for in has it.
+#: The character that replaces each character of a mask during a search. No pattern matches it.
 HIDDEN = "\ufffe"
 SHAPE, PHRASE, NAME, NEAR = 0, 1, 2, 3
 
@@ -78,7 +78,7 @@ def changes(value: str) -> int:
 
 
 Rule = dict[str, str]
-#: Patterns that all files know, and those that `let` names.
+#: Named patterns for all rule files, and those that `let` in a rule file defines.
 _NAMED = {
     "hidden": HIDDEN,
     "quote": r"\\{0,3}[\"'`]",

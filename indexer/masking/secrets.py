@@ -33,7 +33,7 @@ from indexer.masking.tokens import Literals, has_controls, is_begun, long_runs, 
 from indexer.masking.value_checks import STEM_WORDS, goes_on, is_hard, is_key_pair, nouns_in
 from indexer.masking.view import View, as_seen, joined, other_readings, texts_in
 
-#: What words are made of, and blanks for all else.
+#: A table that keeps the bytes of words, and replaces all others by blanks.
 _LETTERS = bytes(byte if chr(byte).isascii() and chr(byte).isalnum() else 32 for byte in range(256))
 
 
@@ -44,19 +44,20 @@ def words_of(lower: bytes) -> list[bytes]:
 
 _GOES_ON = late(expanded("{goes_on}"))
 _MASK = late(r"\[REDACTED:[a-z0-9-]{1,40}\]")
-#: A text that speaks of secrets has one of these, also where it is escaped.
+#: A text that mentions secrets has one of these, even if parts of it are escaped.
 _TELLING = frozenset((b"pass", b"secret", b"token", b"key", b"auth", b"bearer", b"://", b":\\/", b"u001b"))
-#: A text in which words tell of a secret has one of these,
+#: A text with words that hint at a secret has one of these texts,
 _SIGNS = frozenset((*STEMS, *PHRASE_SIGNS, *_TELLING, b"-----begin", b"private-lines:"))
 #: or one of these whole words.
 _WORDS = frozenset((*PHRASE_WORDS, *BLOCK_WORDS, *ANSWER_WORDS, *NEAR_WORDS, *STEM_WORDS))
-#: What spells out one character is one of these.
+#: The beginnings of characters that are written as escapes.
 _SPELLS = frozenset((b"\\x", b"\\u00", b"\\1", b"&#", b"%6", b"%7"))
 _LITERALS = Literals((*_SIGNS, *_SPELLS, *PHRASE_ANCHORS, *STEM_WORDS, *NEAR_WORDS, *ANSWER_LITERALS))
 _TAB = 9
-#: Secrets of this length are searched for elsewhere in the text, at most so many. Shorter ones may be words.
+#: Minimum and maximum length of secrets that are searched for elsewhere in the text, and their maximum number. Shorter
+#: ones may be words.
 _LEAST_KNOWN, _MOST_KNOWN, _MANY = 12, 500, 100
-#: Base64 inside base64 is decoded, but not further.
+#: How many encodings inside each other, such as base64, are decoded.
 _DEPTH = 2
 
 
@@ -187,11 +188,11 @@ _EDGE = r"(?:[A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?|OpenVPN Static key V1|[A-Z ]{
 _BODY_LIMIT, _TAIL_LIMIT = 32_768, 4_096
 _BEGIN = late(rf"-----? ?BEGIN {_EDGE}")
 _WHOLE = late(rf"((?>(?:[^-{HIDDEN}]++|-(?!--- ?-?)|-(?=-----END))*))-----? ?END {_EDGE}")
-#: What stands between the lines of a key: what a quotation, a difference, or a numbered listing begins them with.
+#: What may be between the lines of a key: what quotations, diffs and numbered listings put before a line.
 _BETWEEN = r"(?>(?:\\[nrt]|[\s\"'+>|-]|\d{1,6}(?:[→:|\t]|\\t)){1,24})"
-#: What follows a header whose end is missing: lines of base64 and nothing else, the last one perhaps cut.
+#: What follows a header whose end is missing: only lines of base64, of which the last one may be truncated.
 _CUT = late(rf"(?>(?:(?>{_BETWEEN}?)[A-Za-z0-9+/=]{{32,}}+)+)(?:{_BETWEEN}[A-Za-z0-9+/=]{{1,31}}+\Z)?")
-#: What stands before an end whose header is missing, read from behind.
+#: An end whose header is missing, and the lines before it.
 _END = late(rf"-----? ?END {_EDGE}")
 _BODY = late(rf"(?>(?:[A-Za-z0-9+/=]{{16,}}+{_BETWEEN})+)(?:[A-Za-z0-9+/=]{{1,15}}{_BETWEEN})?$")
 _BASE64_RUN = late(r"[A-Za-z0-9+/]{16}")
@@ -219,7 +220,7 @@ def private_keys(text: str, plain: bytes) -> Iterator[Span]:
 
 
 _MIXED, _HEX, _UPPER = "k7Q2m9X4" * 14, "4e7a1f09" * 16, "K7Q2M9X4" * 14
-#: How a text may go on in which a secret of any kind is cut: its characters, its parts, and what ends it.
+#: How a truncated text may continue: with the characters, parts and endings of each kind of secret.
 _WAYS_ON = (
     _MIXED,
     _HEX,
@@ -230,13 +231,13 @@ _WAYS_ON = (
     f"{_MIXED[:16]}@host.example/",
     f"{_MIXED[:86]}==",
 )
-#: So much before a cut tells what stands there.
+#: Number of characters before a cut that are searched for the beginning of a secret.
 _LOOKED_AT = 4096
 _ELLIPSIS = late(r"\s*(?:…|\.\.\.)\s*\Z")
 _ELLIPSES = late(r"…|\.\.\.")
-#: Where a terminal, or what draws in it, goes on in the next line: blanks and the lines of a box.
+#: Blanks and lines of boxes, around which a terminal continues a line in the next one.
 _FRAME = " \t│┃┆|─━╭╮╰╯┌┐└┘"
-#: A line is full that has no more room than this beside the longest one; no terminal is narrower than that.
+#: A line counts as full if the longest line has at most this many characters more; and the minimum width of a terminal.
 _ROOM, _NARROWEST = 8, 40
 _WRAP = late(r"[ \t]*[│┃┆|]?[ \t]*\n[ \t]*[│┃┆|]?[ \t]*")
 
@@ -279,9 +280,9 @@ def _cut_at(text: str, end: int) -> Iterator[Span]:
                 yield Span(start + span.start, span.source, end, span.kind)
 
 
-#: What is shorter is not looked for elsewhere.
+#: Minimum length of a secret in an output that is looked for elsewhere in the session.
 _LEAST_ELSEWHERE = 8
-#: Lines of a private key. They are secret also where nothing around them says so.
+#: Lines of a private key. They are secret even if nothing around them says so.
 _KEY_LINE = late(r"(?:(?<!\\)|(?<=\\[nrt]))[A-Za-z0-9+/]{24,}={0,2}")
 
 

@@ -48,20 +48,20 @@ class Literals:
 
 
 _TOKEN_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
-#: Every known token has a run of this many characters.
+#: A run of as many characters as every known token has.
 _LONG_RUN = b"a" * 20
 _CONTROL = b"c"
 _CONTROL_BYTES = bytes(byte for byte in (*range(32), 127) if byte not in b"\t\n")
 _RUNS = bytes(
     ord("a") if byte in _TOKEN_BYTES else _CONTROL[0] if byte in _CONTROL_BYTES else ord(" ") for byte in range(256)
 )
-#: A token has one of these: those of two vendors may have no digit.
+#: Every token has a digit, except those of these two vendors.
 _DIGIT = re.compile(rb"[0-9]|A(?:[KS]I|BI|CC)A[A-Z]{16}|hf_[A-Za-z]{34}")
-#: Characters that join the parts of a token, and the number of parts before the longest.
+#: Characters that join the parts of a token, and the maximum number of parts before the longest.
 _JOINTS, _PARTS = b"./~$|:+!", 6
 _BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _ESCAPED_LINE_ENDS = ("\\n", "\\r", "\\t")
-#: The number of characters that follow, where it is known.
+#: The number of characters after the beginning of a token, for vendors with a fixed number.
 _WHOLE = {
     **dict.fromkeys(("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "npm_"), 36),
     **dict.fromkeys(("AKIA", "ASIA", "ABIA", "ACCA"), 16),
@@ -69,17 +69,17 @@ _WHOLE = {
     "AIza": 35,
 }
 _RANDOM, _RANDOM_ALONE, _SUM = 20, 32, 40
-#: A token of an unknown vendor: a short word, and random characters behind it,
+#: A token of an unknown vendor: a short word, and random characters behind it.
 _PREFIXED = (
     r"((?:[a-z][a-z0-9]{1,11}|[A-Z][A-Z0-9]{1,11}|[A-Z][a-z]{1,9})(?:[_.~-][A-Za-z0-9]{1,10}){0,3})[_.~-]"
     r"([A-Za-z0-9_-]{20,}+)(?![A-Za-z0-9_/(]|[.-]\w)"
 )
-#: which may be shorter, or a number, if the word names a secret,
+#: Words behind which these characters may be fewer, or a number, because the word names a secret.
 _SAYS_SO = (
     r"(?i)(?:^|[_.~-])(?:sk|ak|rk|at|rt|\w*pat|api[_-]?key|\w*key|\w*secret|\w*token|tok|live|oauth|access|"
     r"refresh|priv|private|uat|bearer|webhook|signing|sec|svc\w*|hook)(?:[_.~-][a-z0-9]{1,6}){0,2}$"
 )
-#: and are no token behind these words: identifiers, and what is public.
+#: Words behind which random characters are no token: identifiers, and what is public.
 _OPEN = (
     r"(?i)(?:^|[_.~-])(?:msgs?|message|resp|rs|fc|req|call|toolu|tool|srvtoolu|chatcmpl|cmpl|gen|run|cs|evt|"
     r"event|files?|"
@@ -89,10 +89,11 @@ _OPEN = (
     r"css|src|snap|vol|vpc|i|ami|eni|subnet|sg|arn|key-id|client|oauth2|ga|gtm|ua|g|nix|store|layer|rev|commit|did|"
     r"tx|block|addr|ssh|data|base64|hash|integrity|nonce|v\d+|woff2?|font|pod|svc|window|view|cell)$"
 )
-#: An option of one letter before its value.
+#: An option of one letter, before its value.
 _OPTION = r"(?:^|\s)-[tkpasuTKPAS](?:[ =]|(?=[\"']))[\"']?$"
 _RANDOM_KINDS = ("aws-access-key", "webhook")
-#: Rules by a literal; the others are tried where a long run, or what is joined to it, begins.
+#: Rules by the literal with which their token is found. Below, the rules that are tried at the beginning of each long
+#: run.
 _SHAPES = rules_in("shapes")
 _BY_ANCHOR = {literal.encode(): number for number, rule in enumerate(_SHAPES) for literal in literals(rule, "near")}
 _ANCHORS = Literals(_BY_ANCHOR)

@@ -13,23 +13,23 @@ from typing import Literal, NamedTuple
 from indexer.lazy import late
 from indexer.masking.rules import changes, expanded
 
-#: How a value stands there. ``literal``: an environment, an address, an option: the very characters. ``string``: in
-#: quotes, assigned. ``entry``: in quotes, or alone on its line, behind a colon. ``line``: alone behind an equals sign.
-#: ``code``: in the midst of something, more often a variable than a value.
+#: How a value is written. ``literal``: exactly, as in an environment or option. ``string``: in quotes, assigned.
+#: ``entry``: behind a colon, in quotes or alone on its line. ``line``: alone behind an equals sign. ``code``: within
+#: other code, where it is more often a variable than a value.
 Form = Literal["literal", "string", "entry", "line", "code"]
 
 _STANDS_FOR = late(expanded("{stands_for}"))
 _UUID = late(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-#: Keys of one-time passwords.
+#: Keys for one-time passwords, in base32.
 _BASE32 = late(r"(?=[A-Z]*[2-7])[A-Z2-7]{16,}=*")
 _HEX = late(r"(?:0x)?[0-9a-fA-F]+")
-#: Where something else is put in, an option, or an address.
+#: Formats with a place for a value; options; addresses.
 _FORMAT = late(r"%[sdif]|\$\{|\$\w+\b|^-|=|[<>(){}|;,]|^[\w.-]+@[\w.-]+$|&&|\*\*|/\w+/")
-#: What programs call things.
+#: Names that programs give to things, such as "item_3".
 _ID = late(r"[a-z]{2,20}[_-][A-Za-z0-9]+|[A-Za-z]+(?:[_.-][A-Za-z]+)*[_.-]?\d{1,2}")
-#: The sum of something behind its name.
+#: A hexadecimal checksum behind a name.
 _SUM_BEHIND = late(r"[a-z][._-][0-9a-f]{32,}$")
-#: Bytes as certificates and fingerprints have them.
+#: Hexadecimal bytes with colons, as in certificates and fingerprints.
 _PAIRS = late(r"[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2})+:?")
 _BASE64 = late(r"(?=[A-Za-z0-9/+]{0,64}?[A-Z])(?=[A-Za-z0-9/+]{0,64}?[a-z])[A-Za-z0-9/+]+={0,2}")
 _REFERENCE = late(expanded("{reference}"))
@@ -37,27 +37,27 @@ _NAME = late(expanded("{identifier}"))
 _AMONG_CAPITALS = late(r"[A-Z]\d+[A-Z]")
 _WORDS = late(expanded("{naming}"))
 _NO_NAME = late(expanded("{no_name}"))
-#: What patterns have.
+#: Signs of regular expressions.
 _CLASS = late(r"[\[\\]|\(\?")
 _NO_PASSWORD = late(expanded("{no_password}"))
 _LOWER_WORDS = late(expanded("{lower_words}"))
 _TWO_WORDS = late(expanded("{words_and_number}"))
 _COINED, _TITLED = late(expanded("{coined}")), late(expanded("{titled}"))
-#: Signs between other things, and what has them that is no password.
+#: Signs within a password; below, formats and paths, which have such signs and are no passwords.
 _SIGNS_OF_PASSWORDS = late(r"[!#$%^&*+=?~@;:,.<>(){}\[\]|_-](?=[A-Za-z0-9])")
 _FORMAT_OR_PATH = late(expanded("{format_or_path}"))
-#: A sign among letters of both kinds.
+#: A sign among letters of both cases.
 _SIGNED = late(r"(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])\S+[#$%^*~@+!?]\S*[A-Za-z]\Z")
 _SEVERAL_WORDS = late(expanded("{several_words}"))
 _FUNCTION_WORDS = late(expanded("{function_words}"))
 _STRUCTURED = late(r"[\s\"'{}<>]")
 _KINDS = late(r"[a-z](?=[A-Z0-9])|[A-Z](?=[a-z0-9])|[0-9](?=[A-Za-z])")
-#: What capitals part a name into.
+#: The pieces of a name in camel case, and a vowel.
 _PIECES, _VOWEL = late(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])"), late(r"(?i)[aeiouy]")
 _CASES, _CAPITALS = late(r"[a-z](?=[A-Z])|[A-Z](?=[a-z])"), late(r"[A-Z]{2,}")
 _SIGNS = frozenset("!#$%^&*+=?~@/|-")
 _STRONG_SIGNS = frozenset("!#$%^&*+?~@")
-#: Of these what people think up has one; code, queries and addresses have the others as well.
+#: Signs in passwords that people think up. Code, queries and addresses have the other signs as well.
 _CHOSEN_SIGNS = frozenset("!#$%^*~@")
 
 
@@ -371,7 +371,7 @@ def is_base64_pair(value: str, *, told: bool = False) -> bool:
     return told or (bool(colon) and len(password) >= 1 and said.isprintable() and bool(name or password))
 
 
-#: Whole words in lower case, and what their values are.
+#: Words for secrets in lower case, by the kind of secret.
 _CALLED = {
     "password": (
         "kennwort contrasena clave senha wachtwoord heslo hesla haslo parola losenord salasana salasanaksi jelszo "
@@ -381,14 +381,14 @@ _CALLED = {
     "token": "jeton salt seed pepper bearer",
     "api-key": "schluessel chave chiave cle sleutel klucz nyckel avain",
 }
-#: The same with characters beyond ASCII, of which small and large ones are alike: patterns of values.rules.
+#: Words for secrets with letters beyond ASCII, in any case: patterns in values.rules.
 _CALLED_ABROAD = {kind: expanded(f"{{abroad_{kind.replace('-', '_')}}}") for kind in _CALLED}
-#: Of these some mean something else in English as well.
+#: Those of these words that mean something else in English as well.
 ENGLISH = frozenset(b"cred creds credential credentials salt seed pepper bearer".split())
 STEM_WORDS = {word.encode(): kind for kind, words in _CALLED.items() for word in words.split()}
 PASSWORD_WORDS = [word for word, kind in STEM_WORDS.items() if kind == "password" and word not in ENGLISH]
 _ABROAD = late("(?i)" + "|".join(f"(?P<{kind.replace('-', '_')}>{words})" for kind, words in _CALLED_ABROAD.items()))
-#: Without one of these characters a text has none of those words.
+#: The letters beyond ASCII in those words. A text without any of them has none of the words.
 _LETTERS = frozenset(c for words in _CALLED_ABROAD.values() for c in words + words.upper() if not c.isascii())
 _ORDINARY = bytes(range(128))
 

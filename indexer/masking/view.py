@@ -16,7 +16,7 @@ from functools import cached_property
 
 from indexer.lazy import late
 
-#: Controls but line ends and tabs, formats, and all that Unicode has renderers leave out where they do not know it.
+#: Invisible characters: controls except line ends and tabs, formats, and those that renderers leave out when unknown.
 NEVER_SEEN = (
     "\0-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5"
     "\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
@@ -24,20 +24,21 @@ NEVER_SEEN = (
 )
 INVISIBLE = re.compile(f"[{NEVER_SEEN}]")
 
-#: What a model may read as the brackets of a tag, in pairs, and as a quotation mark.
+#: Characters that a model may read as the brackets of a tag, in pairs; below, those that it may read as quotation
+#: marks.
 BRACKETS = "<>＜＞﹤﹥‹›〈〉〈〉⟨⟩❬❭❮❯❰❱《》⟪⟫«»≪≫˂˃ᐸᐳ⋖⋗⧼⧽︿﹀︽︾≺≻"  # noqa: RUF001
 QUOTES = '"“”„‟‘’‚‛＂＇′″‴‵‶‷ʺʼ˝ˮ´❛❜❝❞❟❠⹂「」『』〝〞〟｢｣׳״'  # noqa: RUF001
 
 _SPACES = "\u00a0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000"
 _WIDE = "\uff01-\uff5e"
 _ESCAPE = r"\\++(?:u001[bB]|x1[bB]|033|e)"
-#: What a terminal obeys, also where the character that begins it is written out, or was lost.
+#: A control sequence of a terminal, also if its first character is written as an escape, or is missing.
 _SEQUENCE = (
     rf"(?:\x1b|{_ESCAPE})\[[0-9;:?]{{0,24}}[A-Za-z]|\[[0-9;]{{1,24}}m|"
     r"\x1b\][^\x07\x1b\n]{0,400}(?:\x07|\x1b\\)?|\x1b[@-Z\\-_]"
 )
 _WIDE_NAMES = "\uff10-\uff19\uff21-\uff3a\uff3f\uff41-\uff5a"
-#: Cheap signs that a text may have to be read another way: what is rare comes first, so that the search skips to it.
+#: Signs that a text may have to be read in another way. Rare characters come first, so that the search is fast.
 _HIDES = late(
     f"[{NEVER_SEEN}{_SPACES}\uff1a\uff1d{_WIDE_NAMES}](?:"
     f"(?<=[!-~{_WIDE}][{NEVER_SEEN}{_SPACES}])[{NEVER_SEEN}{_SPACES}]{{0,63}}+[!-~{_WIDE}]|"
@@ -48,32 +49,32 @@ _ORDINARY = bytes([9, 10, *range(32, 127)])
 _ALTERED = late(f"{_SEQUENCE}|[{NEVER_SEEN}{_SPACES}{_WIDE}]")
 _LIKE_SPACES = late(f"(?<=[!-~])[{_SPACES}]")
 _ESCAPED = late(rf"{_SEQUENCE}|\\++(?:u([0-9a-fA-F]{{4}})|x([0-9a-fA-F]{{2}})|([01][0-7]{{2}})|(.))", re.DOTALL)
-#: So many characters in a row that are all spelled out hide what they say.
+#: So many characters in a row that are written as escapes may hide a secret.
 _SPELLED = late(
     rb"\\\\?(?:u00|x|[01])[0-9a-fA-F]{2}(?:\\\\?(?:u00|x|[01])[0-9a-fA-F]{2}){7}|%[2-7][0-9a-fA-F](?:%[2-7][0-9a-fA-F]){7}|"
     rb"&#x?[0-9a-fA-F]{2,3};(?:&#x?[0-9a-fA-F]{2,3};){7}"
 )
 _ENTITY = late(r"&(?:(quot|apos|amp|lt|gt)|#(\d{2,3})|#[xX]([0-9a-fA-F]{2}));")
-#: The entities with names, without the one of "&" itself.
+#: Named entities of HTML, except "&" itself.
 _ENTITIES = {"quot": '"', "apos": "'", "lt": "<", "gt": ">"}
-#: Between two arguments of a program, in a list.
+#: The separator of two arguments of a program in a list.
 _LISTED = late(r"\\{0,3}[\"']\s{0,4},\s{0,12}\\{0,3}[\"'](?=[^\s\"'])")
 _PERCENT = late(r"%([2-7][0-9a-fA-F]|0[aAdD9])")
 _HAS_ESCAPED = late(rb"\\(?:[\\ux/\"]|[01][0-7]{2})")
 _HAS_LIST = late(rb"[\"'],\s{0,12}\\{0,3}[\"']-")
-#: Between two strings that are made one.
+#: The separator of two strings that are added.
 _SUM, _HAS_SUM = late(r"[\"'] ?[+.] ?[\"'](?=[\w.!-])"), late(rb"[\"'] ?[+.] ?[\"'][\w.!-]")
 _HAS_ENTITY, _HAS_PERCENT = late(rb"&(?:quot;|#|amp;|lt;/)"), late(rb"%(?:3[DdAa]|22|0[aA]|[2-7][0-9a-fA-F]%)")
 _LINE_ENDS = {"n": "\n", "r": "\r", "t": "\t"}
 
-#: How a line ends that goes on in the next one, and what goes on there: with a sign that it does, with the end of a
-#: string to which another is added, or at the edge of a page or a terminal.
+#: The end of a line that continues in the next one, and the continuation: after a sign such as a backslash, after a
+#: string to which another is added, or at the edge of a page or terminal.
 _GOES_ON = late(
     rb"(\\{1,4}\r?(?:\n|(?<=\\)n)|=\r?\n|\\?[\"'](?:[ \t]{0,4}[+.&\\]{1,2})?[ \t]{0,4}(?:\r?\n|(?=\\?[\"']))|"
     rb"%0[dD]%0[aA]|%0[aA]|[ \t]{0,3}[?|][ \t]{0,3}\r?\n|\r?\n)"
     rb"(?:[|?][ \t]{1,40}[|?][ \t]{0,3}|[ \t>|+#?-]{0,12}+)(?:\\?[\"'])?(?=([A-Za-z0-9+/=_.-]{4,}))"
 )
-#: The same, seen from where it goes on.
+#: The same, searched backwards from the continuation.
 _LINE_END = late(
     rb"(\\{1,4}\r?(?:\n|(?<=\\)n)|=\r?\n|\\?[\"'](?:[ \t]{0,4}[+.&\\]{1,2})?[ \t]{0,4}\r?\n|"
     rb"[\"'][ \t]{0,4}[+.&][ \t]{0,4}(?=[\"'])|%0[dD]%0[aA]|%0[aA]|[ \t]{0,3}[?|][ \t]{0,3}\r?\n|\r?\n)"
@@ -82,17 +83,17 @@ _LINE_END = late(
 _LINE_ENDS_AS = late(rb"\n|\\n|%0|[+.&][ \t]{0,4}[\"']\Z")
 _LAST_WORD = late(rb"(?<![A-Za-z0-9_.-])[A-Za-z0-9][A-Za-z0-9_./-]{3,399}\Z")
 _DIGIT, _JOINED_BEFORE = late(rb"[0-9]"), late(rb"(?:[A-Za-z0-9_-]+[.~])*\Z")
-#: No word, no name: what a token may end with.
+#: Characters that are no word and no name, as at the end of a token.
 _THROWN = late(rb"(?=[^.\s]{8})(?:[A-Za-z_.-]*[0-9]+[A-Za-z]){2}[A-Za-z0-9+/=_.-]*+(?=[\r\n]|\Z)")
-#: No token has a longer part: a file in base64 is no token, and would be read again from each of its signs on.
+#: Maximum length of a part of a token. A file in base64 is longer, and would be read again from each of its signs.
 _RUN = late(rb"[A-Za-z0-9+/_-]{1,4000}+")
 _MAY_GO_ON = frozenset((b"\\", b"=", b'"', b"'", b"%", b"\r", b"\n", b" ", b"?", b"|"))
-#: With one of these a line end begins that stands right behind what goes on.
+#: Beginnings of line ends that directly follow a truncated text.
 _SIGNS_OF_A_REST = frozenset((b"\\", b"=", b" ", b"?", b"|"))
 _QUOTES = frozenset((b'"', b"'"))
-#: So many characters of a token that is not known by its beginning stand in the next line at least.
+#: Minimum number of characters in the next line for the rest of a token with an unknown beginning.
 _REST = 8
-#: A line of a page, mail or terminal is at least so long where something in it is broken.
+#: Minimum length of a wrapped line of a page, mail or terminal.
 _FULL_LINE = 56
 
 
@@ -295,12 +296,12 @@ def _entity(found: re.Match[str]) -> str:
 _BASE64 = late(rb"[A-Za-z0-9+/_-]{20,}+={0,2}")
 _LETTERS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-")
 _READABLE = frozenset((9, 10, 13, *range(32, 127)))
-#: How base64 of readable text begins: the first letter of four says what the first of three characters is.
+#: The beginning of readable text in base64: the first of four letters shows what the first of three characters is.
 _SEEMS_TEXT = late(rb"(?:[CDI-Za-f][A-Za-z0-9+/_-]{3}){4}")
-#: So many characters at its beginning tell whether it is a text.
+#: Number of characters at the beginning that decide whether base64 is readable text.
 _TELLING = 20
 
-#: A readable text as a number of base 16.
+#: Readable text as hexadecimal numbers.
 _HEX_TEXT = late(rb"(?:[2-7][0-9a-fA-F]|0[aAdD9]){16,}")
 
 

@@ -15,7 +15,7 @@ from indexer.transcripts.base import Checkpoint, LogFile
 from indexer.transcripts.model import AgentName, BrokenLine, Inferred, ResumedReason, Session
 from indexer.values import Value, value
 
-#: A run of Chinese, Japanese or Korean characters: nothing stands between its words.
+#: A run of Chinese, Japanese or Korean characters, in which no spaces separate the words.
 _RUN = re.compile(
     r"[\u3005\u3041-\u3096\u30a1-\u30fa\u30fc-\u30fe\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9f]{2,}"
 )
@@ -223,7 +223,7 @@ class Counts(Value):
     updated_at: str
 
 
-#: Why the log of a forgotten session is not read.
+#: The reason why the log of a forgotten session is skipped.
 FORGOTTEN = "forgotten"
 
 

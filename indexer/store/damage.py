@@ -22,11 +22,11 @@ from indexer.store.sqlite import SqliteStore
 
 log = logging.getLogger(__name__)
 
-#: So many are kept, and all but the newest only as long as they are no larger together.
+#: Maximum number of set-aside indexes, and maximum size of all but the newest.
 MAX_KEPT, MAX_KEPT_BYTES = 3, 2 << 30
-#: When as many have been set aside within so long, the disk damages whatever is built: it is not built for ever.
+#: If the maximum number has been set aside within this time, the disk is at fault, and the index is not rebuilt again.
 DAMAGE_WINDOW = timedelta(hours=1)
-#: How long somebody who finds damage waits for the process that is writing just now.
+#: How long a process that finds damage waits for the process that is writing.
 _PATIENCE = 1.0
 _SQLITE_SUFFIXES = ("-wal", "-shm")
 _TIME_FORMAT = "%Y%m%dT%H%M%S"
@@ -161,7 +161,7 @@ def _time_of(aside: Path) -> str:
     return aside.name.rpartition("-")[2][:15]
 
 
-#: So many faults of a kind are told one by one.
+#: Maximum number of findings of one kind.
 MAX_FAULTS = 5
 _WORD_INDEXES = (
     ("chunk_words", "chunks", "passages"), ("session_words", "sessions", "sessions"),

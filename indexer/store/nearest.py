@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.float32]
     Codes = NDArray[np.int8]
 
-#: Steps of a byte, and of the usual size of a component (all of one vector are of size 1 together): one of four times
-#: that size just fits, and a vector that has a larger one, which is rare, gets coarser steps.
+#: The number of steps of a byte, and the steps for the usual size of a component (a vector has length 1). A component
+#: of four times that size just fits. A vector with a larger one, which is rare, gets coarser steps.
 MAX_STEPS, USUAL_STEPS = 127, 33
-#: Groups that are compared at once: what is made on the way stays in the processor's cache.
+#: Groups of vectors that are compared at once. Intermediate results then stay in the processor's cache.
 GROUPS_AT_ONCE = 4
 _SLOTS = np.dtype("<i8")
 

@@ -36,35 +36,35 @@ from indexer.transcripts.lines import NO_LOG
 from indexer.transcripts.model import AgentName
 
 _SESSION = ", ".join(("id", *SessionRow._fields[1:]))
-#: A row is a session, and not what one did elsewhere.
+#: Condition for rows of sessions, as opposed to rows of their work in other repositories.
 _ITSELF = "home IS NULL"
 _PLACEMENT = ", ".join(Placement._fields)
-#: Sessions at or below a resolved directory; `0` is the character after `/`.
+#: Condition for sessions in or below a directory without links. `0` is the character after `/`.
 _BELOW = (
     "resolved_cwd <> '' AND (resolved_cwd = :below OR (resolved_cwd >= :below || '/' AND resolved_cwd < :below || '0'))"
 )
 _SESSIONS_BELOW = f"SELECT id FROM sessions WHERE {_BELOW}"  # noqa: S608 - constant
-#: BM25 weights by column; the first is the part, which only restricts.
+#: BM25 weights of the columns. The first column is the part of the index, which only limits.
 _TABLES = {
     "chunks": ("chunk_words", "0.0, 1.0"),
     "sessions": ("session_words", "0.0, 2.0, 1.5, 1.0, 0.8, 0.3"),
     "commits": ("commit_words", "0.0, 1.0"),
 }
 _NO_PART = "-part: "
-#: Where a term is looked for, and the column filter that says so.
+#: The word table in which a term is looked for, and the column filter for it.
 _COLUMNS = {
     "chunks": ("chunk_words", ""), "sessions": ("session_words", ""), "titles": ("session_words", "title: "),
     "work": ("session_work", "names: "), "commits": ("commit_words", ""),
 }  # fmt: skip
 
-#: A *first passage* is the one that an exchange begins with: what the person asked, and how the answer begins. A fifth
-#: of all vectors, they find nearly as much as all, and with the last passages of exchanges as much; so those of all
-#: sessions come before the rest of any. Whether `place` is one: the passage before it is of another exchange, or none.
+#: Condition for a *first passage*: the chunk with which an exchange begins, that is, the prompt and the beginning of
+#: the answer. First passages are a fifth of all vectors, and find nearly as much as all; with the last passages of
+#: exchanges, as much. Therefore those of all sessions are embedded before all other chunks.
 _BEGINS = (
     "NOT EXISTS (SELECT 1 FROM placements AS before WHERE before.session = place.session "
     "AND before.position = place.position - 1 AND before.exchange = place.exchange)"
 )
-#: Whether an exchange ends with it.
+#: Condition for the last passage of an exchange.
 _ENDS = _BEGINS.replace("before", "after").replace("position - 1", "position + 1")
 
 

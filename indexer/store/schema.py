@@ -20,11 +20,12 @@ from indexer.safe_files import private_dir
 from indexer.state import bring_up
 from indexer.store.base import bigrams
 
-#: How words are cut: stemmed, case and accents folded; ``_`` and ``.`` separate, so parts of identifiers are found.
+#: How text is split into words: stemmed, without case and accents. ``_`` and ``.`` separate, so that parts of
+#: identifiers are found.
 TOKENIZER = "porter unicode61 remove_diacritics 2"
-#: Raised with the tables. An index of an older form is brought up to it, and one of a newer form is left alone.
+#: Increase this when the tables change. An index of an older form is upgraded, and one of a newer form is left alone.
 FORM = 22
-#: The vectors of an older one are elsewhere: it is built again.
+#: The oldest form that can be upgraded. Before it, vectors were stored elsewhere.
 _OLDEST = 8
 _TABLES = f"""
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -281,10 +282,9 @@ def loadable() -> Path:
 log = logging.getLogger(__name__)
 
 BUSY_MILLISECONDS = 30_000
-#: Nobody holds an index so long that it cannot even be opened, but a program that is none of ours: a question goes on
-#: without it.
+#: Time limit for opening the index. Only other programs hold it so long, and a search then does without the index.
 OPEN_MILLISECONDS = 5_000
-#: As much of the file is read as memory, which halves the time of reading all vectors of a large index.
+#: Bytes of the file that are mapped into memory. This halves the time to read all vectors of a large index.
 MAPPED_BYTES = 1 << 30
 _NOT_ALLOWED = (errno.EROFS, errno.EACCES, errno.EPERM)
 
@@ -410,9 +410,9 @@ def _gate(folder: Path, how: int) -> Iterator[None]:
 
 log = logging.getLogger(__name__)
 
-#: How long readers who are still at what was there before, and other writers, are waited for.
+#: How long erasing waits for readers of the old content, and for other writers.
 PATIENCE_MILLISECONDS = 5_000
-#: How much of an index is erased from in a second, on a slow machine.
+#: Bytes of an index that are rewritten in a second on a slow machine.
 BYTES_PER_SECOND = 30_000_000
 _NOTE = "erase"
 _ALL, _LOG = "all", "log"

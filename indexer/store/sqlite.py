@@ -18,12 +18,12 @@ from indexer.store.schema import BYTES_PER_SECOND, connect, erase, immediate, ow
 from indexer.transcripts.base import Checkpoint, LogFile
 from indexer.transcripts.model import AgentName, Session
 
-#: Broken lines kept a log, to be shown; the rest are only counted.
+#: Broken lines stored for a log, to be shown. Further ones are only counted.
 BROKEN_LINES_KEPT = 20
-#: No file is of a later time, in nanoseconds.
+#: The largest time of a file, in nanoseconds.
 _LATEST = (1 << 63) - 1
 _WORD = re.compile(r"\w+")
-#: What is written of a session: all but its number and its name.
+#: Columns that are written for a session: all except its row number and its id.
 _SESSION_COLUMNS = (*SessionRow._fields[SessionRow._fields.index("part") :], "export")
 
 

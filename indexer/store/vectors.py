@@ -17,9 +17,9 @@ import apsw
 
 from indexer.store.schema import knows_vectors
 
-#: Vectors a group. Small parts waste the rest of one; more in a group are hardly read faster.
+#: Vectors in a group. Small parts of the index waste the rest of a group, and larger groups are hardly faster to read.
 GROUP_SIZE = 128
-#: Bytes of a chunk's number.
+#: Bytes of a chunk's id.
 ID_BYTES = 8
 
 
