@@ -16,7 +16,7 @@ import orjson
 
 from indexer.lazy import dataclass
 
-#: What the fields of a value know of themselves.
+#: Keys in the metadata of a dataclass's fields.
 RARE, SPREAD = "rare", "spread"
 
 

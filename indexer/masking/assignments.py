@@ -82,8 +82,7 @@ _INSIDE = {
     "'": late(rf"(?>(?:[^'\\\s{HIDDEN}]|\\[^\snrt]){{1,4096}})"),
     "`": late(rf"[^`\s{HIDDEN}]{{1,4096}}+"),
 }
-#: What follows where a value continues in the next line (at the edge of a box, or indented); and, before a name,
-#: commands that set a variable with a blank.
+#: What comes before a name that a blank parts from its value: commands that set variables, and definitions in Lisp.
 _SETS = late(
     r"(?:(?:^|[\n;&|]|\\[nrt])[ \t]{0,8}(?:ENV|ARG|setenv|SetEnv|SETX|setx|set(?: -\w{1,4}){1,2}|fastcgi_param|"
     r"uwsgi_param)|"

@@ -36,28 +36,28 @@ _SILENT = {
 }  # fmt: skip
 _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
 _MOVED = re.compile(r"^\*\*\* Move to: (.+)$", re.MULTILINE)
-#: More files of one patch are not remembered.
+#: Maximum number of files of one patch that are stored.
 _MAX_PATCHED = 1000
-#: Programs that do nothing but show the files that they are given, and what says of a word that it names none.
+#: Programs that only show the files that they get; below, words among their arguments that are no file names.
 _SHOWING = {"cat", "head", "tail", "nl", "less", "more", "bat", "sed"}
 _MAY_SHOW = re.compile(r"\b(?:cat|head|tail|nl|less|more|bat|sed)\b")
 _SCRIPTS = {"-e", "--expression", "-f", "--file", "-i", "--in-place"}
 _NO_NAME = re.compile(r"[*?$`{}~\[\]]|^\d+$")
 _MOVES = {"cd", "pushd", "popd"}
-#: More commands of one line are not looked at.
+#: Maximum number of commands of one line that are looked at.
 _MAX_COMMANDS = 50
-#: The shell that stays from one call to the next, and may be anywhere by then.
+#: The shell tool that keeps its directory from one call to the next.
 KEEPS_ITS_PLACE = "Bash"
-#: The exit statuses of a shell that has not found a program, or may not run it.
+#: The exit statuses with which a shell has not found a program, or may not run it.
 _NOT_FOUND = (126, 127)
 _IN_BACKGROUND = "Command running in background with ID"
 _STATUS = re.compile(r"^(?:Exit code:?|Process exited with code|exit_code:)\s*(-?\d{1,9})", re.MULTILINE)
-#: A line of an output is taken whole, and not more of them than there may be above what went wrong.
+#: A line of an output, and the maximum number of lines before the error.
 _LINE, _MAX_LINES = re.compile(r"\S[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]*"), 100
 _ERROR_TAG = re.compile(r"</?tool_use_error>")
-#: How the lines of Codex's header of a shell's output begin.
+#: Beginnings of the lines in Codex's header of a shell's output.
 _HEADERS = ("Chunk ID:", "Wall time:", "Process exited", "Original token count:", "Output:", "Total output lines:")
-#: That header, the command included, is looked for in this many characters.
+#: Number of characters in which that header, with the command, is looked for.
 _HEADER_CHARACTERS = 8000
 
 
@@ -231,19 +231,20 @@ def _new_line(text: str, limit: int) -> Masked:
     return shorten(mask(text.replace("\0", "")), limit)
 
 
-#: The same files are read and the same commands run again and again: two lines of five, long ones excepted.
+#: Maximum length of texts with a cached action line. Equal files and commands recur: two lines of five are found in the
+#: cache.
 _KNOWN_CHARACTERS = 512
 _known_line = lru_cache(maxsize=1024)(_new_line)
 
 
 # Where commands do more than look.
 
-#: A line without any of these works where its shell is.
+#: A command line without any of these stays in the directory of its shell.
 _GOES = re.compile(r"\b(?:cd|pushd)\s|\s-C|\s--[a-z]|[\s>\"'=]/|\.\./|>")
-#: Where calls say in which directory they run, and options of many programs that do.
+#: Arguments of calls for the directory in which they run; below, options of programs for the directory.
 _PLACED = ("workdir", "cwd", "dir_path", "directory", "working_directory")
 _INTO = {"-C", "--directory", "--prefix", "--cwd", "--work-tree", "--git-dir", "--project", "--manifest-path"}
-#: Programs that write where they are told to, the first ones where their last word says.
+#: Programs that write where their last argument says; below, all programs that write where arguments say.
 _COPY = {"cp", "mv", "install", "rsync", "ln"}
 _WRITE = {*_COPY, "tee", "touch", "mkdir", "rm", "patch", "chmod"}
 _GIT_WORKS = {

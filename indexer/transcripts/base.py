@@ -47,7 +47,7 @@ class LogFile(NamedTuple):
         return Path(self.location)
 
 
-#: Longer ago nothing was written: a later limit is none.
+#: The maximum number of days after which an agent deletes logs. More means that it deletes none.
 MAX_DAYS = 1_000_000
 
 
@@ -104,17 +104,17 @@ class AgentAdapter(Protocol):
     """The interface to one agent's logs: where they are, and how they are read. It never writes."""
 
     name: AgentName
-    #: The environment variable that says where its folder is.
+    #: The environment variable with the path of the agent's folder.
     variable: str
-    #: How the files end whose changes are changes of logs.
+    #: The endings of files whose changes are changes of logs.
     endings: tuple[str, ...] = (".jsonl",)
-    #: The folders of its logs as they stand below a home where nothing else is said, such as ``.agent/sessions``.
+    #: The usual folders of the agent's logs, below a home, such as ``.agent/sessions``.
     places: tuple[str, ...] = ()
-    #: The path of a log has the session's id: of very many logs most are skipped by that.
+    #: True if the path of a log contains the session's id. Most of many logs are skipped by this.
     named_by_id: bool = True
-    #: Only the records of a log tell whether it is a sub-agent's.
+    #: True if only the records of a log show whether it is a sub-agent's.
     mixed: bool = False
-    #: The words before a session's id with which a person goes on in it; its name and ``--resume`` where none are told.
+    #: The command before a session's id that resumes it. If empty, this is the agent's name and ``--resume``.
     resumes: tuple[str, ...] = ()
 
     def homes(self) -> tuple[Path, ...]:
@@ -289,7 +289,7 @@ class Agents:
 
 _MAX_NUMBER = (1 << 63) - 1
 _UUID = "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
-#: An id, after a rewind with another one; what agents put before one; and names without any.
+#: An id, after a rewind together with another one; below, what agents write before an id, and names without an id.
 _ID, _BEFORE = re.compile(rf"{_UUID}(?:_{_UUID})?"), re.compile(r"[a-z]+-\d{4}-[\dT-]+-|\d[\dTZ.:-]*_|T-|")
 _PLAIN = re.compile(r"\w[\w-]*")
 

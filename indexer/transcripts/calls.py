@@ -47,17 +47,17 @@ class CommandPurpose(NamedTuple):
     hidden: bool
 
 
-#: In lower case, a line without any of these sets out to do neither.
+#: A line without any of these, in lower case, neither commits nor tests.
 _NAMED = re.compile(
     r"\bcommit\b|test|specs?\b|check|verify|tox|nox|nose|jest|mocha|\bava\b|jasmine|karma|cucumber|behave|unit|pest"
     r"|ginkgo|bats|prove|busted|\bnpm t\b"
 )
-#: Each of these ways has one of these words, and most lines have none: looked for one by one, they take less time.
+#: Words of which such a line has one. To look for each of them takes less time than the pattern.
 _NAMES = (
     "commit", "test", "spec", "check", "verify", "tox", "nox", "nose", "jest", "mocha", "ava", "jasmine", "karma",
     "cucumber", "behave", "unit", "pest", "ginkgo", "bats", "prove", "busted", "npm t",
 )  # fmt: skip
-#: A shell that is given what to run between quotation marks.
+#: A shell that gets its script as an argument.
 _SCRIPT = re.compile(r"\b(?:ba|z|da)?sh\s+-\w*c\b")
 #: Programs that only run tests.
 _TESTERS = {
@@ -65,7 +65,7 @@ _TESTERS = {
     "karma", "rspec", "cucumber", "behave", "phpunit", "pest", "ctest", "gotestsum", "ginkgo", "bats", "prove",
     "busted", "nextest",
 }  # fmt: skip
-#: Programs of which some subcommands, targets or scripts run tests, and which of their subcommands never do.
+#: Programs that run tests with some subcommands, targets or scripts; below, subcommands that never do.
 _BUILDERS = {
     "go", "cargo", "npm", "yarn", "pnpm", "bun", "deno", "composer", "make", "gmake", "just", "task", "rake", "rails",
     "bundle", "mix", "dotnet", "swift", "bazel", "bazelisk", "flutter", "dart", "xcodebuild", "zig", "gradle",
@@ -79,22 +79,23 @@ _NOT_TESTING = {
 _CHECKERS = {"make", "gmake", "gradle", "gradlew", "mvn", "mvnw"}
 _INTERPRETERS = re.compile(r"python[\d.]*|node|bash|sh|zsh|ruby|perl|php|tsx|ts-node|bun|deno")
 _CONTAINERS = {"docker", "podman", "docker-compose", "kubectl"}
-#: A name whose part is "test": ``test:unit``, ``e2e-tests``, ``run_tests.sh``, ``testDebug``.
+#: A name with the part "test": ``test:unit``, ``e2e-tests``, ``run_tests.sh``, ``testDebug``.
 _TEST = re.compile(r"(?:.*[^a-zA-Z])?(?:[tT]ests?(?:[^a-z].*)?|[sS]pecs?(?:[^a-z].*)?)")
-#: Asked so, nothing is run.
+#: Options with which a program runs nothing.
 _ONLY_LOOKS = {"--help", "-h", "--version", "--collect-only", "--co", "--listTests", "--no-run", "--dry-run"}
 _GIT_VALUES = {"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"}
-#: What comes behind a command and decides the exit status of the line. Of a pipe it is the last, if not told otherwise.
+#: What separates commands. The exit status of a line may come from the command behind it; in a pipe, normally from the
+#: last.
 _PARTS = re.compile(r"&&|\|\||[|;&\n]")
 
-#: How git says that it has committed, and that there was nothing to commit.
+#: Git's report of a commit; below, its report that there was nothing to commit.
 _COMMITTED = re.compile(r"^\[([^\]\n]{1,300}) ([0-9a-f]{7,64})\] ([^\r\n]*)", re.MULTILINE)
 _FIRST_COMMIT = "(root-commit)"
-#: How it names the remote that it pushes to, before what it did with each branch.
+#: The line with which git names the remote to which it pushes, before the result for each branch.
 _PUSHED = re.compile(r"^To (\S{1,500})\n [ *+=!-] ", re.MULTILINE)
 _NOTHING_TO_COMMIT = re.compile(r"nothing (?:added )?to commit|no changes added to commit")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-#: How test programs sum up. Of what failed every summary speaks, and those of what passed count only without one.
+#: Summaries of test programs with failures. Those of passed tests, below, count only if none of these is there.
 _BAD = re.compile(
     r"(?<![\d.])[1-9]\d* (?:tests? )?(?:failed|failing|fail|failures?)\b|\bFail(?:ed|ures): *[1-9]|\bErrors: *[1-9]"
     r"|^(?:--- FAIL|FAIL\b|FAILED\b|FAILURES!|not ok\b)|\btest result: FAILED|\bBUILD FAIL|\bfail [1-9]\d*$"
@@ -106,7 +107,7 @@ _GOOD = re.compile(
     r"|(?<![\d.])[1-9]\d* (?:tests|examples|runs)\b.*\b0 failures|\bBUILD SUCCESS|\ball tests passed|\bfail 0$",
     re.MULTILINE,
 )
-#: A summary stands at the end of an output.
+#: Number of characters at the end of an output in which a summary is looked for.
 _SUMMARY_CHARACTERS = 20_000
 
 
@@ -167,7 +168,7 @@ def _is_named(line: str) -> bool:
     return any(map(line.__contains__, _NAMES)) and _NAMED.search(line) is not None
 
 
-#: The same commands are run again and again; long ones are not worth to be kept.
+#: Maximum length of command lines with a cached purpose. Short ones are often run again.
 _KNOWN_CHARACTERS = 512
 _known_purpose = lru_cache(maxsize=1024)(_purpose_of)
 
@@ -263,20 +264,20 @@ def _has_purpose(part: str) -> bool:
     return any(_commits(words) or _tests(words) for words in simple_commands(part))
 
 
-#: So many of a session's last commits are enough to recognize its repository by.
+#: Maximum number of a session's last commits that are stored, to recognize its repository.
 _MAX_COMMITS = 16
 
 
 class Tools(Protocol):
     """The description of an agent's tools: their names, and how their results read."""
 
-    #: The names of its tools in descriptions of calls, where they differ from its own.
+    #: Maps the agent's own names of tools to the names in descriptions of calls, if they differ.
     tools: ClassVar[Mapping[str, str]]
-    #: The tool that runs a shell's command lines, by the agent's own name; `None` if several do.
+    #: The agent's own name of the tool that runs shell command lines; `None` if it has several.
     shell: ClassVar[str | None]
     #: The beginnings of results of calls that were not carried out.
     not_run: ClassVar[tuple[str, ...]]
-    #: How its results say what a person answers or refuses.
+    #: The rules by which results contain a person's answers and refusals.
     answers: ClassVar[PersonAnswers]
 
 
@@ -287,12 +288,12 @@ class CallRecorder:
     value if an action line names a log. The output of such a call is ignored, like an answer of smart-fork.
     """
 
-    #: `True` if names are noted of all calls, also of those without an action.
+    #: True if names of code are collected from all calls, also from those without an action line.
     thorough: ClassVar[bool] = False
 
     def __init__(self, facts: dict[str, Any], tools: Tools, opens_a_session: Callable[[str], object]) -> None:
         self._facts, self._tools, self._opens = facts, tools, opens_a_session
-        #: `False` if nobody searches the session: to find names of code takes longer than to read a log.
+        #: False if the session is not searched: collecting names of code takes longer than reading a log.
         self.names_code = True
         self.symbols, self.wrote = Symbols(facts.pop("symbols", ())), Symbols(facts.pop("wrote", ()))
         self.ours: set[str] = set(facts.pop("ours", ()))
@@ -398,13 +399,13 @@ class CallRecorder:
         return b"".join(text_hashes(error_signatures(status_and_body(back.output)[1]), key))
 
 
-#: A shell that stays from one call to the next may be anywhere.
+#: Shells whose commands start in the session's directory. A shell that keeps its directory may be elsewhere.
 _SHELLS = SHELLS - {KEEPS_ITS_PLACE} | {"local_shell_call"}
-#: The directory that a command goes to before all else, as a plain word: nothing is expanded.
+#: The directory to which a command goes first, as a plain word in which nothing is expanded.
 _CD = re.compile(
     r"""\s*cd\s+(?:--\s+)?(?:"(?P<a>/[^"$`\\\n]*)"|'(?P<b>/[^'\n]*)'|(?P<c>/[^\s;&|"'$`\\*?~()<>\[\]{}]*))\s*(?:&&|;|\n|$)"""
 )
-#: Different directories remembered; with more the commands of a session agree on none.
+#: Maximum number of different directories that are counted. With more, the session's directory is not inferred.
 _MAX_DIRECTORIES = 20
 
 

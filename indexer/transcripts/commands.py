@@ -11,20 +11,20 @@ from typing import Self
 
 from indexer.lazy import late
 
-#: More of one command is not looked at: a file that is written by it.
+#: Maximum length of a command that is parsed, since a longer one writes a file; and maximum depth of nested scripts.
 _MAX_CHARACTERS, _MAX_DEPTH = 20_000, 4
-#: What parts two commands of one line.
+#: Characters that separate the commands of a line.
 _PARTS = ";&|()\n"
-#: What parts two words of one command.
+#: Characters that separate the words of a command.
 _BETWEEN = " \t\r"
-#: A comment, what parts commands, or a word. To `shlex`, which does the same slowly, a comment goes with its line end.
+#: A comment. A line is split into comments, separators of commands, and words, much faster than by `shlex`.
 _COMMENT = r"#[^\n]*\n?"
 _WORDS = late(
     rf"{_COMMENT}|[{re.escape(_PARTS)}]+|"
     rf"(?:[^{re.escape(_PARTS + _BETWEEN)}#'\"\\]++|'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.)+",
     re.DOTALL,
 )
-#: Quoted parts of a word, each of which is closed.
+#: The quoted parts of a word, all closed.
 _QUOTES = late(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|\\(.)", re.DOTALL)
 _CLOSED = late(rf"(?>(?:{_COMMENT}|[^#'\"\\]++|'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.)*)", re.DOTALL)
 _ESCAPED = late(r"\\([\"\\])")
@@ -36,7 +36,7 @@ _ASSIGNMENT = late(r"\w+=")
 _SHELLS = {"bash", "sh", "zsh", "dash", "fish", "ksh"}
 _QUOTED = late(r"'[^']*'|\"(?:[^\"\\\\]|\\\\.)*\"", re.DOTALL)
 _KEYWORDS = {"if", "then", "else", "elif", "do", "while", "until", "!", "{", "}", "time", "exec", "command", "eval"}
-#: Programs that run another one, which stands behind their options.
+#: Programs that run another program, which comes after their options.
 _RUNNERS = {
     "env", "sudo", "doas", "nohup", "nice", "ionice", "setsid", "stdbuf", "timeout", "gtimeout", "xargs", "caffeinate",
     "uv", "uvx", "pipx", "poetry", "pdm", "hatch", "rye", "pixi", "mise", "direnv", "nix", "npx",
@@ -147,30 +147,30 @@ def _name(word: str) -> str:
     return word.rpartition("/")[2]
 
 
-#: Our tools, whatever a person has named the server. A test holds them to those that the server has.
+#: smart-fork's tools, whatever a person has named the server. A test compares them with the server's.
 TOOLS = frozenset({
     "smart_fork", "find_sessions", "list_sessions", "read_session", "index_status", "session_lineage", "branch_session",
     "excise_session", "spawn_workers", "list_workers", "read_worker", "message_worker", "wait_workers",
     "close_workers", "compare_workers",
 })  # fmt: skip
-#: A script of an agent's that calls one of our tools, or has a shell run us.
+#: A script of an agent that calls a tool of smart-fork, or has a shell run smart-fork.
 _SCRIPTED = late(
     r"mcp__[\w-]*smart[-_]fork[\w-]*['\"]?\]?\s*\(|\btools\.smart_fork\b|\bcmd['\"]?\s*:\s*['\"`]\s*smart-fork\s"
 )
-#: What an agent is told that is to ask us in the place of its caller.
+#: Text in a prompt for another agent that tells it to ask smart-fork.
 _PASSED_ON = late(r"\bmcp__[\w-]*smart[-_]fork[\w-]*__\w|\bsmart-fork find\b")
-#: How a person calls us by name, and how that begins what the model is then told.
+#: A command of smart-fork in a person's prompt; and the beginning of the prompt to which it is expanded.
 _CALLED = late(
     r"/(?:mcp__)?[\w-]*smart[-_]fork[\w-]*(?:__|:)\w|"
     r"Find (?:the past session|out what past sessions) of this repository "
 )
-#: A result, as it is printed.
+#: A result of a search, as smart-fork prints it.
 _PRINTED = late(
     r"(?m:^)[ \t]*\d{1,2}(?:"
     r"\. +(?:[01]\.\d\d|(?:[<>] )?\d{1,2} %) [^\n]{1,200}\n[ \t]+\w{1,16} · [0-9a-f-]{8,36} · \d{4}-\d\d-"
     r"| +(?:(?:(?:[<>] )?\d{1,2} %|\?)  )?[^\n]{1,300}  \w{1,16} [0-9a-f-]{8,36}  )"
 )
-#: Programs that only look at something, or pass on what another one says.
+#: Programs that only look at something, or only pass on the output of another one.
 _LOOKING_PROGRAMS = {
     "awk", "base64", "basename", "bat", "cat", "cd", "column", "cut", "date", "diff", "dirname", "echo", "egrep",
     "export", "false", "fd", "fgrep", "file", "find", "grep", "head", "jq", "less", "ls", "more", "nl", "printf", "pwd",
@@ -178,7 +178,7 @@ _LOOKING_PROGRAMS = {
     "type", "uniq", "wait", "fi", "done", "esac", "wc", "which", "[", ".", "#",
 }  # fmt: skip
 _LOOKING_GIT = {"blame", "branch", "diff", "grep", "log", "ls-files", "reflog", "rev-parse", "show", "status"}
-#: Where our own exports of sessions are, below a home.
+#: The folder of smart-fork's exports, below a home.
 _EXPORTS = ".smart-fork"
 _CHANGING = {"-i", "--in-place", "-delete", "-exec", "-execdir"}
 
@@ -268,7 +268,7 @@ def _looks(words: Sequence[str]) -> bool:
     return words[0] in _LOOKING_PROGRAMS
 
 
-#: Programs that only look or that only prepare: an error of theirs is of the moment, and they end none.
+#: Programs that only look or only prepare. Their errors are not worth noting, and they end no error of others.
 _ASIDE_PROGRAMS = (
     "[|[[|awk|basename|bat|cat|cd|column|command|cut|date|diff|dirname|du|echo|egrep|env|exit|export|fd|fgrep|"
     "file|find|grep|head|jq|kill|less|ls|lsof|mkdir|nl|od|pgrep|pkill|popd|printf|ps|pushd|pwd|read|realpath|rg|"
@@ -280,7 +280,7 @@ _ONLY_LOOKS = {
     ("git", one) for one in ("blame", "branch", "diff", "fetch", "log", "ls-files", "rev-parse", "show", "status")
 }
 _SUBCOMMAND = late(r"[\w:./-]{1,80}")
-#: What commands are called that change something. Those of git hardly ever end an error.
+#: Names of commands that change something. Commands of git hardly ever end an error.
 _CHANGES = late(
     r"\b(?:add|auth|build|checkout|chmod|chown|clean|config|create|down|download|fix|fmt|format|gen|generate|get|i|init"
     r"|install|kill|link|ln|login|migrate|mv|cp|patch|prune|pull|rebase|reload|remove|reset|restart|restore|rm|seed|setup"

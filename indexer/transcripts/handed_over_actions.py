@@ -17,25 +17,26 @@ from indexer.masking.view import BRACKETS, INVISIBLE, QUOTES
 from indexer.transcripts.actions import error_note, read_by
 from indexer.transcripts.model import Proof, ToolCall, ToolResult, Turn
 
-#: What stands before it, on a line of its own.
+#: The line before the handed-over actions.
 DONE = "Done then, by another agent:"
-#: The line of what asked us something: neither that nor our answer is told.
+#: The action line of a question to smart-fork. Neither its output nor smart-fork's answer is handed over.
 ASKED_US = "ask smart-fork"
-#: What is told for an answer where there was none.
+#: The text in place of a missing answer.
 UNANSWERED = "(This was not answered: the session ends here.)"
 _ACTION, _OUTPUT = "- ", "    "
-#: What stands before names of code that an action has to do with, but of which nothing else is told.
+#: The text before names of code that an action has to do with, of which nothing else is handed over.
 _NAMES = "… with "
-#: What may be said behind a line of how it went: that it failed, that nothing came back, what it proves.
+#: Words behind an action line for its result: it failed, it has no result, or nothing special; below, what it proves.
 _FAILED, _NO_RESULT, _PLAIN = "failed", "not answered", "done"
 _PROOFS = {Proof.COMMITTED: "committed", Proof.TESTS_PASSED: "tests passed", Proof.FAILED: "did not pass"}
 _PROVED = {words: proof for proof, words in _PROOFS.items()}
 _WORDS = "|".join((_FAILED, _NO_RESULT, _PLAIN, *_PROVED))
 _HOW = re.compile(rf" \(((?:{_WORDS})(?:, (?:{_WORDS}))?)\)$")
-#: What may pass for a tag, and how its bracket is told. Words stay whole: what was cut is looked for by these.
+#: What a reader may take for a tag, and the replacement of its bracket. Words stay whole, because cut text is searched
+#: for by them.
 _TAG, _BRACKET = re.compile(r"<(?=[\w/!?])"), "[<]"
 _ALIKE = str.maketrans(BRACKETS[2:], "[]" * (len(BRACKETS) // 2 - 1))
-#: A line end in a quotation.
+#: A line end in a quoted output.
 _BREAK = " ⏎ "
 _QUOTED = {**_ALIKE, **dict.fromkeys(map(ord, QUOTES), "'"), ord('"'): '\\"', ord("\\"): "\\\\", ord("\n"): _BREAK}
 _ESCAPED = re.compile(rf"\\(.)|{_BREAK}")

@@ -23,11 +23,11 @@ from indexer.values import list_in
 if TYPE_CHECKING:
     from ahocorasick_rs import AhoCorasick
 
-#: A shorter line, such as a bracket or `else:`, says nothing about its author.
+#: Minimum length of a line that can tell its author. Shorter ones are brackets, `else:` and the like.
 MIN_LINE_BYTES = 8
-#: The bytes of a line's hash.
+#: Number of bytes of a line's hash.
 _HASH_BYTES = 6
-#: What edit tools call the text that they replace, and the text in its place; and the text of a whole file.
+#: Argument names of edit tools: for the replaced text and the new text; below, for the text of a whole file.
 PAIRS = (("old_string", "new_string"), ("old_str", "new_str"), ("oldString", "newString"), ("oldText", "newText"))
 _WHOLE_TEXT_KEYS = ("content", "file_text", "new_source")
 _QUOTES = bytes.maketrans(b"'`", b'""')
@@ -112,17 +112,17 @@ def _patched(patch: str) -> dict[str, tuple[list[bytes], list[bytes]]]:
     }
 
 
-#: Of an output, so many telling lines at most, looked for in so many characters at its beginning and at its end.
+#: Maximum number of error lines of an output; and how many characters at its beginning and at its end are searched.
 MAX_ERROR_LINES, _BEGINNING_CHARACTERS, _ENDING_CHARACTERS = 12, 8_000, 12_000
 _MAX_LINE_CHARACTERS = 1_000
-#: In lower case, what a line has that tells something.
+#: Words that show that a line is an error line, in lower case.
 _TELLING = (
     "error|err!|exception|fail|fatal|panic|cannot|can't|couldn|could not|unable|not |no such|denied|refus|undefined|"
     "unexpected|invalid|missing|unknown|unrecognized|mismatch|conflict|timeout|timed out|assert|expected|must |already|"
     "require"
 )
 _COLORS = late(r"\x1b\[[0-9;?]*[A-Za-z]")
-#: Lines that quote code or a stack, and what test runners and formatters print around it.
+#: Lines that quote code or a stack, and decorations of test runners and formatters.
 _QUOTED = late(r"[\d\s]*[|│]|\s*(?:[>+•·]|at\s|-\s|#\s|hint:|\$\s)")
 _CHANGING = late(
     r"(?P<U>\b[a-z][a-z0-9+.-]*://[^\s'\"]+)"
@@ -133,9 +133,9 @@ _CHANGING = late(
     re.IGNORECASE,
 )
 _WORD = late(r"[A-Za-z_$][A-Za-z_$-]{2,}")
-#: A word that is no word of a sentence.
+#: A name of code, as opposed to a word of a sentence.
 _NAME = late(r"[a-z][A-Z]|\w[-_$]\w|\w{12}")
-#: Words of errors of every program: a line of these alone is no error's own.
+#: Words in errors of all programs. A line that has only these does not identify an error.
 _COMMON_WORDS = (
     "abort|aborted|access|again|all|already|and|any|are|argument|arguments|automatic|bad|bash|because|been|before|"
     "bin|broken|but|can|cannot|check|code|command|commit|complete|conflict|connection|content|could|couldn|denied|"

@@ -24,34 +24,35 @@ from indexer.transcripts.long_lines import abridged
 from indexer.transcripts.model import BrokenLine, Turn
 from indexer.transcripts.reader_state import unpack
 
-#: Decoding takes several times a line's size in memory: of a longer one the long texts are not decoded.
+#: Maximum length of a line that is decoded as a whole. Decoding takes several times its size in memory, so longer lines
+#: are abridged.
 MAX_LINE_BYTES = 16 * 1024 * 1024
-#: Broken lines kept of one reading: a file with more is no log.
+#: Maximum number of broken lines that one reading stores. A file with more is no log.
 MAX_BROKEN = 10_000
-#: How many bytes before the checkpoint must be unchanged for a log to count as "only grown".
+#: Number of bytes before the checkpoint that must be unchanged if a log has only grown.
 PROBE_BYTES = 4096
-#: Of logs shorter than this that nobody has written to for so long, nothing is kept to go on with: they hardly ever
-#: grow, reading one again takes a few hundredths of a second, and the states of all of them are a third of the index.
+#: Logs shorter than this, to which nothing was written for this time, are read from their start if they change. They
+#: hardly ever grow, are read in a few hundredths of a second, and their states would be a third of the index.
 RESUME_BYTES, RESUME_SECONDS = 2 << 20, 7 * 86_400
-#: A look at a session reads so much of a log, and what it has time for: seconds of a processor.
+#: How many bytes of a log a look at a session always reads, and for how many seconds of the processor it reads more.
 LOOK_BYTES, LOOK_SECONDS = 16 << 20, 4.0
-#: How much of a log is read to list it.
+#: Number of bytes at a log's beginning that are read for a list of sessions.
 GLANCE_BYTES = 256 * 1024
-#: And how much of its end, where agents write a title again.
+#: Number of bytes at its end that are read as well, because agents write titles again there.
 _END_BYTES = 64 * 1024
-#: The end of a log is read in pieces, the last of which is so large.
+#: The end of a log is read backwards in pieces. Size of the first piece.
 _TAIL_BYTES = 8 * 1024
-#: And no further than into a hole of that size; a crash leaves smaller ones in the middle of a log.
+#: Size of a hole (NUL bytes) at which reading backwards stops. A crash leaves smaller ones in the middle of a log.
 _HOLE_BYTES = 512 * 1024
 
-#: After so much in a row that is no record a file is read no further, and sooner to list it. A line counts as this much
-#: at least.
+#: After so many bytes in a row without a record, reading a file stops; for a list of sessions, earlier. A line counts
+#: as at least the third number.
 GAP_BYTES, GLANCE_GAP_BYTES, _LINE_BYTES = 256 << 20, 64 << 20, 4096
-#: How it is said that a file is none.
+#: The beginning of the reason why a file is no log.
 NO_LOG = "no log: "
 
 _PIECE_BYTES = 1 << 20
-#: What may stand around records: white space, a byte order mark, the NULs that a crash leaves in a file.
+#: What may be between records: white space, a byte order mark, and NULs that a crash leaves.
 _GAP = re.compile(r"[\s\0\ufeff]*")
 _DECODER = json.JSONDecoder(strict=False)
 _Objects = list[tuple[bytes, dict[str, Any]]]
@@ -118,7 +119,7 @@ class Bound:
         return stop is not None and offset >= stop
 
 
-#: The time limit of the look at a session that is under way, if one is.
+#: The time limit of the current look at a session, or `None`.
 current_bound: ContextVar[Bound | None] = ContextVar("bound", default=None)
 
 

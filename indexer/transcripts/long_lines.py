@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-#: Longer texts are abridged; behind so many bytes of a line also shorter ones.
+#: Maximum length of a text that is kept; of a text behind the third number of bytes of the line, a smaller maximum.
 LONG_TEXT, SHORT_TEXT, MANY_BYTES = 1 << 16, 1 << 10, 8 << 20
-#: Behind so many bytes an object or list ends with what it has by then.
+#: Number of bytes of an abridged line behind which an object or list ends with what it has so far.
 MAX_BYTES = 16 << 20
-#: A line of more marks and texts, such as one of a million lists, is no record.
+#: Maximum number of brackets, commas and texts of a line. A line with more, such as a million lists, is no record.
 MAX_TOKENS = 3_000_000
-#: What stands in a line for its long texts.
+#: The note that replaces a long text.
 INSTEAD = re.compile(rb'"\[a text of [0-9,]+ bytes, too long to be read\]"')
 _TEXT = re.compile(rb'(?>(?:[^"\\]++|\\.)*)', re.DOTALL)
 _BETWEEN = re.compile(rb'[^"{}\[\],]*+')
@@ -46,7 +46,7 @@ class _Line:
         self._size = 0
         self._tokens = 0
         self._depth = 0
-        #: The depth of the object or list that is ended, whatever it has yet.
+        #: The depth of the object or list whose rest is dropped, or `None`.
         self._ended: int | None = None
 
     def read(self, piece: bytes) -> bool:

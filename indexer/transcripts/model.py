@@ -18,14 +18,14 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from indexer.lazy import dataclass
 from indexer.masking import NOTHING, Masked, joined
 
-#: The name of an agent, as it is stored, asked for and shown: which there are is known to `smart_fork.agents`.
+#: The name of an agent, as it is stored and shown. `smart_fork.agents` knows which agents exist.
 AgentName = str
-#: So many prompts before an answer may be joined to one.
+#: Maximum number of prompts before an answer that an agent may join to one.
 _MAX_PROMPTS = 50
 Role = Literal["user", "assistant", "tool", "system"]
 #: Who started a session: a person, a script (``claude -p``, an SDK, ``codex exec``), or another session.
 Origin = Literal["person", "automated", "subagent"]
-#: What a directory was taken from that no log states; empty where one does.
+#: From what a session's directory was inferred, if no record of the log states it; else empty.
 Inferred = Literal["", "environment_context", "commands", "folder", "commit"]
 
 
@@ -128,7 +128,7 @@ class Turn:
     cwd: str = ""
     summary: Masked = NOTHING
 
-    #: The groups of what Codex writes twice: as the model's input, and as an event for the screen.
+    #: The groups of records that Codex writes twice: as the model's input, and as an event for the screen.
     ITEM: ClassVar = "item"
     EVENT: ClassVar = "event"
 

@@ -20,19 +20,20 @@ import orjson
 from indexer.masking import Masked, mask_once
 from indexer.transcripts.model import Proof, ToolCall, ToolResult, Turn
 
-#: A reader whose fold changes raises this, so that kept states of the old form are not used.
+#: Increase this when a reader computes something else from a log. States of the old version are then not used.
 READER_VERSION = 28
-#: Turns packed together: the state of a long log is never whole in memory as JSON, and what is new is the last ones.
+#: Turns packed together. The state of a long log is never whole in memory as JSON, and only the last turns are new.
 _BATCH = 256
-#: More tokens, messages or records than anything has: a larger number is no count, and would not fit the index.
+#: Larger numbers of tokens, messages or records are no plausible counts, and would not fit the index.
 _MAX_COUNT = 1 << 40
-#: The seconds since 1970 at which this century began, and of a time that no log is of.
+#: The first time that is plausible in a log, in seconds since 1970, and the first one that no longer is.
 _FIRST, _END = 946_684_800, 4_102_444_800
 _CENTURY = "2000"
 _NUMBER = re.compile(r"\d{10,19}(?:\.\d{1,9})?", re.ASCII)
-#: Packed in the place of a path that holds a secret. Neither of the two is an edited file of the session.
+#: The text packed in place of a path that contains a secret. It is no file that the session edited.
 _UNFIT = "\n"
-#: Bytes of packed turns: the logs of some dozen sessions that go on at the same time. As objects they are ten times it.
+#: Maximum size of cached turns in packed form: the growing logs of some dozen sessions. As objects, they take ten times
+#: as much.
 KEPT_BYTES = 4 << 20
 
 
@@ -58,7 +59,7 @@ class Warm:
         self._most = most
         self._size = 0
         self._lock = threading.Lock()
-        #: By the first turn, the object itself: it lives as long as the entry does.
+        #: Cached logs by the `id` of their first turn, which lives as long as the entry.
         self._logs: OrderedDict[int, _Log] = OrderedDict()
 
     def remember(self, packed: bytes, batches: Sequence[WarmTurns]) -> None:

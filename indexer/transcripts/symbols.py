@@ -16,39 +16,39 @@ import orjson
 from indexer.masking import mask
 from indexer.values import dict_in, json_in
 
-#: Characters looked at in one input or output; longer ones are listings and dumps.
+#: Number of characters of one input or output that are searched. Longer ones are listings and dumps.
 HEAD_CHARACTERS = 16_384
-#: A longer text is cut between two lines, or so far beyond its head that no secret of the head is cut in two.
+#: A longer text is cut between two lines, or this far behind those characters, so that no secret in them is split.
 _EXTRA_CHARACTERS = 4_096
-#: So much above a line may tell what stands in it.
+#: Number of characters above a line that may show that the line has a secret.
 _CONTEXT_CHARACTERS = 200
-#: Names of arguments that tell what their values are, and those of which the value does so.
+#: Names of arguments that show that a value is secret; below, arguments whose value may be such a name.
 _TELLING = re.compile(r"(?i)pass|pw|secret|token(?!s)|key|auth|cookie|credential")
 _NAMES = ("name", "key", "id", "property", "header")
-#: Different names kept a session.
+#: Maximum number of different names of a session.
 MAX_SYMBOLS = 8_000
-#: Parts of one list looked at.
+#: Maximum number of items of a list that are searched.
 MAX_PARTS = 100
 
-#: snake_case, UPPER_CASE, camelCase, PascalCase; a word of one kind of letter alone is none. What was once matched is
-#: not tried in another way: most of what is looked through are other words.
+#: snake_case, UPPER_CASE, camelCase or PascalCase. The possessive quantifiers save time, because most words are no
+#: names.
 _SYMBOL = re.compile(
     r"\b[A-Za-z][a-z0-9]*+(?=[A-Z_])(?:_[A-Za-z0-9]|[A-Z][A-Za-z0-9]*(?:[a-z0-9]|_[A-Za-z0-9]))\w*+", re.ASCII
 )
 _MIN_CHARACTERS, _MAX_CHARACTERS = 6, 64
-#: Codes of errors, with the words that tell a number from others.
+#: Error codes, also numbers that a word identifies as codes.
 _CODE = re.compile(
     r"\b(?:[A-Z]{1,12}[-_]?[0-9]{2,8}|0x[0-9A-Fa-f]{4,16}|E(?!RROR|X)[A-Z]{3,20}(?:[ \t]+[\w.-]{1,64}:\d{1,5})?"
     r"|SQLSTATE[ :\[(]{0,3}[0-9A-Z]{5}|HTTP(?:/[\d.]{1,3})?[ :]{1,2}[45]\d\d|[45]\d\d[ \t]+(?:[A-Z][a-z]{2,15}[ \t]?)+"
     r"|(?:[Ee]xit|[Ss]tatus|[Ee]rror|[Rr]eturn)(?:[ \t](?:code|status))?[ :=]{1,2}(?:-?\d{2,10}|[3-9]))\b",
     re.ASCII,
 )
-#: Keys and digests look like names with many digits in them.
+#: Keys and digests look like names, but have many digits.
 _DIGITS = re.compile(r"[0-9]")
 _MAX_DIGITS = 8
-#: Texts are searched so many characters together: many are short, and of one run of lines one mask tells.
+#: Texts are collected up to this size before they are searched, because many are short.
 _BATCH = 1 << 16
-#: Names that stood somewhere where nothing hides them: most of what a session sees, others of the same run have seen.
+#: A cache of names that masking does not hide. Sessions of one run have most names in common.
 _shown: dict[str, None] = {}
 _MAX_SHOWN = 200_000
 
@@ -140,7 +140,7 @@ def _head(text: str) -> str:
     return _known(text) if "-----BEGIN" in text or "Private-Lines:" in text else text  # they go on for many lines
 
 
-#: What a session writes is looked through twice, and read again later.
+#: `mask` with a small cache: what a session writes is searched twice, and read again later.
 _known = lru_cache(maxsize=16)(mask)
 
 

@@ -15,11 +15,11 @@ from indexer.transcripts.model import Turn
 from indexer.values import dicts_in, text_in
 
 TITLE_CHARACTERS = 100
-#: Other names that a session is found by as well: the last ones.
+#: Maximum number of other names by which a session is found; the last ones are kept.
 MAX_OTHER_NAMES = 20
-#: A longer one is no name.
+#: Maximum length of a name.
 _MAX_NAME_CHARACTERS = 1000
-#: Prompts looked at, and how much of each: who has said nothing by then will not.
+#: Maximum number of prompts in which a topic is looked for, and number of characters of each.
 _MAX_PROMPTS, _PROMPT_CHARACTERS = 20, 4000
 
 _COMMAND = late(r"/[\w:.-]+(?=\s|$)")
@@ -28,22 +28,23 @@ _PLACEHOLDERS = late(r"\[(?:Image|Pasted text|Request interrupted)[^\]\n]*\]")
 _PATH = late(r"""(?P<quote>["'`]?)@?(?:file://|~?/|\.{1,2}/|[A-Za-z]:[\\/]|@)(?:\\.|[^\s"'`])*(?(quote)(?P=quote))""")
 _QUOTED_PATH = late(r"""\s*(["'`])(?:file://|~?/|\.{1,2}/|[A-Za-z]:[\\/])[^"'`\n]*\1\s*""")
 _FILE = late(r"(?:[\w.-]+/)*[\w-]+\.\w{1,5}|(?:[\w.-]+/)+[\w.-]*")
-#: The few words before a plan or document that has headings, and a heading: it need not repeat that it is of a plan.
+#: The few words before a plan or document with headings; below, a heading without the word "plan".
 _HEADED = late(r"(?:[^\w#\n]*+\w++){0,5}[^\w#\n]*:[ \t]*\n[\s`~*=_-]*(?:markdown|md)?\s*#")
 _HEADING = late(r"^[ \t]*#{1,6}[ \t]+(?:(?:\w+ )?plan:[ \t]+)?([^\n]+)", re.MULTILINE | re.IGNORECASE)
-#: So many lines at both ends of a long prompt are looked at; what a sentence has in it, and how lines of outputs begin.
+#: Number of lines at each end of a long prompt that are looked at; minimum of words in a sentence; minimum share of
+#: letters in it. Below, beginnings of lines of outputs.
 _MAX_END_LINES, _SENTENCE_WORDS, _WORDS_SHARE = 60, 3, 0.8
 _OUTPUT = late(
     r"\W*(?:\w*error|warning|info|debug|trace(?:back)?|\w*exception|fatal|panic|at|note|hint)\b", re.IGNORECASE
 )
-#: How the line of a heading, a quotation or a list begins.
+#: The mark at the beginning of a heading, a quotation or a list item.
 _MARKUP = late(r"(?m)^[ \t]*(?:#{1,6}|>+|[-*+])(?:[ \t]+|$)|^[ \t]*(?:`{3,}|~{3,})[^\n]*$|^[ \t]*[-=*_]{3,}[ \t]*$")
-#: So many characters of a script without spaces say as much as two words.
+#: Number of characters of a script without spaces that count as two words.
 _DENSE_NAME = 4
 _WORD = late(r"[^\W_]+(?:'[^\W\d_]+)?")
-#: Scripts that put no spaces between words: one character is already most of one.
+#: Scripts without spaces between words. In them, one character is most of a word.
 _DENSE = late(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af\u0e00-\u0e7f]")
-#: Words that greet, agree, thank or ask to go on. A prompt of nothing else says nothing of what it is about.
+#: Words that greet, agree, thank, or ask to continue. A prompt of only these has no topic.
 _EMPTY_WORDS = """
     a again ah ahead all alright an and are as at back be both can continue continuing could cool did do done
     exactly fine for from how get go going good great hello hey hi hiya hmm hm i if in is it job just k keep kindly
@@ -58,12 +59,12 @@ _EMPTY_WORDS = """
     はい 続けて 続けてください こんにちは ありがとう ありがとうございます 안녕 안녕하세요 계속 네
 """
 _EMPTY = frozenset(_EMPTY_WORDS.split())
-#: What points at something and does not name it: addresses, and words as in "review the changes of this branch".
+#: What refers to something without naming it: addresses, and words as in "review the changes of this branch".
 _POINTING = late(r"(?i:https?://\S+|\b(?:branch|changes|comments?|conflicts|fix|merge|open|pull|review)\b)")
-#: What an agent says where it could not ask its model.
+#: What an agent writes if it could not reach its model.
 _FAILURE = r"\[?(?:API Error|Invalid API key|Request timed out|Credit balance|Prompt is too long)\b"
 FAILED = late(_FAILURE, re.IGNORECASE)
-#: What it makes a title of there.
+#: Titles that agents make in that case, and other empty titles.
 _NO_NAME = late(rf"{_FAILURE}|Error:|Untitled|New (?:chat|conversation|session)\b", re.IGNORECASE)
 
 
@@ -191,13 +192,13 @@ def masked_name(text: str) -> Masked:
     return mask_cut(text) if text.endswith(("…", "...")) else mask(text)
 
 
-#: What we tell an agent by ourselves stands in an element of this name: whoever repeats it does not know it.
+#: The tag of smart-fork's hints to an agent. An agent that repeats a hint has not said it.
 RECALL_TAG = "smart-fork-recall"
-#: What stands in a copy for what it leaves out.
+#: The tag of the note in a copy on what was left out.
 LEFT_OUT_TAG = "smart-fork-left-out"
-#: What a fork is told before its prompt.
+#: The tag of the note before a fork's first prompt on what has changed.
 NEWS_TAG = "smart-fork-news"
-#: What stands before a session that another agent is told.
+#: The tag of the text before a handed-over session.
 HANDOVER_TAG = "smart-fork-handover"
 _REMINDER = "system-reminder"
 #: Tags whose whole element is injected text. Seen in Claude Code 1.0-2.1 and Codex 0.34-0.169.
@@ -211,9 +212,10 @@ _INJECTED = (
     "hook_prompt", "hook_context", RECALL_TAG, LEFT_OUT_TAG, NEWS_TAG, HANDOVER_TAG,
 )  # fmt: skip
 _OPENING = {tag: late(rf"<{tag}(?:\s[^<>]*)?>") for tag in _INJECTED}
-#: An element that is never closed is injected only where a message begins with it: elsewhere somebody speaks of it.
+#: An opening tag of injected text that is never closed. It counts only at the beginning of a message, because elsewhere
+#: a person writes about it.
 _UNCLOSED = re.compile(rf"<(?:{'|'.join(_INJECTED)})(?:\s[^<>]*)?>")
-#: A command of smart-fork's own that a person has given: by its name it is known later that it asks.
+#: A command of smart-fork that a person has given. Its name is kept, to recognize it as a question to smart-fork.
 _OUR_COMMAND = re.compile(
     r"<command-name>\s*(/(?:mcp__)?[\w-]{0,40}smart[-_]fork[\w-]{0,40}(?:__|:)[\w-]{1,40})[^<]{0,40}</command-name>\s*"
 )
@@ -223,25 +225,26 @@ _WORKER_MARK = re.compile(r"<![\w-]{0,40}(?:session|worker)[\w-]{0,40}:[^<>]*!>|
 _IDE_CONTEXT = re.compile(
     r"\A# Context from my IDE setup:.*?^## My request for [^\n:]{1,40}:", re.DOTALL | re.MULTILINE
 )
-#: What a hook says, as the agents hand it on.
+#: The beginning of a hook's message, as agents pass it on.
 _HOOK = re.compile(
     r"(?:[A-Z][a-zA-Z]{3,40}(?::\S+)? )?(?:operation blocked by hook|"
     r"hook (?:feedback|success|additional context|blocking error|stopped continuation))\b[^\n:]*:",
     re.ASCII,
 )
-#: What Claude Code 2.1.5 to 2.1.49 wrote below the element by which it tells that a task in the background has ended.
+#: The line that Claude Code 2.1.5 to 2.1.49 writes below the element for the end of a background task.
 _TASK_ENDED = re.compile(
     r"(</task-notification>)\s*(?:Read the output file to retrieve the result|Full transcript available at): [^\n]*"
 )
-#: Claude Code 2.1.332 logs a long paste so, and sends it so to the model. The paste itself is the person's.
+#: The tags around a long paste, as Claude Code 2.1.332 logs it and sends it to the model. The paste itself is a
+#: person's text.
 _PASTED = re.compile(r'(?:\n\n)?<pasted_content id="\w{1,40}">\n|\n</pasted_content id="\w{1,40}">(?:\n\n)?')
 _BLANK_LINES = re.compile(r"\n{3,}")
-#: Taking an element out can join the halves of another; nobody nests them deeper than this.
+#: Maximum number of passes. Removing an element can join the halves of another one.
 _PASSES = 8
 
-#: How Claude Code writes down that the person has stopped it.
+#: The beginning of Claude Code's record that a person has stopped it.
 INTERRUPTED = "[Request interrupted"
-#: A message that starts with one of these was not written by the person.
+#: Beginnings of messages that no person wrote.
 _NOT_A_PERSON = (
     "Caveat: The messages below were generated by the user while running local commands",
     INTERRUPTED,
@@ -308,34 +311,34 @@ def _without_elements(text: str, tag: str) -> str:
 
 
 _MAX_QUESTIONS, _QUESTION_CHARACTERS = 20, 1000
-#: How programs say that nobody has answered.
+#: Results in which a program reports that no person answered.
 _NO_ANSWER = late(
     r"(?i)\s*(?:[\[<{](?!answer>)|error|failed|cannot|(?:the )?user (?:has )?(?:did|not|dismissed|declined|skipped|"
     r"cancel|submitted|wants to (?:chat|talk|discuss|clarify))|no (?:answer|response)"
     r"|(?:question|request) (?:was )?(?:timed|cancel))"
 )
-#: How the answer of one question begins, where it is not named.
+#: What precedes an answer to a single question.
 _SAID = late(r"\s*(?:<answer>\s*|(?:The )?[Uu]ser (?:has )?(?:responded|selected|answered|chose|replied): ?)")
 
-#: Questions of one call as they are kept until it is answered: the id, heading and text of each.
+#: The questions of one call, stored until the answer comes: id, heading and text of each.
 Questions = list[list[str]]
-#: The words of each answer, behind the question; without one in a refusal.
+#: Pairs of a question and a person's answer. In a refusal, the question is empty.
 Said = Iterable[tuple[str, str]]
 
 
 class PersonAnswers:
     """The rules that find a person's words in one agent's tool results. By default, a result answers one question."""
 
-    #: The tools that ask the person, and those that propose a plan.
+    #: Names of tools that ask a person; below, of those that propose a plan.
     asking: ClassVar[re.Pattern[str]] = late(r"(?i)ask_?user\w*|ask_?question|question")
     planning: ClassVar[re.Pattern[str]] = late(r"(?i)exit_?plan_?mode")
-    #: What stands before the words of a refusal, and what the program has put behind them.
+    #: What precedes a person's words in a refusal; below, what the program adds behind them.
     refused: ClassVar[re.Pattern[str]] = late(
         r"(?:The user rejected|Plan rejected|Permission denied|Denied by)[^\n]{0,300}?"
         r"(?:[Uu]ser feedback|the following feedback): "
     )
     behind: ClassVar[re.Pattern[str] | None] = None
-    #: Words that stand for no answer.
+    #: Answers that mean that there is none.
     none: ClassVar[tuple[str, ...]] = ("",)
 
     def asked_by(self, tool: str, given: object) -> Questions | None:
