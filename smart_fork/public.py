@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from indexer.embedder import Embedder
     from smart_fork.excise.answer import Excised
     from smart_fork.excise.erasure import Removal
+    from smart_fork.finding.remote_search import RemoteSearch
     from smart_fork.finding.session_library import Library
     from smart_fork.finding.session_view import Conversation, Exported
     from smart_fork.finding.sessions import ReadRange
-    from smart_fork.finding.team_sessions import RemoteSearch
     from smart_fork.forking.request import Budget
     from smart_fork.forking.results import Branched, Forked
     from smart_fork.workers.answers import WorkerClosed, WorkerMessaged, WorkerRead, WorkerWaited

@@ -25,10 +25,10 @@ from smart_fork.finding.index_access import opened
 from smart_fork.finding.index_refresh import SOON_SECONDS, Engine, Refreshed, embed_some, refresh
 from smart_fork.finding.query import LONG_WORDS, TRUNKS, Code, Query, is_of_this_branch, plain
 from smart_fork.finding.ranking import ExchangeEvidence
+from smart_fork.finding.remote_search import RemoteSearch
 from smart_fork.finding.request import FindRequest, SearchEngine, configured_engine, current_project, further
 from smart_fork.finding.search import Meaning, check_comparable
 from smart_fork.finding.session_notes import marked, tag
-from smart_fork.finding.team_sessions import RemoteSearch
 from smart_fork.repository.git import Repository, paths
 from smart_fork.repository.history import AboutProject, branch_at, described
 from smart_fork.snippets import shown

@@ -55,6 +55,7 @@ from smart_fork.finding.query import Candidates, Query
 from smart_fork.finding.quotations import nearness
 from smart_fork.finding.ranking import RIVALS, ExchangeEvidence
 from smart_fork.finding.recent import ListFilter, gone_prompts, passed_over, recent_sessions
+from smart_fork.finding.remote_search import RemoteAnswer, RemoteSearch, alone, merge, notice_of, together
 from smart_fork.finding.request import (
     MAX_LIMIT,
     EngineUnavailable,
@@ -76,7 +77,6 @@ from smart_fork.finding.search import (
 from smart_fork.finding.session_notes import tag as checked_tag
 from smart_fork.finding.session_place import permits
 from smart_fork.finding.session_view import Hit
-from smart_fork.finding.team_sessions import RemoteAnswer, RemoteSearch, alone, merge, notice_of, together
 
 if TYPE_CHECKING:
     from smart_fork.finding.session_hints import Hint, HookEvent

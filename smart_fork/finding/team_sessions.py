@@ -1,248 +1,27 @@
-"""Searches the sessions on a team's server while the local index is searched, and merges the results.
-
-The server weighs the evidence for its sessions. The chance that a session is the one meant is shared on this machine,
-among local and remote sessions. So a score means the same for both, and a strong local session lowers a weak remote
-one.
-"""
+"""The door to the team's sessions. Without a login or a server nothing of the team's code is imported."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import field, replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from indexer.lazy import dataclass
-from indexer.masking import mask
 from indexer.safe_files import state_home
 from indexer.settings import Setting
-from indexer.store.base import Placement, SessionRow, Store
 from smart_fork.agents.references import Resolved
 from smart_fork.errors import SmartForkError, Usage
-from smart_fork.finding.answer import SharedReading, SharedSessions, TeamFound, TeamState
-from smart_fork.finding.evidence import family_of
-from smart_fork.finding.query import Candidate, Candidates, Query, words_of
-from smart_fork.finding.quotations import matched_words, snippet
-from smart_fork.finding.ranking import Parts, Score, share, shared_anew, shares_of_phrasings, strongest, weigh_one
-from smart_fork.finding.results import UNTRUSTED, match_of, title, written_by
-from smart_fork.finding.search import Meaning
-from smart_fork.finding.session_view import Conversation, Hit, Lineage, Match, Origin, Price
-from smart_fork.snippets import printable
 
 if TYPE_CHECKING:
     from indexer.transcripts.model import AgentName
+    from smart_fork.finding.answer import SharedReading, SharedSessions
+    from smart_fork.finding.remote_search import RemoteSearch
+    from smart_fork.finding.session_view import Conversation
     from smart_fork.finding.sessions import ReadRange
 
-
-@dataclass(frozen=True, slots=True)
-class RemotePassage:
-    """A passage of a session on a team's server, its position, and the tokens that a fork after its exchange loads."""
-
-    text: str
-    turn: int
-    role: Literal["user", "assistant", "action"]
-    exchange: int
-    ends: int | None
-    tokens: int
-    similarity: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteSession:
-    """A session that a team's server found. `local_id` is its copy on this machine, `family` its family on the server.
-
-    `passage` answers best. `weighed` is its score before local rivals lower it.
-    """
-
-    origin: Origin
-    agent: str
-    title: str
-    family: str
-    weighed: Score
-    branch: str = ""
-    turns: int = 0
-    tokens: int = 0
-    started: str = ""
-    last_activity: str = ""
-    outcome: str = "unknown"
-    passage: RemotePassage | None = None
-    local_id: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteAnswer:
-    """The sessions that a team's server found, or the reason why there is no answer."""
-
-    hits: tuple[RemoteSession, ...] = ()
-    state: TeamState | None = None
-    error: str = ""
-
-    def answer_alone(self, query: Query, *, snippets: bool) -> TeamFound:
-        """Return the server's sessions as a whole answer, without local ones. Call it only if the server answered."""
-        assert self.state is not None  # noqa: S101 - it has
-        hits = alone(self, query, snippets=snippets)
-        return TeamFound(
-            query=title(query.intent), also=tuple(map(title, query.also)), notice=notice_of(hits, UNTRUSTED),
-            count=len(hits), results=hits, team=self.state,
-        )  # fmt: skip
-
-
-def weighed_there(
-    speaking: Iterable[Mapping[str, float]], phrasings: Sequence[str], *, similar: bool, embedded: bool
-) -> Score:
-    """Return the score of a session on the server from the evidence in each phrasing, computed like a local session's.
-
-    `similar` says whether the session has a known embedding, `embedded` whether the question has.
-    """
-    shares = shares_of_phrasings(len(phrasings), min(len(phrasings), 2) if embedded else 0)
-    given = [Parts(**one) for one in speaking]
-    return weigh_one(given, shares, similar=similar, words=True)
-
-
-class RemoteSearch(Protocol):
-    """The search of another place beside the index, such as a team's server: begun first, answered later."""
-
-    def begin(self, query: Query, meaning: Meaning) -> None:
-        """Send the question to the server without waiting. The query's directory decides which project is searched.
-
-        The local search uses the same embeddings, `meaning`.
-        """
-
-    def answer(self) -> RemoteAnswer:
-        """Return the server's answer; if it did not arrive in time, the reason."""
-
-    def withheld(self) -> frozenset[str]:
-        """Return the ids of local sessions to hide, because their content was withdrawn (owners took it back) on the
-        server.
-        """
-
-    def taken_out(self) -> bool:
-        """Remove content from local sessions that its owner withdrew on the server. Return True if there was any."""
-
-    @property
-    def auto_fork(self) -> bool:
-        """Return True if a session of the server may be forked without asking a person."""
-
-
-@dataclass(frozen=True, slots=True)
-class MergedCandidates:
-    """Local and remote candidates with their final scores. `also` maps local sessions that are shared to their
-    origins.
-    """
-
-    here: Candidates
-    there: tuple[tuple[RemoteSession, float], ...] = ()
-    also: Mapping[str, Origin] = field(default_factory=dict)
-
-
-def merge(store: Store | None, found: Candidates, distant: Sequence[RemoteSession], query: Query) -> MergedCandidates:
-    """Compute final scores for local and remote sessions together, and keep one session of each family.
-
-    A family is a session and its forks. A remote session replaces a local one of its family only with more turns and a
-    higher score.
-    """
-    kept: dict[str, RemoteSession] = {}
-    also: dict[str, Origin] = {}
-    replaced: set[str] = set()
-    for one in distant:
-        here = _here(store, one)
-        family = here[0].root_id if here else f"there {one.family}"
-        if query.known_families.intersection((one.family, family)):
-            continue
-        most = max((row.turns for row in here), default=-1)
-        if here and (one.turns <= most or one.weighed.lead <= found.rivals.get(family, math.inf)):
-            also |= {row.session_id: one.origin for row in here}
-        elif family not in kept:
-            kept[family] = replace(one, origin=replace(one.origin, also_local=here[0].session_id if here else None))
-            replaced.add(family)
-    if not kept:
-        return MergedCandidates(found, also=also)
-    among = strongest({**found.rivals, **{family: one.weighed.lead for family, one in kept.items()}})
-    own = [hit for hit in found.hits if family_of(hit.session) not in replaced]
-    hits = tuple(_shared(hit, found.rivals, among) for hit in own)
-    scores = share(dict(enumerate(one.weighed for one in kept.values())), dict(enumerate(kept)), among)
-    there = sorted(
-        zip(kept.values(), (scores[n].chance for n in range(len(kept))), strict=True), key=lambda one: -one[1]
-    )
-    least = query.min_score or 0.0
-    hits = tuple(sorted((hit for hit in hits if hit.score >= least), key=lambda hit: -hit.score))
-    return MergedCandidates(replace(found, hits=hits), tuple(one for one in there if one[1] >= least), also)
-
-
-def together(
-    own: Sequence[Hit], merged: MergedCandidates, query: Query, limit: int, *, snippets: bool
-) -> tuple[Hit, ...]:
-    """Return at most `limit` local and remote results, ordered by score and ranked from 1."""
-    shown = list(_ordered(own, merged, query, snippets=snippets))[:limit]
-    return tuple(
-        replace(hit, rank=rank, also_remote=merged.also.get(hit.session_id) if hit.origin is None else None)
-        for rank, hit in enumerate(shown, start=1)
-    )
-
-
-def alone(said: RemoteAnswer, query: Query, *, snippets: bool) -> tuple[Hit, ...]:
-    """Return the server's results without local ones, with scores computed among them."""
-    return together((), merge(None, Candidates((), "hybrid"), said.hits, query), query, query.limit, snippets=snippets)
-
-
-def notice_of(hits: Sequence[Hit], notice: str) -> str:
-    """Return `notice`; if teammates wrote some of the results, with a warning that names them."""
-    owners = sorted({hit.origin.owner if hit.origin else hit.author for hit in hits if hit.origin or hit.author})
-    return written_by(owners, notice, "Results with an origin or an author were") if owners else notice
-
-
-def _ordered(own: Sequence[Hit], merged: MergedCandidates, query: Query, *, snippets: bool) -> Iterator[Hit]:
-    there = [_hit(one, chance, query, snippets=snippets) for one, chance in merged.there]
-    for hit in own:
-        while there and there[0].score > hit.score:
-            yield there.pop(0)
-        yield hit
-    yield from there
-
-
-def _here(store: Store | None, one: RemoteSession) -> list[SessionRow]:
-    """Return the sessions on this machine that belong to the family of a session on the server."""
-    if store is None:
-        return []
-    if found := store.family(one.family) if one.family else []:
-        return found
-    return [row for row in store.find_sessions(one.local_id) if row.session_id == one.local_id] if one.local_id else []
-
-
-def _shared(hit: Candidate, before: Mapping[str, float], rivals: Mapping[str, float]) -> Candidate:
-    if hit.why is None:
-        return hit
-    why = shared_anew(hit.why, family_of(hit.session), before, rivals)
-    # What a reranker has made of the chance it makes of this one.
-    return replace(hit, why=why, score=hit.score * why.chance / hit.why.chance if hit.why.chance else why.chance)
-
-
-def _hit(one: RemoteSession, chance: float, query: Query, *, snippets: bool) -> Hit:
-    place, words = one.passage, tuple(dict.fromkeys(word for text in query.phrasings for word in words_of(text)))
-    text = mask(printable(place.text)) if place else mask("")
-    match = Match()
-    if place:  # other ids of messages are in the copy that is made here
-        at = Placement(0, 0, 0, place.turn, "", place.role, place.exchange, place.ends, place.tokens)
-        # Where going on after the answer loads more than all of it, the session was compacted between.
-        forgotten = one.turns if one.tokens < place.tokens else 0
-        match = match_of(at, matched_words(text, words), place.similarity, forgotten)
-    hit = Hit(
-        rank=0, score=round(chance, 4), session_id=one.origin.session_id, agent_type=one.agent,
-        title=(named := printable(mask(one.title))), headline=named, working_directory="",
-        git_branch=printable(mask(one.branch)) or None, date=printable(one.started),
-        last_activity=printable(one.last_activity), snippet=snippet(text, words) if snippets else None,
-        said_by=place.role if place and snippets and place.role != "action" else None, match=match, turns=one.turns,
-        token_estimate=one.tokens, outcome=one.outcome, price=Price(one.tokens, place.tokens if place else None),
-        lineage=Lineage(), origin=one.origin,
-    )  # fmt: skip
-    return replace(hit, fork_command=hit.suggested_fork(), fork_note=hit.why_less)
-
-
-# Access to the server's sessions. Without a login at a team's server, the team's code is not imported.
 
 #: The module that gives access to the team's server. It is only imported by this name, if it is needed.
 _DOOR = "smart_fork.team.search"

@@ -28,10 +28,11 @@ from smart_fork.finding import sessions
 from smart_fork.finding.answer import TeamFound, TeamState
 from smart_fork.finding.query import Query
 from smart_fork.finding.ranking import RIVALS
+from smart_fork.finding.remote_search import RemoteAnswer, RemotePassage, RemoteSession, weighed_there
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.search import Meaning
 from smart_fork.finding.session_view import Origin
-from smart_fork.finding.team_sessions import RemoteAnswer, RemotePassage, RemoteSession, ServerState, weighed_there
+from smart_fork.finding.team_sessions import ServerState
 from smart_fork.sharing import received_logs
 from smart_fork.sharing.local_logs import tracked_records
 from smart_fork.sharing.tracking import Alias
@@ -215,7 +216,7 @@ VECTOR_SECONDS = 0.5
 
 @dataclass
 class TeamSearch:
-    """The search of a team's sessions for one question; see `smart_fork.finding.team_sessions.RemoteSearch`.
+    """The search of a team's sessions for one question; see `smart_fork.finding.remote_search.RemoteSearch`.
 
     `wanted` is true if the user asked for the team: then a project without a team is an error. The search waits at
     most `seconds` for the server.

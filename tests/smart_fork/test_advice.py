@@ -49,7 +49,7 @@ def prose(module: Path) -> list[tuple[str, str, int]]:
 
 def modules() -> list[Path]:
     # How an agent is told of us is said by `setup` and `serve` alone.
-    found = [one for one in sorted(PACKAGE.rglob("*.py")) if not one.match("agents/*/registration.py")]
+    found = [one for one in sorted(PACKAGE.rglob("*.py")) if not one.match("agents/*/settings.py")]
     return [one for one in found if not one.relative_to(PACKAGE).as_posix().startswith(OF_PEOPLE)]
 
 

@@ -10,10 +10,7 @@ from indexer.store.base import Scope
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.query import Query
 from smart_fork.finding.ranking import Parts, shares_of_phrasings, weigh_one
-from smart_fork.finding.request import FindRequest
-from smart_fork.finding.search import embedded, search
-from smart_fork.finding.session_view import Origin
-from smart_fork.finding.team_sessions import (
+from smart_fork.finding.remote_search import (
     RemoteAnswer,
     RemotePassage,
     RemoteSession,
@@ -22,6 +19,9 @@ from smart_fork.finding.team_sessions import (
     notice_of,
     together,
 )
+from smart_fork.finding.request import FindRequest
+from smart_fork.finding.search import embedded, search
+from smart_fork.finding.session_view import Origin
 from tests.smart_fork.world import WordsModel
 
 RETRY, DONE = "add retry with backoff to the uploader", "It retries five times."
