@@ -1,6 +1,6 @@
 """NumPy, imported so that it computes with one thread, unless the environment sets the number of threads.
 
-smart-fork's arrays are small, and on a busy processor several threads that wait for each other take ten times as long.
+smart-fork's arrays are small. On a busy processor, several threads that wait for each other take ten times as long.
 NumPy reads the environment variable when it is loaded. The variable is then removed again, so that programs started by
 smart-fork do not inherit it.
 """

@@ -314,7 +314,7 @@ class DefaultEmbedder:
         return self._light.embed(texts)
 
     def is_light(self, count: int) -> bool:
-        """Return True if onnxruntime embeds `count` texts: immediately, and while another thread embeds."""
+        """Return True if onnxruntime embeds `count` texts, which starts immediately and disturbs no other thread."""
         if count == 1 or self._only_light:
             return True
         return count < FEW_TEXTS and (self._apart or self._heavy is None)

@@ -380,7 +380,7 @@ def known_absence(model: str) -> str:
 
 
 def note_absence(model: str, why: str) -> None:
-    """Store for an hour `why` a `model` could not be loaded. If this fails, each process tries to load it."""
+    """Store why `model` could not be loaded, for an hour. If this cannot be stored, each process tries to load it."""
     with suppress(OSError):
         state.keep(_ABSENCE_FACT, {"settings": _settings(model), "why": why, "at": time.time()})
 

@@ -93,7 +93,7 @@ STOP_SECONDS = 5.0
 
 
 class NotReadyError(IndexerError):
-    """Something that indexing needs is missing. The message says what to do."""
+    """Something that indexing needs is missing, such as a writable folder. The message says what to do."""
 
     code = "not_ready"
 
@@ -110,7 +110,7 @@ class _Job(NamedTuple):
 
 
 def open_index() -> AbstractContextManager[Store]:
-    """Open the index as a context manager."""
+    """Open the index for a `with` block. A damaged one is set aside and replaced."""
     return open_sound(index_db())
 
 

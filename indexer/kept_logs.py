@@ -128,9 +128,9 @@ _FACTS = "copy.json"
 
 @dataclass(frozen=True, slots=True)
 class KeptLog:
-    """The compressed copy of one session.
+    """The compressed copy of one session's log.
 
-    `place` is the path of its log below the agent's home. `beside` are the copied files from the folder beside the
+    `place` is the path of the log below the agent's home. `beside` are the copied files from the folder beside the
     log, which is named after the session. `without` names files of that folder that are never copied, because text was
     cut from them.
     """
@@ -404,7 +404,7 @@ def _facts(folder: Path) -> KeptLog | RemovedCopy | None:
 
 
 def _write(path: Path, value: object) -> None:
-    """Write `value` as JSON, atomically."""
+    """Write `value` as JSON to `path`, atomically."""
     replace_file(path, [orjson.dumps(value)])
 
 

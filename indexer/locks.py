@@ -102,7 +102,7 @@ class IndexBusyError(IndexerError):
 
 @contextmanager
 def only_writer(patience: float, name: str = "index", waiting: Callable[[], None] | None = None) -> Iterator[None]:
-    """Hold the writer lock of the index. The operating system releases it when the process dies.
+    """Hold the index's writer lock `name` in this block. The operating system releases it when the process dies.
 
     `waiting` is called about every second while another process holds the lock.
 

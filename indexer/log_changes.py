@@ -1,7 +1,7 @@
 """Detection of logs that changed since they were read, and the list of forgotten sessions, which are never indexed
 again.
 
-Each question asks for changes and mostly finds none. Therefore this module imports nothing that reads or stores logs.
+Each search looks for changes and mostly finds none. Therefore this module imports nothing that reads or stores logs.
 """
 
 from __future__ import annotations

@@ -262,7 +262,7 @@ def _commands(action: str) -> WorkCommands:
 
 
 def edited_paths(session: Session) -> tuple[str, ...]:
-    """Return the files that a session successfully edited, as its calls name them. `edits_of` checks them as well."""
+    """Return the files that a session successfully edited, as its calls name them, without those unfit for storing."""
     return tuple(filter(_fit, dict.fromkeys(chain.from_iterable(_edits_done(session).values()))))
 
 

@@ -110,7 +110,7 @@ def _names(session: Session, pieces: Sequence[Piece], left: Sequence[Piece]) -> 
 
 
 def _prompts(pieces: Sequence[Piece]) -> Iterator[Masked]:
-    """Yield the text of each prompt."""
+    """Yield the text of each prompt in `pieces`."""
     for _, runs in groupby((one for one in pieces if one.role == "user"), key=lambda one: one.turn):
         yield joined(" ", (one.text for one in runs))
 
@@ -131,7 +131,7 @@ def _parts(piece: Piece, quoting: Collection[str], agents: Agents) -> list[tuple
 
 
 def _runs(piece: Piece, parts: Sequence[tuple[str, bool]]) -> Iterator[Piece | None]:
-    """Yield the parts of a piece that are kept, as pieces with their own first lines; `None` where text is left out."""
+    """Yield the parts of a piece that are to be indexed, as pieces with their own first lines; `None` for a gap."""
     if all(kept for _, kept in parts):
         yield piece
         return
@@ -433,7 +433,7 @@ def _symbols(session: Session) -> Symbols:
 
 
 def _place_of(session: Session, repo_root: str) -> tuple[str, Project]:
-    """Return the resolved directory of a session and its project; an empty project for a path that is not absolute."""
+    """Return a session's directory without links, and its project; an empty project for a path that is not absolute."""
     resolved = recorded(session.cwd)
     if resolved is None:
         return "", Project("", "", git=False)

@@ -36,10 +36,10 @@ class Unproven(IndexerError):
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
-    """A working directory of a repository.
+    """A working directory of a git repository.
 
-    `own` is the git folder of this working directory alone, and `common` the git folder that all worktrees share. `key`
-    identifies the repository: it is equal for all working directories that are proven to belong to it.
+    `own` is the git folder of this working directory alone, and `common` the git folder that all worktrees share.
+    `key` identifies the repository: it is equal for all working directories that are proven to belong to it.
     """
 
     top: Path
@@ -49,7 +49,7 @@ class Checkout:
 
     @classmethod
     def at(cls, top: Path) -> Checkout:
-        """Return the checkout in the resolved directory `top`, which has a `.git`.
+        """Return the checkout in the directory `top` (a path without links), which has a `.git`.
 
         Raises:
             Unproven: the `.git` belongs to another user, or points to a folder that does not point back.
@@ -163,7 +163,7 @@ def _listed(own: Path) -> Path | None:
 
 
 def _is_trusted(found: Checkout) -> bool:
-    """Return True if the current user owns the checkout, or git trusts it because of ``safe.directory``."""
+    """Return True if the current user owns the checkout `found`, or git trusts it because of ``safe.directory``."""
     if all(map(_is_ones_own, (found.top, found.top / ".git", found.own, found.common))):
         return True
     main = found.common.parent if found.common.name == ".git" else found.common

@@ -179,7 +179,7 @@ def seen(top: Path, before: SeenRepository | None = None) -> SeenRepository | No
 
 
 def why_same(old: SeenRepository, new: SeenRepository) -> str:
-    """Return why the existing repository `new` is the one that was recorded as `old`; empty if it is another one."""
+    """Return why the existing repository `new` is the recorded one `old`, such as "remote"; empty if it is not."""
     if old.key and old.key == new.key:
         return "worktree"
     if old.roots and new.roots and not old.roots & new.roots:

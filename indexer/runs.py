@@ -81,7 +81,7 @@ Outcome = Literal["completed", "failed", "cancelled", "skipped"]
 
 
 def ended_run(started_at: str, seconds: float, outcome: Outcome, report: Report, error: str = "") -> LastRun:
-    """Return the summary of a run. `report` counts its work, and `error` says why it failed or was skipped."""
+    """Return the summary of an index run. `report` counts its work, and `error` says why it failed or was skipped."""
     return LastRun(
         started_at=started_at, seconds=round(seconds, 2), outcome=outcome, error=error or None, logs=report.files,
         **{name: getattr(report, name) for name in COUNT_FIELDS}, failed_logs=len(report.failed),

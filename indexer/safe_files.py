@@ -30,7 +30,7 @@ class Disk:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
 
     def write(self, descriptor: int, data: bytes) -> None:
-        """Write all of `data`."""
+        """Write all of `data` to the open file."""
         view = memoryview(data)
         while view:
             view = view[os.write(descriptor, view) :]
@@ -44,11 +44,11 @@ class Disk:
         os.fchmod(descriptor, stat.S_IMODE(model.st_mode))
 
     def sync(self, descriptor: int) -> None:
-        """Flush the file to the disk."""
+        """Flush the open file to the disk."""
         os.fsync(descriptor)
 
     def close(self, descriptor: int) -> None:
-        """Close the file."""
+        """Close the file with this descriptor."""
         os.close(descriptor)
 
     def look(self, path: Path) -> os.stat_result | None:

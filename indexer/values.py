@@ -21,7 +21,7 @@ RARE, SPREAD = "rare", "spread"
 
 
 def rare(default: Any = None) -> Any:
-    """Return a dataclass field that `Value.as_json` leaves out while it has its default."""
+    """Return a dataclass field that `Value.as_json` leaves out while its value is the default."""
     return field(default=default, metadata={RARE: True})
 
 
@@ -40,7 +40,7 @@ class Value:
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the fields as a JSON object. Keys may be added in later versions, but never renamed."""
+        """Return the fields as a JSON object. Later versions may add keys, but never rename them."""
         told: dict[str, Any] = {}
         for one in fields(self):
             said = getattr(self, one.name)

@@ -67,7 +67,7 @@ def beginning(text: Masked, limit: int) -> Masked:
 
 
 def ending(text: Masked, limit: int) -> Masked:
-    """Return the last `limit` characters of `text`."""
+    """Return the last `limit` characters of `text`, and the whole of a mask that they would split."""
     _, start = _mask_around(text, max(0, len(text) - limit))
     return Masked(text[start:])
 

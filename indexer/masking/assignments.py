@@ -121,7 +121,7 @@ def assignments_in(
 ) -> Iterator[Span]:
     """Yield the positions of secrets that are assigned to a name, such as `password = …`.
 
-    `lower` is the text in lower case bytes. `signs` are its words that hint at secrets, and `places` their positions.
+    `lower` is the text as lower-case bytes. `signs` are its words that hint at secrets, and `places` their positions.
     """
     for stem in _EVERY_STEM.keys() & signs:
         yield from _of_stem(text, lower, stem, places[stem])

@@ -106,7 +106,7 @@ def blocks_in(
 ) -> Iterator[Span]:
     """Yield the secrets in blocks of several lines. Line numbers of a listing and marks of a diff are skipped.
 
-    `lower` is the text in lower case bytes. `signs` are its words that hint at secrets, and `places` their positions.
+    `lower` is the text as lower-case bytes. `signs` are its words that hint at secrets, and `places` their positions.
     `tabs` is True if long tokens may follow tabs.
     """
     finders = list(_finders(lower, signs, places))
@@ -373,7 +373,7 @@ def asks_for_one(line: str) -> bool:
 def answers_in(text: str, lower: bytes, signs: Collection[bytes], places: Mapping[bytes, list[int]]) -> Iterator[Span]:
     """Yield the secrets that are alone on their line below an announcement.
 
-    `lower` is the text in lower case bytes. `signs` are its words that hint at secrets, and `places` their positions.
+    `lower` is the text as lower-case bytes. `signs` are its words that hint at secrets, and `places` their positions.
     """
     there = [*_ANSWER_STEMS, *(said for word, said in _BY_WORD.items() if word in signs)]
     for start, end in lines_at(lower, sorted(place for literal in there for place in places.get(literal, ()))):

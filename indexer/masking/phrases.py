@@ -129,7 +129,7 @@ def _phrase(rule: Rule) -> Phrase:
 
 
 def found_in(phrase: Phrase, text: str, lower: bytes, places: Iterable[int]) -> Iterator[Span]:
-    """Yield the secrets of a phrase in `text`. `lower` is the text in lower case bytes of equal positions.
+    """Yield the secrets of a phrase in `text`. `lower` is the text as lower-case bytes of equal positions.
 
     `places` are the positions of the phrase's anchors.
     """
@@ -220,7 +220,7 @@ PHRASE_ANCHORS = frozenset(anchor for phrase in _TOLD if phrase not in _ABROAD f
 
 
 def phrases_in(text: str, lower: bytes, signs: Iterable[bytes], places: Mapping[bytes, list[int]]) -> Iterator[Span]:
-    """Yield the secrets of all phrases in `text`. `lower` is the text in lower case bytes of equal positions.
+    """Yield the secrets of all phrases in `text`. `lower` is the text as lower-case bytes of equal positions.
 
     `signs` are the words in it that hint at secrets, and `places` the positions of anchors (see `Phrase`).
     """
@@ -346,7 +346,7 @@ _ABOUT = late(expanded("{about_no_secret}"))
 def strange_in(text: str, lower: bytes, signs: Collection[bytes], places: Mapping[bytes, list[int]]) -> Iterator[Span]:
     """Yield strange words (see the module) near words that hint at a secret.
 
-    `lower` is the text in lower case bytes. `signs` are its words that hint at secrets, and `places` their positions.
+    `lower` is the text as lower-case bytes. `signs` are its words that hint at secrets, and `places` their positions.
     """
     for sign in _SIGNS.intersection(signs):
         done = 0

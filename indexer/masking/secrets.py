@@ -200,7 +200,7 @@ _PUTTY = late(r"Private-Lines: \d{1,4}\s{1,4}((?>(?:[A-Za-z0-9+/=]{16,}+\s{0,4})
 
 
 def private_keys(text: str, plain: bytes) -> Iterator[Span]:
-    """Yield private keys: whole blocks, and blocks of which a part is missing. A header alone is no secret."""
+    """Yield private keys: whole blocks, and blocks with a missing part. A header alone is no secret."""
     if b"---" not in plain and b"Private-Lines:" not in plain:
         return
     for begin in _BEGIN.finditer(text) if b"---BEGIN" in plain or b"---- BEGIN" in plain else ():
@@ -272,7 +272,7 @@ def _wraps(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _cut_at(text: str, end: int) -> Iterator[Span]:
-    """Yield possible beginnings of a secret that is truncated at `end`."""
+    """Yield possible beginnings of a secret that is truncated at the position `end` of `text`."""
     start = max(0, end - _LOOKED_AT)
     for way in _WAYS_ON:
         for span in spans_of(text[start:end] + way):

@@ -172,7 +172,7 @@ def _any_at_a_run() -> re.Pattern[str]:
 
 
 def _vendors_at(text: str, plain: bytes, runs: bytes, start: int) -> Iterator[Span]:
-    """Yield the token whose longest run of token characters begins at `start`."""
+    """Yield the known tokens (see `Vendor`) whose longest run of token characters begins at `start`."""
     shapes = _shapes()
     for at in _beginnings(text, plain, runs, start):
         for beginning, vendor in shapes.get(text[at : at + 2], ()):
@@ -238,7 +238,7 @@ def _beginnings(text: str, plain: bytes, runs: bytes, start: int) -> Iterator[in
 
 
 def is_wallet_key(text: str) -> bool:
-    """Return True if `text` is the private key of a Bitcoin wallet: its last four bytes are a checksum."""
+    """Return True if `text` is the private key of a Bitcoin wallet. It is if its last four bytes are its checksum."""
     number = 0
     for letter in text:
         number = number * 58 + _BASE58.index(letter)

@@ -163,7 +163,7 @@ def _refers(text: str, kind: str, form: Form) -> bool:
 
 
 def is_name(text: str) -> bool:
-    """Return True if the text can be the name of a variable, a field or a label."""
+    """Return True if the text can be a name of a variable, a field or a label, and so is no secret."""
     return _WORDS.search(text) is not None and not _NO_NAME.match(text)
 
 

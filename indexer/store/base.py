@@ -84,7 +84,7 @@ class Reading:
 
 
 class SeenFile(NamedTuple):
-    """The size, time, inode and reader version of a log, enough to decide by one `stat` whether to read it again."""
+    """The size, time, inode and reader version with which a log was read, to decide by one `stat` if it changed."""
 
     size: int
     mtime_ns: int
@@ -303,7 +303,7 @@ class Searchable(Protocol):
         """Return the positions of the chunks of `session` that `other` does not have, in order."""
 
     def texts(self, chunks: Iterable[int]) -> dict[int, str]:
-        """Return the texts of chunks by id."""
+        """Return the texts of these chunks, by chunk id."""
 
     def sessions(self, rows: Iterable[int]) -> dict[int, SessionRow]:
         """Return the stored sessions with these row numbers, by number."""
@@ -337,7 +337,7 @@ class Store(Searchable, Protocol):
     def read_again(self, directory: str) -> int:
         """Mark the logs of sessions in or below `directory` to be read again, so that their project is found again.
 
-        Return how many sessions these are.
+        Return the number of these sessions.
         """
 
     def forget_files(self, paths: Iterable[str]) -> None:

@@ -112,7 +112,7 @@ def _nearest(chunks: NDArray[np.int64], cosines: Matrix, limit: int) -> NDArray[
 
 
 def _cosines(codes: Codes, questions: Matrix) -> Matrix:
-    """Return the cosine of each stored vector (a row) to each question (a column)."""
+    """Return the cosine of each stored vector (a row) to each vector in `questions` (a column)."""
     values = codes.astype(np.float32)
     lengths = np.sqrt(np.einsum("ij,ij->i", values, values))
     found: Matrix = values @ questions.T / np.maximum(lengths, 1)[:, None]

@@ -462,7 +462,7 @@ def _rank(session: Session, file: LogFile) -> str:
 
 
 def _is_continued(text: str, texts: Sequence[str]) -> bool:
-    """Return True if one of `texts` begins with `text`."""
+    """Return True if one of `texts` begins with `text`, or is equal."""
     return text in texts or any(one.startswith(text) for one in texts)
 
 

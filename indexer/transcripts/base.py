@@ -38,12 +38,12 @@ class LogFile(NamedTuple):
 
     @property
     def stamp(self) -> tuple[int, int, int]:
-        """Return size, time and inode, which identify an unchanged log."""
+        """Return size, time and inode, which are equal as long as the log is unchanged."""
         return self[2:5]
 
     @property
     def path(self) -> Path:
-        """Return the `location` as a path."""
+        """Return the log's `location` as a path."""
         return Path(self.location)
 
 
@@ -179,7 +179,7 @@ class AgentAdapter(Protocol):
         """Return the session id that the log's file name contains."""
 
     def is_copy(self, path: Path) -> bool:
-        """Return True if the log is a copy: according to its beginning, the session began in another place.
+        """Return True if the log is a copy: its beginning says that the session began in another place.
 
         Raises:
             OSError: the file cannot be opened, or is not a regular file.
@@ -243,7 +243,7 @@ class AgentAdapter(Protocol):
         return ""
 
     def resume_command(self, session_id: str) -> tuple[str, ...]:
-        """Return the command with which a person resumes the session."""
+        """Return the command, as its words, with which a person resumes the session."""
         return (*(self.resumes or (self.name, "--resume")), session_id)
 
 

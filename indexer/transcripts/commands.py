@@ -316,7 +316,7 @@ class WorkCommands(tuple[tuple[str, ...], ...]):
 
     @staticmethod
     def hide_the_end(line: str) -> bool:
-        """Return True if the exit status of a line may come from a later command."""
+        """Return True if the exit status of a command line may come from a later command, not from its first one."""
         return _BEHIND.search(unquoted(line)) is not None
 
 

@@ -59,7 +59,7 @@ _Objects = list[tuple[bytes, dict[str, Any]]]
 
 
 class Stretch(NamedTuple):
-    """A byte range of a file."""
+    """The position of a line in a file: byte offset and size."""
 
     path: Path
     start: int
@@ -92,7 +92,7 @@ class Line(NamedTuple):
 
     @property
     def raw(self) -> bytes:
-        """Return the verbatim bytes without the line's end."""
+        """Return the object's verbatim bytes, without the line's end."""
         return self.source.rstrip(b"\r\n")
 
 

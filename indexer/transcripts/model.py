@@ -134,7 +134,10 @@ class Turn:
 
     @property
     def message(self) -> str:
-        """Return the id of the model's message to which this record belongs; empty if unknown."""
+        """Return the id of the model's message to which this record belongs. A message may have several records.
+
+        Return an empty text if the id is unknown.
+        """
         return "" if self.group in (self.ITEM, self.EVENT) else self.group
 
     @property
@@ -341,8 +344,9 @@ class Session:
     def cache(self, end: int | None = None) -> Cache:
         """Return what the log says about the provider's cache of the whole session, or of its turns up to `end`.
 
-        A request is sent when the turn before its answer exists. The answer itself may take minutes. For a session
-        with a gap, the cache is unknown: later requests may not have begun as those of a fork do.
+        The time is that of the turn before the last answer: then its request was sent, and the answer may take
+        minutes. For a session with a gap, the cache is unknown: later requests may not have begun as those of a fork
+        do.
         """
         if self.resumed.reason == "gap" and (end is None or end >= self.resumed.start):
             return Cache()

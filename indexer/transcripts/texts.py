@@ -121,7 +121,7 @@ def also_called(title: Masked, names: Iterable[str]) -> Masked:
 
 
 def says_something(prompt: str) -> bool:
-    """Return True if a prompt names a topic: more than a greeting, a number, a key, a command or a path."""
+    """Return True if a prompt has a topic: it is more than a greeting, a number, a key, a command or a path."""
     text = _PLACEHOLDERS.sub(" ", prompt[:_PROMPT_CHARACTERS]).strip()
     text = _COMMAND.sub("", text, count=1) if _COMMAND.match(text) else text
     text = "" if _QUOTED_PATH.fullmatch(text) or _FILE.fullmatch(text) else _PATH.sub(" ", text)
