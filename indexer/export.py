@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple
 
 from indexer.lazy import dataclass, late
 from indexer.masking import Masked, joined, mask
-from indexer.masking.view import INVISIBLE
+from indexer.masking.alternate_readings import INVISIBLE
 from indexer.safe_files import file_name, index_root, private_dir, replace_file
 from indexer.transcripts.commands import is_ours
 from indexer.transcripts.handed_over_actions import ASKED_US, HandoverText, parse_handover

@@ -10,7 +10,7 @@ from typing import overload
 
 from indexer.lazy import dataclass
 from indexer.masking import Masked, mask, shorten
-from indexer.masking.view import BRACKETS, INVISIBLE, QUOTES
+from indexer.masking.alternate_readings import BRACKETS, INVISIBLE, QUOTES
 
 #: The characters of an invalid value that an error repeats.
 QUOTED_CHARACTERS = 80

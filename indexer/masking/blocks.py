@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from indexer.lazy import late
+from indexer.masking.alternate_readings import View
 from indexer.masking.rules import HIDDEN, PHRASE, Span, expanded, lines_at, monotone, positions_of
 from indexer.masking.value_checks import (
     is_alone,
@@ -24,7 +25,6 @@ from indexer.masking.value_checks import (
     looks_random,
     placeholder,
 )
-from indexer.masking.view import View
 
 #: Words for the blocks in this module. A text without any of them has no such block.
 BLOCK_WORDS = tuple(

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import cache
 
 from indexer.lazy import dataclass, late
+from indexer.masking.alternate_readings import long_words
 from indexer.masking.rules import (
     HIDDEN,
     NEAR,
@@ -59,7 +60,6 @@ from indexer.masking.value_checks import (
     placeholder,
     speaks_abroad,
 )
-from indexer.masking.view import long_words
 
 _CHECKS: Mapping[str, Callable[[str], bool]] = {
     "any": lambda value: True,  # noqa: ARG005

@@ -13,6 +13,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from indexer.lazy import late
+from indexer.masking.alternate_readings import View, as_seen, joined, other_readings, texts_in
 from indexer.masking.assignments import STEMS, assigned_to, assignments_in
 from indexer.masking.blocks import ANSWER_LITERALS, ANSWER_WORDS, BLOCK_WORDS, answers_in, blocks_in
 from indexer.masking.phrases import (
@@ -31,7 +32,6 @@ from indexer.masking.phrases import (
 from indexer.masking.rules import HIDDEN, MARK, SHAPE, Span, expanded
 from indexer.masking.tokens import Literals, has_controls, is_begun, long_runs, runs_of, tokens_in
 from indexer.masking.value_checks import STEM_WORDS, goes_on, is_hard, is_key_pair, nouns_in
-from indexer.masking.view import View, as_seen, joined, other_readings, texts_in
 
 #: A table that keeps the bytes of words, and replaces all others by blanks.
 _LETTERS = bytes(byte if chr(byte).isascii() and chr(byte).isalnum() else 32 for byte in range(256))

@@ -13,7 +13,7 @@ from itertools import starmap
 from typing import NamedTuple
 
 from indexer.masking import NOTHING, mask
-from indexer.masking.view import BRACKETS, INVISIBLE, QUOTES
+from indexer.masking.alternate_readings import BRACKETS, INVISIBLE, QUOTES
 from indexer.transcripts.actions import error_note, read_by
 from indexer.transcripts.model import Proof, ToolCall, ToolResult, Turn
 

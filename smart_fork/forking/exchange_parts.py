@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 
 from indexer.lazy import dataclass, late
 from indexer.masking import Masked, mask, shorten
-from indexer.masking.view import BRACKETS
+from indexer.masking.alternate_readings import BRACKETS
 from indexer.transcripts.model import Session, Turn
 from smart_fork.agents import AGENTS
 from smart_fork.snippets import printable

@@ -39,7 +39,7 @@ from pygments.util import ClassNotFound
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 
 from indexer.masking import mask, shorten
-from indexer.masking.view import INVISIBLE
+from indexer.masking.alternate_readings import INVISIBLE
 from smart_fork.agents import AGENTS
 from smart_fork.agents.log_readers import READERS
 from smart_fork.errors import SmartForkError

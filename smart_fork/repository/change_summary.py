@@ -12,7 +12,7 @@ from pathlib import Path
 
 from indexer.lazy import late
 from indexer.masking import mask, shorten
-from indexer.masking.view import BRACKETS
+from indexer.masking.alternate_readings import BRACKETS
 from indexer.transcripts.texts import NEWS_TAG
 from smart_fork.repository.changes_since import (
     MAX_COMMITS,

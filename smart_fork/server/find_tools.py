@@ -21,7 +21,7 @@ from pydantic import Field, WithJsonSchema
 
 from indexer.lazy import late
 from indexer.masking import mask, shorten
-from indexer.masking.view import BRACKETS
+from indexer.masking.alternate_readings import BRACKETS
 from indexer.values import Value, value
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import Options, takes

@@ -16,7 +16,7 @@ import pytest
 from smart_fork.agents import AGENTS
 from smart_fork.finding import sessions
 from smart_fork.team.server import auth
-from smart_fork.team.server.postgres import OWNER
+from smart_fork.team.server.postgres_process import OWNER
 from tests.e2e import test_opencode
 from tests.e2e.agents import Machine, machine_in
 from tests.e2e.logs import Json, Log

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.masking.view import BRACKETS, INVISIBLE, QUOTES
+from indexer.masking.alternate_readings import BRACKETS, INVISIBLE, QUOTES
 from smart_fork.finding.quotations import matched_words, snippet
 from smart_fork.snippets import printable, quotation
 

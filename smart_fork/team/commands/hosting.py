@@ -365,7 +365,7 @@ def _found(where: ServerLocation, *, run_as: str | None = None, stopped: bool = 
     check_installed(embedded=True)
     from smart_fork.team.server.backup import DatabasePlace
     from smart_fork.team.server.database import owner_conninfo, owner_transaction
-    from smart_fork.team.server.postgres import OWNER, Cluster, SystemUser, programs
+    from smart_fork.team.server.postgres_process import OWNER, Cluster, SystemUser, programs
 
     folder = where.folder
     if dsn is not None or not stopped:

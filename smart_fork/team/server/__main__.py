@@ -20,7 +20,7 @@ from indexer.settings import Setting
 from smart_fork.errors import ProgramFailed, SmartForkError, Usage
 from smart_fork.system.standard_error import nonblocking_stderr
 from smart_fork.team.server import ServerOptions, data_folder, listening_sockets, public_url
-from smart_fork.team.server.postgres import Programs, SystemUser, programs
+from smart_fork.team.server.postgres_process import Programs, SystemUser, programs
 
 #: Where a password need not be seen by everybody who lists processes.
 

@@ -27,7 +27,7 @@ from smart_fork.errors import NotFound, ProgramFailed, Usage
 from smart_fork.team.server import stored_records, withdrawal
 from smart_fork.team.server.auth import MemberProject
 from smart_fork.team.server.database import create
-from smart_fork.team.server.postgres import APP, Programs
+from smart_fork.team.server.postgres_process import APP, Programs
 from smart_fork.team.server.withdrawal import Withdrawal
 
 DEFAULT_DAYS = 30

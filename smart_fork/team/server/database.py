@@ -25,7 +25,7 @@ from psycopg.types import TypeInfo
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from smart_fork.errors import ProgramFailed, SmartForkError
-from smart_fork.team.server.postgres import APP, DATABASE, JOBS, OWNER, Cluster, Programs, SystemUser, programs
+from smart_fork.team.server.postgres_process import APP, DATABASE, JOBS, OWNER, Cluster, Programs, SystemUser, programs
 
 Connection: TypeAlias = PsycopgConnection[DictRow]
 #: No user has this number: a transaction without a user sees no session.

@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from smart_fork.errors import WrongVerb
 from smart_fork.team.server.auth import Person
 from smart_fork.team.server.endpoints import PERSON_KEY, Endpoint, ServerContext
-from smart_fork.team.server.postgres import SystemUser
+from smart_fork.team.server.postgres_process import SystemUser
 
 _FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 _BYTES_IN_MB = 1_000_000

@@ -34,7 +34,7 @@ from smart_fork.system.http_limits import Connection
 from smart_fork.team.server.database import Database
 from smart_fork.team.server.endpoints import ServerContext
 from smart_fork.team.server.metrics import disk_warning, requests
-from smart_fork.team.server.postgres import JOBS
+from smart_fork.team.server.postgres_process import JOBS
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from smart_fork.team.server import ServerOptions
     from smart_fork.team.server.database import Roles
-    from smart_fork.team.server.postgres import Cluster
+    from smart_fork.team.server.postgres_process import Cluster
 
 #: Seconds that a stopping server waits for running requests and for a running job.
 GRACE_SECONDS = 10

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
-from indexer.masking.view import INVISIBLE
+from indexer.masking.alternate_readings import INVISIBLE
 from indexer.outcome import Outcome
 from indexer.store.base import Holding
 from smart_fork.agents import AGENTS

@@ -15,7 +15,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from smart_fork.team.server.database import Database, create, make_database
-from smart_fork.team.server.postgres import APP, DATABASE, OWNER, Cluster, Programs, SystemUser, programs
+from smart_fork.team.server.postgres_process import APP, DATABASE, OWNER, Cluster, Programs, SystemUser, programs
 from tests.smart_fork.team.server.machines import TeamMachine, serving, team_server
 from tests.smart_fork.team.server.team import Team
 

@@ -12,7 +12,7 @@ from smart_fork.team.login import Account, logged_in_account, remember
 from smart_fork.team.server.app import carry_out
 from smart_fork.team.server.database import Database
 from smart_fork.team.server.jobs import MAX_ATTEMPTS, JobWorker, Kind
-from smart_fork.team.server.postgres import JOBS
+from smart_fork.team.server.postgres_process import JOBS
 from smart_fork.team.wire import Administer
 from tests.smart_fork.team.server.team import new_id, put
 

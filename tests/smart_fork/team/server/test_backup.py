@@ -16,7 +16,7 @@ from smart_fork.errors import NotFound, ProgramFailed, Usage
 from smart_fork.team.server import withdrawal
 from smart_fork.team.server.backup import DatabasePlace, backup, restore
 from smart_fork.team.server.database import Database, create, make_database
-from smart_fork.team.server.postgres import APP, OWNER, Programs
+from smart_fork.team.server.postgres_process import APP, OWNER, Programs
 from tests import warm
 from tests.smart_fork.team.server.team import Team, new_id, push_of, record
 from tests.smart_fork.team.server.test_rewrite import edits_of
@@ -27,7 +27,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from smart_fork.team.server import backup
-from smart_fork.team.server.postgres import Programs
+from smart_fork.team.server.postgres_process import Programs
 conninfo, programs, major, file, at = sys.argv[1:]
 does = getattr(backup, at)
 def killed(*given):

@@ -14,8 +14,8 @@ import pytest
 
 from smart_fork.errors import ForkRefused, ProgramFailed, ProgramMissing, Usage
 from smart_fork.team import server
-from smart_fork.team.server import postgres as clusters
-from smart_fork.team.server.postgres import OWNER, Cluster, SystemUser, programs
+from smart_fork.team.server import postgres_process as clusters
+from smart_fork.team.server.postgres_process import OWNER, Cluster, SystemUser, programs
 from tests import warm
 from tests.smart_fork.team.server.conftest import QUICK
 
@@ -23,7 +23,7 @@ FRESH = "DROP TABLE IF EXISTS kept; CREATE TABLE kept(n int)"
 OWNING = """
 import sys
 from pathlib import Path
-from smart_fork.team.server.postgres import SystemUser, Cluster, Programs
+from smart_fork.team.server.postgres_process import SystemUser, Cluster, Programs
 folder, uid, gid, bin, major = sys.argv[1:]
 account = SystemUser(int(uid), int(gid), uid)
 with Cluster(Path(folder), account, Programs(Path(bin), int(major)), {"fsync": "off"}).running():

@@ -17,7 +17,7 @@ import pytest
 import yaml
 from psycopg.conninfo import conninfo_to_dict
 
-from smart_fork.team.server.postgres import OWNER
+from smart_fork.team.server.postgres_process import OWNER
 from tests.smart_fork.team.server.test_serve import Running, certificate
 
 DEPLOY = Path(__file__).resolve().parents[4] / "deploy"

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from smart_fork.team.server.database import Database, create, make_database
-from smart_fork.team.server.postgres import APP, OWNER
+from smart_fork.team.server.postgres_process import APP, OWNER
 from tests.smart_fork.team.server.conftest import GIVEN
 from tests.smart_fork.team.server.machines import TeamMachine, serving, team_server
 from tests.smart_fork.team.server.team import Team

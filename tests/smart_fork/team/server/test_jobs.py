@@ -14,7 +14,7 @@ from psycopg import Rollback
 from smart_fork.team.server import jobs, stored_records
 from smart_fork.team.server.database import Database
 from smart_fork.team.server.jobs import MAX_ATTEMPTS, JobWorker, Kind
-from smart_fork.team.server.postgres import JOBS
+from smart_fork.team.server.postgres_process import JOBS
 from tests.smart_fork.team.server.team import new_id, push_of, put, record
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from indexer.default_embedder import DIMENSIONS
 from smart_fork.team.server import jobs
-from smart_fork.team.server.postgres import OWNER
+from smart_fork.team.server.postgres_process import OWNER
 from smart_fork.team.server.team_index import WHOLE_PROJECT, TeamIndex
 
 LARGE, SHARED, ALICES, BOBS, WANTED, SPACE = 600, 650, 150, 20, 30, 77

@@ -14,7 +14,7 @@ from pathlib import Path
 from smart_fork.agents.claude.log import slug
 from smart_fork.team.client import Client
 from smart_fork.team.login import Account
-from smart_fork.team.server.postgres import OWNER
+from smart_fork.team.server.postgres_process import OWNER
 from tests.drilled import drilled
 from tests.indexer.masking.invented import ALNUM, HEX, TOKENS, UPPER
 from tests.indexer.transcripts.records import item, message, meta, result, use, user

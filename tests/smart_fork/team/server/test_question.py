@@ -16,7 +16,7 @@ from smart_fork.team.records import hash_of, searchable_form, vector_space
 from smart_fork.team.server import search, sessions
 from smart_fork.team.server.database import Database
 from smart_fork.team.server.jobs import KINDS, JobWorker
-from smart_fork.team.server.postgres import JOBS
+from smart_fork.team.server.postgres_process import JOBS
 from smart_fork.team.server.search import _speaking, answer_search
 from tests.cases import first
 from tests.smart_fork.team.server.shop import INVOICES, LOGIN, UPLOADER, index_all, records_of, share

@@ -11,7 +11,7 @@ import pytest
 
 import smart_fork.team.server
 from smart_fork.team.server.database import _TABLES, FORM, create, make_database
-from smart_fork.team.server.postgres import OWNER
+from smart_fork.team.server.postgres_process import OWNER
 
 #: What belongs to a project.
 PARTITIONS = 16

@@ -11,7 +11,7 @@ from smart_fork.finding.evidence import gather
 from smart_fork.finding.query import Query, terms_of
 from smart_fork.finding.ranking import weigh
 from smart_fork.team.records import searchable_form, vector_space
-from smart_fork.team.server.postgres import OWNER
+from smart_fork.team.server.postgres_process import OWNER
 from smart_fork.team.server.search import space
 from smart_fork.team.server.team_index import WHOLE_PROJECT, TeamIndex
 from tests.indexer.written import reading_of

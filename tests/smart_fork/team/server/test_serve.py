@@ -33,7 +33,7 @@ from smart_fork.team.server import ServerOptions, how_to_install, jobs
 from smart_fork.team.server import database as databases
 from smart_fork.team.server.__main__ import serve
 from smart_fork.team.server.database import Database
-from smart_fork.team.server.postgres import OWNER, Cluster, Programs, SystemUser
+from smart_fork.team.server.postgres_process import OWNER, Cluster, Programs, SystemUser
 from tests import warm
 from tests.cases import first
 from tests.drilled import drilled
@@ -124,7 +124,7 @@ def said_in(folder):
 @pytest.fixture
 def packaged(installed, monkeypatch):
     """PostgreSQL's programs in a folder that the database's user can read."""
-    monkeypatch.setattr("smart_fork.team.server.postgres.programs", lambda: installed)
+    monkeypatch.setattr("smart_fork.team.server.postgres_process.programs", lambda: installed)
     return installed
 
 

@@ -16,7 +16,7 @@ from smart_fork.team.server import ServerOptions, database
 from smart_fork.team.server import database as databases
 from smart_fork.team.server.__main__ import serve
 from smart_fork.team.server.database import FORM, Database, create, make_database
-from smart_fork.team.server.postgres import APP, OWNER, Cluster
+from smart_fork.team.server.postgres_process import APP, OWNER, Cluster
 from tests.smart_fork.team.server.conftest import QUICK, copied
 from tests.smart_fork.team.server.team import Team, new_id, push_of, record
 from tests.smart_fork.team.server.test_cluster import until

@@ -16,7 +16,7 @@ from smart_fork.errors import Usage
 from smart_fork.team.commands.team_group import app
 from smart_fork.team.server import ServerOptions
 from smart_fork.team.server.__main__ import serve
-from smart_fork.team.server.postgres import Cluster, Programs, SystemUser
+from smart_fork.team.server.postgres_process import Cluster, Programs, SystemUser
 from tests.cases import first
 from tests.smart_fork.team.server.conftest import copied
 from tests.smart_fork.team.server.test_cluster import until

@@ -7,7 +7,7 @@ import unicodedata
 import pytest
 
 from indexer.masking import mask
-from indexer.masking.view import INVISIBLE, View
+from indexer.masking.alternate_readings import INVISIBLE, View
 from smart_fork.snippets import printable
 from tests.cases import each
 from tests.indexer.masking.invented import TOKENS, made_up
