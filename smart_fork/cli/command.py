@@ -63,15 +63,15 @@ def _refuse_repeated(given: Sequence[Any]) -> None:
 
 
 def _names(parameter: Any) -> list[str]:
-    """Return how help and errors name a click parameter: the names of an option, or the word for an argument."""
+    """Return the names of a click parameter in help and errors: an option's flags, or an argument's metavar."""
     return parameter.opts if parameter.param_type_name == "option" else [parameter.metavar or parameter.name.upper()]
 
 
 def session_references(given: Any) -> Any:
-    """Replace numbers and names in an argument by references to sessions.
+    """Replace numbers, titles and worker names in a command's argument by references to sessions.
 
-    ``1`` is the first session of the last list or search result at this terminal. `given` is the argument's value: a
-    word, several words, or nothing. Session ids are returned as they are.
+    The number ``1`` means the first session of the last list or search result at this terminal. `given` is the
+    argument's value: a word, several words, or nothing. Session ids are returned unchanged.
     """
     if not isinstance(given, str):
         return [session_references(one) for one in given] if given else given
@@ -83,16 +83,16 @@ def session_references(given: Any) -> Any:
 
 
 class _CheckedParameters:
-    """Checks of options and arguments, and a help with examples, for `Command` and `Group`.
+    """A mixin for `Command` and `Group`: it checks options and arguments, and adds examples to the help.
 
-    Subclasses list this class before typer's own class.
+    A subclass lists this class before typer's own class.
     """
 
     params: list[Any]
     make_parser: Callable[[Any], Any]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse `args` as click does, and replace numbers of results by references to sessions.
+        """Parse `args` as click does. Replace result numbers, such as ``1``, by references to sessions.
 
         Refuse empty, repeated and contradictory values.
         """
@@ -108,7 +108,7 @@ class _CheckedParameters:
         return left
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help of this command as click does, with examples, and with many options sorted into groups."""
+        """Write this command's help as click does, and add examples. Many options are sorted into groups."""
         words, above = list[str](), ctx
         while above.parent is not None:
             words.insert(0, above.info_name)
@@ -123,8 +123,8 @@ class Command(_CheckedParameters, TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Run the command, unless an environment variable of smart-fork has an invalid value.
 
-        Recall prints hints in an agent's session that name past sessions. If this command names a session from a hint
-        in the session that runs it, count the hint as followed.
+        Recall prints hints (lines that name past sessions) in an agent's session. If an agent's session runs this
+        command, and the command names a session from a hint that it got, count that hint as followed.
         """
         if ctx.info_name not in _WHATEVER_IS_SET and (
             fault := next(filter(None, (one.fault() for one in VARIABLES)), "")
@@ -142,7 +142,11 @@ class Group(_CheckedParameters, TyperGroup):
     """A typer group that checks its own options, and suggests a command for an unknown name."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """Find the subcommand that `args` call, as click does. Raise `Usage` with a suggestion if there is none."""
+        """Find the subcommand that `args` call, as click does.
+
+        Raises:
+            Usage: the group has no such subcommand; the error suggests a similar one, or a search.
+        """
         args = [ALIASES.get(args[0], args[0]) if ctx.parent is None else args[0], *args[1:]]
         if self.get_command(ctx, args[0]) is None and args[0][:1] != "-":
             raise unknown_command(args, ctx.command_path, self.list_commands(ctx))
@@ -160,8 +164,8 @@ class CommandApp(typer.Typer):
     ) -> Callable[[_Function], _Function]:
         """Return a decorator that makes a function a command, as typer does.
 
-        Unless `json` is false, the command also gets ``--json``. Each parameter that is a request (a class of options)
-        becomes one option for each of its fields.
+        The command also gets ``--json``, unless `json` is false. If a parameter of the function is a request (an
+        object whose fields are options), the command gets one option for each field.
         """
         add = super().command(name, cls=cls or Command, **how)
 

@@ -1,7 +1,6 @@
-"""The table of all commands: the module of each one, its purpose, and its panel in the help.
+"""The table of all commands: the module of each command, its purpose, and its panel (section) in the help.
 
-Importing all commands takes as long as finding a session. The list of commands and shell completion read this table
-instead.
+To import all commands takes as long as a search. So the list of commands and shell completion read this table instead.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import NamedTuple
 
 
 class CommandEntry(NamedTuple):
-    """A row of the command table: a command, or a group of commands such as ``team``."""
+    """A row of the command table. It describes one command, or a group of commands such as ``team``."""
 
     #: The command's function, or the group's app, with its module. A module without a package is in `smart_fork.cli`.
     place: str
@@ -149,7 +148,7 @@ def command_module(name: str) -> ModuleType:
 
 
 def command_in(words: list[str]) -> str | None:
-    """Return the name of the command that a command line's `words` call; `None` if they call no known command."""
+    """Return the name of the command that the `words` of a command line call; `None` if no command has that name."""
     name = next((one for one in words if not one.startswith("-")), "")
     name = ALIASES.get(name, name)
     return name if name in COMMANDS else None

@@ -20,7 +20,10 @@ from smart_fork.cli.output import out, plain, printed_as_json
 
 @value
 class ShownSetting(Value):
-    """A setting as ``config`` shows it: `source` says where `value` comes from, `change` how to change it."""
+    """A setting as the command ``config`` prints it.
+
+    `source` says where the current `value` comes from, `change` says how to change the value.
+    """
 
     name: str
     value: str
@@ -38,7 +41,7 @@ class AllSettings(Value):
 
 
 def settings(env: Mapping[str, str] | None = None) -> AllSettings:
-    """Return every setting with its current value.
+    """Return every setting of smart-fork with its current value, from the variables `env` or this process's own ones.
 
     Raises:
         Usage: config.toml cannot be read, or has an unknown key.

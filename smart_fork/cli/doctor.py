@@ -1,6 +1,6 @@
-"""The command ``doctor``: it checks this installation, and changes no file.
+"""The command ``doctor``: it checks whether this installation works, and changes no file.
 
-With ``--deep`` it also compares the index with the logs, from database pages to search results.
+With ``--deep`` it also compares the index with the agents' session logs, from database pages to search results.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def doctor(
 
 
 def _print(checks: Sequence[Check]) -> None:
-    """Print a line for each check, and the next step of each failed one."""
+    """Print a line for each check, and below each failed check the next step for the person."""
     for check in checks:
         mark, style = ("ok", "green") if check.ok else ("--", "yellow") if check.optional else ("NO", "bold red")
         out.print(plain(f"{mark}  ", style), f"{check.name:<16} {check.detail}", sep="")
@@ -81,7 +81,7 @@ MAX_RANK = 5
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """One log of the sample that ``doctor --deep`` compares with the index: its indexed session and its file."""
+    """A session log that ``doctor --deep`` compares with the index: its indexed session, and its file."""
 
     session: SessionRow
     file: LogFile
@@ -136,8 +136,9 @@ class _Examination:
     # -- logs ------------------------------------------------------------------------------------------------------
 
     def _logs(self) -> Iterator[Check]:
-        """Check for logs that the index lacks, and for indexed logs that were deleted. The next index run repairs
-        both.
+        """Check for logs that are not in the index, and for indexed logs that were deleted.
+
+        The next index run repairs both.
         """
         there = {file.location: file for agent in READERS for file in agent.discover()}
         rows: Any = self._store.db.execute(
@@ -171,8 +172,9 @@ class _Examination:
         return [_Sample(sessions[row], there[path]) for path, row in chosen]
 
     def _sample(self) -> Iterator[Check]:
-        """Read the sampled logs again. Check that their passages in the index and their exports (Markdown files)
-        match.
+        """Read the sampled session logs again, and compare each with its passages in the index and its export.
+
+        An export is a Markdown file that smart-fork writes for a session.
         """
         faults: list[str] = []
         changed: list[str] = []
@@ -189,10 +191,10 @@ class _Examination:
             yield from _told("exports", [f"does not match its log: {path}" for path in changed], "", step)
 
     def _compared(self, one: _Sample) -> tuple[str, str]:
-        """Read one log again and compare the index with it.
+        """Read the log of the sample `one` again, and compare it with the index.
 
-        Return a complaint about its passages in the index, and the path of its export (a Markdown file) if that does
-        not match the log. Each of the two is empty if nothing is wrong.
+        Return two texts: a complaint about the log's passages in the index, and the path of the log's export (a
+        Markdown file) if the export does not match. Each text is empty if nothing is wrong.
         """
         agent, file, row = READERS[one.file.agent], one.file, one.session
         who = f"{row.agent} session {row.session_id}"
@@ -243,7 +245,7 @@ class _Examination:
     # -- answers ---------------------------------------------------------------------------------------------------
 
     def _meaning(self) -> Iterator[Check]:
-        """Embed some indexed passages again, and check that the new vectors match the stored ones."""
+        """Embed some indexed passages again, and check that the new vectors match the stored vectors."""
         model = self._store.meta("model")
         if not model:
             yield Check("meaning", ok=True, detail="nothing is embedded yet", next_step=RUN_INDEX)
@@ -270,10 +272,10 @@ class _Examination:
         return max(self._store.similarities([vector], Scope((int(part or 0),))).of([chunk]).get(chunk, (0.0,)))
 
     def _questions(self) -> Iterator[Check]:
-        """Search for the words of sampled passages, and check that each result contains the passage's session.
+        """Search for the words of sampled passages, and check that each result contains the passage's own session.
 
-        A session may be missed because others have the same text. So these failures are optional (``doctor`` still
-        passes) unless more than half of the searches fail.
+        A session can be missing because other sessions have the same text. So a missing session fails ``doctor`` only
+        if more than half of the searches miss theirs.
         """
         failed: list[str] = []
         missed: list[str] = []
@@ -291,18 +293,19 @@ class _Examination:
             yield Check("questions", ok=False, detail=miss, next_step=_rebuild(), optional=2 * len(missed) <= asked)
 
     def _telling(self, session: int) -> str:
-        """Return the passage of a session with the most different words; empty if even that one has too few to search
-        for.
+        """Return the passage of the session (a row number) that has the most different words.
+
+        Return an empty text if even that passage has too few words to search for.
         """
         texts = self._store.texts(place.chunk for place in self._store.placements_of(session))
         best = max(texts.values(), key=lambda text: len(words_of(text)), default="")
         return best if len(words_of(best)) >= MIN_WORDS else ""
 
     def _asked(self, session: SessionRow, text: str) -> tuple[str, str]:
-        """Search for the `text` of a passage of `session`. Return two complaints.
+        """Search for `text`, a passage of `session`. Return two complaints.
 
-        The first one says that search by words or by meaning failed, the second one that the results lack the session.
-        Each is empty if nothing is wrong.
+        The first complaint says that search by words or search by meaning failed, the second that the results lack the
+        session. Each is empty if nothing is wrong.
         """
         query = Query(text, Scope((session.part,)), MAX_RANK)
         store = cast("Store", self._store)  # to search is to read
@@ -358,9 +361,10 @@ def _service() -> Iterator[Check]:
 
 
 def _told(name: str, faults: Sequence[str], well: str, step: str) -> Iterator[Check]:
-    """Yield the results of the check `name`: a failed one for each of the first `faults`, and one for the rest.
+    """Yield the results of the check `name`, which has found the problems `faults`.
 
-    Without faults, yield a passed check with the detail `well`. `step` is the next step after a failure.
+    Each of the first problems becomes a failed result, and one more result counts the other problems. `step` is the
+    next step for the person. Without problems, yield one passed result with the detail `well`.
     """
     for fault in faults[:MAX_FAULTS]:
         yield Check(name, ok=False, detail=fault, next_step=step)

@@ -171,7 +171,10 @@ def _print_found(found: Soundness) -> None:
 
 
 def _is_not_known(found: Soundness) -> bool:
-    """Return True if ``excise verify`` found no leftovers, but some cuts have no snapshot: their text is unknown."""
+    """Return True if ``excise verify`` found no leftovers, but could not search for every cut text.
+
+    The text of a cut (turns removed from a log) is unknown if the cut has no snapshot.
+    """
     bad = found.dangling or found.broken_links or found.words_found or found.copies or found.remains
     return not bad and found.unknown > 0
 
@@ -277,14 +280,15 @@ def branch_without(
 
 
 def _hinted(words: Sequence[str]) -> tuple[str, ...]:
-    """Return the words that a cut removes, with all letters but the first one hidden: an answer must not repeat
-    them.
+    """Return each word of a cut text (text removed from a log) with only its first letter visible.
+
+    The command's answer must not repeat the removed words.
     """
     return tuple(word[:1] + "*" * (len(word) - 1) for word in words)
 
 
 def _means_turns(text: str) -> bool:
-    """Return True if a lone word is a range of turns, such as ``5-7``, and not the id of a session."""
+    """Return True if the only argument `text` is a range of turns, such as ``5-7``, and not the id of a session."""
     from smart_fork.finding.sessions import is_session
 
     digits = bool(text) and all(character.isdigit() or character in "-, " for character in text)
@@ -292,9 +296,9 @@ def _means_turns(text: str) -> bool:
 
 
 def _agreed(planned: CutPlan, progress: Progress | None) -> bool:
-    """Show the planned cut and ask the person to confirm it.
+    """Show the planned cut (the turns to remove from a log) and ask the person to confirm it.
 
-    Return False without a question if the command answers in JSON, or nobody can answer at stdin.
+    Return the answer. Return False without a question if the command answers in JSON, or if stdin is no terminal.
     """
     if wants_json() or not sys.stdin:
         say("not asked: -y commits")
@@ -380,10 +384,10 @@ def forget(
 
 @bounded()
 def _ask(reference: str) -> None:
-    """Show the session's title, and ask the person to confirm that it is forgotten.
+    """Print the title of a session, and ask the person to confirm that smart-fork forgets the session.
 
     Raises:
-        Usage: there is no terminal to ask at.
+        Usage: stdin is no terminal, or the command answers in JSON.
     """
     from smart_fork.finding import sessions
     from smart_fork.finding.results import title
@@ -400,7 +404,7 @@ def _ask(reference: str) -> None:
 
 
 def _shared(path: Path, agent: str) -> str | None:
-    """Return the id under which the team shares the log at `path`; `None` if it is not shared."""
+    """Return the id under which the team shares the log at `path`; `None` if the log is not shared."""
     if not state.rows("SELECT 1 FROM pulled LIMIT 1"):
         return None
     from smart_fork.agents.log_readers import READERS

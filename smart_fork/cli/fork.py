@@ -52,10 +52,10 @@ _PROTECTED = "smart_fork.protected"
 
 
 class ForkCommand(Command):
-    """The command ``fork``. It counts the words after ``--``, so that all of them go to the prompt."""
+    """The command ``fork``. It counts the words after ``--``, because all of them belong to the prompt."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse `args` as click does, and note the number of words after ``--``."""
+        """Parse `args` as click does, and store the number of words after ``--`` in the context."""
         ctx.meta[_PROTECTED] = len(args) - args.index("--") - 1 if "--" in args else 0
         return super().parse_args(ctx, args)
 
@@ -129,8 +129,10 @@ def fork(
 def check_given(asked: ForkRequest, best: BestSessions, *, several: bool, merge: bool) -> None:
     """Refuse options of ``fork`` that contradict each other on the command line.
 
+    `several` says that more than one session is to be forked, `merge` that they become one fork.
+
     Raises:
-        Usage: two options contradict each other, or one lacks another one.
+        Usage: two options contradict each other, or an option lacks another option that it needs.
     """
     searched = best.top is not None
     if best.min_score is not None and not searched:
@@ -154,10 +156,11 @@ def check_given(asked: ForkRequest, best: BestSessions, *, several: bool, merge:
 
 
 def _ids_and_prompt(words: Sequence[str], behind: int) -> tuple[list[str], str | None]:
-    """Split the words of ``fork`` into ids of sessions and a prompt.
+    """Split the `words` of a ``fork`` command into ids of sessions and a prompt.
 
-    The prompt begins with the first word that does not look like a session. The last of several words is the prompt,
-    unless it is the id of a session. The last `behind` words always belong to the prompt.
+    The prompt begins with the first word that does not look like a session's id. If all words look like ids, the last
+    of several words is the prompt, unless it is the id of a session. The last `behind` words, which follow ``--``,
+    always belong to the prompt.
     """
     if not words:
         raise Usage("No session and no prompt given", "`smart-fork find` and `smart-fork list` show sessions.")
@@ -186,9 +189,9 @@ def _is_session(word: str) -> bool:
 
 
 def print_forked(forked: Forked, *, dry_run: bool) -> None:
-    """Print which part of a session a fork got, how many tokens it loads, and how to reach it.
+    """Print which part of a session the fork got, how many tokens the fork loads, and how to reach it.
 
-    With `dry_run`, no fork was started: print the command that would start it.
+    With `dry_run`, no fork was started: print the command that would start the fork.
     """
     say_notes(forked.warnings)
     if forked.selection is not None:
@@ -220,10 +223,10 @@ def print_forked(forked: Forked, *, dry_run: bool) -> None:
 
 
 def print_selection(selection: Selection, *, in_full: bool, alone: bool = True) -> None:
-    """Print how many exchanges and tokens of a session a fork within a budget keeps.
+    """Print how many exchanges and tokens of a session are kept by a fork with a token budget.
 
-    With `in_full`, also print a line for each exchange. With `alone`, also print the message from which the fork's log
-    differs from the session's. Pass `alone` only for one session that its own agent forks.
+    With `in_full`, also print a line for each exchange. With `alone`, also print the number of the message from which
+    the fork's log differs from the session's log. Pass `alone` only if one session is forked, and in its own agent.
     """
     parts = f"{selection.kept} of {selection.kept + selection.left_out} exchanges"
     share = f"about {selection.tokens:,} of {selection.whole_tokens:,} tokens"
@@ -237,7 +240,7 @@ def print_selection(selection: Selection, *, in_full: bool, alone: bool = True) 
 
 
 def ways_in_words(ways: Sequence[Way]) -> Iterator[str]:
-    """Yield lines that compare the ways to fork a session (whole, or shortened): the tokens that each way loads."""
+    """Yield lines that compare the ways to fork a session, whole or shortened, by the tokens that each way loads."""
     from smart_fork.forking.plan import parts_in_words, way_in_words
 
     yield from parts_in_words(ways)
@@ -248,17 +251,16 @@ def ways_in_words(ways: Sequence[Way]) -> Iterator[str]:
 
 
 def price_in_words(price: ForkPrice) -> str:
-    """Return a sentence with the tokens that a fork loads, and the share of them that is cached."""
+    """Return a sentence with the number of tokens that a fork loads, and the number of these that is cached."""
     of = f" of {price.whole_tokens:,}" if price.tokens < price.whole_tokens else ""
     cached = cache_in_words(price.cached_until, price.cached_tokens)
     return ", ".join(filter(None, (f"It loads about {price.tokens:,}{of} tokens", cached)))
 
 
 def fork_several(ids: Sequence[str], best: BestSessions, like: ForkRequest, *, in_worktrees: bool | str) -> None:
-    """Fork the sessions `ids`, or the best ones that a search finds, each with the options of `like`. Print each
-    result.
+    """Fork the sessions `ids`, or the best sessions that a search finds. Print each result.
 
-    Exit with 1 if a fork was not started, and with 3 if no session fits.
+    Each fork gets the options of the request `like`. Exit with 1 if a fork was not started, with 3 if no session fits.
 
     Raises:
         SmartForkError: no fork was started.
@@ -282,9 +284,10 @@ def fork_several(ids: Sequence[str], best: BestSessions, like: ForkRequest, *, i
 
 
 def _best_found(like: ForkRequest, best: BestSessions, library: Library) -> tuple[list[ForkRequest], int]:
-    """Search for sessions to fork. Return a request for each of the best, and the number of skipped sessions.
+    """Search for sessions to fork. Return a fork request for each of the best sessions.
 
-    If no session fits, print what was found and exit with 3.
+    Also return the number of sessions that were skipped because their scores are too low. If no session fits, print
+    the results of the search and exit with 3.
     """
     from smart_fork.cli.result_list import print_hits
     from smart_fork.forking.search_and_fork import best_of, search_for
@@ -427,9 +430,10 @@ def _trees(members: Sequence[Relative], asked: str) -> list[Tree]:
 
 
 def _label(one: Relative, *, marked: bool, whose: str = "") -> Plain:
-    """Return the lines of a session in the tree: its title, its facts, and a running worker.
+    """Return the lines that show the session `one` in the tree: its title, its facts, and its running worker.
 
-    `whose` is the title of its agent; it is empty if all sessions in the tree have the same agent.
+    With `marked`, the title is bold. `whose` is the title of the session's agent; it is empty if all sessions in the
+    tree have the same agent.
     """
     from rich.cells import cell_len
 

@@ -111,7 +111,7 @@ def _project(folder: Path | None) -> Project | None:
 
 
 class _Following:
-    """Progress messages, on stderr, about another process that is indexing, while this process waits for it."""
+    """Progress messages on stderr about an index run of another process, for which this process waits."""
 
     def __init__(self, store: Store, progress: Progress | None) -> None:
         self._store, self._progress = store, progress
@@ -145,8 +145,9 @@ def status() -> None:
 
 
 def index_rows(state: IndexStatus) -> Iterator[tuple[str, str]]:
-    """Yield pairs of a label and a sentence about the content and age of the index. Only the first label is not
-    empty.
+    """Yield label and sentence of each line about the content and age of the index.
+
+    Only the first label has a text.
     """
     waiting = f"{state.unread_logs:,} more log{'s' * (state.unread_logs != 1)} to read" if state.unread_logs else ""
     yield "index", f"{state.sessions:,} session{'s' * (state.sessions != 1)}, {waiting or 'up to date'}"
@@ -163,7 +164,7 @@ def index_rows(state: IndexStatus) -> Iterator[tuple[str, str]]:
 
 
 def _details(state: IndexStatus) -> Iterator[tuple[str, str]]:
-    """Yield pairs of a label and a sentence about the last index run, the model, the index files, and skipped logs."""
+    """Yield label and sentence of lines about the last index run, the model, the index files, and skipped logs."""
     if (run := state.last_run) and not (run.error or run.failed_logs):
         yield "last run", state.last_run_in_words()
     yield "model", (state.model or "none yet").partition("@")[0]
@@ -185,7 +186,7 @@ def path() -> None:
 
 
 def _settle() -> None:
-    """Finish the erasures of a killed cut (turns removed from a log): delete its text from the index's files."""
+    """Finish the erasures that a killed ``excise cut`` left: delete the cut text from the index's files."""
     from indexer import state
 
     if state.rows("SELECT 1 FROM owed_erasures LIMIT 1"):

@@ -1,6 +1,6 @@
-"""Numbers and names as session ids in commands: ``show 1`` shows the first result of the last answer.
+"""Numbers and names in place of session ids: ``show 1`` shows the first session of the last list or search result.
 
-The last answer of each terminal is kept: ids of its sessions, its time and its project, but no text.
+For each terminal, smart-fork keeps the last answer: the ids of its sessions, its time and its project, but no text.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ _ASK = 'Ask first: smart-fork find "…". An id works as well.'
 
 
 class _Answer(BaseModel):
-    """The sessions that the last command listed at a terminal: a reference to each, by its number in the list."""
+    """The sessions that the last command listed at a terminal.
+
+    `sessions` maps the number of each session in that list to a reference to the session.
+    """
 
     project: str
     at: float
@@ -41,7 +44,10 @@ class _Answer(BaseModel):
 
 
 def remember(hits: Sequence[Hit]) -> None:
-    """Keep the sessions in `hits` as the last answer at this terminal. Do nothing if the state cannot be written."""
+    """Keep the sessions in `hits` as the last answer at this terminal, so that commands accept their numbers.
+
+    Do nothing if the state folder cannot be written to.
+    """
     if place := _terminal():
         shown = {str(hit.rank): str(Reference(hit.agent_type, hit.session_id)) for hit in hits}
         with suppress(OSError):  # nowhere to write, or no directory any more
@@ -50,12 +56,12 @@ def remember(hits: Sequence[Hit]) -> None:
 
 
 def reference_of(word: str) -> str:
-    """Return the session reference for a command's argument `word`: a result's number, a title, or a worker's name.
+    """Return the session that a command's argument `word` means.
 
-    Any other word is returned unchanged.
+    The word may be a result's number, a session's title, or a worker's name. Any other word is returned unchanged.
 
     Raises:
-        Usage: it is a number, but the last answer at this terminal has no such result.
+        Usage: the word is a number, but the last answer at this terminal has no such result.
         NotFound: the session of that result is gone.
     """
     if Reference.parsed(word).is_number:
@@ -84,9 +90,10 @@ def _result(number: str) -> str:
 
 
 def _named(name: str) -> str:
-    """Return a reference to the session of this project with the title `name`, or to the session of the worker `name`.
+    """Return a reference to the session of this project with the title `name`.
 
-    Return an empty text if there is neither.
+    If no session has this title, return the session of the worker `name`. If there is no such worker, return an empty
+    text.
 
     Raises:
         Ambiguous: several sessions have the title.
@@ -106,7 +113,7 @@ def _named(name: str) -> str:
 
 
 def _terminal() -> str:
-    """Return the device of the terminal at stdout, stderr or stdin; empty if none of them is a terminal."""
+    """Return the device path of the terminal at stdout, stderr or stdin; empty if none of the three is a terminal."""
     for stream in (sys.stdout, sys.stderr, sys.stdin):
         with suppress(OSError, ValueError):  # no terminal, or closed
             return os.ttyname(stream.fileno())

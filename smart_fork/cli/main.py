@@ -1,4 +1,7 @@
-"""The command line's entry: it finds the command, runs it and prints errors. Each command imports what it needs."""
+"""The entry of the command line: it finds the called command, runs it, and prints errors.
+
+Each command imports only the modules that it needs.
+"""
 
 from __future__ import annotations
 
@@ -38,10 +41,10 @@ _HELP = """Find the past session that knows how, and fork it.
 
 
 def application(*names: str, every: bool = False) -> typer.Typer:
-    """Return a typer application with the commands `names` alone.
+    """Return a typer application with only the commands `names`.
 
-    Without names the application only lists commands: those for people, and with `every` also those that agents and
-    services run.
+    Without `names`, return an application that can only list the commands for people. With `every`, it also lists the
+    commands that agents and services run.
     """
     app = CommandApp(
         name="smart-fork", help=_HELP, no_args_is_help=True, pretty_exceptions_enable=False,
@@ -68,7 +71,10 @@ def application(*names: str, every: bool = False) -> typer.Typer:
 
 @cache
 def command_line(*names: str, every: bool = False) -> Callable[..., Any]:
-    """Return the click command of `application`. The result is cached, because a group such as `team` takes a while."""
+    """Return the click command of `application` for the same arguments.
+
+    The result is cached, because a group of commands such as `team` takes a while to build.
+    """
     return typer.main.get_command(application(*names, every=every))
 
 
@@ -123,9 +129,9 @@ def _options(
 
 
 def _look_around() -> None:
-    """Find out which agent runs this command, if any.
+    """Find out whether an agent runs this command, and which one.
 
-    If a person runs it, save which login variables of agents the environment sets (names, no values).
+    If a person runs the command, save the names (not the values) of the agents' login variables in the environment.
     """
     from smart_fork.agents import AGENTS
     from smart_fork.system.call_context import calling
@@ -138,8 +144,9 @@ def _look_around() -> None:
 
 
 def main() -> None:
-    """Run the command of `sys.argv`. Exit with 0 if it is done, 1 after an error, 2 after wrong usage, 3 if nothing
-    was found.
+    """Run the command of `sys.argv`, and end the process.
+
+    The exit code is 0 for success, 1 after an error, 2 after wrong usage, and 3 if nothing was found.
     """
     try:
         try:
@@ -162,8 +169,9 @@ def _write_nowhere() -> None:
 
 
 def _unwritten(error: Unprinted) -> int:
-    """Report on stderr that stdout cannot be written, and return the exit code. The command itself has done its
-    work.
+    """Report on stderr that stdout could not be written to, and return the exit code.
+
+    The command itself has done its work by then.
     """
     _write_nowhere()
     complain(error)
@@ -180,10 +188,10 @@ def _is_nowhere() -> bool:
 
 
 def _meant(arguments: list[str]) -> Iterable[str]:
-    """Return the names of the commands to import for the command line `arguments`: one, or none for the list of
-    commands.
+    """Return the names of the commands to import for the command line `arguments`.
 
-    Return all commands if a shell completes a line that cannot be split into words.
+    This is one name, or none if the line only asks for the list of commands. If a shell completes a line that cannot
+    be split into words, return the names of all commands.
     """
     asks = next((one for name, one in os.environ.items() if name.startswith("_") and name.endswith("_COMPLETE")), None)
     if asks is not None:

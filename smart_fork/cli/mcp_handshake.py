@@ -1,7 +1,8 @@
-"""The beginning of an MCP conversation, answered from a file with almost nothing imported.
+"""Answers to an MCP client's first requests, from a file and with almost nothing imported.
 
-An agent's first request to its model lacks the tools of a server that has not listed them by then. Most agents never
-call a tool. So the first call starts the server itself, which takes a second to import.
+The complete server takes a second to import. If an agent's server has not listed its tools by then, the agent's first
+request to its model lacks these tools. Most agents never call a tool. So the complete server starts only at the first
+request that the file cannot answer.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ _SPEAK = {"method", "result", "error"}
 def serve(options: Sequence[str]) -> list[str] | None:
     """Serve on stdin and stdout until the client sends a request that the catalogue (a file of ready answers) lacks.
 
-    Return the arguments with which to start the complete MCP server, including the input that it has to read before
-    stdin. Return `None` if the command line's `options` are not known here. If the client closes stdin, end this
-    process.
+    Return the arguments with which to start the complete MCP server, including the input that it must read before it
+    reads stdin. Return `None` immediately if `options`, from the command line, are unknown here. If the client closes
+    stdin, end this process.
     """
     tools = wanted(options)
     if tools is None:
@@ -52,17 +53,18 @@ def serve(options: Sequence[str]) -> list[str] | None:
 
 
 def begun(hello: bytes, rest: bytes) -> str:
-    """Encode the beginning of an MCP conversation as a command-line argument for the complete server.
+    """Encode the beginning of an MCP conversation as a command-line argument for the complete MCP server.
 
-    `hello` is the line in which the client introduced itself, already answered. `rest` is the input that is not
-    answered.
+    `hello` is the line with the client's ``initialize`` request, which was already answered. `rest` is the input after
+    it that was read but not answered.
     """
     return f"{b2a_base64(hello, newline=False).decode()}.{b2a_base64(rest, newline=False).decode()}"
 
 
 class _Input:
-    """An iterator over the lines of stdin. A buffered file would hide the input that was read ahead; here it is
-    `rest`.
+    """An iterator over the lines of stdin. Input that was read but not yet returned as a line is in `rest`.
+
+    A buffered file would hide that input.
     """
 
     def __init__(self) -> None:
@@ -80,7 +82,10 @@ class _Input:
 
 
 def wanted(options: Sequence[str]) -> str | None:
-    """Return the tools to list, `FEW` or `ALL`; `None` if there are options other than ``--tools``."""
+    """Return which MCP tools to list, `FEW` or `ALL`; `None` if `options` has more than a valid ``--tools``.
+
+    Without options, the environment variable `VARIABLE` decides.
+    """
     said = [word for option in options for word in option.split("=", 1)]
     if not said:
         return ALL if os.environ.get(VARIABLE, "").strip().lower() == ALL else FEW
@@ -90,11 +95,10 @@ def wanted(options: Sequence[str]) -> str | None:
 def greet(
     lines: Iterable[bytes], out: BinaryIO, catalogue: dict[str, Any], tools: str
 ) -> tuple[bytes | None, bytes | None]:
-    """Answer the requests in `lines` on `out`, as far as the `catalogue` has answers. `tools` selects the listed
-    tools.
+    """Answer the client's requests in `lines` on `out`, until one has no ready answer in the `catalogue`.
 
-    Return the line in which the client introduced itself, and the first line that the catalogue cannot answer. The
-    second one is `None` if the client closed its input.
+    `tools` selects the tools to list. Return the line with the client's ``initialize`` request (`None` without one),
+    and the first line without an answer. The latter is `None` if the client closed its input.
     """
     known: dict[str, dict[str, Any]] = {
         "ping": {},
@@ -150,7 +154,7 @@ def _say(line: bytes, out: BinaryIO) -> None:
 
 
 def listed(catalogue: dict[str, Any], tools: str) -> list[dict[str, Any]]:
-    """Return the tools in the catalogue: all of them, or the few for `FEW`."""
+    """Return the descriptions of MCP tools in the `catalogue`: a few tools if `tools` is `FEW`, else all."""
     return [one for one in catalogue["tools"] if tools == ALL or one["name"] in catalogue["few"]]
 
 
@@ -160,7 +164,10 @@ def _welcome(catalogue: dict[str, Any], version: str) -> dict[str, Any]:
 
 
 def _is_plain(method: str, params: dict[str, Any]) -> bool:
-    """Return True if a request of this `method` has the usual `params`. The complete server gets all others."""
+    """Return True if a request of this `method` has only the usual `params`.
+
+    Otherwise the complete MCP server has to answer the request.
+    """
     if method != "initialize":
         return not params.keys() - {"_meta"}
     who = params.get("clientInfo")
@@ -174,9 +181,9 @@ def _is_plain(method: str, params: dict[str, Any]) -> bool:
 
 
 def _can_be_told(params: dict[str, Any], discovered: dict[str, Any]) -> bool:
-    """Return True if the catalogue can answer a request without a handshake.
+    """Return True if the catalogue (a file of ready answers) can answer a request that came before any handshake.
 
-    For that, the parameters `params` must name a version of the protocol that `discovered` lists, and the client.
+    The request's `params` must name the client, and a protocol version that `discovered` lists.
     """
     meta = params.get("_meta")
     if params.keys() != {"_meta"} or not isinstance(meta, dict):
@@ -187,7 +194,7 @@ def _can_be_told(params: dict[str, Any], discovered: dict[str, Any]) -> bool:
 
 
 def _is_clean(line: bytes, params: dict[str, Any]) -> bool:
-    """Return True if every JSON parser reads `line`, even one that rejects lone surrogates, NaN or deep nesting."""
+    """Return True if every JSON parser accepts `line`, even one that rejects lone surrogates, NaN or deep nesting."""
     try:
         json.dumps(params, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):
@@ -196,7 +203,7 @@ def _is_clean(line: bytes, params: dict[str, Any]) -> bool:
 
 
 def _message(line: bytes) -> dict[str, Any] | None:
-    """Return the JSON-RPC message in `line`; `None` if it holds none."""
+    """Return the JSON-RPC message in `line`; `None` if the line is no such message."""
     try:
         message = json.loads(line)
     except (ValueError, RecursionError):

@@ -1,6 +1,6 @@
 """Options and arguments of commands, made from the fields of request classes (see `smart_fork.agents.options`).
 
-The options that choose an agent are here, too.
+A request is an object with the options of one command. The options that choose an agent are defined here, too.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _JSON = Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=_
 
 
 def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `command` as a function for typer.
+    """Return `command` in a form that typer can read.
 
-    Each parameter that is a request (a class of options) is replaced by options for its fields. ``--json`` is added
-    last.
+    If a parameter of the command is a request (an object whose fields are options), it becomes one option for each
+    field. ``--json`` is added as the last option.
     """
     parameters, requests = inputs(command, _made)
     shown = [*map(_own, parameters)]
@@ -70,9 +70,10 @@ def with_signature(run: Callable[..., Any], shown: list[Parameter]) -> None:
 
 
 def _own(one: Parameter) -> Parameter:
-    """Return a command's parameter (one that is no field of a request) in the form that typer needs.
+    """Return a command's parameter in the form that typer needs. The parameter is no field of a request.
 
-    A text as annotation becomes the help of a flag with the parameter's name. Shells complete a project's path.
+    If its annotation contains a text, the text becomes the help of an option with the parameter's name. A
+    `ProjectOption` becomes a path, so that shells complete it.
     """
     if one.annotation == ProjectOption:
         return one.replace(annotation=Annotated[Path | None, get_args(ProjectOption)[1]])
@@ -83,9 +84,10 @@ def _own(one: Parameter) -> Parameter:
 
 
 def _made(one: Field[Any], said: FieldInput, other: Mapping[str, Any]) -> Iterator[Parameter]:
-    """Yield the option for the field `one` of a request, described by `said` or by the command's `other` annotation.
+    """Yield the command-line option for the field `one` of a request (an object whose fields are options).
 
-    The field `worktree` has a second option, for the worktree's name.
+    `said` describes the option, unless `other`, from the command's decorator, has another description for it. The
+    field `worktree` gets a second option, for the worktree's name.
     """
     described = other.get(one.name)
     if not (said.help or described):
@@ -107,7 +109,7 @@ def _made(one: Field[Any], said: FieldInput, other: Mapping[str, Any]) -> Iterat
 
 
 def _turned_off(said: FieldInput) -> bool:
-    """Return True if a field's only flag is ``--no-…``, which sets a field to false that is true by default."""
+    """Return True if the only flag of a field is ``--no-…``: the field is true unless the flag is given."""
     return len(said.flags) == 1 and said.flags[0].startswith("--no-")
 
 
@@ -126,9 +128,10 @@ def _option(name: str, said: FieldInput) -> Any:
 
 
 def _values(given: Mapping[str, Any], named: Mapping[str, Field[Any]]) -> dict[str, Any]:
-    """Return the values of a request's fields, without fields that were not given on the command line.
+    """Return the values for the fields of a request (an object whose fields are options).
 
-    `given` are the command's values, `named` the fields by the names of their options.
+    `given` has the values of the command line, by option name. `named` has the request's fields, by option name.
+    Fields without a given value are left out.
     """
     values = {}
     for name, value in given.items():
@@ -141,7 +144,7 @@ def _values(given: Mapping[str, Any], named: Mapping[str, Field[Any]]) -> dict[s
 
 
 def _plain(value: Any, said: FieldInput) -> Any:
-    """Convert a value of the command line to the type that the request's field has."""
+    """Convert the `value` of a command-line option to the type that `said` describes, such as a number or a tuple."""
     if isinstance(value, str) and int in said.types and value.isascii() and value.isdigit():
         return int(value)
     if isinstance(value, Path) and Path not in said.types:
@@ -156,9 +159,9 @@ _NAMES = ("--agent", "--adapter")
 
 
 def option(purpose: str, words: Names, check: Callable[[str], str], *names: str) -> Any:
-    """Return a typer option with the given flags that accepts one of `words`.
+    """Return a typer option with the flags `names`, which accepts one of `words`.
 
-    Its help and completion list these words, and `check` refuses other values.
+    The option's help and its completion list these words. `check` refuses other values.
     """
 
     def checked(value: str | None) -> str | None:
@@ -172,7 +175,7 @@ def option(purpose: str, words: Names, check: Callable[[str], str], *names: str)
 
 
 def among(words: Names) -> Callable[[str], str]:
-    """Return a check that refuses values that are not among `words`."""
+    """Return a function that refuses a value which is not among `words`, and returns every other value."""
 
     def check(value: str) -> str:
         if value not in words():

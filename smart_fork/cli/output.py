@@ -52,7 +52,7 @@ class Unprinted(SmartForkError):
 
 
 class Plain:
-    """A text for the terminal, made of pieces with a style each. `plain` makes one.
+    """A text for the terminal: a sequence of pieces, each with its own style. The function `plain` makes one.
 
     rich (a library for styled output) is imported only to show the pieces on a terminal.
     """
@@ -73,8 +73,9 @@ class Plain:
 
 
 class _Stream:
-    """Standard output or standard error. It imports rich and makes a console only for a terminal, or to print a
-    table.
+    """Standard output or standard error.
+
+    rich (a library for styled output) is imported only if the stream is a terminal, or to print a table.
     """
 
     def __init__(self, *, stderr: bool) -> None:
@@ -88,12 +89,18 @@ class _Stream:
 
     @property
     def is_terminal(self) -> bool:
-        """Return True if the stream is a terminal. rich is imported only if it may be one."""
+        """Return True if the stream is a terminal.
+
+        rich (a library for styled output) decides; it is imported only if the stream may be a terminal.
+        """
         return self._is_made and self.console.is_terminal
 
     @property
     def _is_made(self) -> bool:
-        """Return True if the stream has a rich console, or needs one because it is, or is said to be, a terminal."""
+        """Return True if the stream has a rich console (for styled output), or needs one.
+
+        A stream needs one if it is a terminal, or if an environment variable such as FORCE_COLOR says so.
+        """
         return "console" in vars(self) or self._file.isatty() or bool(_SAID_TO_BE.intersection(os.environ))
 
     @property
@@ -101,9 +108,7 @@ class _Stream:
         return sys.stderr if self._stderr else sys.stdout
 
     def print(self, *parts: Any, sep: str = " ", end: str = "\n", **how: Any) -> None:
-        """Print `parts` as rich's `Console.print` does. A plain text is printed as it is, without markup (see
-        `plain`).
-        """
+        """Print `parts` as rich's `Console.print` does. A `Plain` text is printed literally, without markup."""
         parts = tuple(map(_as_plain, parts))
         with self._writing():
             if self._is_made or not all(isinstance(one, Plain) for one in parts):
@@ -114,7 +119,8 @@ class _Stream:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Ignore errors of writing to stderr: no command fails because of them.
+        """A context for writing to this stream. It ignores errors of writing to stderr, so that no command fails for
+        them.
 
         Raises:
             Unprinted: stdout cannot be written.
@@ -128,12 +134,13 @@ class _Stream:
 
     @property
     def width(self) -> int:
-        """The columns of the terminal; 0 if the stream is no terminal, and lines have any length."""
+        """The number of columns of the terminal; 0 if the stream is no terminal, where lines have any length."""
         return self.console.width if self.is_terminal else 0
 
     def row(self, *given: Plain | str) -> None:
-        """Print one line of a table from the pieces `given`. A terminal gets it cut to its width, a file gets all of
-        it.
+        """Print the pieces `given` as one line of a table.
+
+        On a terminal the line is cut to the terminal's width; elsewhere the whole line is printed.
         """
         parts = [*map(_as_plain, given)]
         if not self._is_made:
@@ -147,9 +154,10 @@ class _Stream:
         self.print(line)
 
     def named(self, name: str, text: str, width: int) -> None:
-        """Print `text` next to its label `name`.
+        """Print the label `name` with `text` to the right of it.
 
-        On a terminal the label has `width` columns, and the text is wrapped beside it. Elsewhere both are on one line.
+        On a terminal the label has `width` columns, and the text is wrapped beside the label. Elsewhere label and text
+        are on one line.
         """
         head, body = plain(name.ljust(width), "bold"), plain(text)
         if not self.is_terminal:
@@ -170,17 +178,17 @@ _asked = {"json": False}
 
 
 def answer_in_json(asked: bool) -> None:
-    """Set whether the running command answers in JSON."""
+    """Set whether the running command prints its answer as JSON (``--json``)."""
     _asked["json"] = asked
 
 
 def wants_json() -> bool:
-    """Return whether the running command answers in JSON."""
+    """Return True if the running command prints its answer as JSON (``--json``)."""
     return _asked["json"]
 
 
 def printed_as_json(answer: Any) -> bool:
-    """Print a command's answer as JSON if ``--json`` was given. Return True if it was."""
+    """Print a command's answer as JSON if ``--json`` was given. Return True if ``--json`` was given."""
     if wants_json():
         print_json(answer.as_json() if hasattr(answer, "as_json") else answer)
     return wants_json()
@@ -194,7 +202,7 @@ def print_json(value: Any) -> None:
 
 
 def write(text: str) -> None:
-    """Write `text` to stdout as it is.
+    """Write `text` to stdout, without styles or wrapping.
 
     Raises:
         Unprinted: stdout cannot be written.
@@ -206,14 +214,19 @@ def write(text: str) -> None:
 
 
 def _unprinted(error: OSError) -> Exception:
-    """Return the error to raise after a failed write to stdout. A closed pipe stays a `BrokenPipeError`, which ends
-    quietly.
+    """Return the error to raise after a write to stdout has failed with `error`.
+
+    This is an `Unprinted` error. But for a closed pipe it is `error` itself, a `BrokenPipeError`, which ends the
+    command quietly.
     """
     return error if isinstance(error, BrokenPipeError) else Unprinted(error)
 
 
 def plain(text: str, style: str = "") -> Plain:
-    """Return `text` in `style` for a terminal, without control characters: other programs may have written it."""
+    """Return `text` as a `Plain` text in `style`, without control characters.
+
+    Control characters are removed because other programs may have written the text.
+    """
     return Plain((printable(text).encode("utf-8", "replace").decode("utf-8"), style))
 
 
@@ -227,9 +240,10 @@ def one_line(text: str) -> str:
 
 
 def cut_to(text: str, cells: int) -> str:
-    """Return `text` on one line of at most `cells` cells of a terminal. A cut text ends with an ellipsis.
+    """Return `text` on one line of at most `cells` cells (columns of a terminal). A cut text ends with an ellipsis.
 
-    The cut is between words if more than half of the line stays. A character of two cells is never halved.
+    The text is cut between two words, unless less than half of the line would stay. A character that is two cells wide
+    is never halved.
     """
     from rich.cells import cell_len, set_cell_size
 
@@ -240,9 +254,10 @@ def cut_to(text: str, cells: int) -> str:
 
 
 def wrapped(text: str, margin: int, most: int = 0, stream: _Stream = out) -> list[str]:
-    """Return `text` in lines that fit the terminal beside `margin` columns, at most `most` lines if given.
+    """Return `text` as lines that fit the terminal, which is narrower by `margin` columns.
 
-    If the stream is no terminal, return one line.
+    If `most` is given, return at most so many lines; the last one is cut. If the stream is no terminal, return one
+    line.
     """
     if not stream.width:
         return [text]
@@ -254,25 +269,28 @@ def wrapped(text: str, margin: int, most: int = 0, stream: _Stream = out) -> lis
 
 
 def at_home(path: str) -> str:
-    """Return `path` with ``~`` for the home directory."""
+    """Return `path` with ``~`` in place of the home directory."""
     home = os.path.expanduser("~")  # noqa: PTH111 - pathlib takes long
     return f"~{path[len(home) :]}" if path.startswith(f"{home}/") else path
 
 
 def say(message: str) -> None:
-    """Print a message to the person on stderr, wrapped between words on a terminal."""
+    """Print `message` to the person, on stderr. On a terminal, the message is wrapped between words."""
     for line in wrapped(message, 0, stream=err):
         err.print(line)
 
 
 def say_notes(warnings: Iterable[str]) -> None:
-    """Print each warning as a note on stderr, one a line."""
+    """Print each of the `warnings` on its own line on stderr, after the word ``note``."""
     for warning in warnings:
         say(f"note: {warning}")
 
 
 def say_passed_over(logs: Sequence[FailedLog]) -> None:
-    """Print that files among the logs hold no session: the names of the first ones, then a count."""
+    """Print which files were passed over because they hold no session, each with the reason.
+
+    Only the first files are named; the others are counted.
+    """
     for one in logs[:_MAX_PASSED_OVER]:
         say(f"Passed over: {one.path}: {one.reason}")
     if len(logs) > _MAX_PASSED_OVER:
@@ -297,7 +315,7 @@ def complain(error: SmartForkError, *, as_json: bool = False) -> None:
 
 
 def log_to_stderr(*, verbose: bool) -> None:
-    """Send smart-fork's log records to stderr: errors, and with `verbose` all steps."""
+    """Send smart-fork's log records to stderr: only errors, or with `verbose` also a record of each step."""
     level = logging.INFO if verbose else logging.ERROR
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
@@ -314,9 +332,9 @@ BAR_WIDTH = 16
 
 
 class ProgressBar:
-    """Progress bars on a terminal: one for each stage, with its share and the remaining time.
+    """Progress bars on a terminal: one bar for each stage of the work, with the done share and the remaining time.
 
-    Work that cannot be counted has a moving bar with the elapsed time.
+    If the work of a stage cannot be counted, its bar moves to and fro, and shows the elapsed time.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -351,14 +369,14 @@ class ProgressBar:
         self._bars.update(self._tasks[stage], completed=done, total=counted, ended=now if done >= total else None)
 
     def close(self) -> None:
-        """Remove the bars from the terminal. The next report of progress shows them again."""
+        """Remove the bars from the terminal. If more progress is reported, they appear again."""
         if self._tasks:
             self._bars.stop()
             self._tasks.clear()
 
 
 class ProgressLines:
-    """Progress as lines on stderr, for long stages: one line every few seconds, and one at the end."""
+    """Progress as lines on stderr, for stages that take long: a line every few seconds, and one when the stage ends."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -394,7 +412,7 @@ class ProgressLines:
                 self._say_at, self._told = now + SAY_SECONDS, True
 
     def close(self) -> None:
-        """Print how the last stage ended, if an earlier line was about that stage."""
+        """Print that the last stage has ended, if a line about that stage was printed before."""
         self._over.set()
         with self._lock:
             self._end(self._clock())
@@ -411,7 +429,10 @@ class ProgressLines:
 
 @contextmanager
 def progress_bar(*, quiet: bool = False) -> Iterator[ProgressBar | ProgressLines | None]:
-    """Show progress inside the context: bars on a terminal, lines elsewhere. Yield `None` with `quiet` or --json."""
+    """Yield an object that shows progress inside the context: bars on a terminal, lines elsewhere.
+
+    Yield `None`, and show nothing, with `quiet` or if the command answers in JSON.
+    """
     if quiet or wants_json():
         yield None
         return
@@ -425,7 +446,10 @@ def progress_bar(*, quiet: bool = False) -> Iterator[ProgressBar | ProgressLines
 
 @contextmanager
 def working(stage: str, *, quiet: bool = False) -> Iterator[None]:
-    """Show that uncounted work runs inside the context, for example "checking each part"."""
+    """Show, while the context lasts, that the work `stage` is running, for example "checking each part".
+
+    The work cannot be counted, so the elapsed time is shown.
+    """
     with progress_bar(quiet=quiet) as progress:
         if progress is not None:
             progress(stage, 0, 1)
@@ -433,13 +457,16 @@ def working(stage: str, *, quiet: bool = False) -> Iterator[None]:
 
 
 def starting(place: str | None, *, quiet: bool = False) -> AbstractContextManager[None]:
-    """Show that an agent starts inside the context. Show nothing if the agent takes over this terminal."""
+    """Show, while the context lasts, that an agent is starting at `place`.
+
+    Show nothing with `quiet`, or if the agent takes over this terminal.
+    """
     return working("starting the agent", quiet=quiet or place == "here")
 
 
 @contextmanager
 def library_shown(path: str | None = None, **how: Any) -> Iterator[Library]:
-    """Open the library of sessions (see `Library.open`), and show the progress of indexing."""
+    """Open the library (all searchable sessions, see `Library.open`), and show progress while sessions are indexed."""
     from smart_fork.finding.session_library import library
 
     with progress_bar() as progress, library(path, progress, **how) as known:

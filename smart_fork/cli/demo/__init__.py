@@ -1,7 +1,7 @@
-"""The command ``demo``: a search in made-up sessions of Claude Code and Codex, in a temporary home.
+"""The command ``demo``: a search in made-up sessions of Claude Code and Codex, in a temporary home directory.
 
-The folder `sessions` has their logs, `repositories` the commits. `write_demo_home` fills in what differs from home to
-home: directories, commits and times.
+The folder `sessions` has the logs of these sessions, `repositories` has the commits that they made. `write_demo_home`
+adapts directories, commit ids and times in them to the home directory.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _PARENT_SIZE = re.compile(rb'("thread_id":"([^"]+)","end_ordinal_exclusive":\d+,
 
 @dataclass(frozen=True, slots=True)
 class DemoHome:
-    """A home directory with the demo's sessions, and a sample search in it.
+    """A home directory with the demo's sessions, and a sample search for them.
 
-    The search for the prompt `intent` in the directory `project` finds the session `expected_session_id`.
+    A search for the prompt `intent` in the directory `project` finds the session `expected_session_id`.
     """
 
     home: Path
@@ -75,9 +75,9 @@ def run_git(arguments: Sequence[str], directory: Path, given: bytes = b"") -> st
 
 
 def write_demo_home(home: Path, *, now: datetime | None = None, git: Git = run_git) -> DemoHome:
-    """Write two repositories and their sessions below `home`. The newest session ends some days before `now`.
+    """Write two git repositories and the demo's sessions below `home`. The newest session ends some days before `now`.
 
-    Sessions of Claude Code have the same ids each time. Those of Codex depend on `now`, because its ids are times.
+    Sessions of Claude Code get the same ids each time. Ids of Codex sessions contain a time, so they depend on `now`.
 
     Raises:
         ProgramMissing: git is not installed.
@@ -107,7 +107,7 @@ def write_demo_home(home: Path, *, now: datetime | None = None, git: Git = run_g
 
 
 def _write_repository(folder: Path, later: timedelta, git: Git) -> str:
-    """Write the demo's repository for `folder`: its stored commits, with each time moved by `later`.
+    """Write a git repository to `folder` from the demo's stored commits, with each commit's time moved by `later`.
 
     Return the id of the first commit.
     """
@@ -140,7 +140,7 @@ def _moment(found: re.Match[bytes]) -> datetime:
 
 
 def _rollout(home: Path, text: bytes) -> Path:
-    """Return the path below `home` where Codex keeps the log with the content `text`.
+    """Return the path below `home` where Codex would keep a session log with the content `text`.
 
     The file's name has the session's start in local time.
     """
@@ -161,7 +161,7 @@ def _save(path: Path, text: bytes) -> None:
 def _entering(home: Path, env: Mapping[str, str]) -> str:
     """Return a shell command that opens a shell in the demo's repository, with `home` as the home directory.
 
-    The shell has none of the variables in `env` that name another home of smart-fork or of an agent.
+    The variables in `env` that name another home of smart-fork or of an agent are not set in that shell.
     """
     names = ("SMART_FORK_HOME", *AGENTS.home_variables())
     unset = [word for name in names if name in env for word in ("-u", name)]
