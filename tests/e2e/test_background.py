@@ -91,6 +91,7 @@ def test_one_that_asks_says_so_and_is_answered_where_it_is_open(owner: Machine, 
     told(owner, "close", fork["worker_id"])
 
 
+@pytest.mark.thorough  # three more sessions of the program
 @pytest.mark.parametrize("prompt", ["/clear all of it", "doctor", "--help"])
 def test_what_it_would_take_for_a_command_are_words(owner: Machine, source: Log, prompt: str):
     fork = run_fork(owner, source, prompt, "--in", "claude", "--no-brief")
@@ -100,6 +101,7 @@ def test_what_it_would_take_for_a_command_are_words(owner: Machine, source: Log,
     told(owner, "close", fork["worker_id"])
 
 
+@pytest.mark.thorough  # as a fork does
 def test_a_copy_up_to_a_message_and_a_new_session_run_there_too(owner: Machine, source: Log):
     prompt, begun = unlike_any_other("another way"), unlike_any_other("begin with the docs")
 

@@ -129,6 +129,7 @@ def test_a_fork_of_claude_begins_like_the_program_s_own_fork_at_that_point(claud
     assert third == claude.ours("--at", "match", prompt="Add jitter to it, see the README")[0]
 
 
+@pytest.mark.thorough  # further forms of the fork above
 def test_a_fork_of_claude_within_a_budget_begins_like_the_session_up_to_its_first_gap(claude: Scene):
     until = claude.native("--resume-session-at", uuids_of_answers(claude.log)[1])
 
@@ -138,6 +139,7 @@ def test_a_fork_of_claude_within_a_budget_begins_like_the_session_up_to_its_firs
     assert claude.answers[1] + 1 == told["selection"]["new_from"]
 
 
+@pytest.mark.thorough  # further forms of the fork above
 def test_a_fork_of_a_compacted_session_of_claude_at_a_message_begins_with_its_summary_and_what_it_kept(
     machine: Machine,
 ):

@@ -215,7 +215,7 @@ def test_a_session_whose_directory_is_gone_can_only_be_forked(home, programs):
         )
 
 
-def test_a_log_in_another_folder_gets_a_second_name_where_claude_looks(home, programs, claude_session, repo):
+def test_a_log_in_another_folder_gets_a_second_name_where_claude_looks(home, programs, claude_session, repo, clock):
     """R-066: it looks in the folder of its directory only; both names are one file, so nothing parts."""
     os.utime(claude_session, (0, 0))
     folder_of(home).mkdir()
@@ -224,7 +224,7 @@ def test_a_log_in_another_folder_gets_a_second_name_where_claude_looks(home, pro
 
     started = start(
         WorkerSpec("resume", "claude", source, Options(prompt="go on", place="process")),
-        Machine(FakeProcesses()),
+        Machine(FakeProcesses(), os.environ, clock),
     )
 
     assert claude_session.samefile(log)
