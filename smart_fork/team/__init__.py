@@ -59,7 +59,10 @@ class SharedDescription:
 
 @dataclass(frozen=True, slots=True)
 class PullOptions:
-    """Options for writing a shared session on this machine. `platform` is the agent to write it for, if not its own."""
+    """Options for writing a shared session on this machine.
+
+    `platform` is the agent for which the session is written; `None` means the session's own agent.
+    """
 
     alias: str | None = said(help="Alias on this machine.")
     platform: str | None = said(help="Agent for the copy. Default: the original agent.")
@@ -68,18 +71,19 @@ class PullOptions:
     force: bool = False
 
     def for_agent(self, agent: AgentName) -> Self:
-        """Return these options for a session of `agent`.
+        """Return these options for a session that belongs to `agent`.
 
-        If it is written for another agent, the copy cannot be pushed, so it is not tracked.
+        If the options ask for another agent's format, `track` becomes false, since such a copy cannot be pushed.
         """
         return replace(self, track=self.track and self.platform in (None, agent))
 
 
 @dataclass(frozen=True, slots=True)
 class PushRequest(SharedDescription):
-    """A request to push a session: which one, its description, and options.
+    """A request to push a session: `reference` names the session, and the other fields have its description and
+    options.
 
-    `reference` names the session; without it, the newest session of the agent in `platforms` is pushed.
+    Without `reference`, the newest session of the agent in `platforms` is pushed; without both, the current alias.
 
     Raises:
         Usage: the description is too long.

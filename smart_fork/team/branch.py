@@ -1,6 +1,6 @@
-"""Branches of the user's own shared sessions, and forks of other people's.
+"""Create branches of the user's own shared sessions, and forks of other people's shared sessions.
 
-Both are made on the server and written here.
+A branch or fork is created on the server and written to this machine. Options can turn off either.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ BranchVerb = Literal["branch", "fork"]
 class TeamBranchRequest:
     """A request for a branch or a fork with the first `at` messages of a session, or with all if `at` is `None`.
 
-    `pull` writes the new session on this machine. `local` keeps it off the server until it is pushed.
+    With `pull`, the new session is written on this machine. With `local`, it is not created on the server until it is
+    pushed.
     """
 
     description: wire.SessionChange
@@ -57,9 +58,10 @@ class TeamBranchRequest:
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """The first `count` records of a downloaded session: the part that a branch or fork gets.
+    """The first `count` records of the downloaded session `source`, which a branch or fork gets.
 
-    `moved` is true if the part ends after the requested message, since the agent finished its turn only there.
+    `moved` is true if these records go beyond the requested message, since the agent's turn ends only later. It is
+    `None` if no message was requested.
     """
 
     source: Download
@@ -72,11 +74,12 @@ def branch(
 ) -> Shared:
     """Branch one of the user's own sessions, or fork another person's. Return the command's result.
 
-    A fork has no thoughts of the agent, since agents bind these to their owner's account.
+    A fork gets none of the agent's thoughts (its hidden reasoning), since agents bind thoughts to their owner's
+    account.
 
     Raises:
-        WrongVerb: a branch of another person's session, or a fork of the user's own.
-        SmartForkError: nothing was made.
+        WrongVerb: `verb` is "branch" for another person's session, or "fork" for the user's own.
+        SmartForkError: the branch or fork was not created.
     """
     source_id = project.session_id_of(reference)
     if asked.local and not asked.pull:
@@ -123,10 +126,9 @@ def branch(
 
 
 def _parted_alias(project: TeamProject, info: wire.SessionInfo) -> tuple[str, Alias] | None:
-    """Find the alias of a session that continued both on this machine and on the server. Return its name and the
-    alias.
+    """Find the alias (the local name) of a session that got new records both on this machine and on the server.
 
-    Return `None` if the session did not continue in both places.
+    Return the alias's name and the alias. Return `None` if the session did not get new records in both places.
     """
     for name, one in project.tracking.ours().aliases.items():
         if one.session_id == info.id and has_moved(one, info) and (ahead(one, project.place.root) or 0) > 0:
@@ -143,9 +145,10 @@ def create_base(
     *,
     name: str,
 ) -> tuple[wire.SessionInfo, bool]:
-    """Create a session on the server that begins like a tracked one, with the records that the server already has.
+    """Create a branch or fork on the server, with those records of `one` that its parent on the server already has.
 
-    If an earlier, interrupted command created it, use that one. Return the session, and True if it is new.
+    The session `source_id` is the parent. If an earlier, interrupted command already created the branch or fork, use
+    that session. Return the session, and True if this call created it.
 
     Raises:
         NotFound: the parent session is gone.
@@ -167,7 +170,10 @@ def create_base(
 
 
 def unparented_hint(name: str) -> str:
-    """Return advice for a session whose parent the server does not have: `name` can be pushed without a parent."""
+    """Return the hint that `smart-fork team push NAME --force` shares a session without a parent.
+
+    It is for a session whose parent is missing or different on the server.
+    """
     return f"smart-fork team push {name} --force shares the local session without a parent."
 
 
@@ -192,7 +198,8 @@ def create(
     """Create a branch or fork on the server, with the first `count` records of `source`.
 
     Raises:
-        WrongVerb: the verb does not fit the owner, or the user may not write.
+        WrongVerb: `verb` is "branch" for another person's session or "fork" for the user's own, or the user may not
+            write.
         NotFound: the source is gone.
     """
     wanted = wire.valid_message(
@@ -228,9 +235,9 @@ class _Branching:
     taken_as: PullOptions
 
     def name(self, source_id: str, new_id: str | None) -> str:
-        """Return the alias for the session that the command creates.
+        """Return the alias (the local name) for the session that the command creates.
 
-        `new_id` is `None` if only this machine will know it.
+        `new_id` is the session's id on the server, or `None` if the session is not created there yet.
         """
         tracked = self.project.tracking.read()
         if new_id is not None:
@@ -240,9 +247,10 @@ class _Branching:
         )
 
     def of_parted(self, before: str, one: Alias, info: wire.SessionInfo) -> Shared:
-        """Make a branch from the local log of a session that continued both here and on the server.
+        """Make a branch from the local log of a session that got new records both here and on the server.
 
-        On the server, the branch begins with the common records. The next push sends the local records after them.
+        On the server, the branch gets only the records that both places have. The next push of the branch sends the
+        remaining local records. `before` is the alias (the local name) of the session.
         """
         if self.taken_as.platform not in (None, one.platform) or self.taken_as.into is not None:
             raise Usage(
@@ -283,9 +291,9 @@ class _Branching:
         return replace(done, warnings=warnings)
 
     def on_server(self, cut: _Cut, written: WrittenLog | None, begun: PendingCreation, name: str) -> Shared:
-        """Create the session on the server, or use the one that an earlier, interrupted command created.
+        """Create the branch or fork on the server, and track it. Return the command's result.
 
-        Return the command's result.
+        If an earlier, interrupted command already created the branch or fork, use that session.
         """
         there = begun.existing_session()
         if there is not None and there.session.record_count != cut.count:  # somebody goes on in that one already
@@ -313,7 +321,7 @@ class _Branching:
         return replace(done, created=True, moved=cut.moved)
 
     def on_this_machine(self, cut: _Cut, written: WrittenLog, name: str) -> Shared:
-        """Track a new session that only this machine knows until it is pushed. Return the command's result."""
+        """Track a new branch or fork that is only on this machine until it is pushed. Return the command's result."""
         info = cut.source.info
         base = {
             "session_id": None,
@@ -330,7 +338,7 @@ class _Branching:
         return replace(done, moved=cut.moved, **pull.written_fields(self.project, info, written))
 
     def offline(self, source_id: str) -> Shared:
-        """Branch a tracked session while the server is away: copy its local log up to the requested message.
+        """Branch a tracked session while the server does not answer: copy its local log up to the requested message.
 
         Raises:
             ServerUnavailable: this machine does not know which records the server has.
@@ -362,7 +370,10 @@ class _Branching:
 
 
 def _needs_server(project: TeamProject, why: str) -> ServerUnavailable:
-    """Return the error for a request that cannot be done while the server is away. `why` says why it is needed."""
+    """Return the error for a request that needs the server while the server does not answer.
+
+    `why` is a sentence that says why the request needs the server.
+    """
     return ServerUnavailable(f"{_away(project)} {why}", project.away.hint if project.away else "")
 
 
@@ -374,7 +385,7 @@ def _away(project: TeamProject) -> str:
 def _written(
     project: TeamProject, one: Alias, at: int | None, title: str, taken_as: PullOptions
 ) -> Iterator[WrittenCopy]:
-    """Write a copy of a tracked log up to message `at`, and yield it.
+    """Write a copy of the log of `one` up to message `at`, and yield the copy. Without `at`, copy all complete turns.
 
     After an error in the context, delete the copy.
     """
@@ -394,9 +405,9 @@ def _written(
 
 
 def _alias(project: TeamProject, one: Alias, branch: WrittenCopy, out: Outgoing) -> Alias:
-    """Return the alias (the tracked local name) of `branch`, a copy of the log of `one`.
+    """Return the alias (the local name and tracking data) of `branch`, a copy of the log of `one`.
 
-    In the alias, those records count as shared that the server had when it last answered.
+    The first records of the copy, which the server had at its last answer, count as already shared.
     """
     root = project.place.root
     count = min(one.base_count, len(out.records))

@@ -1,6 +1,6 @@
-"""The HTTP client for a team's server. It sends one token to one origin, and checks the answers.
+"""The HTTP client for a team's server. It sends the user's token only to that server, and checks the answers.
 
-It also remembers for a while that a server did not answer.
+If a server does not answer, the client stores that for a while, so that other commands do not wait for it.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from smart_fork.team.login import Account, is_loopback, rejected_token, remember
 
 
 class Deadline:
-    """A timer that closes the connection if the whole answer, with its headers, has not arrived in time.
+    """A timer for HTTP requests: it closes the connection if the whole answer has not arrived in time.
 
-    One object follows the requests of one thread: `trace` is a trace extension of httpx2.
+    Each thread that sends requests needs its own object. httpx2 calls `trace` for each step of a request.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -40,7 +40,7 @@ class Deadline:
         self._passed = False
 
     def trace(self, event: str, facts: Mapping[str, Any]) -> None:
-        """Note the connection that httpx2 reports, and start the timer when the request is sent."""
+        """Store the connection that httpx2 reports, and start the timer when the request is sent."""
         if event.endswith((".connect_tcp.complete", ".start_tls.complete")):
             self._socket = facts["return_value"].get_extra_info("socket")
         elif event.endswith(".send_request_body.complete"):
@@ -50,10 +50,11 @@ class Deadline:
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """Run one request in this context, and stop the timer after its answer.
+        """Limit the time for the answer to one request, which the caller sends in this context. At the end, stop the
+        timer.
 
         Raises:
-            ServerUnavailable: the timer closed the connection; a partial answer does not count.
+            ServerUnavailable: the answer was not complete in time.
         """
         self._passed = False
         try:
@@ -137,10 +138,11 @@ class Client:
         return self.ask(wire.Hello, "GET", "hello")
 
     def login(self, invite: str, machine: str, token: str | None = None) -> wire.LoggedIn:
-        """Exchange an invitation for a token. With the same `token`, the request can be repeated after a lost answer.
+        """Exchange an invitation for a token. The client may choose the token, to repeat the request if the answer is
+        lost.
 
         Raises:
-            Usage: it is not an invitation.
+            Usage: `invite` is not an invitation.
         """
         try:
             wanted = wire.LoginRequest(invite=invite, machine=machine[:200], token=token)
@@ -154,7 +156,7 @@ class Client:
         return said
 
     def renew(self) -> None:
-        """Replace this machine's token by a new one, and store the new one."""
+        """Ask the server to replace this machine's token by a new one, and store the new token."""
         said = self.ask(wire.LoggedIn, "POST", "token")
         self.account = Account(self.account.origin, said.user, said.token, renewal_after(said.expires_at))
         remember(self.account)
@@ -164,7 +166,9 @@ class Client:
         self.send("POST", "logout", most=NO_CONTENT_BYTES)
 
     def session(self, project: str, session_id: str, verb: str = "show") -> wire.SessionRead:
-        """Return a session's description and segment positions. `verb` says what it is read for, such as "pull"."""
+        """Return a session and the positions of its segments (blocks of records). `verb` says for what, such as
+        "pull".
+        """
         return self._of(project, session_id, wire.SessionRead, "GET", verb=verb)
 
     def change(self, project: str, session_id: str, wanted: wire.SessionChange) -> wire.SessionInfo:
@@ -172,18 +176,22 @@ class Client:
         return self._of(project, session_id, wire.SessionInfo, "PATCH", wanted=wanted)
 
     def changes(self, since: str | None) -> wire.WithdrawnPage:
-        """Return the withdrawals (records that owners took back) after `since`, from the user's sessions and copies."""
+        """Return the withdrawals (removals of records by their owners) since `since`, the bookmark of an earlier
+        answer.
+
+        They concern the user's own sessions, and sessions of which the user has a copy.
+        """
         return self.ask(wire.WithdrawnPage, "GET", "changes", asked={"since": since} if since is not None else None)
 
     def rewrite(self, project: str, session_id: str, wanted: wire.Rewrite) -> wire.Rewritten:
-        """Withdraw records of a session: the server removes or replaces them in all sessions made from it too."""
+        """Withdraw (remove or replace) records of a session, also in all sessions that were made from it."""
         return self._of(project, session_id, wire.Rewritten, "POST", "/rewrites", wanted)
 
     def _of(  # noqa: PLR0917 - a question
         self, project: str, session_id: str, answer: type[S], method: str, path: str = "",
         wanted: canonical.WireModel | None = None, **asked: str,
     ) -> S:  # fmt: skip
-        """Send a request about one session, and check that the answer is about the same session."""
+        """Send a request about one session, and check that the answer is about it. `asked` is the query string."""
         found = self.ask(answer, method, f"sessions/{session_id}{path}", wanted, {"project": project} | asked)
         _check(found, project, session_id)
         return found
@@ -193,7 +201,9 @@ class Client:
         self.send("DELETE", f"sessions/{session_id}", asked={"project": project}, most=NO_CONTENT_BYTES)
 
     def delete_everywhere(self, project: str, session_id: str) -> wire.Rewritten:
-        """Withdraw (take back) all records of a session except its parent's, also from all sessions made from it."""
+        """Withdraw (remove) all records of a session except its parent's, also from all sessions that were made from
+        it.
+        """
         return self._of(project, session_id, wire.Rewritten, "DELETE", everywhere="1")
 
     def audit(self, **asked: str) -> wire.Audit:
@@ -212,7 +222,7 @@ class Client:
         return found
 
     def have(self, project: str, digests: tuple[str, ...]) -> frozenset[str]:
-        """Return those of the `digests` whose segments (compressed blocks of records) the server has already."""
+        """Return those `digests` whose segments (compressed blocks of records) the server has and need not be sent."""
         answer = self.ask(wire.HaveAnswer, "POST", f"projects/{_path(project)}/have", wire.Have(segments=digests))
         return frozenset(answer.present)
 
@@ -259,7 +269,7 @@ class Client:
         body: canonical.WireModel | None = None,
         asked: QueryString = None,
     ) -> M:
-        """Send a request with the message `body` to a path below ``/v1``, and parse the answer.
+        """Send a request with the message `body` to `path` below ``/v1``, and parse the answer as `answer`.
 
         Raises:
             SmartForkError: the errors of `send`; `ServerUnavailable` also if the answer is not one of version 1.
@@ -274,9 +284,9 @@ class Client:
     def send(
         self, method: str, path: str, body: bytes | None = None, asked: QueryString = None, *, most: int = MESSAGE_BYTES
     ) -> bytes:
-        """Send bytes, and return the bytes of the answer, at most `most`.
+        """Send a request with the bytes `body`, and return the bytes of the answer, at most `most`.
 
-        If the connection fails, or the server reports an error of its own, the request is tried twice more.
+        If the connection fails, or the server reports an internal error, send the request up to two times more.
 
         Raises:
             NotAuthenticated, WrongVerb, NotFound, Conflict, Usage, Unshareable: the error that the server names.
@@ -314,10 +324,10 @@ class Client:
             raise away from error
 
     def _read(self, answer: httpx2.Response, most: int) -> bytes:
-        """Return the body of a successful HTTP answer. Raise the error that another answer describes.
+        """Return the body of a successful HTTP answer. For an HTTP error, raise the error that the answer describes.
 
         Raises:
-            SmartForkError: the server's error, or the answer is not one of a team server.
+            SmartForkError: the error that the server reports, or the answer does not come from a team server.
         """
         good = answer.status_code in (200, 201, 204)
         said = _bounded(answer, most if good else 64 << 10)
@@ -331,7 +341,7 @@ class Client:
 
 
 def _trusted(origin: str, host: str) -> ssl.SSLContext | bool:
-    """Return the certificates to trust: those that environment variables name, even for a server on this machine."""
+    """Return the certificates to trust for ``https``: those that environment variables name, else the default ones."""
     if not origin.startswith("https:"):
         # Without a proxy none is ever shown: nobody's is believed, and those of the system are not read in vain.
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_loopback(host) else True
@@ -377,7 +387,10 @@ def _bounded(answer: httpx2.Response, most: int) -> bytes:
 
 
 def _failed(status: int, said: bytes, *, known: bool) -> errors.SmartForkError:
-    """Convert an HTTP error answer into an exception for the user. `known` is true if the request had a token."""
+    """Convert an HTTP error answer into an exception for the user.
+
+    `said` is the body of the answer. `known` is true if the request had a token.
+    """
     try:
         failure = wire.Failure.model_validate_json(said)
     except ValidationError:
@@ -425,7 +438,7 @@ T = TypeVar("T")
 
 
 def is_unavailable(origin: str) -> bool:
-    """Return True if the server did not answer within the last seconds, so that callers need not wait for it again."""
+    """Return True if a server did not answer a request in the last seconds, so that callers can skip the server."""
     try:
         return 0 <= time.time() - (state.fact(f"away {origin}") or 0) < UNAVAILABLE_SECONDS
     except OSError:
@@ -433,7 +446,7 @@ def is_unavailable(origin: str) -> bool:
 
 
 def note_unavailable(origin: str) -> None:
-    """Record that a server does not answer, if that can be stored. Other processes then skip it for a while."""
+    """Store that a server does not answer, so that all processes skip it for a while. Ignore an error of storing."""
     with suppress(OSError):
         state.keep(f"away {origin}", time.time())
 
@@ -444,7 +457,7 @@ def impatient_client(account: Account) -> Client:
 
 
 class PendingAnswer:
-    """A request to the server that runs in a thread. Waiting for its answer takes at most `seconds`."""
+    """A request to the server that runs in a thread. `has_ended` waits for its answer for at most `seconds`."""
 
     def __init__(self, work: Callable[[], None], name: str, seconds: float | None = None) -> None:
         self._seconds = QUICK_SECONDS if seconds is None else seconds
@@ -452,13 +465,13 @@ class PendingAnswer:
         self._thread.start()
 
     def has_ended(self) -> bool:
-        """Wait for the answer, at most `seconds`. Return True if it arrived, or the request failed."""
+        """Wait for the answer, at most `seconds`. Return True if the answer arrived, or the request failed."""
         self._thread.join(self._seconds)
         return not self._thread.is_alive()
 
 
 def ask_briefly(account: Account, work: Callable[[Client], T], name: str) -> T:
-    """Run `work` in a thread with a client of the account's server, and wait only a moment for its result.
+    """Run `work` in a thread with a client of the account's server, and return its result. Wait only a moment.
 
     Raises:
         ServerUnavailable: the server has not answered in time.

@@ -1,4 +1,7 @@
-"""The user's tokens for team servers, in a private file. Each token is sent only to the server that gave it."""
+"""The user's tokens for team servers, stored in a file that only this user can read.
+
+Each token is sent only to the server that gave it.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +36,10 @@ _DEFAULT_PORTS = {"https": 443, "http": 80}
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A user's account on a server. `user` is empty for a token from the environment: only the server knows its owner.
+    """A user's account on a team server, with its token.
 
-    If the token expires, it is replaced after `renew_after` (seconds since the epoch).
+    `user` is empty for a token from the environment, since only the server knows who owns that token. A token that
+    expires is replaced after `renew_after` (seconds since the epoch).
     """
 
     origin: str
@@ -50,10 +54,10 @@ class Account:
 
 
 def origin_of(url: str) -> str:
-    """Return scheme, host and port of a server's URL. The URL must use TLS, or be of this machine.
+    """Return scheme, host and port of a server's URL. Except on this machine, the URL must begin with ``https``.
 
     Raises:
-        Usage: it is not an address, or a token would travel unencrypted.
+        Usage: the text is not an address, or the token would be sent unencrypted to another machine.
     """
     try:
         parts = urlsplit(url.strip())
@@ -71,7 +75,7 @@ def origin_of(url: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Return True if requests to that host stay on this machine."""
+    """Return True if `host` is this machine, so that requests to it do not leave the machine."""
     if host == "localhost":
         return True
     try:
@@ -81,11 +85,12 @@ def is_loopback(host: str) -> bool:
 
 
 def logged_in_account(server: str | None = None) -> Account:
-    """Return the account on `server`. The default is the server in the environment, or the last one logged in to.
+    """Return the user's account on `server`. Without `server`, use the server in the environment, else the one of the
+    last login.
 
     Raises:
         NotAuthenticated: the user has not logged in.
-        Usage: it is not an address.
+        Usage: `server` is not an address.
     """
     said, token = os.environ.get(Setting.TEAM_URL), os.environ.get(Setting.TEAM_TOKEN)
     if said and token and (server is None or origin_of(server) == origin_of(said)):
@@ -110,9 +115,10 @@ def has_login() -> bool:
 
 
 def pending_token(origin: str, invite: str) -> str:
-    """Return the token that a login with this invitation asks for. It is stored before the server is asked.
+    """Return the token that a login with this invitation asks for: the stored one of an earlier try, or a new one.
 
-    An invitation works once. If the server's answer was lost, a repeated login with the stored token still works.
+    The token is stored before the request is sent. An invitation works only once, but if the server's answer is lost,
+    the login can be repeated with the stored token.
     """
     what = f"{origin} {sha256(invite.encode(errors='surrogatepass')).hexdigest()}"
     fresh = TOKENS_BEGIN + secrets.token_urlsafe(TOKEN_BYTES)
@@ -121,15 +127,15 @@ def pending_token(origin: str, invite: str) -> str:
 
 
 def renewal_after(expires_at: datetime | None) -> float | None:
-    """Return the time at which to replace a token that was made now, in seconds since the epoch.
+    """Return when to replace a token that was made now and expires at `expires_at`, in seconds since the epoch.
 
-    That is after half of the token's life. Return `None` if it does not expire.
+    This is after half of the token's life. Return `None` for a token that does not expire.
     """
     return None if expires_at is None else (time.time() + expires_at.timestamp()) / 2
 
 
 def remember(one: Account) -> None:
-    """Store an account with its token. Its server becomes the default server."""
+    """Store an account with its token. The account's server becomes the default server."""
 
     def change(known: dict[str, Any]) -> None:
         expiring = {} if one.renew_after is None else {"renew_after": one.renew_after}
@@ -159,7 +165,7 @@ def _not_begun(known: dict[str, Any], origin: str) -> None:
 
 
 def rejected_token() -> NotAuthenticated:
-    """Return the error for a token that the server does not accept. It says where the token is set."""
+    """Return the error for a token that the server does not accept. The error's text says where the token is set."""
     if os.environ.get(Setting.TEAM_TOKEN):
         return NotAuthenticated(
             f"The server does not accept {Setting.TEAM_TOKEN}.", f"Set another token, or unset {Setting.TEAM_TOKEN}."

@@ -1,6 +1,7 @@
-"""A shared project: its folder, its tracked sessions, its server, and the download of its sessions.
+"""A team project: its folder, the tracking of its shared sessions, its server, and the download of sessions.
 
-Each download is checked against known hashes, so that a server cannot change earlier records of a session unnoticed.
+Each download is compared with digests that this machine stored before. So a server cannot change earlier records of a
+session unnoticed.
 """
 
 from __future__ import annotations
@@ -80,7 +81,10 @@ class Shared(Value):
 
 
 def shared(verb: Verb, server: str, info: SessionInfo, alias: str | None) -> Shared:
-    """Return the result of a command about `info`, a session of the server. The caller adds further fields."""
+    """Return the result of a command about `info`, a session on the server.
+
+    The caller adds the fields that depend on its command, such as the written files.
+    """
     same = {one: getattr(info, one) for one in SessionInfo.model_fields if one in Shared.__dataclass_fields__}
     url = url_of(server, info.project, info.id)
     return Shared(verb=verb, server=server, session_id=info.id, alias=alias, url=url, **same)
@@ -88,9 +92,10 @@ def shared(verb: Verb, server: str, info: SessionInfo, alias: str | None) -> Sha
 
 @dataclass(frozen=True, slots=True)
 class TeamProject:
-    """The project of a team command: its folder, its tracked sessions and a client of its server.
+    """The project of a team command: its folder, its tracked sessions (those with an alias here) and a client of its
+    server.
 
-    `away` is an error if the server was asked first and does not answer.
+    `away` is the error of the server if it was checked at the start and did not answer, else `None`.
     """
 
     client: Client
@@ -100,7 +105,7 @@ class TeamProject:
 
     @property
     def key(self) -> str:
-        """The key of the project, which is equal for all users."""
+        """The key of the project, such as ``github.com/acme/shop``. It is the same for all users."""
         return self.place.key
 
     @property
@@ -114,7 +119,9 @@ class TeamProject:
         return {"server": self.server, "project": self.key}
 
     def session_id_of(self, reference: str | None) -> str:
-        """Return the id of a shared session. `reference` is an alias, an id, the beginning of one, or an address.
+        """Return the id of the shared session that `reference` names, or of the current alias without a reference.
+
+        A reference is an alias, an id, the beginning of an id, or the URL of a session.
 
         Raises:
             NotFound: no session matches.
@@ -143,19 +150,21 @@ class TeamProject:
         return page[0].id
 
     def _tracked(self, reference: str | None) -> Tracked:
-        """Return the shared sessions that the project's folder tracks, by alias.
+        """Read the project's tracking file (the local names of shared sessions), in which `reference` is then looked
+        up.
 
-        If the folder tracks another project, an alias is an error. For an id, which is valid in any project, nothing
-        counts as tracked.
+        If the file is for another project or server, raise an error for an alias. For the id of a session, return
+        empty tracking data instead, since an id needs no tracking file.
         """
         if reference is not None and ID_BEGINNING.fullmatch(last_part(reference).lower()):
             return self.tracking.ours()
         return self.tracking.read()
 
     def in_clone_of(self, directory: Path | None) -> TeamProject:
-        """Return the project for another clone (its folder and tracking file), if `directory` is in one.
+        """Return this project with the folder and tracking file of the clone (another copy of the repository) at
+        `directory`.
 
-        Else return `self`.
+        Return `self` if `directory` is `None`, in this clone, or in no clone of this project.
         """
         if directory is None or resolve(directory).is_relative_to(self.place.root):
             return self
@@ -183,7 +192,7 @@ class TeamProject:
     def is_mine(self, info: SessionInfo) -> bool:
         """Return True if the session is the user's own.
 
-        The server is asked if the token comes from the environment, since the user's name is then unknown.
+        If the token comes from the environment, the user's name is unknown here, so the server is asked.
         """
         if self.client.account.user:
             return info.owner == self.client.account.user
@@ -198,13 +207,13 @@ class TeamProject:
 def opened(
     server: str | None = None, project: str | None = None, *, directory: Path | None = None, ask: bool = False
 ) -> Iterator[TeamProject]:
-    """Open a project and a client of its server. The server is the named one, the environment's, the tracked one, or
-    the last one.
+    """Open a project and a client of its server, and yield both as a `TeamProject`.
 
-    With `ask`, find out first if the server answers, for commands that can work without it.
+    The server is `server`, else the one in the environment, the one in the project's tracking file, or the one of the
+    last login. With `ask`, first check if the server answers, for commands that can work without it.
 
     Raises:
-        NotAuthenticated: the user has not logged in there.
+        NotAuthenticated: the user has not logged in to the server.
         Usage: the project has no name, or the address is wrong.
     """
     place = ProjectFolder.of(project, directory)
@@ -216,7 +225,9 @@ def opened(
 
 
 def _away(account: login.Account) -> ServerUnavailable | None:
-    """Return the error if the account's server does not answer. Return `None` if it answers, even with an error."""
+    """Check if the account's server answers. Return the error if it does not; return `None` if it does, even with an
+    error.
+    """
     try:
         with client.impatient_client(account) as quick:
             quick.hello()
@@ -231,7 +242,9 @@ def has_moved(one: Alias, info: SessionInfo) -> bool:
 
 
 def session_not_found(reference: str) -> NotFound:
-    """Return the error for a session that does not exist or may not be read: the user cannot tell which."""
+    """Return the error for a session that does not exist or that the user may not read. The text is the same for
+    both.
+    """
     return NotFound(f"Session not found: {quoted(reference)}", NOT_FOUND_HINT)
 
 
@@ -257,7 +270,9 @@ _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def new_id() -> str:
-    """Return a new UUID of version 7. It begins with the time: new sessions are neighbors in the server's indexes."""
+    """Return a new UUID of version 7. It begins with the time, so new sessions are neighbors in the server's
+    indexes.
+    """
     value = (time.time_ns() // 1_000_000 & (1 << 48) - 1) << 80 | secrets.randbits(80)
     value = value & ~(0xF << 76) & ~(0x3 << 62) | 0x7 << 76 | 0x2 << 62
     return str(uuid.UUID(int=value))
@@ -269,16 +284,16 @@ def is_id(text: str) -> bool:
 
 
 def last_part(reference: str) -> str:
-    """Return the last part of a URL's path, which is a session id. A text that is no URL stays as it is."""
+    """Return the last part of a URL's path, which is a session id. A text that is not a URL is returned unchanged."""
     return re.split(r"[?#]", reference.strip(), maxsplit=1)[0].rstrip("/").rpartition("/")[2]
 
 
 @dataclass(frozen=True, slots=True)
 class PendingCreation:
-    """A session that a command is about to create on the server, with its id.
+    """A planned creation of a session on the server, with the session's id.
 
-    The id is stored before the server is asked, so that a repeated command does not create a second session. `what`
-    identifies the command. `again` is true if an earlier command stored the id.
+    The id is stored before the request is sent, so that a repeated command does not create a second session. `what`
+    identifies the command. `again` is true if an earlier run of the command stored the id.
     """
 
     project: TeamProject
@@ -287,7 +302,7 @@ class PendingCreation:
     again: bool
 
     def existing_session(self) -> wire.SessionRead | None:
-        """Return the session if an earlier command created it on the server already, else `None`."""
+        """Return the session if an earlier run of the command already created it on the server, else `None`."""
         if not self.again:
             return None
         try:
@@ -296,24 +311,28 @@ class PendingCreation:
             return None
 
     def with_new_id(self) -> PendingCreation:
-        """Store a new id for the session, and return the creation with it.
+        """Replace the stored id by a new one, and return the pending creation with the new id.
 
-        This is for an id whose session was deleted, or has other records by now.
+        Use this if the session with the old id was deleted, or has other records by now.
         """
         other = new_id()
         self.project.tracking.change(lambda now: now.with_begun(self.what, other))
         return replace(self, session_id=other, again=False)
 
     def removed_from(self, tracked: Tracked) -> Tracked:
-        """Return the tracking data without this pending creation, since the session exists now."""
+        """Return tracking data (the project's stored aliases and ids) without this pending creation, since the session
+        exists.
+        """
         return tracked.with_begun(self.what, None)
 
 
 def pending_creation(project: TeamProject, *what: object) -> PendingCreation:
-    """Return the pending creation for the command that `what` identifies, with its stored id or a new one.
+    """Return the pending creation of a session for the command that `what` identifies.
+
+    It has the id that an earlier run of the command stored. For the first run, make and store a new id.
 
     Raises:
-        SmartForkError: the id cannot be stored, so the server is not asked.
+        SmartForkError: the id cannot be stored. No request was sent then.
     """
     key, fresh = " ".join(map(str, (project.server, project.key, *what))), new_id()
     kept = project.tracking.change(lambda now: now if key in now.begun else now.with_begun(key, fresh)).begun[key]
@@ -345,9 +364,10 @@ def _hinted_errors() -> Iterator[None]:
 
 
 def download(client: Client, read: wire.SessionRead, *, base: SentBefore | None = None) -> Download:
-    """Download all records of a session. If a push replaces its last segment meanwhile, download the session again.
+    """Download all records of a session. If a push replaces its last block of records meanwhile, download them again.
 
-    `base` are records that this machine already knows: the session must begin with them.
+    `base` is the number and digest of the first records that this machine already knows. The session must begin with
+    these records.
 
     Raises:
         SmartForkError: the errors of `_downloaded`.
@@ -403,9 +423,9 @@ def _downloaded(client: Client, read: wire.SessionRead, base: SentBefore | None)
 def open_segment(client: Client, read: wire.SessionRead) -> tuple[int, list[bytes]]:
     """Find where new records of a session go: into its last segment if that has room, else into a new one.
 
-    A segment is a block of records that is stored as a whole. Return the number of segments before the last one, and
-    the last one's records; without room, all segments and no records. A segment that also belongs to the parent
-    session has no room.
+    A segment is a block of records that is stored as a whole. It has no room if it is full, or belongs to the parent
+    session too. If the last segment has room, return the number of segments before it, and its records. Otherwise
+    return the number of all segments, and an empty list.
 
     Raises:
         Unshareable: the records do not match the digest of the session.

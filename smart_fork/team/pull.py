@@ -1,4 +1,6 @@
-"""The pull: the user's own shared session is downloaded and written as a session of an agent on this machine."""
+"""The command `team pull`: download the user's own shared session, and write it as an agent's session on this
+machine.
+"""
 
 from __future__ import annotations
 
@@ -40,19 +42,21 @@ OTHER_AGENT_WARNING = "It belongs to another agent now. A push shares it as a se
 def for_project(options: PullOptions, root: Path) -> PullOptions:
     """Return the options for a copy in the project at `root`.
 
-    If `into` is in another project, the copy cannot be pushed from here, so it is not tracked.
+    If the directory `into` is in another project, `track` becomes false, since the copy cannot be pushed from here.
     """
     there = options.into is None or in_project(str(resolve(options.into)), project_of(root))
     return replace(options, track=options.track and there)
 
 
 def pull(project: TeamProject, reference: str, wanted: PullOptions) -> Shared:
-    """Pull one of the user's own sessions, or only its new records if an earlier pull wrote it here.
+    """Download one of the user's own shared sessions, and write it on this machine.
+
+    If an earlier pull wrote the session here and nothing has changed, do nothing.
 
     Raises:
         NotFound: the user has no session of this reference.
-        Conflict: the session continued here as well, or its earlier records have changed.
-        SmartForkError: it cannot be written.
+        Conflict: the local log has unpushed records, or the session's earlier records have changed.
+        SmartForkError: the session cannot be written.
     """
     session_id, project = project.session_id_of(reference), project.in_clone_of(wanted.into)
     wanted = for_project(wanted, project.place.root)
@@ -81,7 +85,10 @@ def pull(project: TeamProject, reference: str, wanted: PullOptions) -> Shared:
 
 
 def _check_unchanged(project: TeamProject, name: str, one: Alias, info: SessionInfo) -> None:
-    """Refuse a pull that would replace a local log with records that were not pushed."""
+    """Check that the local log of a session has no unpushed records, since a pull would replace the log.
+
+    Raise `Conflict` if it has, with the next step for the user.
+    """
     if one.file is None or not AGENTS.files_of(one.platform).has(one.file):
         return
     more = len(local(read_log(one.file, one.platform, project.place.root), project.place.root).records)
@@ -95,7 +102,10 @@ def _check_unchanged(project: TeamProject, name: str, one: Alias, info: SessionI
 
 
 def _keep_as_branch(project: TeamProject, one: Alias, session_id: str) -> tuple[str, ...]:
-    """Keep a local log with unpushed records as a branch, under a new alias. Return a sentence that names the alias."""
+    """If a local log has unpushed records, track it as a branch under a new alias before a pull replaces it.
+
+    Return a sentence that names the alias; an empty tuple if all records were pushed.
+    """
     more = ahead(one, project.place.root) or 0
     if more <= 0:
         return ()
@@ -110,7 +120,8 @@ def written_copy(
 ) -> Iterator[WrittenLog]:
     """Write the first `count` records of a downloaded session as an agent's log on this machine, and yield the log.
 
-    After an error in the context the log is deleted. `others` is true if the session belongs to another person.
+    Without `count`, write all records. After an error in the context, the log is deleted. `others` is true if the
+    session belongs to another person.
     """
     agent = wanted.platform or taken.info.agent
     AGENTS.forms_of(agent)  # says what it cannot have
@@ -141,7 +152,10 @@ def written_copy(
 
 
 def directory_of(project: TeamProject, wanted: PullOptions) -> Path:
-    """Return the working directory for the new session. Paths that text files cannot store are refused."""
+    """Return the working directory for the new session: `into` in the options, or the project's folder.
+
+    Refuse a path that cannot be stored in a text file.
+    """
     directory = resolve(wanted.into) if wanted.into else project.place.root
     if not directory.is_dir():
         raise NotFound(f"No such directory: {directory}")
@@ -155,7 +169,7 @@ def _remember(
 ) -> None:
     """Store where a written log came from, and the digests of its records. If that fails, delete the log.
 
-    Withdrawals and later pulls need these data.
+    Later pulls and withdrawals (removals of text by its owner) need these data.
     """
     here = received_logs.ReceivedLog(made.path, made.agent, root, project.server, project.key, (), (taken.info.id,))
     try:
@@ -170,16 +184,16 @@ def _remember(
 
 
 def delete_copy(made: WrittenLog) -> None:
-    """Delete a log that was written on this machine, and all that was stored about it."""
+    """Delete a log that a command wrote on this machine, and all data that are stored about the log."""
     made.undo()
     if (known := received_logs.find(made.path, made.agent)) is not None:
         known.forget()
 
 
 def _as_file(project: TeamProject, taken: Download, name: str) -> Shared:
-    """Write the downloaded records, unchanged, into a file after a line with the server's description.
+    """Write downloaded records, unchanged, into a file. Its first line is the server's description of the session.
 
-    Return the result.
+    Return the result of the pull.
     """
     path = project.place.file_for(name)
     header = orjson.dumps({"smart_fork": 1, "session": taken.info.model_dump(mode="json")})
@@ -192,8 +206,9 @@ def _as_file(project: TeamProject, taken: Download, name: str) -> Shared:
 
 
 def alias_for(tracked: Tracked, wanted: PullOptions, session_id: str, before: str | None = None) -> str:
-    """Return the alias for a session: the one the user asked for, its earlier one (`before`), or the beginning of its
-    id.
+    """Return the alias (the local name) for a session.
+
+    This is the alias in the options, else the session's earlier alias (`before`), else the beginning of its id.
 
     Raises:
         Usage: the alias belongs to another session.
@@ -206,9 +221,10 @@ def alias_for(tracked: Tracked, wanted: PullOptions, session_id: str, before: st
 
 
 def free_alias(tracked: Tracked, session_id: str, *, new: bool = False) -> str:
-    """Return the beginning of a session's id as an alias, with a number if another session has that alias.
+    """Return an alias (a local name) for a session: the beginning of its id, with a number if another session has that
+    alias.
 
-    With `new`, a present alias of the session itself counts as used, too.
+    With `new`, an alias that the session itself already has is not returned either.
     """
     name = default_alias(session_id)
     names = (name, *(f"{name}-{number}" for number in range(2, len(tracked.aliases) + 3)))
@@ -217,7 +233,9 @@ def free_alias(tracked: Tracked, session_id: str, *, new: bool = False) -> str:
 
 
 def rename(project: TeamProject, name: str, reference: str, *, force: bool) -> Alias:
-    """Give a session the alias `name` in place of its earlier one. With `force`, take the alias from another session.
+    """Give a session the alias `name` (its local name) in place of its earlier alias. Return the tracking data.
+
+    With `force`, take the alias from another session that has it.
 
     Raises:
         NotFound: the session does not exist.
@@ -246,7 +264,10 @@ def default_alias(session_id: str) -> str:
 
 
 def alias_of(info: SessionInfo, written: WrittenLog | None, *, kind: str) -> Alias:
-    """Return the tracking entry of a session that the server has. `written` is its log on this machine, if any."""
+    """Return the tracking data (what this machine stores) of a session on the server.
+
+    `written` is the session's log on this machine, if there is a log. `kind` names the command, such as "pull".
+    """
     return Alias(
         session_id=info.id,
         parent_id=info.parent_id,
@@ -268,9 +289,10 @@ def alias_of(info: SessionInfo, written: WrittenLog | None, *, kind: str) -> Ali
 def track_session(
     project: TeamProject, name: str, one: Alias, begun: PendingCreation | None = None, *, in_place_of: str = ""
 ) -> None:
-    """Track a shared session under the alias `name`, and make the alias the current one.
+    """Store a shared session in the tracking file under the alias `name`, and make the alias the current one.
 
-    `begun` is the creation that is thereby done. `in_place_of` is an earlier alias to remove.
+    `begun` is the pending creation of the session, which is removed from the file. `in_place_of` is an earlier alias
+    to remove.
     """
 
     def change(tracked: Tracked) -> Tracked:
@@ -287,7 +309,9 @@ def track_session(
 def shared_result(
     project: TeamProject, verb: Verb, info: SessionInfo, written: WrittenLog | None, name: str | None
 ) -> Shared:
-    """Return the result of a command about a session of the server, and about its log if one was written here."""
+    """Return the result of a command about a session on the server. If the command wrote a log here, the result has
+    its path.
+    """
     done = shared(verb, project.server, info, name)
     return done if written is None else replace(done, **written_fields(project, info, written))
 
@@ -303,7 +327,9 @@ def unshared_result(verb: Verb, project: TeamProject, name: str | None, one: Ali
 
 
 def written_fields(project: TeamProject, info: SessionInfo, written: WrittenLog) -> dict[str, Any]:
-    """Return the result fields about a log that was written here: its path, resume command, losses and warnings."""
+    """Return the result fields about a log that a command wrote here: path, resume command, missing parts and
+    warnings.
+    """
     return {
         "files": (str(written.path),),
         "resume_command": command_to_resume(written.agent, written.session_id, written.local.session.cwd),
@@ -332,9 +358,10 @@ _MAX_ANCESTORS = 100
 def _note_others(
     project: TeamProject, taken: Download, told: Sequence[bytes], made: WrittenLog, *, others: bool
 ) -> None:
-    """Store which messages of a written session are by other people. A fork of it then asks the user first.
+    """Store which messages of a written session other people wrote, so that a fork of the session asks the user first.
 
-    `told` are the records that were written. `others` is true if the session itself belongs to another person.
+    `told` are the written records. `others` is true if the session itself belongs to another person. Messages that the
+    user pushed do not count.
     """
     count = len(told) if others else _begun_by_others(project, taken.info)
     if not count:
@@ -350,7 +377,7 @@ def _note_others(
 
 
 def _begun_by_others(project: TeamProject, info: SessionInfo) -> int:
-    """Return the number of the session's first records that belong to another person's session."""
+    """Return how many of the session's first records come from another person's session."""
     for _ in range(_MAX_ANCESTORS):
         if info.parent_id is None:
             return 0

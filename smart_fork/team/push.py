@@ -1,4 +1,4 @@
-"""The push of sessions, as planned in `push_plan`: append new records to a shared session, or create it."""
+"""The push of sessions: send the records that `push_plan` selected, to a new or an existing shared session."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ MAX_ENCLOSED_BYTES = canonical.MIB
 
 
 def send(project: TeamProject, made: Plan) -> Shared:
-    """Send a planned push, after waiting for other pushes of this machine. Then update the tracking file.
+    """Send a planned push, and update the tracking file. Before, wait until other pushes of this machine have ended.
 
     Raises:
         Conflict: the session on the server has advanced.
-        SmartForkError: the server did not accept it.
+        SmartForkError: the server did not accept the push.
     """
     with project.tracking.push_lock():
         found = project.tracking.read().of_log(made.session.source_path)
@@ -56,7 +56,10 @@ def send(project: TeamProject, made: Plan) -> Shared:
 
 
 def _from_another_checkout(project: TeamProject, made: Plan) -> Shared | None:
-    """Return the result of an earlier push of this session from another checkout on this machine; `None` without one.
+    """Return the result of the push if the session was already pushed completely from another checkout on this
+    machine.
+
+    Return `None` if no other checkout pushed the session.
 
     Raises:
         Conflict: there are new records. Shared paths are relative to the first checkout, so it must push them.
@@ -77,7 +80,9 @@ def _from_another_checkout(project: TeamProject, made: Plan) -> Shared | None:
 
 
 def _was_sent(project: TeamProject, made: Plan, name: str, one: Alias) -> Shared:
-    """Return the push's result if another push has sent the records meanwhile. Update only the description."""
+    """Return the result of a push if another push has already sent the records. Update only the session's
+    description.
+    """
     info = project.client.session(project.key, one.session_id or "").session
     info = update_description(project, info, made.said)
     return replace(shared("push", project.server, info, name), up_to_date=True, files=one.files)
@@ -125,7 +130,11 @@ def _sent(project: TeamProject, made: Plan) -> Shared:
 
 
 def _alias_name(project: TeamProject, made: Plan, session_id: str) -> str:
-    """Return the alias for a pushed session: the present one, unless it was made from the id of another session."""
+    """Return the alias (the local name) for a pushed session.
+
+    This is the alias in the plan. A new one is made from the session's id if there is none, or if it was made from the
+    id of another session.
+    """
     before = project.tracking.read().aliases.get(made.name)
     if before is None or (
         before.session_id not in {None, session_id} and made.name == default_alias(before.session_id or "")
@@ -135,9 +144,10 @@ def _alias_name(project: TeamProject, made: Plan, session_id: str) -> str:
 
 
 def _push_root(project: TeamProject, begun: PendingCreation, made: Plan) -> tuple[wire.SessionInfo, int, bool]:
-    """Create a session without a parent, or append to the one that an earlier, interrupted push created.
+    """Push a session without a parent: create it on the server with all its records.
 
-    Return the session, the number of sent records, and True if the session is new.
+    If an earlier, interrupted push already created the session, append the missing records to it. Return the session,
+    the number of sent records, and True if the session is new.
     """
     if (read := begun.existing_session()) is not None:
         try:
@@ -163,9 +173,9 @@ def _create(project: TeamProject, begun: PendingCreation, made: Plan) -> wire.Pu
 
 
 def _create_child(project: TeamProject, begun: PendingCreation, alias: Alias, made: Plan) -> tuple[Alias, bool]:
-    """Create a session on the server with the records that a branch or fork shares with its parent.
+    """Create a branch or fork on the server with the records that it has in common with its parent.
 
-    Return the alias of the new session, and True if the session is new.
+    Return the tracking data of the branch or fork, and True if it did not exist before.
     """
     source_id = alias.session_id or alias.parent_id
     if source_id is None:
@@ -185,7 +195,7 @@ def _create_child(project: TeamProject, begun: PendingCreation, alias: Alias, ma
 
 
 def _appended(project: TeamProject, alias: Alias, made: Plan) -> tuple[wire.SessionInfo, int]:
-    """Append the plan's new records to the session on the server.
+    """Append the plan's new records to the session that `alias` tracks on the server.
 
     Return the session and the number of appended records.
     """
@@ -257,9 +267,10 @@ def _meta(made: Plan) -> wire.Meta:
 
 
 def _committed(project: TeamProject, wanted: wire.Push, segments: list[Segment]) -> wire.Pushed:
-    """Send a push with its segments (compressed blocks of records). Small segments travel inside the push message.
+    """Send a push with its segments (compressed blocks of records), and return the server's answer.
 
-    Of large ones, those that the server lacks are sent first.
+    If the segments are small, they are sent inside the push message. Otherwise the segments that the server does not
+    have are sent first, each in a request of its own.
     """
     if sum(len(one.body) for one in segments) <= MAX_ENCLOSED_BYTES:
         bodies = tuple(wire.SegmentBody(digest=one.place.digest, body=one.body) for one in segments)
@@ -281,9 +292,9 @@ log = logging.getLogger(__name__)
 
 
 def local_vectors(session: Session, records: Sequence[bytes]) -> wire.Vectors | None:
-    """Return the vectors that the local index has for a session's searchable passages, to be sent with a push.
+    """Return the vectors of a session's searchable passages that the local index has, to be sent with a push.
 
-    Return `None` if there are none. The server then computes them.
+    Return `None` if the index cannot be used or has another model's vectors. The server computes missing vectors.
     """
     if not records or not index_db().exists():
         return None
@@ -317,9 +328,9 @@ D = TypeVar("D")
 
 @dataclass(frozen=True, slots=True)
 class NotPushed(Value):
-    """A session that was not sent, with the reason.
+    """A session that was not pushed, with the reason.
 
-    `skipped` is true if there was nothing to send, which is no failure.
+    `skipped` is true if the session had nothing to send, which is not an error.
     """
 
     session: str
@@ -331,9 +342,9 @@ class NotPushed(Value):
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A session that would be sent, with its preview. `reference` is its name in the request.
+    """A session to push, with its preview. `reference` is the session's name in the user's request.
 
-    `local` is the state of its log at the preview: if it differs later, the session is not sent.
+    `local` is the number and digest of the log's records at the preview. If the log changes later, it is not sent.
     """
 
     reference: str
@@ -343,11 +354,11 @@ class Planned:
 
 
 def project_logs(project: TeamProject, agents: Iterable[AgentName]) -> tuple[str, ...]:
-    """Return the paths of the logs to push: the project's sessions that people started, and the tracked ones, oldest
-    first.
+    """Return the paths of the logs that `team push --all` sends, oldest first.
 
-    Only sessions of `agents` count, or of all agents with shareable sessions. Forks come after their parents, so that
-    each is pushed as a branch.
+    These are the project's sessions that people started, and the already tracked ones. Only sessions of `agents`
+    count, or of all agents with shareable sessions. Forks come after their parents, so that each is pushed as a
+    branch.
     """
     root, chosen = project.place.root, set(agents)
     names = [one.name for one in AGENTS if one.has("forms") and (not chosen or one.name in chosen)]
@@ -363,9 +374,10 @@ def project_logs(project: TeamProject, agents: Iterable[AgentName]) -> tuple[str
 def preview_each(
     project: TeamProject, request: PushRequest, sessions: Iterable[str], *, every: bool
 ) -> Iterator[Planned | NotPushed]:
-    """Plan the push of each session, and yield the previews. Nothing is sent.
+    """Plan the push of each session, and yield a preview, or the reason why the session cannot be pushed. Send
+    nothing.
 
-    With `every`, a session with nothing to send is skipped, which is no failure.
+    With `every`, a session with nothing to send is marked as skipped, which is not an error.
     """
 
     def planned(reference: str, made: Plan) -> Planned:
@@ -377,9 +389,10 @@ def preview_each(
 def push_each(
     project: TeamProject, request: PushRequest, sessions: Iterable[str | Planned], *, every: bool
 ) -> Iterator[Shared | NotPushed]:
-    """Push one session after the other. Yield each result, or the reason why it was not sent.
+    """Push one session after the other. Yield each result, or the reason why a session was not sent.
 
-    A session that was shown in a preview is sent only if its log has not changed since.
+    A session with a preview (`Planned`) is sent only if its log has not changed since the preview. With `every`, a
+    session with nothing to send is marked as skipped.
     """
     shown = {one if isinstance(one, str) else one.reference: one for one in sessions}
 
@@ -397,7 +410,7 @@ def _each(
 ) -> Iterator[D | NotPushed]:
     """Plan the push of each session, and pass the plan to `do`. Yield the result of `do`, or the reason of a failure.
 
-    With `every`, a session with nothing to send is skipped.
+    With `every`, `do` is not called for a session with nothing to send, which is marked as skipped.
     """
     away: ServerUnavailable | None = None
     for reference in dict.fromkeys(sessions):
@@ -421,15 +434,12 @@ def _each(
 
 
 def _has_news(project: TeamProject, made: Plan) -> bool:
-    """Return True if the push sends records or a new description.
-
-    A new copy of a session without new records has neither.
-    """
+    """Return True if the push sends records, or changes the description of a session that the server has."""
     return bool(made.out.records) or (not made.creates and bool(made.preview(project).questions()))
 
 
 def _depth(one: Session, known: Mapping[str, Session]) -> int:
-    """Return the number of ancestors of `one` that are among the `known` sessions, plus 1 for itself."""
+    """Return the generation of `one` among the `known` sessions: 1 without a parent, 2 for a fork, and so on."""
     seen = {one.session_id}
     while (parent := known.get(one.parent_id or "")) is not None and parent.session_id not in seen:
         one = parent

@@ -1,6 +1,6 @@
-"""The plan of a push: which records are sent to which shared session, and the preview for the user.
+"""Plan a push: choose which records are sent to which shared session, and make the preview for the user.
 
-Nothing is sent here.
+This module sends nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PUBLISH_QUESTION = "It is private. All members of the project will be able to re
 
 @dataclass(frozen=True, slots=True)
 class Preview(Value):
-    """A preview of a push: what would be sent, where to, and who could read it. All its texts are masked."""
+    """A preview of a push: the content to send, its destination, and its readers. Secrets in all texts are masked."""
 
     server: str
     project: str
@@ -97,7 +97,7 @@ class Preview(Value):
         return f"{what:<4}  {AGENTS.title_of(self.agent):<11}  {self.visibility:<7}  {size}{masked}  {title}{off}"
 
     def questions(self) -> tuple[str, ...]:
-        """Return the questions to ask the user before the push, in order. Empty if the push changes nothing."""
+        """Return the questions to ask the user before the push, in order; an empty tuple if no question is needed."""
         sends = bool(self.created or self.pushed_records)
         publishes = self.visibility == "public" != self.before and not self.created
         return (SEND_QUESTION,) * sends + (PUBLISH_QUESTION,) * publishes
@@ -126,10 +126,12 @@ def _size(size: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A planned push: the records to send (`out`), and the tracked session (`alias`) that gets them, if any.
+    """A planned push: the records to send (`out`), and the tracking data (`alias`) of the shared session that gets
+    them.
 
-    `said` is the masked description. `before` is the present visibility. `seen` is the alias that the log had when the
-    push was planned. With `force`, the session is sent although the server has other records.
+    Without `alias`, a session without a parent is created. `said` is the description with masked secrets. `before` is
+    the visibility before the push. `seen` is the alias that the log had when the push was planned. `force` is the
+    user's option to proceed despite warnings.
     """
 
     name: str
@@ -147,12 +149,14 @@ class Plan:
 
     @property
     def creates(self) -> bool:
-        """Return True if the push creates a session on the server."""
+        """Return True if the push creates a session on the server, False if it appends to one."""
         alias = self.alias
         return alias is None or alias.session_id is None or not alias.is_of(self.session.source_path)
 
     def preview(self, project: TeamProject) -> Preview:
-        """Return the preview of this push, with the visibility before and after, and the title as it would be sent."""
+        """Return the preview of this push, with the visibility before and after the push, and the title in the form to
+        send.
+        """
         out, title = self.out, self.said.title
         return Preview(
             project.server,
@@ -200,7 +204,8 @@ def plan(project: TeamProject, request: PushRequest) -> Plan:
 def _since(project: TeamProject, alias: Alias, session: Session) -> SentBefore:
     """Return how many records at the start of a local log are already shared, and their digest.
 
-    If only withdrawn records were removed from the log, the rest still counts as shared.
+    If the log lacks only records that their owner withdrew (removed), its remaining first records still count as
+    shared.
     """
     root, known = project.place.root, SentBefore(alias.local_count, alias.local_digest)
     here = local(session, root)
@@ -215,7 +220,8 @@ def _since(project: TeamProject, alias: Alias, session: Session) -> SentBefore:
 
 
 def _is_lost(project: TeamProject, alias: Alias, here: LocalRecords, since: SentBefore) -> bool:
-    """Return True if the local log no longer begins like the shared session, or the server no longer has that session.
+    """Return True if the local log no longer begins like the shared session, or the server lost the session or its
+    records.
 
     With `--force`, the log is then shared as a new session without a parent.
     """
@@ -229,7 +235,9 @@ def _is_lost(project: TeamProject, alias: Alias, here: LocalRecords, since: Sent
 
 
 def _checked(project: TeamProject, made: Plan) -> Plan:
-    """Check that the server's session can take the new records. Return the plan with the session's present visibility.
+    """Check that the server's session can take the plan's new records. Return the plan with the session's visibility.
+
+    A session that the push creates is not checked.
 
     Raises:
         NotFound: the session is gone.
@@ -249,7 +257,10 @@ def _checked(project: TeamProject, made: Plan) -> Plan:
 
 @contextmanager
 def hinted_conflict(made: Plan) -> Iterator[None]:
-    """Add the next step to a conflict (the server has other records than this machine) raised in this context."""
+    """Add the user's next step to a `Conflict` that is raised in this context.
+
+    Such an error means that the server has other records than this machine.
+    """
     try:
         yield
     except Conflict as error:
@@ -281,7 +292,9 @@ def _masked(request: PushRequest, out: Outgoing) -> wire.SessionChange:
 
 
 def _source(project: TeamProject, tracked: Tracked, request: PushRequest) -> tuple[str | None, Session]:
-    """Return the session to push, and the alias of its log, if it is tracked."""
+    """Find the session that the user asked to push. Return the alias that tracks its log, or `None`, and the
+    session.
+    """
     if len(request.platforms) > 1:
         raise Usage("Can only specify one platform flag at a time")
     platform = request.platforms[0] if request.platforms else None
@@ -333,7 +346,9 @@ def _log_of(project: TeamProject, name: str, one: Alias) -> Session:
 
 
 def already_sent(alias: Alias, info: wire.SessionInfo, new: tuple[bytes, ...]) -> int:
-    """Return how many of the `new` records the server already has: an earlier push sent them, but its answer was lost.
+    """Return how many of the `new` records the server already has.
+
+    This is 0, except after an earlier push that reached the server, but got no answer.
 
     Raises:
         Conflict: the server has other records.
@@ -353,17 +368,18 @@ def already_sent(alias: Alias, info: wire.SessionInfo, new: tuple[bytes, ...]) -
 
 
 def chosen_visibility(alias: Alias) -> wire.Visibility | None:
-    """Return "public" if the user chose that for a session that the server does not have yet, else `None`."""
+    """Return "public" if the user chose this for a session that is not on the server yet, else `None`."""
     return "public" if alias.session_id is None and alias.visibility == "public" else None
 
 
 def tracked_parent(
     project: TeamProject, aliases: Mapping[str, Alias], here: LocalRecords
 ) -> tuple[Alias, SentBefore] | None:
-    """Find the tracked session that a local session continues. Return its alias and the part that both have.
+    """Find the tracked session (one with an alias here) that a local session continues.
 
-    The session's first records are compared. If the agent rewrote them for the fork, the parent's id and the texts of
-    the messages are compared. Return `None` if no tracked session fits.
+    Return its alias, and the number and digest of the records that both have. The sessions' first records are
+    compared. If an agent rewrote the records when it made the fork, the parent's id and the texts of the messages are
+    compared. Return `None` if no tracked session matches.
     """
     own = (one for one in aliases.values() if one.platform == here.session.agent)
     known = sorted(own, key=lambda one: -one.local_count)
@@ -379,7 +395,11 @@ def tracked_parent(
 
 
 def _said_again(project: TeamProject, one: Alias, file: Path, fork: Session) -> int:
-    """Return how many records at the start of a fork repeat its parent's shared messages; 0 if a message differs."""
+    """Return how many records at the start of `fork` repeat the messages that its parent has shared; 0 if a message
+    differs.
+
+    `file` is the log of the parent.
+    """
     try:
         parent = read_log(file, one.platform, project.place.root)
     except SmartForkError:

@@ -1,8 +1,8 @@
-"""The records of shared sessions: packed into segments (compressed blocks), and as searchable passages.
+"""The records of shared sessions: how they are packed into segments (compressed blocks), and made searchable.
 
-Client and server both use this. Where a segment ends depends only on the records before it, so all sessions of a
-family (a session and its forks) share segments. The client computes vectors of the passages. The server makes the
-passages again, and accepts a vector only by the hash of its passage.
+Both client and server use this module. Where a segment ends depends only on the records before it, so all sessions of
+a family (a session and its forks) share segments. The client can send vectors of text passages. The server makes the
+passages again, and accepts a vector only if it names the hash of a passage.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _Size = Annotated[int, Field(ge=0, le=1 << 40)]
 
 @checked(frozen=True, slots=True, config=ConfigDict(strict=True, extra="forbid"))
 class SegmentPlace:
-    """The position of a segment (a block of records) in its session.
+    """The position of a segment (a block of records) in its session, and the segment's size and digest.
 
     `digest` is the hexadecimal SHA-256 of the segment's records, and `raw_bytes` their size. `chain_start` is the
     digest of all records before the segment.
@@ -76,9 +76,10 @@ class Segment:
 
 
 def pack(records: Iterable[bytes], first_record: int = 0, chain_start: bytes = canonical.START) -> Iterator[Segment]:
-    """Yield canonical records as segments (compressed blocks). The first record must be the first of a segment.
+    """Yield canonical records (in normal form) as segments (compressed blocks). The first record must begin a segment.
 
-    To continue a session whose last segment is not full, pass the records of that segment again, with its position.
+    `first_record` is its number in the session, and `chain_start` the digest of all records before it. To extend a
+    last segment that is not full, pass that segment's records again, before the new ones.
 
     Raises:
         TooLarge: The records compress so well that a server would refuse them.
@@ -98,7 +99,8 @@ def pack(records: Iterable[bytes], first_record: int = 0, chain_start: bytes = c
 
 
 def unpack(body: bytes, digest: str) -> list[bytes]:
-    """Return the canonical records in the bytes of a segment, which may come from an attacker.
+    """Return the canonical records (in normal form) from the compressed bytes of a segment, which may come from an
+    attacker.
 
     Raises:
         TooLarge: The data is larger than a segment can be.
@@ -124,7 +126,8 @@ def cut_segments(
 ) -> tuple[list[SegmentPlace], Segment | None]:
     """Shorten a session's list of segments (blocks of records) to `count` records.
 
-    Return the segments that stay, and a shorter segment in place of the next one if the end is inside of it.
+    Return the segments that stay whole. If the end is inside of the next segment, also return a shorter segment in its
+    place; else `None`. `body_of` reads a segment's compressed bytes.
 
     Raises:
         Unshareable: the session has fewer records, or a segment is damaged.
@@ -149,9 +152,9 @@ def _packed(records: Sequence[bytes], first_record: int, chain_start: bytes) -> 
 
 
 def _decompressed(body: bytes) -> bytes:
-    """Decompress a segment, which is one Zstandard frame.
+    """Decompress a segment (a block of records), which is one Zstandard frame.
 
-    The size that it announces is checked before memory is allocated, and the library enforces it.
+    The frame announces its size. It is checked before memory is allocated, and the library does not exceed it.
     """
     import zstandard
 
@@ -178,9 +181,10 @@ _PLACEHOLDER_PATHS = HomePlace(".", "~")
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """A session in searchable form: its text, words and passages. `family` is the id of its first ancestor.
+    """A session in searchable form: its text, words and passages. `family` is the id of the session's first ancestor.
 
-    `own` are the words that its parent does not have, and `shared` the hashes of the passages that its parent has too.
+    `own` are the words that the session's parent does not have. `shared` are the hashes of the passages that the
+    parent has too.
     """
 
     document: Document
@@ -192,10 +196,11 @@ class Searched:
 def searchable_form(
     records: Iterable[bytes], agent: str, session_id: str, root_id: str, *, inherited: int = 0
 ) -> Searched | None:
-    """Return the searchable form of a session; `None` if its reader finds no conversation in the records.
+    """Return the searchable form of a session; `None` if there is no conversation in the records.
 
-    The first `inherited` records are the parent's, and are searched there. Turns are numbered as in another person's
-    copy, which has no thoughts. The session has no directory: paths in its records belong to another machine.
+    The first `inherited` records are the parent's, which are found in the parent instead. Turns have the numbers that
+    they get in another person's copy, which lacks the agent's thoughts. The session has no directory, since paths in
+    its records belong to another machine.
 
     Raises:
         Unshareable: this version does not read sessions of that agent.
@@ -241,7 +246,9 @@ def hash_of(text: str) -> bytes:
 
 
 def vector_space(model: str, dimensions: int) -> str:
-    """Return a name for the vectors of a model with so many dimensions. Only vectors with one name can be compared."""
+    """Return a name for an embedding model and its number of dimensions. Only vectors with an equal name can be
+    compared.
+    """
     return "".join(char if "!" <= char <= "~" else "-" for char in f"{model}/{dimensions}")[:200]
 
 

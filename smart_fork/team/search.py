@@ -1,6 +1,6 @@
-"""The functions of the team that the rest of smart-fork calls: search, sessions fetched from the server, failed jobs.
+"""The team functions that the rest of smart-fork calls: search shared sessions, fetch them, and list failed jobs.
 
-The server is asked in a thread while the local index is searched. smart-fork waits only a moment for its answer.
+The server is asked in a thread while the local index is searched. smart-fork waits only a moment for the answer.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ from smart_fork.team.withdraw import apply_withdrawals, apply_withdrawals_to, fe
 
 @dataclass(frozen=True, slots=True)
 class FetchedSession:
-    """A team's session that was written to this machine, or was already here.
+    """A local copy of a team's session, which was fetched now or already existed.
 
-    `session_id` is the local id, and `source_id` the server's. `there` is true if the log existed before, and `named`
-    if the user gave an alias. `warnings` name the missing parts of the copy.
+    `session_id` is the id of the copy, and `source_id` the session's id on the server. `there` is true if the copy
+    already existed, and `named` if the user gave its alias. `warnings` name the missing parts of the copy.
     """
 
     session_id: str
@@ -69,14 +69,14 @@ class FetchedSession:
 
 @contextmanager
 def fetched(reference: str, *, directory: Path | None = None, keep: bool = True) -> Iterator[Resolved]:
-    """Find the session that `reference` names, fetch it from the team if it is not here, and yield it as a local
-    session.
+    """Find the session that `reference` names, and yield it as a local session. If it is not here, fetch it from the
+    team.
 
-    A reference is the id of a session or worker, an alias, or the address of a team's session. Without `keep`, a
-    fetched session is deleted after the context.
+    A reference is the id of a session or worker, an alias, or the URL of a team's session. Without `keep`, a fetched
+    session is deleted after the context.
 
     Raises:
-        SmartForkError: neither this machine nor the team has it.
+        SmartForkError: neither this machine nor the team has the session.
     """
     try:
         here = sessions.locate(reference)
@@ -104,11 +104,11 @@ def is_shared(reference: str) -> bool:
 def _fetched_copy(
     reference: str, missing: SmartForkError, directory: Path | None, *, keep: bool
 ) -> Iterator[FetchedSession]:
-    """Fetch a team's session by its id, the first 8 or more characters of the id, an alias, or an address, and yield
-    it.
+    """Fetch a team's session and yield the local copy.
 
-    If the team does not have it, raise `missing`, the error of the local search. After an error in the context, or
-    without `keep`, a newly written log is deleted.
+    `reference` is its id, at least 8 characters from the start of the id, an alias, or a URL. If the team does not
+    have the session, raise `missing`, the error of the local search. After an error in the context, or without `keep`,
+    a newly written copy is deleted.
     """
     try:
         if not login.has_login():
@@ -131,10 +131,10 @@ def _fetched_copy(
 
 
 def _by_alias(where: TeamProject, reference: str) -> FetchedSession | None:
-    """Return the local copy that an alias names, without asking the server. Return `None` if there is none.
+    """Return the local copy that an alias names, without asking the server; `None` if there is no such copy.
 
-    If the alias is the beginning of the session's id, return `None` too, so that the server is asked for its newest
-    records.
+    If the alias is the beginning of the session's id, also return `None`. The caller then asks the server for the
+    session's newest records.
     """
     known = where.tracking.read().named(reference)
     if known is None or known[1].file is None or not _is_unchanged(where, known[1]):
@@ -147,14 +147,15 @@ def _by_alias(where: TeamProject, reference: str) -> FetchedSession | None:
 
 
 def _fetched(where: TeamProject, reference: str) -> FetchedSession:
-    """Return a session of the server as a local copy. It is written here unless an equal copy is already here."""
+    """Return the local copy of a session on the server. If there is no copy with the same records, write one."""
     source_id = where.find_session(reference).session.id
     apply_withdrawals(where.client)
     return _present_copy(where, source_id) or _fetch_new(where, source_id)
 
 
 def _present_copy(where: TeamProject, source_id: str) -> FetchedSession | None:
-    """Return the local log of a team's session, if one is tracked: the user's own, or a copy.
+    """Return the local log of a team's session: the user's own log that was shared, or a copy. Return `None` without
+    one.
 
     A copy counts only if it is unchanged and has all records that the server has.
     """
@@ -218,8 +219,8 @@ VECTOR_SECONDS = 0.5
 class TeamSearch:
     """The search of a team's sessions for one question; see `smart_fork.finding.remote_search.RemoteSearch`.
 
-    `wanted` is true if the user asked for the team: then a project without a team is an error. The search waits at
-    most `seconds` for the server.
+    With `wanted`, the user asked for the team's sessions: a project without a team is then an error. The search waits
+    at most `seconds` for the server.
     """
 
     server: str | None = None
@@ -233,7 +234,7 @@ class TeamSearch:
     _withheld: frozenset[str] = frozenset()
 
     def begin(self, query: Query, meaning: Meaning) -> None:
-        """Send the question to the server in a thread. Do nothing for a question that was sent already."""
+        """Send the question to the server in a thread. Do nothing if this question was already sent."""
         if self._asked == (same := (query.phrasings, query.directory)):
             return  # the own index is searched again, for all agents
         self._asked, self._said = same, None
@@ -241,9 +242,9 @@ class TeamSearch:
         self._waiting = client.PendingAnswer(work, "ask the team", self.seconds)
 
     def answer(self) -> RemoteAnswer:
-        """Return the server's answer.
+        """Wait for the server's answer, and return it.
 
-        If it did not arrive in time, return an error, and skip the server for a while.
+        If the answer does not arrive in time, return an error as the answer. The server is then skipped for a while.
         """
         if self._waiting is not None:
             self._waiting.has_ended()
@@ -254,14 +255,16 @@ class TeamSearch:
         return self._said
 
     def withheld(self) -> frozenset[str]:
-        """Return the ids of local sessions that still contain withdrawn messages (taken back by their owner)."""
+        """Return the ids of local sessions from which withdrawn messages (removed by their owner) must still be
+        removed.
+        """
         self._withheld = session_origins.pending_withdrawals()
         return self._withheld
 
     def taken_out(self) -> bool:
-        """Apply known withdrawals: remove messages from local sessions that their owner took back.
+        """Remove messages from local sessions that their owner has withdrawn.
 
-        Return True if any session changed.
+        Return True if any session changed. The server is not asked.
         """
         if not session_origins.pending_withdrawals():
             return False
@@ -270,7 +273,7 @@ class TeamSearch:
 
     @property
     def auto_fork(self) -> bool:
-        """True if the user's settings allow to fork a team session that the user did not choose."""
+        """True if the user's settings allow smart-fork to fork a team's session without the user's choice."""
         return config.team().auto_fork
 
     def _ask(self, query: Query, meaning: Meaning) -> None:
@@ -299,7 +302,7 @@ def find_in_team(request: FindRequest, *, server: str | None = None, project: st
     """Search only the team's sessions, and return the results.
 
     Raises:
-        Usage: something in the question is not acceptable.
+        Usage: a part of the question is not acceptable.
         NotAuthenticated: the user has not logged in.
         SmartForkError: the server's error.
     """
@@ -315,9 +318,10 @@ def find_in_team(request: FindRequest, *, server: str | None = None, project: st
 
 
 def search_server(client: Client, project: str, query: Query, meaning: Meaning) -> wire.SearchAnswer:
-    """Send a question to a server, and return its answer.
+    """Send a question to a server, and return the answer.
 
-    The question's vectors are sent if they can be computed here in a moment. Otherwise the server computes them.
+    Send the question's vectors (for search by meaning) too, if this machine can compute them in a moment. Otherwise
+    the server computes them.
 
     Raises:
         Usage: the question is too long or empty.
@@ -336,7 +340,7 @@ def search_server(client: Client, project: str, query: Query, meaning: Meaning) 
 
 
 def remote_answer(where: TeamProject, found: wire.SearchAnswer, phrasings: Sequence[str]) -> RemoteAnswer:
-    """Convert the server's answer so that it can be merged with the local results.
+    """Convert the server's answer to a form that can be merged with the local results.
 
     Results of unknown form are dropped.
     """
@@ -380,7 +384,9 @@ JOBS_HINT = "smart-fork team jobs shows the reasons. smart-fork team jobs --retr
 
 @value
 class FailedJob(Value):
-    """A background job of the server that failed too often. It waits until an admin retries it."""
+    """A background job of the server (such as indexing a session) that failed too often. It waits until an admin
+    retries it.
+    """
 
     kind: str
     project: str | None
@@ -396,7 +402,7 @@ def failed_jobs(client: Client) -> tuple[FailedJob, ...] | None:
     """Return the failed jobs of a server; `None` if the user is not an admin.
 
     Raises:
-        SmartForkError: the server does not answer, or not correctly.
+        SmartForkError: the server does not answer, or its answer is not valid.
     """
     try:
         told = client.administer(Administer(verb="jobs"))
@@ -409,7 +415,7 @@ def failed_jobs(client: Client) -> tuple[FailedJob, ...] | None:
 
 
 def server_state() -> ServerState | None:
-    """Ask the server whether it answers, and for its failed jobs. Return `None` without a login.
+    """Return whether the user's server answers, and its failed jobs. Return `None` if the user has not logged in.
 
     Raises:
         SmartForkError: the account is unknown.

@@ -50,7 +50,7 @@ def log_in(
 
 
 def _asked_for() -> str:
-    """Return the invitation that the user types without an echo, or that standard input has."""
+    """Return an invitation that the user types, without showing it, or that comes from standard input."""
     if sys.stdin.isatty():
         return str(typer.prompt("Invitation", hide_input=True, err=True))
     if given := sys.stdin.readline(1_000).strip():
@@ -267,9 +267,10 @@ def jobs(
 
 
 def _administered(where: ServerLocation, **asked: object) -> dict[str, Any]:
-    """Carry out an admin request, such as adding a user, and return its answer.
+    """Carry out an admin request, such as adding a user, and return the answer.
 
-    On the server's own machine it goes through the database's socket, elsewhere to the server with the user's token.
+    On the server's own machine, the request goes directly to the database. From other machines, it goes to the server
+    with the user's token.
     """
     from smart_fork.team import login
     from smart_fork.team.client import Client
@@ -357,9 +358,9 @@ def restore(
 
 @contextmanager
 def _found(where: ServerLocation, *, run_as: str | None = None, stopped: bool = False) -> Iterator[DatabasePlace]:
-    """Yield the server's database and its PostgreSQL programs.
+    """Yield the address of the server's database, and its PostgreSQL programs.
 
-    With `stopped`, the server must not run: its PostgreSQL is started for the time of this context.
+    With `stopped`, the team server must not run. The database's PostgreSQL then runs only during this context.
     """
     dsn = where.dsn or Setting.TEAM_DSN.text() or None
     check_installed(embedded=True)

@@ -87,10 +87,12 @@ def list_sessions(
 
 
 def _list_tracked(where: TeamProject, away: SmartForkError, *, agent: str | None, unknown: str | None) -> None:
-    """List the tracked shared sessions as they were last seen, since the server does not answer (`away`).
+    """List the tracked shared sessions (those with an alias here) as the server last described them.
+
+    This replaces the server's list, since the server does not answer; `away` is that error.
 
     Raises:
-        SmartForkError: only the server can answer the options, such as `unknown`.
+        SmartForkError: `unknown` names a filter that only the server can evaluate.
     """
     if unknown:
         raise away

@@ -1,4 +1,4 @@
-"""The commands that send sessions, copy them from the server, and withdraw them."""
+"""The commands that push sessions to the server, copy them to this machine, and withdraw (remove) shared messages."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def takes_platforms(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace the parameter `platforms` of a command by one flag (``--codex`` …) for each agent."""
+    """Replace the parameter `platforms` of a command by flags, one for each agent, such as ``--codex``."""
     agents = [agent for agent in AGENTS if agent.has("forms")]
     shown: list[Parameter] = []
     for one in inspect.signature(command, eval_str=True).parameters.values():
@@ -103,7 +103,7 @@ def _push_one(where: TeamProject, asked: PushRequest, *, yes: bool, dry_run: boo
 
 
 class Several:
-    """A push of several sessions, with previews of what would be sent."""
+    """A push of several sessions, which the user sees as a preview before they are sent."""
 
     def __init__(self, where: TeamProject, asked: PushRequest, named: list[str], *, every: bool) -> None:
         from smart_fork.team.push import project_logs
@@ -116,7 +116,7 @@ class Several:
         self._asked = replace(asked, platforms=()) if every else asked
 
     def show(self) -> None:
-        """Print what would be sent. Exit with 1 if a session cannot be sent."""
+        """Print the preview of all sessions. Exit with 1 if one of the sessions cannot be sent."""
         planned, refused = self._look()
         if wants_json():
             shown = [{"session": one.session, **one.preview.as_json()} for one in planned]
@@ -127,7 +127,7 @@ class Several:
         _exit(refused)
 
     def push(self, *, yes: bool) -> None:
-        """Send the sessions after one question. Exit with 1 if a session was not sent."""
+        """Ask the user once, then send all sessions. With `yes`, do not ask. Exit with 1 if a session was not sent."""
         from smart_fork.team.push import NotPushed, push_each
 
         sessions: Iterable[str | Planned] = self._sessions
@@ -183,9 +183,9 @@ def _sessions(number: int) -> str:
 
 
 def _why(refused: list[NotPushed]) -> Iterable[str]:
-    """Yield a line for each session that was not pushed, with its next step.
+    """Yield a line for each session that was not pushed, with the reason and the user's next step.
 
-    Skipped sessions are only counted, by reason.
+    For skipped sessions, which had nothing to send, yield only their number for each reason.
     """
     for one in refused:
         if not one.skipped:
@@ -243,7 +243,7 @@ class BranchPart:
     pull: bool = said(bool, default=True, help="Only on the server.", flags=("--no-pull",))
 
     def asked(self, described: SharedDescription) -> TeamBranchRequest:
-        """Return these options, with a checked number of messages and description, as a request to branch."""
+        """Return a request to branch, made from these options and the description `described`, after checking both."""
         from smart_fork.team.branch import TeamBranchRequest
 
         at = team_group.number_of(self.at)
@@ -320,9 +320,10 @@ def fork(
 
 @contextmanager
 def _opened(place: team_group.TeamPlace, copy: CopyOptions, *, ask: bool = False) -> Iterator[TeamProject]:
-    """Open the project of a command that writes a session on this machine.
+    """Open the project of a command that writes a session on this machine, and yield the project.
 
-    If the session goes to another directory, the user is asked first.
+    If the session's directory (`--into`) is outside the project's folder, ask the user first. End the command if the
+    user says no.
     """
     into = copy.into
     with place.current(ask=ask) as where:

@@ -45,7 +45,7 @@ class TeamPlace:
         return opened(self.server, self.project, ask=ask)
 
     def current(self, *, ask: bool = False) -> AbstractContextManager[TeamProject]:
-        """Open the project, after applying withdrawals: text that its owner took back is removed from copies here."""
+        """Open the project. First remove text that its owner withdrew from copies on this machine."""
         from smart_fork.team.withdraw import opened_current
 
         return opened_current(self.server, self.project, ask=ask)
