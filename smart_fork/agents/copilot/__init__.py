@@ -11,7 +11,7 @@ SESSION = "COPILOT_AGENT_SESSION_ID"
 
 
 class Copilot(Agent):
-    """The description of Copilot CLI as an agent: its names, its folder, its program, and the places of its facets
+    """The description of Copilot CLI as an agent: its names, its folder, its program, and the modules of its parts
     (reader, copier, cutter and so on).
     """
 

@@ -31,8 +31,8 @@ class CopilotPresence(Presence):
     """The finder of Copilot CLI's processes, and of the session that each process has open."""
 
     def goes_on_in(self, session_id: str, words: Collection[str]) -> bool:
-        """Return whether `words`, a process's command line, resumes the session `session_id`. Copilot CLI's options
-        are one word with their values.
+        """Return whether `words`, a process's command line, resumes the session `session_id`. In Copilot CLI's command
+        lines, an option and its value are one word.
         """
         return bool({f"--resume={session_id}", f"--session-id={session_id}", session_id} & set(words))
 

@@ -1,8 +1,8 @@
 """Copies of Copilot CLI's sessions, and conversion of its events for sharing with teammates.
 
-A copy has the events up to the end of an exchange, unchanged and with their ids, as in Copilot CLI's own forks. The
-last event names the parent. Events before a compaction are copied too: Copilot CLI itself decides which of them its
-model is sent. A copy that leaves exchanges out has only the messages, calls and results of the others.
+A copy has the events up to the end of an exchange, unchanged and with their ids, as in Copilot CLI's own forks. Its
+last event names the parent session. Events before a compaction are copied too: Copilot CLI itself decides which of
+them its model is sent. A copy that omits exchanges has only messages, calls and results of the remaining exchanges.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _BEGUN = "tool.execution_start"
 
 
 def _sweep() -> None:
-    """Remove the folders of unfinished copies, whose processes were killed while they wrote."""
+    """Remove the folders of unfinished copies. Their writers were killed before the copy was complete."""
     for left in sessions().glob(f"*/.{EVENTS}.*.tmp"):
         folder = left.parent
         sweep(folder)
@@ -45,8 +45,8 @@ def _sweep() -> None:
 
 
 class CopilotCopy(Copy):
-    """A copy of one session's events. If exchanges are omitted, each remaining event names the event before it as its
-    parent.
+    """A copy of one session's events. If the copy omits exchanges, the remaining events are linked again: each names
+    the event before it as its parent.
     """
 
     carried = ("parent",)
@@ -90,10 +90,10 @@ class CopilotCopy(Copy):
         })  # fmt: skip
 
     def up_to(self, end: int) -> Iterator[Entry]:
-        """Yield the source session's events up to turn `end`, and further events until the next prompt.
+        """Yield the source session's events up to turn `end`, then the events after that turn until the next prompt.
 
         Raises:
-            ForkRefused: A turn is missing: the log changed meanwhile.
+            ForkRefused: A turn is missing, because the log changed meanwhile.
         """
         wanted, last = {turn.id for turn in self._source.turns[: end + 1]}, self._source.turns[end].id
         past = False
@@ -210,7 +210,7 @@ class CopilotForms(fold.CopilotCodec, Forms):
     """The converter between Copilot CLI's events and the records that teammates share. It also writes sessions that
     are handed over from other agents.
 
-    Shared events are a sequence: the fields with which each names its parent are removed.
+    Shared events are in order, so the fields in which an event names its parent are removed.
     """
 
     taken = frozenset({"parentId"})
@@ -219,11 +219,11 @@ class CopilotForms(fold.CopilotCodec, Forms):
     free = frozenset({"arguments", "result", "error"})
 
     def records_of(self, session: Session, end: int | None = None) -> Iterator[Record]:
-        """Yield the conversation's events up to turn `end`, or all. Usage comes before its answer, and a call's start
-        before its result.
+        """Yield the conversation's events up to turn `end`, or all if `end` is `None`. A usage event comes before the
+        answer that it counts, and a call's start before the call's result.
 
         Raises:
-            ForkRefused: A turn is missing: the log changed meanwhile.
+            ForkRefused: A turn is missing, because the log changed meanwhile.
         """
         turns = session.turns[: None if end is None else end + 1]
         missing, last = {turn.id for turn in turns}, turns[-1].id if turns else ""
@@ -270,8 +270,8 @@ class CopilotForms(fold.CopilotCodec, Forms):
     def log_of(self, said: Iterable[Utterance], becomes: TargetSession) -> Iterator[Record]:
         """Yield the log of a new session: a first event, and an event for each utterance.
 
-        Seen with 1.0.102: Copilot CLI sends ``content``, and does not load an answer without ``messageId``. It needs
-        none of the other events around an answer.
+        Seen with 1.0.102: Copilot CLI sends the model an event's ``content``, and does not load an answer without
+        ``messageId``. It does not need the further events that it writes itself around an answer.
         """
         utterances = list(said)
         event = _head(becomes, next((one.moment for one in utterances if one.moment), ""))

@@ -56,7 +56,8 @@ _NAME = re.compile(rb"^name:.*\n(?:[ \t].*\n|\n)*", re.MULTILINE)
 class CopilotCutter(TreeCutter):
     """The reader and editor of Copilot CLI's logs (``events.jsonl``) for cuts (turns removed from a log).
 
-    Other events than messages may repeat a call, a prompt, or more of an exchange. A cut removes them too.
+    Besides messages, further events may repeat a removed call, prompt or other part of an exchange. A cut removes
+    these events too.
     """
 
     codec = CODEC
@@ -111,8 +112,8 @@ class CopilotCutter(TreeCutter):
         return tuple(self._said[self._exchange :])
 
     def _of_agent(self, agent: str, data: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the key of the session's call that began the sub-agent `agent`; empty if unknown. A sub-agent's
-        events are removed with that call.
+        """Return the key of the session's tool call that began the sub-agent `agent`, or an empty tuple if that call
+        is unknown. The sub-agent's events are removed together with the call.
         """
         if agent not in self._agents:
             begun = str(data.get("toolCallId") or data.get("parentToolCallId") or "")
@@ -128,10 +129,10 @@ class CopilotCutter(TreeCutter):
         return [one for one in folder.rglob("*") if one.is_file() and one != path]
 
     def revised(self, path: Path, keys: Collection[str]) -> dict[Path, bytes]:
-        """Return new contents for the files beside a log. The session's name is removed if it quotes a removed prompt,
-        and so are rewind points at removed prompts.
+        """Return new contents for files beside a log, without text of removed records (`keys`). The session's name is
+        removed if it quotes a removed prompt, and so are rewind points at removed prompts.
 
-        `keys` are the removed records. Only files that would change are returned.
+        Only files that would change are returned.
         """
         found = {}
         with suppress(OSError):

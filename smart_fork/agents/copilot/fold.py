@@ -1,8 +1,8 @@
 """Decoding of Copilot CLI's logs into sessions, with sub-agents, family (a session and its forks) and live status.
 
-An answer has its calls, and each result is an event of its own. ``parentId`` links the events to a chain, in the order
-of the file. A sub-agent's events are among them and name the sub-agent. Other events, such as instructions,
-permissions and usage, are only links.
+An answer's event contains its tool calls, and each result is an event of its own. ``parentId`` links the events to a
+chain, in the order of the file. A sub-agent's events are in the same chain and name the sub-agent. Events without
+conversation, such as instructions, permissions and usage, serve only as links.
 """
 
 from __future__ import annotations
@@ -264,8 +264,8 @@ def asks(record: Mapping[str, Any]) -> bool:
 
 
 def loaded_by(data: Mapping[str, Any]) -> int:
-    """Return the number of tokens in the model's context after a request and its answer, from a usage event's
-    `data`.
+    """Return the number of tokens in the model's context after a request and its answer. `data` is from Copilot CLI's
+    usage event.
     """
     usage = dict_in(data.get("usage"))
     return count(usage.get("inputTokens")) + count(usage.get("outputTokens"))
@@ -306,8 +306,8 @@ class CopilotSubAgents(SubAgents):
 
 
 class _SubAgentTree(CopilotTree):
-    """The builder of a sub-agent's conversation from the log of its session. Events of the session and other
-    sub-agents only link events.
+    """The builder of a sub-agent's conversation from the log of its session. Events of the session itself and of
+    further sub-agents only serve as links between the sub-agent's events.
     """
 
     def feed(self, line: Line) -> None:
@@ -326,7 +326,9 @@ class _SubAgentTree(CopilotTree):
 
 
 class CopilotHeads(Heads):
-    """The reader of how Copilot CLI's logs begin. Shared first messages tell which session a fork came from."""
+    """The reader of how Copilot CLI's logs begin. The first messages that two logs share tell which session a fork
+    came from.
+    """
 
     def begins(self, kin: FamilyLog) -> bool:
         records = (line.record for line in islice(LineReader(kin.path), HEAD_RECORDS))

@@ -47,10 +47,10 @@ class CopilotStorage(Storage):
     """The rule for the directories from which Copilot CLI can resume a session."""
 
     def finds(self, log: Path, cwd: str, directory: Path) -> bool:
-        """Return whether Copilot CLI would work in `directory` if it resumed the session there. `cwd` is the session's
-        own directory.
+        """Return whether Copilot CLI, started in `directory`, would work in `directory` after it resumes the session
+        `log`.
 
-        Copilot CLI works in the session's own directory as long as it exists.
+        Copilot CLI changes to the session's own directory, `cwd`, as long as that exists.
         """
         return cwd == str(directory) or not Path(cwd).is_dir()
 
@@ -76,8 +76,8 @@ class CopilotAdapter(TreeAdapter):
         return newest_first(file for place in places if (file := self.log_at(str(place))))
 
     def projects_in(self, folder: str, own: str) -> Iterable[str]:
-        """Return the names of the folders that may hold another log of a session in the folder `own`. That is only
-        `own`, since each session has its own folder.
+        """Return the names of the folders in which further logs of the session in the folder `own` may be. The only
+        name is `own`, since each session has its own folder.
         """
         return (own,)
 

@@ -33,7 +33,7 @@ class CopilotRegistration(JsonRegistration):
 
 
 class CopilotLogin(Login):
-    """The checker of whether a person is logged in to Copilot CLI, from its stored login and environment variables."""
+    """The check whether a person is logged in to Copilot CLI, from its stored login and environment variables."""
 
     command = "copilot login"
     #: The last variable names the server of a person's own model.

@@ -11,7 +11,7 @@ from smart_fork.agents.description import Home
 
 
 class Cursor(Agent):
-    """The description of Cursor as an agent: its names, its folder, and the places of its facets (reader, decoder,
+    """The description of Cursor as an agent: its names, its folder, and the modules of its parts (reader, decoder,
     cutter). smart-fork does not start Cursor.
     """
 

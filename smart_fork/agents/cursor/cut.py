@@ -41,22 +41,24 @@ def default_cursor_path() -> Path:
 
 
 def conversation_of(record: dict[str, Any]) -> str:
-    """Return the id of the conversation that a side-car's record belongs to; empty without one."""
+    """Return the id of the conversation that a record belongs to, or an empty text if the record names none. The
+    record is from a side-car (the file that holds what cuts have left of Cursor's conversations).
+    """
     return str(record.get("composerId") or "")
 
 
 def side_car(path: Path) -> Path:
-    """Return the file that a cut of `path` writes. For a database it is the side-car beside it; for a side-car, the
-    file itself.
+    """Return the file to which a cut of `path` is written. If `path` is a database, it is the side-car file beside it.
+    If `path` is a side-car, it is `path` itself.
     """
     return path.with_name(path.name + SIDE_CAR) if path.suffix.lower() in DATABASES else path
 
 
 def _left_by_cuts(side: Path, composer: str) -> tuple[list[TranscriptTurn], FileVersion | None]:
-    """Return the turns of the conversation `composer` that earlier cuts have left in the side-car, and the side-car's
-    stamp.
+    """Return the turns of the conversation `composer` in the side-car file, which earlier cuts have left, and the
+    side-car's stamp (size and hash).
 
-    Without a side-car, return an empty list and `None`.
+    If there is no side-car, return an empty list and `None`.
     """
     if not side.is_file():
         return [], None
@@ -67,8 +69,8 @@ def _left_by_cuts(side: Path, composer: str) -> tuple[list[TranscriptTurn], File
 def _added(
     bubbles: Sequence[TranscriptTurn], left: Sequence[TranscriptTurn], side: Path, composer: str
 ) -> list[TranscriptTurn]:
-    """Return the bubbles (Cursor's messages) that Cursor added after the last cut. They come after the last bubble in
-    `left`, and no earlier cut removed them.
+    """Return the bubbles (Cursor's messages) that Cursor added after the last cut. These come after the last bubble in
+    `left`, the turns that earlier cuts have left, and no earlier cut removed them.
     """
     known = {turn.id for turn in left}
     cut = {one for entry in cuts(side) if entry.session_id == composer for one in entry.removed_ids}
@@ -93,7 +95,8 @@ def _bytes(value: object) -> bytes:
 
 
 def _load_side_car(path: Path, composer: str) -> Transcript:
-    """Load the conversation `composer` from a side-car, or its first conversation if `composer` is empty.
+    """Load the conversation `composer` from a side-car (the file that a cut of Cursor's database writes), or the
+    side-car's first conversation if `composer` is empty.
 
     Raises:
         Usage: The side-car has no conversation.
@@ -166,9 +169,10 @@ class CursorCutter(Cutter):
         return {"composerId", "bubble"} <= first_record(path).keys()
 
     def load(self, path: Path, composer: str = "") -> Transcript:
-        """Load the conversation `composer`, or the one with most bubbles if `composer` is empty.
+        """Load the conversation `composer`, or the one with most bubbles (Cursor's messages) if `composer` is empty.
 
-        A database's conversation is what earlier cuts have left of it, with the bubbles that Cursor has added since.
+        From a database, load what earlier cuts have left of the conversation, and the bubbles that Cursor has added
+        since.
 
         Raises:
             NotFound: The file or the conversation does not exist.
@@ -209,8 +213,8 @@ class CursorCutter(Cutter):
         return side_car(path)
 
     def of_others(self, session: Transcript) -> list[bytes]:
-        """Return the side-car's lines of all other conversations, to keep them. One side-car holds all cut
-        conversations of a database.
+        """Return the lines of all conversations except this one in the side-car, so that writing this one keeps them.
+        One side-car (the file that cuts write) holds all cut conversations of a database.
         """
         side = side_car(session.source_path.resolve())
         if not side.is_file():

@@ -66,8 +66,9 @@ class CursorAdapter(ReadAdapter):
         return folders[1:] == ["agent-transcripts", name.removesuffix(".jsonl")]
 
     def guessed(self, path: Path) -> str:
-        """Return the working directory of a log, guessed from its project folder's name, which is the directory's
-        slug. Return an empty text if no directory or several have that slug.
+        """Return the working directory of a log, guessed from the name of its project folder. That name is a slug: the
+        directory's path with hyphens for other characters. Return an empty text if no directory, or more than one, has
+        that slug.
         """
         slug = _OTHERS.sub("-", path.parents[2].name if len(path.parents) > 2 else "").strip("-")
         found = list(islice(_with_slug("/", slug), 2))

@@ -1,11 +1,11 @@
 """The agent Gemini CLI, seen in version 0.61.0 (fixtures: ``tests/fixtures/gemini``).
 
-Gemini CLI deletes the logs of sessions that were resumed, unless a log's name has the whole session id. smart-fork
+Gemini CLI deletes the log of a session that was resumed, unless the log's name has the whole session id. smart-fork
 therefore
 
 * gives a person's log a second name, with the whole id, before Gemini CLI resumes it (`log`);
 * names the copy for a fork in that form too (`copy`);
-* keeps copies of Gemini CLI's logs with the index, unless that is switched off (`log`).
+* keeps copies of Gemini CLI's logs with the index, unless the settings switch that off (`log`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SESSION = "GEMINI_SESSION_ID"
 
 
 class Gemini(Agent):
-    """The description of Gemini CLI as an agent: its names, its folder, its program, and the places of its facets
+    """The description of Gemini CLI as an agent: its names, its folder, its program, and the modules of its parts
     (reader, copier, cutter and so on).
     """
 

@@ -79,9 +79,9 @@ _LOGS = f"{BEGINS}*.jsonl"
 class GeminiCalls(CallerIdentity):
     """The finder of the session that calls smart-fork's tools.
 
-    Gemini CLI does not tell an MCP server which session calls. So this looks at the process that started the server:
-    its command line names the session that it resumed, or it began a session after its start. Of several, the one
-    written last counts, since a prompt was just added to it.
+    Gemini CLI does not tell an MCP server which session calls. So the finder looks at the Gemini CLI process that
+    started the server. The session is the one that the process's command line resumes, or one that began after the
+    process. If several sessions began, it is the one written last, since a prompt was just added to it.
     """
 
     def session_id(self, call: ClientCall) -> str | None:
@@ -110,11 +110,11 @@ class GeminiPresence(Presence):
     forks = ("--session-file",)
 
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[ProcessNote]:
-        """Yield the Gemini CLI processes that seem to have the session `session_id` open. Gemini CLI itself records no
-        process.
+        """Yield the Gemini CLI processes that seem to have the session `session_id` open. It is a guess, because
+        Gemini CLI does not record which process has which session open.
 
-        A process is in the last session that began in its directory after its start. If several processes run there,
-        each is also in the session that began just after its start.
+        The session of a process is the last one that began in the process's directory after the process started. If
+        several processes run there, a process may also have the session that began just after its start.
         """
         here = self._at(log, processes) if log else {}
         starts = {path: seconds_in(start_of(path)) for path in newest_logs(log.parent, _LOGS)} if log and here else {}
@@ -129,15 +129,15 @@ class GeminiPresence(Presence):
                 yield ProcessNote(pid, session_id, sure=False)
 
     def near(self, log: Path, processes: Mapping[int, Running]) -> str:
-        """Describe a Gemini CLI process in the log's directory, which may have the log open; empty without one. Gemini
-        CLI does not record open sessions.
+        """Return a text that names a Gemini CLI process in the log's directory, or an empty text if there is no such
+        process. The process may have the log open, which Gemini CLI does not record.
         """
         found = next(iter(self._at(log, processes)), None)
         return "" if found is None else f"Gemini CLI, process {found}, runs in {root_of(log.parent.parent)}"
 
     def _at(self, log: Path, processes: Mapping[int, Running]) -> dict[int, Running]:
-        """Return the Gemini CLI processes in the directory of `log`. A parent that only started Gemini CLI again, with
-        more memory, is left out.
+        """Return the Gemini CLI processes in the working directory of the session `log`. A process that only started
+        Gemini CLI a second time, with more memory, is left out.
         """
         import psutil
 

@@ -4,9 +4,9 @@ A copy has a header and messages under their own ids, in a file named after the 
 of the workspace is left out, since the process that resumes the copy adds its own. A tool's result is copied once, in
 its call, even if a message has it as well.
 
-Messages are shared in the order in which they were first written, each in its last version. A compression's remaining
-messages are shared at the place of the compression, as the list in the log. So a session that is shared again begins
-with the records that were shared before, although a compression gives new ids to messages.
+Messages are shared in the order in which they were first written, each in its last version. A compression (older
+messages replaced by a summary) is shared as the log has it: a list of the messages that remained, at the same
+position. So the records that were shared before stay the beginning, even though a compression gives messages new ids.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class GeminiCopy(Copy):
     """A copy of one session, with the messages that Gemini CLI would load from its log."""
 
     def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
-        """Write the copy's directory into the project folder's ``.project_root``, unless the folder already names a
-        directory.
+        """Write the copy's working directory into the file ``.project_root`` of the copy's folder, unless that file
+        already names a directory.
         """
         if self._new.cwd is not None:
             created += claim(target.parent.parent, self._new.cwd)
@@ -108,8 +108,8 @@ class GeminiCopy(Copy):
         return ((b"", kept) for message in messages if (kept := plain(message, known)))
 
     def record(self, number: int, entry: Entry) -> Iterator[bytes]:
-        """Yield a message as a line. If the copy omits messages, token counts are removed, because they would be
-        wrong.
+        """Yield the message `entry` as a line. If the copy omits messages, the token counts are removed from the line,
+        because they would be wrong.
         """
         gone = ("tokens",) if self._excerpt else ()
         yield orjson.dumps({name: value for name, value in entry[1].items() if name not in gone})
@@ -233,8 +233,8 @@ class GeminiForms(GeminiCodec, PartForms):
 
 
 class _SharedLog:
-    """The shareable records of one log, in order. They are messages, and the lists by which a compression gave
-    messages new ids.
+    """The shareable records of one log, in order. A record is a message, or the list in which a compression (older
+    messages replaced by a summary) gave messages new ids.
     """
 
     def __init__(self, session: Session) -> None:
@@ -299,9 +299,10 @@ def _messages(record: Record) -> list[Record]:
 
 
 def _each(record: Record, change: Callable[[Record], Record]) -> Record | None:
-    """Apply `change` to each message of a record, which is one message or a list of them.
+    """Apply `change` to each message in a record, which is one message or has a ``$set`` list of messages.
 
-    Return the record itself if nothing changed, and `None` if no message with a text, call or result is left.
+    Return the changed record, or the record itself if `change` changed nothing. Return `None` if no message with a
+    text, call or result is left.
     """
     old = _messages(record)
     new = [change(message) for message in old]

@@ -65,8 +65,8 @@ class GeminiCutter(TreeCutter):
         return {"sessionId", "projectHash", "startTime"} <= record.keys()
 
     def turns(self, line: RawLine) -> Iterator[TranscriptTurn]:
-        """Yield the turns of one line: the record itself, and those messages of its list that have no line of their
-        own.
+        """Yield the turns of one line. They are the message on the line, or those messages of the line's ``$set`` list
+        that are on no line of their own.
         """
         record = line.objects[0] if line.objects else {}
         before = self._memory.now
@@ -117,8 +117,8 @@ class GeminiCutter(TreeCutter):
         return typed_in(record) if record.get("type") == "user" else item.text
 
     def relinked(self, turns: Sequence[TranscriptTurn], gone: Collection[str]) -> Edits:
-        """Return new lines for rewinds whose target is in `gone`. The target becomes the next remaining message after
-        it: at an unknown target, Gemini CLI forgets all messages.
+        """Return new lines for rewinds to a message that a cut removes (ids in `gone`). The rewind then names the next
+        remaining message, because a rewind to an unknown id makes Gemini CLI forget all messages.
         """
         names = _names(turns, gone)
         edits = {}
@@ -157,8 +157,8 @@ class GeminiCutter(TreeCutter):
         return [one for one in found if one.is_file()]
 
     def beside(self, path: Path, removed: Sequence[TranscriptTurn]) -> list[Path]:
-        """Return the files that belong to the `removed` turns: long tool results, sub-agents' logs, and any other name
-        of the log itself.
+        """Return the files that belong to the `removed` turns: long tool results, sub-agents' logs, and further names
+        (hard links) of the log itself.
         """
         agents = {name for turn in removed if turn.tool_calls for _, name in named_in(turn.raw)}
         calls = tuple(_OTHER.sub("_", call.id).lower() for turn in removed for call in turn.tool_calls if call.id)
@@ -187,8 +187,10 @@ def _names(turns: Sequence[TranscriptTurn], gone: Collection[str]) -> set[str]:
 
 
 def _without(record: dict[str, Any], names: Collection[str], quoted: Collection[str]) -> bool:
-    """Remove the messages with ids in `names` from a record's list. From a log's first record, remove the
-    conversation's summary. Return whether the record changed.
+    """Remove the messages with ids in `names` from the ``$set`` list in a record. In a record without that list,
+    remove the fields that describe the conversation, such as its summary. Return whether the record changed.
+
+    The title of a copy by smart-fork stays, unless it quotes a text in `quoted`.
     """
     changes = record.get("$set")
     if not isinstance(changes, dict):

@@ -1,7 +1,8 @@
 """Decoding of Gemini CLI's logs into sessions, with sub-agents, family (a session and its forks) and live status.
 
-A session's turns are the compressed messages, then the messages that Gemini CLI still remembers. Records have no
-directory, branch or version. The log's folder tells the directory, or else Gemini CLI's description of the workspace.
+A session's turns are first the messages that a compression replaced by a summary, then the messages that Gemini CLI
+still remembers. Records have no directory, branch or version. The log's folder tells the directory, or else Gemini
+CLI's description of the workspace.
 """
 
 from __future__ import annotations
@@ -68,8 +69,8 @@ class KeptMessage(NamedTuple):
 
     @classmethod
     def of(cls, told: MemoryChange, before: Mapping[str, KeptMessage]) -> Self:
-        """Return the message in the change `told`. `sums_up` is also set if it repeats a summary in `before`, the
-        messages by id so far.
+        """Return the message in the change `told`. Its `sums_up` is true if it is a compression's summary, or repeats
+        a message of `before` that is one. `before` maps ids to the messages so far.
         """
         old = before.get(told.again) if told.again else None
         summary = told.way == "summary" and told.record.get("type") == "user"
@@ -77,10 +78,10 @@ class KeptMessage(NamedTuple):
 
 
 def plain(record: Record, known: set[str]) -> Record | None:
-    """Return a record for a copy, or `None` if it should not be copied.
+    """Return `record` for a copy, or `None` if it should not be copied.
 
-    Only messages are copied. A message with nothing but results is not copied if `known` has all their call ids,
-    because the calls contain the same results.
+    Only messages are copied. A message that has only tool results is not copied if `known` has the ids of all their
+    calls, because those calls contain the same results.
     """
     if not sign_of(record):
         return None
@@ -91,7 +92,7 @@ def plain(record: Record, known: set[str]) -> Record | None:
 
 
 def given_back(messages: Iterable[Record]) -> set[str]:
-    """Return the ids of those calls that contain their result."""
+    """Return the ids of the tool calls in `messages` that contain their result."""
     return {call.id for message in messages for call in calls_in(message) if call.result is not None}
 
 
@@ -115,8 +116,8 @@ class GeminiFold(fold.LineFold):
         self._kept = dict[str, KeptMessage]()
 
     def sizes_of(self, turns: tuple[Turn, ...]) -> tuple[tuple[int, RecordSize], ...]:
-        """Return the sizes of the turns' records, each with the turn's position. A result that both a call and a
-        message have is counted once.
+        """Return the sizes of the turns' records, each with the turn's position. A tool result that is in a call and
+        also in a message is counted once.
         """
         kept = [self._kept[turn.id] for turn in turns if turn.id in self._kept]
         if len(kept) < len(turns):
@@ -203,8 +204,8 @@ class GeminiFold(fold.LineFold):
         return (workspace, "environment_context") if workspace else ("", "")
 
     def _turn(self, told: MemoryChange, raw: bytes) -> Turn:
-        """Return the turn for a message of the log. If the message repeats an earlier one, its turn keeps the first
-        time and known call results.
+        """Return the turn for the message in the change `told`. If the message repeats an earlier one, its turn keeps
+        the earlier turn's time and call results.
         """
         before = self._turns.get(told.again) if told.again else None
         identity, record = intern(told.id), told.record
@@ -251,7 +252,7 @@ class GeminiFold(fold.LineFold):
         return turn_of(identity, None, "user" if text else "system", moment, text, raw=raw, prompt=bool(text))
 
     def _given_back(self) -> set[str]:
-        """Return the ids of those calls since the last prompt that already have a result."""
+        """Return the ids of the tool calls since the last prompt that already have a result."""
         since = takewhile(lambda turn: not turn.prompt, reversed(self._turns.values()))
         return {result.tool_use_id for turn in since for result in turn.tool_results}
 
@@ -272,7 +273,7 @@ class GeminiFold(fold.LineFold):
 
 
 def loaded_after(record: Mapping[str, Any]) -> int:
-    """Return the number of tokens in the model's context after this message."""
+    """Return the number of tokens in the model's context after the message `record`."""
     return count(dict_in(record.get("tokens")).get("total"))
 
 
@@ -363,7 +364,9 @@ def named_in(raw: bytes) -> Iterator[tuple[str, str]]:
 
 
 class GeminiHeads(Heads):
-    """The reader of how Gemini CLI's logs begin. Shared first messages tell which session a fork came from."""
+    """The reader of how Gemini CLI's logs begin. The first messages that two logs share tell which session a fork came
+    from.
+    """
 
     def begins(self, kin: FamilyLog) -> bool:
         memory = Memory()

@@ -48,8 +48,8 @@ def root_of(project: Path) -> str:
 
 
 def claim(project: Path, directory: Path) -> list[Path]:
-    """Make the folder `project` belong to `directory`, by writing its ``.project_root``. Return the written file, or
-    nothing if it already names a directory.
+    """Make the folder `project` belong to `directory`, by writing the path into the folder's ``.project_root``. Return
+    that file in a list, or an empty list if it already names a directory.
     """
     root = private_dir(project) / ROOT
     if root_of(project):
@@ -85,7 +85,9 @@ def _folders() -> Iterator[Path]:
 
 
 def id_of(path: Path) -> str:
-    """Return the session id in a log's name, or else in its first record, or else the name without suffix."""
+    """Return the session id of a log: from the log's name, or else from its first record. If neither has one, return
+    the name without suffix.
+    """
     if named := _UUID.search(path.stem):
         return named[1]
     try:

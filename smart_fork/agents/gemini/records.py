@@ -110,8 +110,8 @@ def answers_in(record: Record) -> list[Record]:
 
 
 def result_of(call: MadeCall, patch: str = "") -> GivenBack:
-    """Return a tool call's output and whether the call failed, with the diff `patch`. A shell command's output begins
-    with its exit status.
+    """Return the result of a tool call: its output, whether the call failed, and the diff `patch`. A shell command's
+    output begins with its exit status.
     """
     answers = [part["functionResponse"] for part in call.result or () if isinstance(part.get("functionResponse"), dict)]
     texts = [answered(answer) for answer in answers] or [(parts_text(call.result or ()), False)]
@@ -205,11 +205,11 @@ MemoryState = tuple[list[str], list[str], list[str]]
 
 
 class MemoryChange(NamedTuple):
-    """A message that a record adds to the messages that Gemini CLI remembers.
+    """A message that Gemini CLI remembers, or remembers in a new version, after a record of the log.
 
-    Its `way` is "said" if the message is a record, and "listed" if it is an element of a list. It is "summary" for a
-    compression's summary, and for the answer to that summary. `again` is the id of the message that it repeats; empty
-    for a new message.
+    `way` tells how the record has the message. It is "said" if the record is the message, and "listed" if the record
+    has it in a list. It is "summary" if a list has it as a compression's summary, or as a new message after that.
+    `again` is the id of the earlier message that this one repeats, or empty.
     """
 
     id: str
@@ -219,8 +219,8 @@ class MemoryChange(NamedTuple):
 
 
 class Memory:
-    """The ids of the messages that Gemini CLI remembers, and of `past` messages that it compressed, after the records
-    read so far.
+    """The ids of the messages that Gemini CLI remembers after the records read so far. `past` are the ids of messages
+    that a compression replaced by a summary.
     """
 
     def __init__(self, kept: MemoryState | None = None) -> None:
@@ -232,8 +232,8 @@ class Memory:
         self.reordered = False
 
     def kept(self) -> MemoryState:
-        """Return the current ids and signatures as JSON values. With them, a new `Memory` continues where this one
-        ended.
+        """Return this object's state as JSON values: the ids and signatures of remembered messages, and the ids of
+        compressed ones. A `Memory` created from them continues with the next record.
         """
         return list(self._signs), list(self._signs.values()), list(self._past)
 
@@ -320,8 +320,8 @@ def sign_of(record: Record) -> str:
 
 
 def _renamed(new: dict[str, str], lost: dict[str, str]) -> dict[str, str]:
-    """Map new message ids to the ids of `lost` messages with an equal signature. Both arguments map ids to signatures.
-    The last messages are matched first.
+    """Return which message got which new id: new ids, mapped to the ids of `lost` messages with an equal signature.
+    Both arguments map ids to signatures. The last messages are matched first.
     """
     of_sign: dict[str, list[str]] = defaultdict(list)
     for one, sign in lost.items():

@@ -29,7 +29,7 @@ class GeminiRegistration(JsonRegistration):
 
 
 class GeminiLogin(Login):
-    """The checker of whether a person is logged in to Gemini CLI, from its settings, stored login and environment
+    """The check whether a person is logged in to Gemini CLI, from its settings, stored login and environment
     variables.
     """
 

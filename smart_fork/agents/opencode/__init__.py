@@ -22,7 +22,7 @@ def settings_folder() -> Path:
 
 
 class OpenCode(Agent):
-    """The description of OpenCode as an agent: its names, its folder, its program, and the places of its facets
+    """The description of OpenCode as an agent: its names, its folder, its program, and the modules of its parts
     (reader, copier, cutter and so on).
     """
 

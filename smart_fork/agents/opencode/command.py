@@ -87,8 +87,8 @@ class OpenCodeStarter(Starter):
     beginnings = re.compile(r"ses_[A-Za-z0-9]{4,64}")
 
     def line(self, request: LaunchRequest) -> CommandLine:
-        """Return the command line that starts OpenCode as `request` asks. For a fork it resumes a copy that was
-        imported before, in the copy's own directory.
+        """Return the command line that starts OpenCode as `request` asks. For a fork, the command resumes the fork's
+        session, which smart-fork has imported before, in that session's directory.
         """
         session_id = None if request.form == "new" else request.session_id
         if request.form == "fork":
@@ -113,11 +113,11 @@ class OpenCodePresence(Presence):
     forks = ("--fork",)
 
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[ProcessNote]:
-        """Yield the OpenCode processes that seem to have the session `session_id` open. OpenCode itself records no
-        process.
+        """Yield the OpenCode processes that seem to have the session `session_id` open. It is a guess, because
+        OpenCode does not record which process has which session open.
 
-        A process counts if it started in the session's directory before the session's last change, and the session is
-        the newest there. A process with a session id in its command line is skipped.
+        A process counts if it runs in the session's directory, it started before the session's last change, and the
+        session is the newest of that directory. A process with a session id in its command line is skipped.
         """
         import psutil  # no start needs it
 
@@ -130,8 +130,8 @@ class OpenCodePresence(Presence):
                     yield ProcessNote(pid, session_id, sure=False)
 
     def near(self, log: Path, processes: Mapping[int, Running]) -> str:
-        """Name the process that has OpenCode's database open; empty without one. With any session open, the process
-        may write this session too.
+        """Return a text that names the process which has OpenCode's database open, or an empty text if no process has.
+        Such a process may write the session `log`, whichever session it shows.
         """
         process = locked_by(log.parent, *_LOCKED) if log.parent.is_file() else None
         return "" if process is None else f"process {process} has OpenCode's database open"

@@ -2,7 +2,7 @@
 database.
 
 The import puts a session into the project and the directory in which the command runs. It overwrites nothing: a
-message with a known id stays as it was. OpenCode sorts messages by time, and then by id.
+message whose id is already in the database stays unchanged. OpenCode sorts messages by time, and then by id.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def usual_model(directory: Path | None) -> Mapping[str, str] | None:
 
 
 def _model(value: object) -> Mapping[str, str] | None:
-    """Return the provider and the model that a value names, or `None` if one is missing. The value is
-    ``provider/model`` from the settings, or a message's object.
+    """Return the provider and the model that `value` names, or `None` if one of the two is missing. `value` is a text
+    ``provider/model`` from OpenCode's settings, or the ``model`` object of a message.
     """
     if isinstance(value, str):
         value = dict(zip(UNKNOWN, value.split("/", 1), strict=False))
@@ -79,12 +79,12 @@ _NOT_COPIED = ("revert", "parentID", "workspaceID", "share", "summary", "project
 
 
 class OpenCodeCopy(Copy):
-    """A copy of one session, produced as the lines of a document for ``opencode import``. A message keeps its time, by
-    which its copies are recognized.
+    """A copy of one session, produced as the lines of a document for ``opencode import``. A copied message keeps its
+    time: smart-fork recognizes copies of a message by it.
 
     OpenCode sorts messages by time. So when a copy joins several sessions, a message older than its predecessor gets
-    the predecessor's time. When the copy omits messages, the answers' token counts are adapted to it: by them OpenCode
-    decides when to compact.
+    the predecessor's time. When the copy omits messages, the token counts of its answers are reduced to match, because
+    OpenCode decides by them when to compact.
     """
 
     carried = ("renamed", "loaded")
@@ -127,8 +127,8 @@ class OpenCodeCopy(Copy):
         yield from self.line(text_of(entry[1]["parts"]), entry)
 
     def line(self, text: str, before: Entry) -> Iterator[bytes]:
-        """Yield a message with `text`, which smart-fork adds to the copy after the message `before`. Its metadata
-        names the source session and its family (a session and its forks).
+        """Yield a message with `text`, which smart-fork adds to the copy after the message `before`. The added
+        message's metadata names the source session and its family (a session and its forks).
         """
         near = before[1]["info"]
         model = near.get("model") or {name: near.get(name) for name in UNKNOWN}
@@ -157,8 +157,8 @@ class OpenCodeCopier(Copier):
         return database() / new.id
 
     def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
-        """Return a copy made of `records`, the lines that remain after a cut (turns removed from a log). Each message
-        is one line (see `cut`).
+        """Return a copy made of `records`, the lines of a session that a cut (turns removed from a log) has left. A
+        line holds one message (see `cut`).
         """
         lines = (
             {"info": _plainly(one["info"]), "parts": [_plainly(part) for part in one["parts"] if "type" in part]}
@@ -183,7 +183,7 @@ class OpenCodeCopier(Copier):
     def write(
         self, copy: Copy | MergedCopy, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]
     ) -> WrittenCopy:
-        """Run ``opencode import`` to write the copy into OpenCode's database. `last` is called just before.
+        """Run ``opencode import`` to write the copy into OpenCode's database. Call `last` just before the import.
 
         Raises:
             ForkRefused: A session with the new id already exists.
@@ -240,7 +240,7 @@ class _NewIds:
 
     @cached_property
     def _model(self) -> Mapping[str, str]:
-        """The provider and the model for messages without a known one, as in a session that another agent began.
+        """The provider and the model for messages that name none, as in a session that another agent began.
 
         Raises:
             ForkRefused: No model of OpenCode is known.
@@ -265,8 +265,8 @@ class _NewIds:
 
 
 def _plainly(line: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message or a part as OpenCode's document has it, from a cut's line, which also has the database row's
-    columns.
+    """Return a message or a part in the form of OpenCode's document. `line` is the form that cuts (turns removed from
+    a log) use: it also has the columns of the database row, which are removed.
     """
     return {name: one for name, one in line.items() if name != "row"} | {"id": line["row"]["id"]}
 
@@ -292,10 +292,10 @@ def _moment(info: Mapping[str, Any]) -> int:
 
 
 def _counted(value: Mapping[str, Any], loaded: int, own: int) -> Mapping[str, Any]:
-    """Return an answer or a step with its token counts adapted to the copy. Then `loaded` tokens are in the context,
-    and it wrote `own` of them.
+    """Return an answer or a step (`value`) with its token counts set for the copy: `loaded` tokens are in the model's
+    context after it, of which it wrote `own`.
 
-    A message without counts is returned unchanged.
+    A value without token counts is returned unchanged.
     """
     tokens = value.get("tokens")
     if not isinstance(tokens, dict) or not any(isinstance(one, int) and one for one in tokens.values()):

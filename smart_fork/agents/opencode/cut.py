@@ -55,8 +55,8 @@ class OpenCodeCutter(Cutter):
         )
 
     def relinked(self, turns: Sequence[TranscriptTurn], gone: Collection[str]) -> Edits:
-        """Return new lines for remaining answers whose question is in `gone`. Their parent becomes the nearest
-        remaining question before them.
+        """Return new lines for the remaining answers to questions that a cut removes (ids in `gone`). Such an answer's
+        new parent is the nearest remaining question before the answer, or else the first remaining question.
         """
         asked = next((turn.id for turn in turns if turn.role == "user" and turn.id not in gone), "")
         found = {}
@@ -70,8 +70,8 @@ class OpenCodeCutter(Cutter):
         return found
 
     def without_repetitions(self, session: Transcript, gone: Collection[str]) -> Edits:
-        """Return new lines for remaining records that repeat removed text. They lose a title made from a removed first
-        question, and summaries of file changes.
+        """Return new lines for remaining records that repeat text of removed messages (ids in `gone`). The session's
+        title is removed if it quotes the removed text, and so are summaries of file changes.
         """
         first = next((turn for turn in session.turns if turn.prompt), None)
         said = {one for turn in session.turns if turn.id in gone for one in turn.says}
@@ -113,8 +113,8 @@ class OpenCodeCutter(Cutter):
         return (line + b"\n" for line in lines_of(path)) if self.detect(path) else super().content(path)
 
     def begins_with(self, path: Path, before: Iterable[bytes]) -> bool:
-        """Return whether a session still has all lines of its earlier state `before`. The first line is not compared:
-        it describes the session and changes.
+        """Return whether the session at `path` still has all lines of `before`, its earlier state. The first line is
+        not compared, because it describes the session and changes.
         """
         if not self.detect(path):
             return super().begins_with(path, before)
@@ -175,8 +175,8 @@ def _turn(number: int, line: bytes) -> TranscriptTurn:
 
 
 def _of_session(number: int, line: bytes, record: dict[str, Any]) -> TranscriptTurn:
-    """Return the turn for a line that describes a session. Line 1, the session itself, cannot be cut; a sub-agent's
-    line is removed with the call that began it.
+    """Return the turn for a line that describes a session. Line 1 describes the session itself and cannot be cut.
+    Other lines describe sub-agents' sessions, and are removed with the call that began the sub-agent.
     """
     row = record["session"]["row"]
     shown = preview(text_in(row.get("title")))
@@ -193,10 +193,11 @@ def _with_parent(record: dict[str, Any], asked: str) -> bool:
 
 
 def _without_repetitions(record: dict[str, Any], next_of: Mapping[str, str], *, untitled: bool) -> bool:
-    """Remove summaries and change events from a line, and the title if `untitled`. Return whether the line changed.
+    """Remove summaries of file changes and events about changes from a line's record, and the title if `untitled`.
+    Return whether the record changed.
 
-    `next_of` maps removed messages to the remaining message after them. The point to which a person reverted moves
-    there.
+    `next_of` maps removed messages to the remaining message after them. If a person reverted the session to a removed
+    message, the revert then names the message after it.
     """
     if "info" in record:
         summary = record["info"].get("summary")
@@ -241,8 +242,8 @@ def exists(path: Path) -> bool:
 
 
 def stamp_of_lines(path: Path, lines: Iterable[bytes]) -> FileVersion:
-    """Return the size and the hash of a session with these lines. A different stamp later shows that the session
-    changed.
+    """Return the size and the hash (the stamp) of a session with these lines. If the session has another stamp later,
+    it has changed.
     """
     size, digest = 0, blake2b(digest_size=7)
     for line in lines:
@@ -252,10 +253,10 @@ def stamp_of_lines(path: Path, lines: Iterable[bytes]) -> FileVersion:
 
 
 def write(path: Path, lines: Iterable[bytes], expected: FileVersion | None) -> None:
-    """Replace a session's database rows by the rows in `lines`, in one transaction. Without any line, delete the
+    """Replace a session's database rows by the rows in `lines`, in one transaction. If `lines` is empty, delete the
     session.
 
-    No removed text is left in the database, or in SQLite's files beside it.
+    Afterwards, no removed text is left in the database or in SQLite's files beside it.
 
     Raises:
         ForkRefused: OpenCode has the database open, or the session differs from `expected`.
@@ -282,9 +283,9 @@ def overwrite(path: Path) -> None:
 
 @contextmanager
 def _exclusive(path: Path) -> Iterator[apsw.Connection]:
-    """Open the database in a transaction, and refuse if another process has it open.
+    """Open the database in a transaction, and refuse if another process has the database open.
 
-    All pages are written again at the end, because SQLite leaves deleted text in free pages.
+    At the end, rewrite all pages of the database, because SQLite leaves deleted text in free pages.
     """
     try:
         with rewriting(path, alone=True) as db:
@@ -368,7 +369,9 @@ def _session(db: apsw.Connection, key: str, depth: int) -> Record | None:
 
 
 def _others(db: apsw.Connection) -> list[str]:
-    """Return the names of other tables with a ``session_id`` column: their rows belong to sessions as well."""
+    """Return the names of the tables with a ``session_id`` column, except OpenCode's main tables (session, message,
+    part, event). The rows of these tables belong to sessions as well.
+    """
     tables = [str(row[0]) for row in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")]
     known = ("message", "part", "session", "event")
     return [one for one in tables if one not in known and "session_id" in columns(db, one)]
@@ -383,8 +386,8 @@ def _table(db: apsw.Connection, table: str, column: str, value: str) -> list[Rec
 
 
 def _as_json(row: dict[str, Any]) -> Record:
-    """Return a database row as JSON. The JSON in its ``data`` column is decoded; the column is kept too if encoding
-    would not give the same bytes.
+    """Return a database row as JSON, with the JSON text of its ``data`` column decoded. The row also keeps the text
+    itself if encoding the decoded value would give other bytes.
 
     Raises:
         OSError: The row has a value that JSON cannot hold.
@@ -403,7 +406,7 @@ def _decoded(data: object) -> Record:
 
 
 def _message_of(event: Record) -> str:
-    """Return the id of the message that an event is about; empty for an event about the session."""
+    """Return the id of the message that an event is about, or an empty text for an event about the session."""
     named = (event.get("messageID"), dict_in(event.get("part")).get("messageID"), dict_in(event.get("info")).get("id"))
     return next((one for one in named if isinstance(one, str) and one.startswith("msg_")), "")
 

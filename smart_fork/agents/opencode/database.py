@@ -55,15 +55,17 @@ _PARTS = f"SELECT CAST(id AS BLOB), {_DATA} FROM part WHERE message_id = CAST(? 
 
 
 class Broken(NamedTuple):
-    """A database row that is no JSON object. `number` is the position of its message in the session, from 1."""
+    """A database row whose text is not a JSON object. `number` is the position of its message in the session, from
+    1.
+    """
 
     number: int
     reason: str
 
 
 class Source(NamedTuple):
-    """A session as read from the database: its document, the rows that could not be read, and the ids of messages with
-    shortened texts.
+    """A session as read from the database: its document (the decoded messages), the rows that could not be read, and
+    the ids of the messages whose texts were shortened.
     """
 
     document: Record | None

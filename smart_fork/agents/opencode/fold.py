@@ -1,9 +1,9 @@
 """Decoding of OpenCode's sessions: messages as items, then the session, its family (it and its forks), sub-agents and
 live status.
 
-A message has parts, and a call and its result are one part. OpenCode records no parent of a fork, but copies messages
-with their times. So the time and text of the first message identify a family. The number of shared messages, and
-smart-fork's own note in a shortened copy, tell which session is the parent.
+A message has parts, and a call and its result are one part. OpenCode does not record a fork's parent, but a fork's
+copied messages keep their times. So sessions whose first messages have the same time and text are a family. The parent
+shares the most messages with the fork, or is named in smart-fork's note in a shortened copy.
 """
 
 from __future__ import annotations
@@ -266,7 +266,9 @@ class OpenCodeFold(Fold):
     codec, session_logs = CODEC, AGENTS.session_logs
 
     def __init__(self, path: Path, found: Record, *, keep_raw: bool, unmeasured: Collection[str] | None = None) -> None:
-        """Read the document `found`. With `unmeasured`, measure all messages except those with these ids."""
+        """Read the document `found`. If `unmeasured` is given, measure each message, except those with ids in
+        `unmeasured`.
+        """
         super().__init__(path, None, keep_raw=keep_raw)
         self.sizes, self._unmeasured = None if unmeasured is None else {}, unmeasured or ()
         self._info = info = found["info"]
@@ -354,10 +356,9 @@ class OpenCodeFold(Fold):
 
 
 def root_of(messages: Sequence[tuple[Record, list[Record]]]) -> str:
-    """Return an identity that a session shares only with its forks. It comes from the first prompt, which forks copy
-    with its time.
-
-    A copy that smart-fork shortened may lack that prompt, and names the identity itself.
+    """Return an identifier that only a session and its forks share: a hash of the first prompt and its time, which
+    forks copy. If a copy that smart-fork shortened lacks that prompt, the copy's note about omitted messages has the
+    identifier.
     """
     info, parts = next(((info, parts) for info, parts in messages if info.get("role") == "user"), ({}, []))
     told = text_in(left_out(parts).get("root"))
@@ -365,20 +366,20 @@ def root_of(messages: Sequence[tuple[Record, list[Record]]]) -> str:
 
 
 def left_out(parts: Sequence[Record]) -> Record:
-    """Return the source session and its family that smart-fork's note about omitted messages names; empty if these
-    parts are no such note.
+    """Return what smart-fork's note about omitted messages says: the source session, and its family (a session and its
+    forks). Return an empty object if `parts` are not such a note.
     """
     return dict_in(dict_in(parts[0].get("metadata")).get(LEFT_OUT)) if len(parts) == 1 else {}
 
 
 def said_in(info: Record, parts: Sequence[Record]) -> str:
-    """Return a hash of a message's author, time and text, which its copies in forks share."""
+    """Return a hash of a message's author, time and text. The copies of the message in forks have the same hash."""
     words = f"{info.get('role')} {dict_in(info.get('time')).get('created')} {text_of(parts)}"
     return hashlib.blake2b(words.encode("utf-8", "replace"), digest_size=12).hexdigest()
 
 
 def loaded_after(info: Record) -> int:
-    """Return the number of tokens in the model's context after this message."""
+    """Return the number of tokens in the model's context after the message `info`."""
     tokens = dict_in(info.get("tokens"))
     cache = dict_in(tokens.get("cache"))
     named = [*(tokens.get(name) for name in ("input", "output", "reasoning")), cache.get("read"), cache.get("write")]
@@ -425,7 +426,7 @@ def begun_in(parts: Iterable[Record]) -> Iterator[tuple[str, str]]:
 
 
 class OpenCodeHeads(Heads):
-    """The reader of how OpenCode's sessions begin: shared first messages tell a fork's parent."""
+    """The reader of how OpenCode's sessions begin. Shared first messages tell which session a fork came from."""
 
     def begins(self, kin: FamilyLog) -> bool:
         found = written(kin.path, 1)
@@ -458,7 +459,9 @@ _GOES_ON = ("tool-calls", "unknown")
 
 
 def _records(path: Path) -> Iterator[Mapping[str, Any]]:
-    """Yield messages with their parts. The timestamp is a message's end, or its beginning while it is written."""
+    """Yield the session's messages with their parts. The timestamp is a message's end, or its beginning if
+    unfinished.
+    """
     for info, parts in conversation(written(path)):
         when = dict_in(info.get("time"))
         yield {"timestamp": utc(when.get("completed")) or utc(when.get("created")), "info": info, "parts": parts}

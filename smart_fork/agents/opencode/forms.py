@@ -1,8 +1,8 @@
 """Conversion of OpenCode's messages for sharing with teammates, and documents for ``opencode import``.
 
-No id is shared: new ids are made when a session is written, in the order of the messages. The model in a question is
-not shared either, because OpenCode continues with it, and another machine may not have it. A copy gets a model of its
-own machine (see `usual_model`).
+Ids are not shared: a session gets new ids when it is written, in the order of the messages. The name of the model in a
+person's message is not shared either. OpenCode would continue with that model, which another machine may not have, so
+a copy gets a model of its own machine (see `usual_model`).
 """
 
 from __future__ import annotations
@@ -59,9 +59,10 @@ class OpenCodeForms(OpenCodeCodec, Forms):
     thoughts = ("reasoning",)
 
     def records_of(self, session: Session, end: int | None = None) -> Iterator[Record]:
-        """Yield the messages up to turn `end`, or all, with only the fields that may be shared.
+        """Yield the session's messages up to turn `end`, or all if `end` is `None`. They have only the fields that may
+        be shared.
 
-        OpenCode later adds summaries to messages and marks pruned results. These changes are not shared.
+        Summaries that OpenCode adds to messages later, and its marks on pruned results, are not shared.
         """
         wanted = {turn.id for turn in session.turns[: None if end is None else end + 1]}
         said = list(conversation(document_of(session)))
@@ -123,8 +124,8 @@ class OpenCodeForms(OpenCodeCodec, Forms):
         return self.changed(record, lambda part: _hidden(part, mark) if str(part.get("callID")) in ids else part)
 
     def image(self, value: Record) -> Image | None:
-        """Return the image in a message's part, or the first image and the total size in a call's result; `None`
-        without an image.
+        """Return the image in `value`, a part of a message. For a call's result with several images, return the first
+        image with the size of all. Return `None` if the part has no image.
         """
         if pictures := dicts_in(value.get("attachments")):
             size = sum(len(text_in(one.get("url"))) * 3 // 4 for one in pictures)
@@ -139,8 +140,8 @@ class OpenCodeForms(OpenCodeCodec, Forms):
         return Image(kind, len(url) * 3 // 4, lambda note: {"type": "text", "text": note, "ignored": True})
 
     def changed(self, record: Record, change: Callable[[Record], Record | None]) -> Record:
-        """Apply `change` to each part of a message, and drop parts for which it returns `None`. A message without
-        parts stays, because positions count.
+        """Apply `change` to each part of a message, and drop the parts for which `change` returns `None`. The message
+        itself stays even without parts, so that the numbers of later messages do not change.
         """
         old = dicts_in(record.get("parts"))
         new = [one for part in old if (one := change(part)) is not None]
@@ -192,8 +193,8 @@ def _part(part: Record) -> Record | None:
 
 
 def _state(state: Record) -> Record:
-    """Return only those fields of a tool call's state that may be shared. OpenCode's later mark on pruned results is
-    left out.
+    """Return only those fields of a tool call's state that may be shared, without OpenCode's later mark on pruned
+    results.
     """
     kept = only(state, _STATE)
     for name, names in (("time", ("start", "end")), ("metadata", _SHOWN)):

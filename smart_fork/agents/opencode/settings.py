@@ -52,7 +52,7 @@ class OpenCodeRegistration(JsonRegistration):
 
 
 class OpenCodeLogin(Login):
-    """The checker of whether a person is logged in to OpenCode, from its stored keys and environment variables."""
+    """The check whether a person is logged in to OpenCode, from OpenCode's stored keys and environment variables."""
 
     command = "opencode auth login"
     stored = "auth.json"

@@ -12,7 +12,7 @@ SESSION = "QWEN_CODE_SESSION_ID"
 
 
 class Qwen(Agent):
-    """The description of Qwen Code as an agent: its names, its folder, its program, and the places of its facets
+    """The description of Qwen Code as an agent: its names, its folder, its program, and the modules of its parts
     (reader, copier, cutter and so on).
     """
 

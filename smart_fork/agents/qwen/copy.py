@@ -77,8 +77,8 @@ class QwenCopy(TreeCopy):
 class QwenCopier(TreeCopier):
     """The copier of Qwen Code's sessions, for forks.
 
-    A copy has no messages from before a compaction, and none that a person has undone by a rewind. It also lacks
-    records about the session itself: telemetry, commands and snapshots of files.
+    A copy has the messages since the last compaction, except those that a person has undone by a rewind. Records about
+    the session itself are not copied: telemetry, commands and snapshots of files.
     """
 
     codec = CODEC
@@ -102,7 +102,7 @@ class QwenForms(QwenCodec, PartForms):
     """The converter between Qwen Code's records and the records that teammates share. It also writes sessions that are
     handed over from other agents.
 
-    Shared records are a sequence: the fields with which each names its parent are removed.
+    Shared records are in order, so the fields in which a record names its parent are removed.
     """
 
     taken = frozenset({"sessionId", "parentUuid", "forkedFrom"})

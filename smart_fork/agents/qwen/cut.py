@@ -38,8 +38,8 @@ class QwenCutter(TreeCutter):
         return is_typed(record) and record.get("isSidechain") is not True
 
     def about(self, record: Record) -> RecordFacts:
-        """Return what a cut must know of a record beside its message: a preview, and which call or title it repeats.
-        Telemetry repeats calls.
+        """Return what a cut (turns removed from a log) must know about a record: a preview of it, and the call or
+        title that the record repeats. Telemetry records repeat calls.
         """
         payload = dict_in(record.get("systemPayload"))
         event, title = dict_in(payload.get("uiEvent")), payload.get("customTitle")

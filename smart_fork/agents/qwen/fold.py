@@ -63,8 +63,8 @@ SAID = ("user", "assistant", "tool_result")
 
 
 class QwenAnswers(PersonAnswers):
-    """The reader of a person's answers in the results of Qwen Code's question tool. Each answer follows its question's
-    heading.
+    """The reader of a person's answers in the results of Qwen Code's question tool. In a result, the answer is after
+    the heading of its question.
     """
 
     asking = late(r"(?i)ask_?user_?question")
@@ -125,7 +125,9 @@ class QwenCodec(MessageCodec):
 
 
 def left_by_compaction(record: Record) -> str:
-    """Return the text of the summary that a compaction's record holds: the first message of its new history."""
+    """Return the summary in the record of a compaction. It is the first message of the history that the record
+    holds.
+    """
     history = dicts_in(dict_in(record.get("systemPayload")).get("compressedHistory"))
     return texts_of(list_in(history[0].get("parts"))) if history else ""
 
@@ -154,8 +156,8 @@ _TYPED = (None, "mid_turn_user_message")
 class QwenTree(Tree):
     """The builder of a `Session` from one Qwen Code log, whose records name their parents.
 
-    If a record's parent is missing, the conversation begins with that record: Qwen Code itself forgets what was
-    before.
+    If the log lacks a record's parent, the conversation begins with that record, because Qwen Code itself does not
+    load anything before it.
     """
 
     agent = "qwen"
@@ -259,7 +261,7 @@ def typed_in(record: Record, said: str) -> str:
 
 
 def loaded_after(record: Record) -> int:
-    """Return the number of tokens in the model's context after this message."""
+    """Return the number of tokens in the model's context after the message `record`."""
     return count(dict_in(record.get("usageMetadata")).get("totalTokenCount"))
 
 
@@ -281,9 +283,10 @@ class QwenSubAgents(LoggedSubAgents):
 
 
 class QwenHeads(TreeHeads):
-    """The reader of how Qwen Code's logs begin. Shared first messages tell which session a fork came from.
+    """The reader of how Qwen Code's logs begin. The first messages that two logs share tell which session a fork came
+    from.
 
-    Qwen Code's own forks have the same form as smart-fork's copies.
+    Forks that Qwen Code makes have the same form as smart-fork's copies.
     """
 
     said = SAID
@@ -316,7 +319,8 @@ def _sign(record: Mapping[str, Any]) -> RecordSign:
 def _steps(record: Mapping[str, Any], calls: Calls) -> Steps:
     """Yield the background tasks that a record begins or ends. `calls` holds the calls that have no result yet.
 
-    Tasks of a sub-agent end with it, and copied records belong to tasks of another session. Neither is yielded.
+    Two kinds of tasks are not yielded: a sub-agent's, which end with the sub-agent, and those in copied records, which
+    belong to another session.
     """
     if record.get("isSidechain") is True or "forkedFrom" in record:
         return

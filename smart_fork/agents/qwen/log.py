@@ -52,8 +52,8 @@ class QwenStorage(Storage):
         return folder_of(directory)
 
     def restored(self, place: str, session_id: str) -> str:
-        """Return the place for restoring a deleted log. The archive's folder is removed from it, because Qwen Code
-        resumes no archived session.
+        """Return the path to which a deleted log is restored: `place`, or the path outside the archive if `place` is
+        in it. Qwen Code resumes no archived session.
         """
         return place.replace(f"/{CHATS}/{ARCHIVE}/", f"/{CHATS}/")
 
@@ -67,9 +67,10 @@ _OTHER = re.compile(r"[^a-zA-Z0-9]")
 
 
 def slug(path: str) -> str:
-    """Return the folder name that Qwen Code gives a working directory. Several directories can share one name.
+    """Return the folder name (slug) that Qwen Code makes from a working directory. Several directories can have the
+    same slug.
 
-    Qwen Code counts UTF-16 units: a character beyond the first plane becomes two hyphens.
+    A character outside Unicode's Basic Multilingual Plane becomes two hyphens, because Qwen Code counts UTF-16 units.
     """
     resolved = os.path.realpath(path) if Path(path).is_absolute() else path
     return _OTHER.sub(lambda found: "-" * (1 + (found[0] > "\uffff")), resolved)

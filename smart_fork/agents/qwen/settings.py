@@ -42,7 +42,7 @@ _WAYS = {
 
 
 class QwenLogin(Login):
-    """The checker of whether a person is logged in to Qwen Code, from its settings, stored login and environment
+    """The check whether a person is logged in to Qwen Code, from its settings, stored login and environment
     variables.
     """
 
