@@ -106,7 +106,7 @@ class LightEmbedder:
             yield from pool.map(self._group_vectors, groups)
 
     def _groups(self, texts: Iterable[str]) -> Iterator[list[list[int]]]:
-        """Yield the token ids of each text, in order. A group is a batch of texts that the model embeds in one call."""
+        """Yield groups of texts, in order, each text as its token ids. The model embeds a group in one call."""
         group: list[list[int]] = []
         for text in texts:
             if self.closed:
@@ -416,10 +416,11 @@ class ProcessEmbedder:
 
 
 def _start(idle: float, *more: str) -> tuple[Connection, Connection]:
-    """Start an embedding process. Return two connections: one for texts and vectors, and the lifeline.
+    """Start an embedding process. Return two connections to it: one for texts and vectors, and one that ends it.
 
-    The process ends when the lifeline is closed. The operating system closes the lifeline when the starting process
-    dies. `idle` is the number of seconds without a text after which the process ends. `more` are further arguments.
+    The process ends when its second connection (the lifeline) is closed. The operating system closes it when the
+    starting process dies. `idle` is the number of seconds without a text after which the process ends. `more` are
+    further arguments of its command line.
     """
     from multiprocessing.connection import Pipe  # most processes embed by themselves
 
@@ -457,7 +458,9 @@ def answer(connection: Connection, embedder: Embedder, idle: float) -> None:
 
 
 def _die_with(life: int) -> None:
-    """End this process when the other end of the connection with the descriptor `life` is closed."""
+    """End this process when the process at the other end of a connection closes it or dies. `life` is its
+    descriptor.
+    """
     os.read(life, 1)
     os._exit(0)
 

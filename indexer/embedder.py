@@ -145,7 +145,7 @@ class SentenceTransformerEmbedder:
         return self._loaded
 
     def _leave_gpu(self, error: Exception) -> SentenceTransformer:
-        """Load the model again, on the processor, and use it there from now on. On the GPU it may be lost."""
+        """Load the model again, on the processor, and use it there from now on. `error` is the failure of the GPU."""
         log.warning("%s cannot be used (%s): passages are embedded on the processor", self._device, error)
         self._device, self._loaded = PROCESSOR, None
         return self._load()
@@ -344,7 +344,7 @@ PROCESSOR = "cpu"
 
 
 def best_device() -> str:
-    """Return PyTorch's name of the fastest device, or the one that ``SMART_FORK_DEVICE`` names."""
+    """Return the device that ``SMART_FORK_DEVICE`` names, else the fastest one, by PyTorch's name."""
     if chosen := Setting.DEVICE.text().lower():
         return chosen
     import torch

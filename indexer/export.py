@@ -44,8 +44,9 @@ class Piece(NamedTuple):
     """A message of a turn, or its list of actions. `turn` is an index into ``Session.turns``.
 
     `exchange` counts from 0. `line` is the line of the export on which the piece begins, from 1; 0 before rendering.
-    `apart` says that text between this piece and the one before is not indexed. A `summary` (of a compaction) is
-    searched as part of the session, but has no chunks, because they would repeat the exchanges before it.
+    `apart` is True if text between this piece and the one before is not indexed. A `summary` (of a compaction, the
+    agent's own shortening of its context) is searched as part of the session, but has no chunks: they would repeat
+    earlier exchanges.
     """
 
     role: PieceRole
@@ -151,7 +152,7 @@ class Export:
 
     @property
     def digest(self) -> bytes:
-        """Return the hash of the text, as `is_export` compares it with a file."""
+        """Return the hash of the export's text, which `is_export` compares with a file."""
         return _hash(_encoded(self.text)).digest()
 
 
@@ -330,7 +331,7 @@ def chained(texts: Iterable[str], seed: str) -> Iterator[bytes]:
 
 
 def _packed(pieces: Iterable[Piece], limit: int) -> Iterator[tuple[Piece, str, tuple[int, int], Voices]]:
-    """Join consecutive parts of one exchange to chunks of at most `limit` characters.
+    """Join consecutive parts of one exchange (a prompt with its answer) to chunks of at most `limit` characters.
 
     Yield for each chunk its first piece, its text, its first and last line, and its voices (see `Chunk`).
     """

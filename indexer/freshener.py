@@ -37,10 +37,10 @@ LONGEST_SECONDS = 10.0
 
 
 class Batch:
-    """Paths of changed logs that wait to be read. Each has the times of its first and last change, by a monotonic
-    clock.
+    """A set of changed logs' paths that wait to be read. Each path has the times of its first and last change, by a
+    monotonic clock.
 
-    A path is due when its log has been quiet for a while, or has waited for long.
+    A path is due when its log has not changed for some seconds, or when the first change is long ago.
     """
 
     def __init__(self, quiet: float = QUIET_SECONDS, longest: float = LONGEST_SECONDS) -> None:
@@ -103,14 +103,14 @@ class _Cancelled(Exception):
 
 
 class _Job(NamedTuple):
-    """The next index run. `paths` are the logs to look at, or `None` for all. `scheduled` asks for a run over all."""
+    """The next index run. `paths` are the logs to look at, or `None` for all. A `scheduled` run covers all logs."""
 
     scheduled: bool
     paths: Collection[str] | None
 
 
 def open_index() -> AbstractContextManager[Store]:
-    """Open the index for a `with` block. A damaged one is set aside and replaced."""
+    """Open the index for a `with` block. A damaged index is set aside (renamed) and replaced."""
     return open_sound(index_db())
 
 
@@ -193,7 +193,7 @@ class Freshener:
         self._current, self._wanted = project or self._current, wanted
 
     def look(self, paths: Collection[str] | None) -> None:
-        """Note that the logs at `paths` may have changed, or some unknown logs for `None`. A thread reads them soon."""
+        """Note that the logs at `paths` may have changed; `None` means any logs. A thread reads them soon."""
         now = self._clock()
         with self._changed:
             if paths is None:
@@ -343,7 +343,9 @@ class Freshener:
                 self._embedded_for = self._clock() - since
 
     def _read_all(self, store: Store, report: Report) -> None:
-        """Read all changed logs, newest first. Then copy logs, and erase deleted text from the index's files."""
+        """Read all changed logs, newest first. Then copy logs into the folder of kept copies, if a person wants
+        copies, and erase deleted text from the index's files.
+        """
         while read_some(store, self._adapters, report, PIECE_SECONDS, progress=self._progress):
             self._progress("reading", 0, 0)
         done: set[str] = set()
@@ -405,7 +407,9 @@ class Prerequisites:
 
 
 def check_prerequisites(adapters: Iterable[AgentAdapter]) -> Prerequisites:
-    """Check that the state folder is writable, and find the agents with log folders. Missing ones may appear later."""
+    """Check that the state folder is writable, and find the agents with log folders. A missing log folder is no
+    error.
+    """
     errors = [message for folder in (state_home(), index_root()) if (message := _unwritable(folder))]
     there, warnings = [], []
     for agent in adapters:

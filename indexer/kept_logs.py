@@ -283,7 +283,7 @@ def remove(agent: AgentName, session_id: str) -> None:
 
 @contextmanager
 def opened(copy: KeptLog) -> Iterator[Path]:
-    """Uncompress the log of `copy` into a temporary file of its own name. Yield the file's path.
+    """Uncompress the log of `copy` into a temporary file with the log's own file name. Yield the file's path.
 
     Raises:
         OSError: the copy cannot be read, or is damaged.
@@ -299,7 +299,10 @@ def opened(copy: KeptLog) -> Iterator[Path]:
 
 
 def sweep_reading() -> None:
-    """Remove the temporary logs that `opened` wrote in processes that were killed, which the files' free locks show."""
+    """Remove the temporary logs that `opened` wrote in processes that were then killed.
+
+    A live process holds a lock on the folder of its temporary log. A folder without a lock is removed.
+    """
     if not _reading().is_dir():
         return
     with held(_reading(), fcntl.LOCK_EX):
@@ -314,9 +317,9 @@ def folders() -> list[Path]:
 
 
 def _let_go(forked: Collection[tuple[AgentName, str]]) -> int:
-    """Remove the oldest copies until the other copies fit into `room`. Copies of `forked` sessions are removed last.
+    """Remove the oldest copies until the other copies fit into `room`. Return how many were removed.
 
-    Return how many were removed.
+    Copies of the sessions `forked`, which share their beginning with another session, are removed last.
     """
     every = sorted(copies(), key=lambda copy: ((copy.agent, copy.session_id) in forked, copy.log.mtime_ns))
     sweep_unused()
@@ -417,7 +420,7 @@ def _sweep(folder: Path, copy: KeptLog | None) -> None:
 
 
 def _written() -> int:
-    """Return how many bytes this process has written since it last measured the size of all copies."""
+    """Return how many bytes of copies were written since the size of all copies was last measured."""
     try:
         return int((_root() / "written").read_bytes())
     except FileNotFoundError:

@@ -124,7 +124,10 @@ def only_writer(patience: float, name: str = "index", waiting: Callable[[], None
 
 @contextmanager
 def _wanting(patience: float) -> Iterator[None]:
-    """Hold a lock which tells a background indexer that this process waits for the index (not just a moment)."""
+    """Hold a lock which tells a background indexer that this process waits for the index.
+
+    A process whose `patience` is only a moment holds no such lock.
+    """
     if patience <= LOCK_SECONDS:
         yield
         return
@@ -133,7 +136,7 @@ def _wanting(patience: float) -> Iterator[None]:
 
 
 def give_way(*_: object) -> None:
-    """Stop a background indexer if another process waits for the index. Call it where no work is half done.
+    """Stop this background indexer if another process waits for the index. Call this where no work is half done.
 
     The waiting process then does the rest of the work with all processors, which a low priority does not allow.
 

@@ -114,8 +114,8 @@ def unread_logs(store: Store, adapters: Agents) -> list[LogFile]:
 def deleted_logs(paths: Collection[str], adapters: Agents) -> list[str]:
     """Return those of `paths` at which no log exists any more.
 
-    A log within a file is gone with that file, or when its agent says so. If the file cannot be read, its logs count
-    as present.
+    Usually a log is a file. A log that is only a part of a file is gone if the file is, or if its agent no longer
+    finds it in the file. If the file cannot be read, its logs count as present.
     """
     return [path for path in paths if not is_there(path) or any(agent.has_lost(path) for agent in adapters)]
 

@@ -94,7 +94,10 @@ class KnownFiles:
 
 @dataclass(frozen=True, slots=True)
 class Authored:
-    """The lines that one call added to a file, as joined hashes (see `line_hashes`), with exchange, turn and time."""
+    """The lines that one call added to a file, as joined hashes (see `line_hashes`).
+
+    `exchange` and `turn` are the position of the call in the session, and `moment` is its time.
+    """
 
     exchange: int
     turn: int
@@ -104,8 +107,8 @@ class Authored:
 
 
 class Fate(IntEnum):
-    """The fate of an error line that a command printed. MET: no later run of the command succeeded. ENDED: one did.
-    HARMLESS: the command printed the line on success.
+    """The fate of an error that a command printed. MET: no later run of the command succeeded. ENDED: a later run
+    succeeded. HARMLESS: the command succeeded although it printed the error's line.
     """
 
     MET = 0
@@ -115,10 +118,10 @@ class Fate(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class MetError:
-    """An error line that a session met (its hash), with exchange and turn: where it ended, or else where it came last.
+    """An error that a session met: the hash of its `line`, and its `fate`.
 
-    `by` are the joined hashes of the actions that ended the error. It is empty if the command succeeded without a
-    change.
+    `exchange` and `turn` are where the error ended, or else where it was printed last. `by` are the joined hashes of
+    the actions that ended the error. It is empty if the command succeeded without a change.
     """
 
     line: bytes
@@ -142,7 +145,7 @@ class _Step(NamedTuple):
 
     @property
     def settled(self) -> bool:
-        """Return True if this result shows that an earlier error is gone: the call succeeded, or had another error."""
+        """Return True if this result shows that an earlier error is gone: the call succeeded, or met another error."""
         if self.failed:
             return bool(self.result.errors)
         return self.result.proof is not Proof.NOTHING or not WorkCommands.hide_the_end(self.call.action)
@@ -314,7 +317,7 @@ def _fit(path: str) -> bool:
 def _absolute(path: str, cwd: str, resolved_cwd: str) -> str:
     """Return `path`, relative to `cwd`, as an absolute path without ``..``; empty if it may not be stored.
 
-    `resolved_cwd` replaces `cwd`. The disk is not asked.
+    The path's directory `cwd` is replaced by `resolved_cwd`. No file is looked at.
     """
     if not _fit(path.removeprefix(f"{cwd.rstrip('/')}/")):  # a directory's own name may have several lines
         return ""
@@ -348,7 +351,7 @@ _FACT = late(r"[\d`/\\=<>{}()\[\]#$%@]|\w[._]\w|[a-z][A-Z]|https?:")
 def last_answered(session: Session) -> int | None:
     """Return the index of the last exchange (a prompt with its answer) that has an answer or changed something.
 
-    Return -1 if no exchange has, and `None` if the very last one has.
+    If this is the session's very last exchange, return `None`. If no exchange was answered, return -1.
     """
     done = {result.tool_use_id for turn in session.turns for result in results_of(turn) if _was_run(result)}
     exchanges = session.exchanges()

@@ -160,7 +160,7 @@ class _Reader:
 def _send_as_call(kind: type[Any]) -> None:
     """Have objects of the class `kind` pickled as a call of the class with their fields.
 
-    A log has thousands of these objects, and this takes half the time.
+    A log has thousands of these objects, and this halves the time that pickling them takes.
     """
     from multiprocessing.reduction import ForkingPickler
 
@@ -194,7 +194,7 @@ def _answer(line: Connection) -> None:
 def _receive(line: Connection, asked: SimpleQueue[tuple[LogFile, Checkpoint | None]]) -> None:
     """Move requests from the connection into the queue `asked` as they come.
 
-    Otherwise the process that asks would wait until this one reads, while this one waits until the other reads a
+    Without the queue, both processes could wait for each other: the other one to send a request, this one to send a
     result.
     """
     try:

@@ -116,9 +116,11 @@ def _prompts(pieces: Sequence[Piece]) -> Iterator[Masked]:
 
 
 def _parts(piece: Piece, quoting: Collection[str], agents: Agents) -> list[tuple[str, bool]]:
-    """Split a piece of an exchange that asks smart-fork into parts, each with True if it is the session's own text.
+    """Split a piece of an exchange (a prompt with its answer) that asks smart-fork, into parts.
 
-    In a prompt, the sentences that do not name smart-fork are the session's own.
+    Each part comes with True if it is the session's own text, and False if it repeats smart-fork's answer or asks
+    smart-fork. In a prompt, the sentences that do not name smart-fork are the session's own. `quoting` are the ids of
+    messages that repeat smart-fork's answer.
     """
     if piece.role == "action":
         return [(line, not agents.opens_a_session(line.strip())) for line in piece.text.splitlines(keepends=True)]

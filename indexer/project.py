@@ -98,7 +98,9 @@ def listed_worktrees(common: Path) -> Iterator[Path]:
 
 
 def worktree_named(common: Path, name: str) -> Path | None:
-    """Return where the worktree is that git keeps under `name`. The name stays the same when the worktree moves."""
+    """Return the directory of the worktree that git lists as `name`. The name stays the same when the worktree
+    moves.
+    """
     return _listed(common / "worktrees" / name)
 
 
@@ -256,7 +258,7 @@ class Project:
         return self.root, *self.places, *map(str, removed_worktrees(Path(self.key)))
 
     def had_worktree(self, directory: Path) -> bool:
-        """Return True if `directory` is gone, but lies in a worktree that the repository still lists."""
+        """Return True if `directory` no longer exists, but was in a worktree that the repository still lists."""
         if not self.git or directory.exists():
             return False
         return any(is_within(directory, one) for one in removed_worktrees(Path(self.key)))

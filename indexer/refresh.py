@@ -102,7 +102,7 @@ def read_named(
 def read_changed(
     store: Store, adapters: Agents, paths: Collection[str], seconds: float, progress: Progress | None = None
 ) -> list[LogFile]:
-    """Read the logs at `paths` that have changed. If none has, return without waiting for the index's lock.
+    """Read the logs at `paths` that have changed. If no log has changed, return without waiting for the index's lock.
 
     Return the changed logs that are not read, because each would take longer than `seconds`.
 

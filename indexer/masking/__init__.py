@@ -67,7 +67,9 @@ def beginning(text: Masked, limit: int) -> Masked:
 
 
 def ending(text: Masked, limit: int) -> Masked:
-    """Return the last `limit` characters of `text`, and the whole of a mask that they would split."""
+    """Return the last `limit` characters of `text`. If they begin inside a mask, the result starts with the whole
+    mask.
+    """
     _, start = _mask_around(text, max(0, len(text) - limit))
     return Masked(text[start:])
 

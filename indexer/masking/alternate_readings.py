@@ -115,7 +115,7 @@ class View:
         self.text = "".join(pieces)
 
     def original(self, start: int, end: int) -> tuple[int, int]:
-        """Return the span of the original text from which this span of `text` comes."""
+        """Return the span of the original text from which the characters `start` to `end` of `text` come."""
         return self._place(start)[0], self._place(end - 1)[1]
 
     def _place(self, position: int) -> tuple[int, int]:
@@ -130,9 +130,10 @@ class View:
 
     @cached_property
     def _pieces(self) -> tuple[list[int], list[tuple[int, int, bool]]]:
-        """Return two lists: the start of each piece in `text`; its span in the original, and if it is unchanged.
+        """Return two lists about the pieces of `text`: where each piece starts in `text`, and where it comes from.
 
-        They are computed on first use, because most readings need no positions.
+        The second list has for each piece its start and end in the original text, and True if the piece is unchanged.
+        Both are computed on first use, because most readings need no positions.
         """
         starts: list[int] = []
         places: list[tuple[int, int, bool]] = []
@@ -148,7 +149,7 @@ class View:
 
 
 def as_seen(text: str) -> list[View]:
-    """Return a text as people see it, without invisible characters and look-alikes; no reading if it has none."""
+    """Return readings of a text without its invisible characters and look-alikes; an empty list if it has neither."""
     if not (_ODD.search(_rare(text)) and _HIDES.search(text)):
         return []
     ways = [_seen, lambda found: _seen(found).strip(" ")] if _LIKE_SPACES.search(text) else [_seen]
@@ -179,11 +180,11 @@ def other_readings(text: str, plain: bytes, *, telling: bool, spelled: bool) -> 
 def joined(
     text: str, plain: bytes, tokens: Iterable[int], begins: Callable[[str, int, int, bool], bool]
 ) -> View | None:
-    """Return a reading in which the lines that split a token are joined; `None` if no token is split.
+    """Return a reading in which tokens that line ends split are joined again; `None` if no token is split.
 
     `plain` is the text with one byte for each character. `tokens` are the starts of long runs of token characters.
-    `begins` returns True if a known token begins between two positions. Its last argument says if the rest of a token
-    seems to follow.
+    `begins` returns True if a known kind of token begins between two positions; its last argument says if the rest of
+    the token seems to follow.
     """
     edits, position = list[tuple[int, int, str]](), 0
 
@@ -226,10 +227,10 @@ def joined(
 
 
 def _begun(plain: bytes, token: int) -> tuple[int, int, int, bool] | None:
-    """Return the part of a token on the line before: start and end, the start of its continuation, and if it is sure.
+    """Return the first part of a split token, which ends the line before; `None` if that line ends otherwise.
 
-    `token` is where the continuation seems to begin. A sign for continued lines, such as a backslash, makes it sure.
-    Return `None` if the line before ends otherwise.
+    `token` is where the rest of the token seems to begin. The result has the first part's start and end, the start of
+    the rest, and True if a sign for continued lines, such as a backslash, proves the split.
     """
     if plain[token - 1 : token] == b"%" and plain[token : token + 2] in (b"0A", b"0a"):
         token += 2
@@ -246,16 +247,16 @@ def _is_rest(plain: bytes, start: int) -> bool:
 
 
 def _going_on(plain: bytes, token: int) -> re.Match[bytes] | None:
-    """Return the line end behind the run at `token` and its continuation in the next line, or `None`."""
+    """Return a match of the line end behind the token at `token`, and of its rest in the next line, or `None`."""
     run = _RUN.match(plain, token)
     end = run.end() if run else token
     return _GOES_ON.match(plain, end) if plain[end : end + 1] in _MAY_GO_ON else None
 
 
 def _wrapped(plain: bytes, line: int, token: int, found: re.Match[bytes]) -> bool:
-    """Return True if the line from `line` on, or a string in it, is long enough to be wrapped where `found` begins.
+    """Return True if the line that starts at `line`, or a string in it, may be wrapped where the line end `found` is.
 
-    The continuation must not be followed by a value, because it is a name then.
+    It is if the line is long enough, or if quotes enclose the joined token. A token before "=", ":" or "(" is a name.
     """
     if found.start(1) - line < _FULL_LINE:
         return (

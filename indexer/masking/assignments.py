@@ -143,7 +143,7 @@ def _of_stem(text: str, lower: bytes, stem: bytes, places: Iterable[int]) -> Ite
 
 
 def _named(text: str, position: int, end: int, kind: str) -> Iterator[Span]:
-    """Yield the values assigned to the name whose part between two positions hints at a secret."""
+    """Yield the values assigned to a name. `position` and `end` limit the part of the name that hints at a secret."""
     match = _SEPARATOR.match(text, end)
     if (
         match
@@ -183,7 +183,9 @@ def _may_name(text: str, lower: bytes, stem: bytes, position: int) -> bool:
 
 
 def _may_set(text: str, stem: int, match: re.Match[str]) -> bool:
-    """Return True if the text behind a name and a blank can be its value: alone on the line, or set by a command."""
+    """Return True if the word behind a name and a blank can be its value: no other word follows, or a command sets
+    it.
+    """
     rest = text[match.end() : ended(text, match.end(), 258)]
     if " " not in rest.strip(" \t,;\r"):
         return True
@@ -298,7 +300,11 @@ def _names(name: str, word: str, kind: str, match: re.Match[str]) -> bool:
 
 
 def _is_key(name: str, word: str, value: str) -> bool:
-    """Return True if `value` shows that something named a key is a secret, whatever else its name says."""
+    """Return True if a name such as "deploy key" has a random `value`: a UUID, a hexadecimal number or mixed
+    characters.
+
+    `word` is the part of the `name` that hints at a secret. Names of public keys do not count.
+    """
     if word.lower() != "key" or len(name) == len(word) or _OPEN_KEYS.search(name):
         return False
     value = value.rstrip(",;)")

@@ -194,7 +194,9 @@ def _is_heading(cell: str) -> bool:
 
 
 class _Column(NamedTuple):
-    """A cell in a line of a table: its number, its text, its start, and the start of the next cell."""
+    """A cell in a line of a table, with the number of its column, its text, its start, and the start of the next
+    cell.
+    """
 
     number: int
     text: str
@@ -254,7 +256,10 @@ def _codes(text: str) -> Iterator[Span]:
 
 
 def _alike(text: str, end: int) -> list[re.Match[str]]:
-    """Return the codes behind `end` that have one length, at least two. Among codes with digits, one may have none."""
+    """Return the recovery codes behind the position `end`; an empty list if there are fewer than two.
+
+    Their lengths differ by one character at most. They have digits, except for single codes of the same shape.
+    """
     near = list[re.Match[str]]()
     for code in _CODE.finditer(text, end, end + 1500):
         if code.start() - end > (24 if near else 80):
@@ -363,7 +368,9 @@ _ABOUT = late(expanded("{about_answers}"))
 
 
 def asks_for_one(line: str) -> bool:
-    """Return True if the last line of `line` announces a secret and nothing else: it asks for one, or prints one."""
+    """Return True if the last line of the text `line` asks for a secret, or says that a secret follows on the next
+    line.
+    """
     last = line.rstrip().rpartition("\n")[2]
     if len(last) > _LONGEST:
         return False
@@ -371,7 +378,7 @@ def asks_for_one(line: str) -> bool:
 
 
 def answers_in(text: str, lower: bytes, signs: Collection[bytes], places: Mapping[bytes, list[int]]) -> Iterator[Span]:
-    """Yield the secrets that are alone on their line below an announcement.
+    """Yield the secrets that are alone on their line below an announcement (a line such as "Your token:").
 
     `lower` is the text as lower-case bytes. `signs` are its words that hint at secrets, and `places` their positions.
     """

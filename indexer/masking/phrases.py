@@ -87,8 +87,8 @@ class Phrase:
     """A pattern of words with a secret as its last group. All literals are in lower case.
 
     A line must have one of `anchors`. A text must have one of `words` as a whole word, or else one of `signs`. `least`
-    is the check for the value. With `whole`, the pattern may span several lines, with `reach` it may go so many
-    characters beyond a line, and with `begins` it starts with an anchor.
+    names the check of the secret. If `whole`, the pattern may span several lines. With `reach`, it may extend so many
+    characters beyond a line. If `begins`, it starts with an anchor.
     """
 
     kind: str
@@ -129,7 +129,7 @@ def _phrase(rule: Rule) -> Phrase:
 
 
 def found_in(phrase: Phrase, text: str, lower: bytes, places: Iterable[int]) -> Iterator[Span]:
-    """Yield the secrets of a phrase in `text`. `lower` is the text as lower-case bytes of equal positions.
+    """Yield the secrets that `phrase` finds in `text`. `lower` is the text as lower-case bytes of equal positions.
 
     `places` are the positions of the phrase's anchors.
     """
@@ -142,7 +142,7 @@ def found_in(phrase: Phrase, text: str, lower: bytes, places: Iterable[int]) -> 
 
 
 def _stretched(lines: list[tuple[int, int]], reach: int) -> list[tuple[int, int]]:
-    """Return spans of lines, each extended by `reach` characters. Spans that then touch become one."""
+    """Move the end of each line by `reach` characters. Join lines that then touch. Lines are (start, end) positions."""
     stretches = lines[:1]
     for start, end in lines[1:]:
         first, last = stretches[-1]
@@ -361,7 +361,7 @@ def strange_in(text: str, lower: bytes, signs: Collection[bytes], places: Mappin
 
 
 def _told_before(text: str, position: int) -> Iterator[Span]:
-    """Yield a strange word directly before the word at `position`, such as "password", if the sentence links them."""
+    """Yield a strange word (one unlike words and names) before "password" at `position`, if the sentence links both."""
     for piece in _TOLD_BEFORE.finditer(_NO_LINE.split(text[max(0, position - 90) : position])[-1]):
         start = position - len(piece.string) + piece.start(1)
         value = piece[1].rstrip(".:")
@@ -370,19 +370,21 @@ def _told_before(text: str, position: int) -> Iterator[Span]:
 
 
 def strange_behind(text: str, lower: bytes, noun: Noun) -> Iterator[Span]:
-    """Yield strange words behind the word `noun`, which means a secret and has letters beyond ASCII."""
+    """Yield strange words (unlike words and names) behind `noun`, a word such as "пароль" that means a secret."""
     return _behind(text, lower, noun.end, told=True, password=noun.kind == "password")
 
 
 def _behind(text: str, lower: bytes, position: int, *, told: bool, password: bool) -> Iterator[Span]:
-    """Yield the secrets in the line behind the word for a secret before `position`, and replies to password prompts."""
+    """Yield the secrets behind a word such as "password", which ends at `position`, and replies to password prompts."""
     yield from _pieces(text, lower, position, told=told, password=password)
     if password and (asked := _ASKED.match(text, position)):
         yield from _pieces(text, lower, asked.end(), told=False, password=True)
 
 
 def _pieces(text: str, lower: bytes, position: int, *, told: bool, password: bool) -> Iterator[Span]:
-    """Yield strange words in the line behind a position, and words that the line introduces as a password."""
+    """Yield strange words (unlike words and names) behind `position` in its line, and words introduced as a
+    password.
+    """
     stop = position + _REACH
     line = lower.find(b"\n", position, stop + _LONGEST)
     for number, piece in enumerate(_PIECE.finditer(text, position, line if line >= 0 else stop + _LONGEST)):
@@ -413,9 +415,9 @@ def _pieces(text: str, lower: bytes, position: int, *, told: bool, password: boo
 
 
 def _is_told(text: str, position: int, start: int, value: str) -> bool:
-    """Return True if the text introduces `value` at `start` as the secret that `position` mentions.
+    """Return True if the text introduces `value` at `start` as the secret that is mentioned before `position`.
 
-    `value` is a UUID, or random characters of one case that are no checksum.
+    Only a UUID, or random characters of one case that are no checksum, can be such a secret.
     """
     if is_uuid(value):
         before = text[max(0, position - 24) : position]

@@ -36,7 +36,7 @@ class Span(NamedTuple):
 
 
 def lines_at(plain: bytes, positions: Iterable[int]) -> list[tuple[int, int]]:
-    """Return start and end of the lines at ascending `positions`, each line once. Each begins with a line end."""
+    """Return (start, end) of the lines at ascending `positions`, each line once, with the line end before each."""
     lines: list[tuple[int, int]] = []
     end = -1
     for position in positions:

@@ -321,8 +321,8 @@ def together(
 ) -> list[Any]:
     """Apply `change` to a list from a log in which consecutive values belong to one text.
 
-    A list of strings is changed as one text. In a list of objects, each field is, across all objects. Fields for which
-    `fixed` is true stay.
+    A list of strings is changed as one text. In a list of objects, the values of each field, across all objects, are
+    changed as one text. Fields for which `fixed` returns True stay.
     """
     if len(values) < 2:
         return values

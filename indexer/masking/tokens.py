@@ -172,7 +172,7 @@ def _any_at_a_run() -> re.Pattern[str]:
 
 
 def _vendors_at(text: str, plain: bytes, runs: bytes, start: int) -> Iterator[Span]:
-    """Yield the known tokens (see `Vendor`) whose longest run of token characters begins at `start`."""
+    """Yield the tokens of known vendors (see `Vendor`) whose longest run of token characters begins at `start`."""
     shapes = _shapes()
     for at in _beginnings(text, plain, runs, start):
         for beginning, vendor in shapes.get(text[at : at + 2], ()):
@@ -190,7 +190,11 @@ def _vendors_at(text: str, plain: bytes, runs: bytes, start: int) -> Iterator[Sp
 
 
 def _says_so(text: str, start: int) -> bool:
-    """Return True if random characters at `start` have a prefix that names a secret ("sk_…") or nothing known."""
+    """Return True if a prefix and random characters at `start` are a secret.
+
+    A prefix that names a secret, such as "sk_", needs few random characters. A prefix of unknown meaning needs many.
+    The prefix of a public key never counts.
+    """
     if start and text[start - 1 : start + 1] in _ESCAPED_LINE_ENDS:
         return False
     found = compiled(_PREFIXED).match(text, start)
@@ -219,7 +223,10 @@ def _is_option(text: str, start: int) -> bool:
 
 
 def _beginnings(text: str, plain: bytes, runs: bytes, start: int) -> Iterator[int]:
-    """Yield the positions at which a token may begin whose longest run of token characters begins at `start`."""
+    """Yield the positions at which a token may begin: `start`, and the starts of the parts that dots join before it.
+
+    At `start`, the token's longest run of token characters begins.
+    """
     yield start
     if text[start - 1 : start + 1] in _ESCAPED_LINE_ENDS and start:
         yield start + 1
@@ -247,9 +254,9 @@ def is_wallet_key(text: str) -> bool:
 
 
 def _random(follows: str, *, certain: bool) -> bool:
-    """Return True if the rest of a token, behind its beginning, is random. A name may begin like a token.
+    """Return True if `follows`, the text behind a token's beginning, is random. Names may begin like tokens, too.
 
-    `certain` marks an exact pattern, which needs no random characters.
+    If the vendor's pattern is exact, `certain` is True, and any text that does not repeat itself counts as random.
     """
     return not monotone(follows) and (certain or changes(follows[:200]) >= 2 or is_tangled(follows))
 

@@ -212,7 +212,9 @@ def is_alone(text: str) -> bool:
 
 
 def is_unlike_words(text: str) -> bool:
-    """Return True if the text is a password or key even if little around it says so: mixed with signs, or random."""
+    """Return True if the text is recognized as a password or key by itself: mixed letters, digits and signs, or
+    random.
+    """
     signs = any(c in "!#$%^*~" for c in text[1:]) or sum(c == "@" for c in text[1:]) == 1
     if not is_alone(text) or is_identity(text) or _FORMAT.search(text):
         return False
@@ -295,7 +297,8 @@ def is_number(text: str) -> bool:
 def is_told(text: str) -> bool:
     """Return True if the text looks like a password that a person mentions in a conversation.
 
-    It is no plain word, and nothing else that has letters and digits.
+    Such a text has letters and digits, signs, or several joined words. Names, references and placeholders do not
+    count.
     """
     return (
         (is_mixed(text) or is_coined(text) or _SIGNED.match(text) is not None)
@@ -359,7 +362,7 @@ def looks_random(value: str, *, lenient: bool = False) -> bool:
 def is_base64_pair(value: str, *, told: bool = False) -> bool:
     """Return True if `value` is a user name, a colon and a password, encoded in base64 as for HTTP and Docker.
 
-    With `told`, which says that a password is expected, the user name may be missing.
+    `told` is True if the text around says that `value` is a password. The user name may then be missing.
     """
     try:
         said = base64.b64decode(value + "=" * (-len(value) % 4), validate=True).decode()
