@@ -1,7 +1,8 @@
 """Branches of sessions. A branch is a copy with its own title that an agent can continue; the original stays
 unchanged.
 
-A session whose agent is still answering is refused. The worker registry and the tasks in the log show that.
+smart-fork refuses to branch a session whose agent is still answering. The worker registry and the tasks in the
+session's log show whether it is.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def is_unfinished(session: Session) -> bool:
 
 
 def earlier_message() -> str:
-    """Return a hint for error messages: to branch at an earlier message, with the option that does it."""
+    """Return a hint for error messages: it advises to branch at an earlier message, and names the option for that."""
     return advice(
         "Or branch at an earlier message: --at N, numbered as in `smart-fork show`.",
         tool="Or branch at an earlier message: at, numbered as in read_session.",
@@ -130,7 +131,7 @@ WRITTEN_SECONDS, LOOK_SECONDS = 3.0, 0.2
 class PlannedBranch:
     """A branch (a copy of a session) that is decided but not written yet. The copy contains the turns 0 to `end`.
 
-    `held` keeps temporary logs, from which the branch is copied, until it is written.
+    `held` keeps the temporary logs, from which the branch is copied, until the branch is written.
     """
 
     request: BranchRequest
@@ -149,11 +150,11 @@ class PlannedBranch:
     def plan(
         cls, request: BranchRequest, library: Opening | None = None, *, now: float | None = None, clock: Clock
     ) -> Self:
-        """Decide what a branch contains and where it goes; write nothing.
+        """Decide what a branch contains and in which directory it works; write nothing.
 
-        The branch ends after the answer to the requested message, otherwise with the last finished turn. The `library`
-        (the index to search) finds the exchange that answers an intent. If the caller branches its own new session,
-        wait until that session has a log.
+        The branch ends after the answer to the requested message. If no message is requested, it ends with the last
+        finished turn. If the request asks for the best answer to an intent (what the user looks for), the `library`
+        (the index to search) finds it. If the caller branches its own new session, wait until that session has a log.
 
         Raises:
             SmartForkError: the branch cannot be written.
@@ -254,7 +255,9 @@ class PlannedBranch:
 def branch(
     request: BranchRequest, library: Opening | None = None, *, now: float | None = None, clock: Clock | None = None
 ) -> Branched:
-    """Copy a session as `request` says, and record its parent. `library` is the index, by default the command line's.
+    """Copy a session as `request` says, and record the session as the copy's parent.
+
+    `library` is the index to search; by default, the index that the command line uses.
 
     Raises:
         SmartForkError: nothing was written.
@@ -265,7 +268,7 @@ def branch(
 def _source(reference: str, own: str, clock: Clock, held: ExitStack, as_agent: AgentName | None) -> Session:
     """Read the session named by `reference`. If it is the caller's session `own`, wait until its log appears.
 
-    If a temporary log must be made for this, `held` deletes the log when it closes.
+    If the session has no log that can be copied, a temporary log is made; `held` deletes that log when it closes.
     """
     if not Reference.parsed(reference).names_session:
         raise Usage(
@@ -297,10 +300,11 @@ def _belongs(session: Session, project: str) -> bool:
 
 @contextmanager
 def new_title(parent_title: str, target: Path, moment: float, *, name: str | None = None) -> Iterator[str]:
-    """Reserve a title for a branch while it is written, so that no concurrent branch takes the title.
+    """Yield a title for a branch, and reserve it inside the context, so that no concurrent branch takes the same
+    title.
 
     Raises:
-        SmartForkError: in place of an `OSError`, also one raised inside the context.
+        SmartForkError: an `OSError` occurred, here or inside the context.
     """
     try:
         with held_file(private_dir(state_home()) / "branch.lock"):
@@ -323,7 +327,9 @@ def _remember(written: WrittenCopy, session: Session, end: int) -> None:
 
 
 def _notes(handed: HandoverSize, agent: AgentName, budget: Budget | None) -> list[str]:
-    """Return notes to show to the user: what a handover to `agent` lost, and whether it exceeds the `budget`."""
+    """Return notes for the user: which parts `agent` does not receive in a handover (a session passed on as text), and
+    whether the handover exceeds the `budget`.
+    """
     from smart_fork.forking.handover import beyond, notes
 
     return [*notes(handed, agent), *(beyond(handed, budget) if budget else ())]
@@ -374,10 +380,10 @@ _BRANCHED = re.compile(rb"\(branch", re.IGNORECASE)
 
 
 def branch_title(name: str | None, parent_title: str, taken: Container[str], milliseconds: int) -> str:
-    """Return a title for a branch that no other session has, made from `name` or from the title of its parent.
+    """Return a title for a branch, made from `name` or from the parent's title, that no session in the project has.
 
-    `taken` holds the titles in the project, as keys from `titles.comparable_title`. `milliseconds` is the current
-    time.
+    `taken` holds the project's titles, in the form that `titles.comparable_title` returns. `milliseconds` is the
+    current time.
     """
     base = titles.without_suffix(plain_name(name)) or titles.without_suffix(plain_name(parent_title)) or FALLBACK
     numbers = chain(("",), (f" {number}" for number in range(2, MAX_NUMBER + 1)))
@@ -387,7 +393,7 @@ def branch_title(name: str | None, parent_title: str, taken: Container[str], mil
 
 
 def titles_like_ours(agents: Agents, project: Project) -> set[str]:
-    """Return the titles in `project` that contain "(Branch", as keys from `titles.comparable_title`.
+    """Return the titles in `project` that contain "(Branch", in the form that `titles.comparable_title` returns.
 
     Logs that cannot be read are skipped.
     """
@@ -424,8 +430,9 @@ def _both_ends(log: LogFile) -> bytes:
 
 
 def _given(ends: bytes) -> Iterator[str]:
-    """Yield the titles in `ends`, the first and last bytes of a log. Replaced titles are yielded as well: they count
-    as taken.
+    """Yield the titles recorded in `ends`, the first and last bytes of a log.
+
+    Earlier titles of a renamed session are yielded too: no new branch may have them.
     """
     for line in filter(_BRANCHED.search, ends.splitlines()):
         for _, record in decode_line(line)[0]:

@@ -1,9 +1,9 @@
 """Budget choice: selects the exchanges (a prompt and its answer) of a session that gain most per token.
 
-The evidence tells how likely each exchange answers the intent (what the user looks for). An exchange gains more, the
-more of it is kept. Its words come first, then its edits and the file readings that they need. Every call with
-shortened results follows, then everything in full. The parts with the best ratio of gain to tokens are kept first. The
-functions here are pure; the evidence is an argument.
+Evidence from the search index tells how likely each exchange answers the intent (what the user looks for). The gain of
+an exchange grows in four steps: prompt and final answer; also its edits, with the file readings that they need; also
+every tool call, with shortened results; everything in full. The steps with the best ratio of gain to tokens are kept
+first. The functions here are pure; the evidence is an argument.
 """
 
 from __future__ import annotations
@@ -46,9 +46,10 @@ OPENING, ANSWER, LAST, NEEDED, NEAR, WANTED = "opening", "answers", "last", "nee
 
 @dataclass(frozen=True, slots=True)
 class KeptTurns:
-    """The kept turns of a session, by number. Results in these turns are shortened, except in the turns in `full`.
+    """The turns of a session that a fork keeps, by number. Tool results in them are shortened, except in the turns in
+    `full`.
 
-    `why` has the reason to keep each exchange.
+    `why` maps the number of each kept exchange to the reason to keep it.
     """
 
     kept: frozenset[int] = frozenset()
@@ -58,9 +59,10 @@ class KeptTurns:
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """Turns of the exchange number `place` that could be kept as well, with the turns that they need.
+    """Turns that could be added to the kept ones: turns of the exchange with index `place`, and the turns that these
+    need.
 
-    The results in the turns `full` are not shortened. `why` is the reason to keep the turns.
+    The tool results in the turns `full` are not shortened. `why` is the reason to keep the turns.
     """
 
     place: int
@@ -71,7 +73,10 @@ class Addition:
 
 @dataclass(frozen=True, slots=True)
 class PricedAddition:
-    """Turns that could be kept as well, with their gain (see the module) and their estimated tokens."""
+    """Turns that could be added to the kept ones, with their estimated tokens and their gain.
+
+    The gain is the chance that they answer the user's intent, times the worth of this part of an exchange.
+    """
 
     gain: float
     tokens: int
@@ -79,8 +84,9 @@ class PricedAddition:
 
 
 class Chooser:
-    """The choice of the exchanges of one session to keep, up to turn `end`. It follows the evidence for each
-    exchange.
+    """Chooses which exchanges (a prompt and its answer) of one session a fork keeps, among the turns 0 to `end`.
+
+    The choice follows the `evidence` that each exchange answers the user's intent.
     """
 
     def __init__(self, session: Session, costs: Costs, end: int, evidence: ExchangeEvidence) -> None:
@@ -98,9 +104,9 @@ class Chooser:
             self._point = max((at for at, number in enumerate(numbers) if number <= evidence.point), default=0)
 
     def smallest(self, drop: Collection[int] = ()) -> KeptTurns:
-        """Return the smallest choice: prompt and answer of the first, the best matching and the last exchange.
+        """Return the smallest choice: prompt and final answer of the first, the best matching and the last exchange.
 
-        Exchanges in `drop` are never chosen.
+        Exchanges whose number is in `drop` are never chosen.
         """
         choice, best = KeptTurns(), [(place, ANSWER) for place in self._best()[:1]]
         for place, why in ((0, OPENING), *best, (len(self.units) - 1, LAST)):
@@ -109,13 +115,15 @@ class Chooser:
         return choice
 
     def all_but(self, drop: Collection[int], keep: Collection[int] = ()) -> KeptTurns:
-        """Return the choice of all turns except those of the exchanges in `drop`."""
+        """Return the choice of all turns except those of the exchanges in `drop`. `keep` has exchanges that the user
+        named.
+        """
         kept = frozenset(turn for unit in self.units if unit.number not in drop for turn in unit.whole)
         return KeptTurns(kept, kept, {unit.number: WANTED for unit in self.units if unit.number in keep})
 
     def within(self, most: int | None, keep: Collection[int] = (), drop: Collection[int] = ()) -> KeptTurns:
-        """Return the best choice of turns within `most` tokens. Without a limit, return the smallest choice that
-        answers the intent.
+        """Return the best choice of turns within `most` tokens. If `most` is `None`, return the smallest choice that
+        answers the user's intent.
 
         Exchanges in `keep` are always chosen, and exchanges in `drop` never.
         """
@@ -151,22 +159,20 @@ class Chooser:
         return [title(unit) for unit in self.units]
 
     def tokens(self, choice: KeptTurns) -> int:
-        """Return the tokens of a choice: its turns, the lines about omitted exchanges, and the newest compaction's
-        summary.
+        """Return the tokens of a choice: its turns, the lines that replace dropped exchanges, and the newest
+        compaction's summary.
         """
         told = sum(self.costs.of_text(text) + AROUND for text in self.told(choice.kept).values())
         return self._own(choice) + told
 
     def _own(self, choice: KeptTurns) -> int:
-        """Return the tokens of the kept turns and of the newest compaction's summary, without the lines about omitted
-        exchanges.
-        """
+        """Return the tokens of a choice as `tokens` does, but without the lines that replace dropped exchanges."""
         own = sum(self.costs.of(turn, full=turn in choice.full) for turn in choice.kept)
         return own + self.costs.summary(self.end)
 
     def told(self, kept: frozenset[int]) -> dict[int, str]:
-        """Return the lines that replace omitted exchanges and steps, by the number of the kept turn that each line
-        precedes.
+        """Return the lines that replace dropped exchanges and steps. The key of a line is the number of the kept turn
+        after it.
         """
         found: dict[int, str] = {}
         first, exchanges, steps = None, 0, 0
@@ -185,9 +191,9 @@ class Chooser:
         return found
 
     def _added(self, choice: KeptTurns, added: Addition, bound: int, gone: frozenset[int]) -> KeptTurns:
-        """Return `choice` with the turns of `added`; unchanged if it would then exceed `bound` tokens.
+        """Return `choice` with the turns of `added`. If that would exceed `bound` tokens, return `choice` unchanged.
 
-        Turns in `gone` are never added.
+        Turns in `gone` belong to dropped exchanges and are never added.
         """
         turns, full = added.turns - gone, added.full - gone
         if gone & self.units[added.place].whole or (turns <= choice.kept and full <= choice.full):
@@ -198,8 +204,9 @@ class Chooser:
         return more if self._own(more) <= bound and self.tokens(more) <= bound else choice
 
     def _with_beginning(self, choice: KeptTurns, bound: int, gone: frozenset[int]) -> KeptTurns:
-        """Return `choice` with as many exchanges from the session's beginning as fit: the model's cache makes them
-        cheap.
+        """Return `choice` with as many exchanges from the session's beginning, in full, as fit into `bound` tokens.
+
+        The model's cache makes them cheap. Turns in `gone` (dropped exchanges) are never added.
         """
         for place, unit in enumerate(self.units):
             choice = self._added(choice, Addition(place, unit.whole, OPENING, unit.whole), bound, gone)
@@ -208,7 +215,10 @@ class Chooser:
         return choice
 
     def _with_last(self, choice: KeptTurns, added: Addition, bound: int, gone: frozenset[int]) -> KeptTurns:
-        """Return `choice` with the last edits of the exchange in `added`, as many as fit into `bound` tokens."""
+        """Return `choice` with the last edits of the exchange that `added` names, as many as fit into `bound` tokens.
+
+        Turns in `gone` (dropped exchanges) are never added.
+        """
         if choice.kept >= added.turns or gone & self.units[added.place].whole:
             return choice
 
@@ -220,11 +230,11 @@ class Chooser:
         return with_last(fitting[count - 1]) if count else choice
 
     def _with_runs(self, choice: KeptTurns, place: int, room: int, gone: frozenset[int], *, looked: bool) -> KeptTurns:
-        """Return `choice` with the commands that an exchange ran, their results shortened. `looked` adds read-only
-        steps.
+        """Return `choice` with the commands that the exchange `place` ran, their results shortened.
 
-        The shortest steps come first, as many as fit into `room` tokens. Commands matter since nothing else has their
-        output.
+        With `looked`, the exchange's read-only steps are added too. The shortest steps come first, until the choice
+        has `room` tokens. Commands matter since their output is recorded nowhere else. Turns in `gone` are never
+        added.
         """
         left = [
             step
@@ -257,8 +267,9 @@ class Chooser:
         return KeptTurns(choice.kept | added.turns, choice.full | added.full, why)
 
     def _best(self) -> list[int]:
-        """Return the indexes of exchanges with evidence, best first. If none has evidence, return all indexes, last
-        first.
+        """Return the indexes of the exchanges that have evidence for the intent, best first.
+
+        If no exchange has evidence, return all indexes, the last exchange first.
         """
         if not any(self._gain):
             return sorted(range(len(self.units)), reverse=True)
@@ -267,20 +278,22 @@ class Chooser:
 
     @cached_property
     def _answers(self) -> list[int]:
-        """Return the indexes of two exchanges: the one with the best evidence, and the one that completes the answer
-        to the intent.
+        """Return up to two indexes of exchanges: the one with the best evidence, and the one that completes the answer
+        to the intent, if it is known and another one.
         """
         return list(dict.fromkeys([*self._best()[:1], *([self._point] if self._point is not None else [])]))
 
     def _mended(self) -> list[int]:
-        """Return the index of the exchange after the best one, if that exchange edits files: corrections often follow
+        """Return a list with the index of the exchange after the best one if it edits files: corrections often follow
         an answer.
+
+        Otherwise return an empty list.
         """
         after = [place + 1 for place in self._best()[:1] if place + 1 < len(self.units)]
         return [place for place in after if self.needs.edits(place)]
 
     def _ranked(self) -> list[int]:
-        """Return the indexes of all exchanges, the likeliest answer to the intent first."""
+        """Return the indexes of all exchanges, the likeliest answer to the user's intent first."""
         return sorted(range(len(self.units)), key=lambda place: (-self._chances[place], -place))
 
     @cached_property
@@ -293,17 +306,17 @@ class Chooser:
         return [one / sum(odds) for one in odds]
 
     def _by_gain(self, places: Iterable[int], levels: int) -> list[Addition]:
-        """Return parts of the exchanges `places` that could be kept, best gain per token first.
+        """Return the parts of the exchanges `places` that could be kept, best gain per token first.
 
-        `levels` is the number of parts of each exchange, from its words (1) to everything in full.
+        Parts grow in four steps (see `_levels`); `levels` is the number of steps to consider.
         """
         pieces = [piece for place in places for piece in self._pieces(place, levels)]
         return [piece.added for piece in sorted(pieces, key=lambda piece: -piece.gain / piece.tokens)]
 
     def _pieces(self, place: int, levels: int) -> list[PricedAddition]:
-        """Return the parts of an exchange in falling order of gain per token.
+        """Return the parts of the exchange `place` that could be kept, in falling order of gain per token.
 
-        A part with a better ratio than the part before it is joined to that part.
+        If a part has a better ratio than the smaller part before it, both become one. `levels`: see `_by_gain`.
         """
         found: list[PricedAddition] = []
         before = 0
@@ -320,7 +333,10 @@ class Chooser:
         return found if self._chances[place] else []
 
     def _levels(self, place: int) -> Iterator[tuple[frozenset[int], frozenset[int]]]:
-        """Yield growing parts of an exchange: the turns to keep, and those turns whose results are not shortened."""
+        """Yield four growing parts of an exchange: words, edits too, every step, everything in full.
+
+        Each part is a pair: the turns to keep, and those of them whose tool results are not shortened.
+        """
         yield self.needs.said(place), frozenset()
         yield self.needs.done(place), frozenset()
         yield self.needs.whole(place), frozenset()
@@ -331,7 +347,7 @@ class Chooser:
 
 
 class Selected(NamedTuple):
-    """The result of a budget's choice for one session: the selection, the chooser that made it, and the kept turns.
+    """The choice for one session within a budget: `selection` describes it for the answer, `chooser` made it.
 
     `excerpt` has the kept turns; it is `None` if the whole session is kept.
     """
@@ -342,11 +358,11 @@ class Selected(NamedTuple):
 
 
 def within(chooser: Chooser, wanted: Budget) -> Selected:
-    """Choose the exchanges of a session to keep within the budget `wanted`.
+    """Choose the exchanges of the chooser's session to keep within the budget `wanted`.
 
     Raises:
-        ForkRefused: the session has no prompt up to that turn.
-        Usage: an exchange number does not exist, or nothing would remain.
+        ForkRefused: the session has no prompt among the turns to choose from.
+        Usage: an exchange number does not exist, or no prompt would remain.
     """
     parts, counted, end = chooser.units, chooser.costs, chooser.end
     _check(parts, wanted)
@@ -389,10 +405,11 @@ def within(chooser: Chooser, wanted: Budget) -> Selected:
 
 
 def _new_from(session: Session, end: int, kept: frozenset[int], taken: Sequence[int], whole: Sequence[int]) -> int:
-    """Return the first turn that a fork does not repeat exactly, so that the model's cache ends there. 0 after a
-    compaction.
+    """Return the number of the first turn that a fork drops or shortens: the model's cache covers only the turns
+    before it.
 
-    `taken` has the tokens of each turn in the fork, `whole` its tokens in the session.
+    After a compaction, return 0. `taken` has the tokens of each turn in the fork, `whole` those of each turn in the
+    session.
     """
     if session.compacted(end):
         return 0
@@ -400,8 +417,10 @@ def _new_from(session: Session, end: int, kept: frozenset[int], taken: Sequence[
 
 
 def _gains(evidence: ExchangeEvidence) -> dict[int, float]:
-    """Return one score for each exchange, by its index: similarity of meaning plus shared words, each relative to the
-    best.
+    """Return one score for each exchange that has evidence, by the exchange's index.
+
+    The score is the similarity of meaning plus the share of common words, each divided by its highest value in the
+    session.
     """
     nearest = max((part.nearest for part in evidence.parts.values()), default=0.0) or 1.0
     words = max((part.words for part in evidence.parts.values()), default=0.0) or 1.0

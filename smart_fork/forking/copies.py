@@ -1,9 +1,9 @@
 """Copies of sessions that the session's agent can resume, and the logs to copy from.
 
-A copy ends with a finished turn: each tool call has its result, and the agent has finished its answer. A fork point
-inside an exchange (a prompt and its answer) moves forward to the next finished turn. If the agent has deleted a
-session's log, the copy that smart-fork kept replaces it. Existing files are never overwritten, and a failed fork
-leaves no files behind.
+A copy ends with a finished turn: each tool call has its result, and the agent has finished its answer. If the user
+asks for a fork inside an exchange (a prompt and its answer), the copy ends later, with the next finished turn. If the
+agent has deleted a session's log, smart-fork copies from its own backup of the log. Existing files are never
+overwritten, and a failed fork leaves no files behind.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class WrittenCopy:
     """A session copy that was written. `at` is the id of its last message.
 
     `moved` is true if the last message is later than the requested one. `copied` counts the records. `created` lists
-    all written files, the session's log last. `forget` undoes what was recorded elsewhere, such as in a database.
+    all written files, the session's log last. `forget` is a function that deletes what was recorded outside these
+    files, such as in a database.
     """
 
     agent: AgentName
@@ -57,7 +58,7 @@ class WrittenCopy:
     forget: Callable[[], object] | None = None
 
     def undo(self) -> None:
-        """Delete all files of the copy, the session's log first."""
+        """Delete what was recorded about the copy elsewhere, then all files of the copy, the session's log first."""
         if self.forget:
             self.forget()
         for path in reversed(self.created):
@@ -77,12 +78,14 @@ class ForkPoint:
         return cls(index, session.turns[index].id)
 
     def moved_from(self, number: int) -> str:
-        """Return the note for the user that the fork starts later than after the requested message `number`."""
+        """Return a note for the user: the user asked to fork after message `number`, but the fork starts later."""
         return f"Forked after message {self.index}, where the agent had finished what message {number} is part of"
 
 
 def point_at(session: Session, number: int) -> ForkPoint:
-    """Return the fork point for message `number` of ``show``: after the turn that finishes the message's exchange.
+    """Return the fork point (the last turn to copy) for message `number` of the command ``show``.
+
+    It is the turn that finishes the message's exchange.
 
     Raises:
         NotFound: the session has no such message.
@@ -92,7 +95,8 @@ def point_at(session: Session, number: int) -> ForkPoint:
 
 
 def message_at(session: Session, number: int) -> str:
-    """Return the id of message `number`, counted as ``show`` does. The number may also be that of a tool call.
+    """Return the id of message `number`, counted as the command ``show`` does. The number of a tool call is allowed
+    too.
 
     Raises:
         NotFound: the session has no such message.
@@ -108,8 +112,9 @@ def message_at(session: Session, number: int) -> str:
 def branch_point(session: Session, at: str) -> int:
     """Return the index of the first turn, from message `at` on, after which a copy of the session can continue.
 
-    The turn is in the exchange of `at`, and before any compaction that would make the copy forget `at`. If the
-    exchange was never finished, the turn is `at` itself, if possible.
+    The turn belongs to the same exchange (a prompt and its answer) as `at`. It comes before any compaction that would
+    make the copy forget `at`. If the exchange was never finished, the turn is that of `at` itself, if a copy can
+    continue there.
 
     Raises:
         ForkRefused: the agent does not remember `at`, or never finished its exchange.
@@ -161,9 +166,9 @@ def _waits_for_nothing(turns: Sequence[Turn]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class MergedPart:
-    """The kept turns of one of the sessions that are merged into a copy.
+    """The kept turns (`excerpt`) of one session, for a copy that merges the turns of several sessions.
 
-    If the turns are handed over to another agent, their secrets are masked unless `unmasked`.
+    If the turns are handed over (written as text for another agent), their secrets are masked unless `unmasked`.
     """
 
     session: Session
@@ -184,10 +189,11 @@ def write_branch(
     adapter: AgentAdapter, source: Path, becomes: NewSession, *, at: str | None, session: Session | None = None,
     machine: Machine | None = None, excerpt: Excerpt | None = None, others: Sequence[MergedPart] = (),
 ) -> WrittenCopy:  # fmt: skip
-    """Write a copy of a session up to message `at`, or of all finished turns, as the new session `becomes`.
+    """Write a copy of a session up to message `at` as the new session `becomes`. Without `at`, copy all finished
+    turns.
 
-    With an `excerpt`, only its turns are copied; the kept turns of `others` follow. The log `source` is never changed.
-    If `session` is given, `source` is not read either.
+    With an `excerpt`, copy only its turns, then the kept turns of `others`. The session's log `source` is never
+    changed. If `session` (the session already read) is given, `source` is not read again.
 
     Raises:
         NotFound: the source is gone or has no conversation.
@@ -212,11 +218,10 @@ def write_copy(
     session: Session, end: int, becomes: NewSession, *, asked: str = "", machine: Machine | None = None,
     excerpt: Excerpt | None = None, others: Sequence[MergedPart] = (),
 ) -> WrittenCopy:  # fmt: skip
-    """Write turns 0 to `end` of `session`, or the turns of `excerpt`, as the new session `becomes` with its side
-    files.
+    """Write turns 0 to `end` of `session` as the new session `becomes`, with the files beside its log.
 
-    The kept turns of `others` follow. `asked` is the id of the requested message, if any. The file appears when it is
-    complete; an error leaves no files behind.
+    With an `excerpt`, write only its turns, then the kept turns of `others`. `asked` is the id of the requested
+    message, if any. The log appears when it is complete; an error leaves no files behind.
 
     Raises:
         ForkRefused: a session with the new id exists, or the source was rewritten meanwhile.
@@ -247,11 +252,11 @@ def distilled(parts: Sequence[MergedPart], agent: AgentName, new: NewSession) ->
     """Yield the kept turns of each part as records for a log of `agent`. Parts from other agents are handed over (as
     text).
 
-    `new` is the session to write the records to.
+    `new` is the session that will get the records.
 
     Raises:
-        Usage: sessions of one agent cannot be handed over to the other.
-        ForkRefused: a log was rewritten meanwhile, or turns of that agent's sessions cannot be dropped.
+        Usage: `agent` cannot receive sessions of another part's agent.
+        ForkRefused: a log was rewritten meanwhile, or turns of a session of `agent` cannot be dropped.
     """
     with ExitStack() as stack:
         own = [part if part.session.agent == agent else stack.enter_context(_told(part, agent)) for part in parts]
@@ -260,7 +265,10 @@ def distilled(parts: Sequence[MergedPart], agent: AgentName, new: NewSession) ->
 
 @contextmanager
 def _told(part: MergedPart, agent: AgentName) -> Iterator[MergedPart]:
-    """Yield a part from another agent's session as a part of a session of `agent`, with a temporary private log."""
+    """Yield a part from another agent's session, converted to a part of a session of `agent`.
+
+    The converted session is a temporary private log, which is deleted when the context ends.
+    """
     # Only forks to another agent, and merges, need these.
     from smart_fork.forking.handover_text import QUOTED_DATA_NOTICE, as_session, read_neutral, utterances
 
@@ -278,9 +286,10 @@ _DEPTH = 100
 
 
 def is_others(session_id: str, session: Session | None = None) -> bool:
-    """Return True if this machine's records say that another user made the session. Pass its `session` if it was read.
+    """Return True if this machine's records say that another user made the session, or one of its ancestors.
 
-    If sessions of several agents have this id, the answer is True as well: in doubt, a session is not trusted.
+    Pass its `session` if its log was read already. If sessions of several agents have this id, return True as well: in
+    doubt, a session is not trusted.
     """
     if not session_origins.has_foreign():
         return False
@@ -315,13 +324,14 @@ def _read(session_id: str) -> Session | None:
 
 @contextmanager
 def brought_back(located: Located, *, dry_run: bool = False) -> Iterator[Located]:
-    """Yield `located` with a log that exists. If the agent has deleted it, put back the copy that smart-fork kept.
+    """Yield `located` (a session and the path of its log) with a log that exists.
 
-    In a `dry_run`, that copy becomes a temporary file instead.
+    If the agent has deleted the log, put smart-fork's own backup in its place; in a `dry_run`, only into a temporary
+    file.
 
     Raises:
-        NotFound: there is no copy, or the copy or its parent's cannot be read.
-        ForkRefused: a different file of that name exists.
+        NotFound: the backup of the log, or of its parent's log, is missing or cannot be read.
+        ForkRefused: another file has the log's path.
     """
     copy = kept_logs.find(located.agent, located.session_id) if located.path is None else None
     if is_borrowed(located):
@@ -347,7 +357,10 @@ def brought_back(located: Located, *, dry_run: bool = False) -> Iterator[Located
 
 
 def forkable(located: Located) -> AbstractContextManager[Located]:
-    """Yield `located` with a log that can be copied. If a repository keeps the session, the log is a temporary file."""
+    """Yield `located` (a session and its log's path) with a log that can be copied.
+
+    If the session is stored in a repository, the log is a temporary file.
+    """
     return _borrowed(located) if is_borrowed(located) else nullcontext(located)
 
 
@@ -389,9 +402,9 @@ def is_borrowed(located: Located) -> bool:
 
 @contextmanager
 def _borrowed(located: Located) -> Iterator[Located]:
-    """Yield `located`, a session stored in a repository, with a temporary log. Secrets are masked there.
+    """Yield `located`, a session stored in a repository, with a temporary log in which secrets are masked.
 
-    Record that the session is another user's.
+    Also record on this machine that the session is another user's.
     """
     from smart_fork.forking.record_masking import MaskedSecrets, RecordMasker  # other forks are not kept waiting for it
 
@@ -416,10 +429,10 @@ def _borrowed(located: Located) -> Iterator[Located]:
 
 
 def _put_back(copy: kept_logs.KeptLog, created: list[Path]) -> Path:
-    """Put the kept copies of a log and its side files where the agent looks for them, the log last. Return the log's
-    path.
+    """Write smart-fork's backup `copy` of a deleted log, and of the files beside it, to where the agent looks for
+    them.
 
-    The written files are added to `created`.
+    The log is written last. Return its path. The written files are added to `created`.
     """
     target = READERS[copy.agent].home() / AGENTS.storage_of(copy.agent).restored(copy.place, copy.session_id)
     if target.parent.is_file():
@@ -448,7 +461,7 @@ def _write(copy: kept_logs.KeptLog, part: CompressedFile, target: Path, created:
 
 
 def _with_parents(copy: kept_logs.KeptLog) -> list[kept_logs.KeptLog]:
-    """Return the kept log `copy`, and the kept logs of those ancestors whose own log is deleted, nearest first.
+    """Return the backup `copy` of a log, then the backups of those ancestors whose logs are deleted, nearest first.
 
     Forks by some agents hold only their own records, and need their parent's log.
     """
@@ -464,8 +477,10 @@ def _with_parents(copy: kept_logs.KeptLog) -> list[kept_logs.KeptLog]:
 
 
 def _base(copy: kept_logs.KeptLog) -> str:
-    """Return the id of the parent whose log holds the first records of a fork; empty if the fork's log holds them
-    all.
+    """Return the id of the parent if the backed-up log `copy` lacks its first records, which only the parent's log
+    holds.
+
+    If the log holds all its records, return an empty string.
     """
     heads = AGENTS.heads_of(copy.agent)
     if not heads.goes_on:

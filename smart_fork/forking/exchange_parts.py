@@ -1,7 +1,7 @@
-"""Parts of a session that a budget keeps or drops: exchanges (a prompt and its answer), and the steps in them.
+"""Parts of a session that a token budget keeps or drops: exchanges (a prompt and its answer), and the steps in them.
 
-A tool call and its result are never separated. Tokens are estimated from characters, at the rate that the agent's own
-token counts show.
+A tool call and its result are never separated. Tokens are estimated from characters. The ratio comes from the agent's
+own token counts.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class Costs:
 
 
 def costs(session: Session) -> Costs:
-    """Estimate the tokens of a session's turns.
+    """Estimate the tokens of each turn of a session.
 
     Raises:
         ForkRefused: the log was rewritten meanwhile.
-        NotFound: the session's parent is gone.
+        NotFound: the log of the session's parent is gone.
     """
     sizes, short, sums = [0] * len(session.turns), [0] * len(session.turns), list[tuple[int, int]]()
     for number, size in session.sizes or AGENTS.copier_of(session.agent).sizes(session):
@@ -74,9 +74,10 @@ def costs(session: Session) -> Costs:
 
 
 def _rate(session: Session, sizes: Sequence[int]) -> float:
-    """Return the characters per token, from the growth of the context between two compactions.
+    """Return the session's characters per token: the characters of its turns, divided by the growth of the agent's
+    token counts between compactions.
 
-    `sizes` has the characters of each turn.
+    `sizes` has the characters of each turn. If the agent counted too few tokens, return a usual value.
     """
     grown = came = 0
     begun = last = within = pending = 0
@@ -106,9 +107,10 @@ _END, _ASKS = 300, "?\uff1f\u061f"
 class ToolStep:
     """A step of an exchange: a message of the agent with the results of its tool calls, or a message of a person.
 
-    `tokens` is the size, `short` the size with shortened results. `edits` and `reads` are the files that the step
-    changes and reads, under the agent's names; for most commands they are unknown. `asks` is true if a person answered
-    or refused a call: a decision. `broken` is true if a result is missing, so that the step cannot be kept.
+    `tokens` is the step's size, `short` its size with shortened results. `edits` and `reads` are the files that the
+    step changes and reads, as the agent names them; for most shell commands they are unknown. `asks` is true if a
+    person answered or refused a tool call. `broken` is true if a tool result is missing, so that the step cannot be
+    kept.
     """
 
     turns: tuple[int, ...]
@@ -124,11 +126,11 @@ class ToolStep:
     actions: tuple[str, ...] = ()
 
     def shows(self, path: str) -> bool:
-        """Return True if the step reads this file with a tool."""
+        """Return True if the step reads the file `path` with a tool."""
         return any(_same(path, one) for one in self.reads)
 
     def names(self, path: str) -> bool:
-        """Return True if the step runs a command whose text contains this file's name."""
+        """Return True if the step runs a command whose text contains the file name of `path`."""
         name = PurePosixPath(path).name
         return bool(name) and any(
             action.startswith("run ") and re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", action)
@@ -142,15 +144,15 @@ class ToolStep:
         return any(action.startswith("run ") for action in self.actions)
 
     def changes(self, path: str) -> bool:
-        """Return True if the step edits or creates this file."""
+        """Return True if the step edits or creates the file `path`."""
         return any(_same(path, one) for one in self.edits)
 
 
 @dataclass(frozen=True)
 class ExchangeUnit:
-    """One exchange (a prompt and its answer), or several that one tool call or message spans.
+    """One exchange (a prompt and its answer). If a tool call or message spans several exchanges, they are one unit.
 
-    `number` counts from 1. The first of the `steps` is the person's prompt.
+    `number` counts from 1, `start` is the first turn. One of the `steps` is the person's prompt.
     """
 
     number: int
@@ -164,7 +166,7 @@ class ExchangeUnit:
 
     @cached_property
     def whole(self) -> frozenset[int]:
-        """Return all turns of the exchange that can be kept: those of all steps except broken ones."""
+        """Return the numbers of all turns of the exchange that can be kept: those of all steps except broken ones."""
         return _turns(step for step in self.steps if not step.broken)
 
     @cached_property
@@ -193,7 +195,7 @@ class ExchangeUnit:
 
 
 def units(session: Session, costs: Costs, end: int) -> tuple[ExchangeUnit, ...]:
-    """Return the exchanges of a session up to turn `end`. Exchanges that one tool call or message spans become one."""
+    """Return the exchanges of a session up to turn `end`. If a tool call or message spans several, they become one."""
     made: list[ExchangeUnit] = []
     of_calls = {call.id: i for i, turn in enumerate(session.turns[: end + 1]) for call in turn.tool_calls}
     answered = {
@@ -215,10 +217,9 @@ def units(session: Session, costs: Costs, end: int) -> tuple[ExchangeUnit, ...]:
 
 
 def _crosses(session: Session, start: int, border: int, numbers: Sequence[int], of_calls: dict[str, int]) -> bool:
-    """Return True if turn `border` separates a tool call from its result, or the parts of one message.
+    """Return True if a tool call and its result, or parts of one message, are on different sides of turn `border`.
 
-    The turns `numbers` after the border are compared with the turns from `start` to the border. `of_calls` maps call
-    ids to turns.
+    The turns from `start` to `border` are one side, the turns `numbers` the other. `of_calls` maps call ids to turns.
     """
     groups = {turn.message for turn in session.turns[start:border]} - {""}
     return any(
@@ -271,7 +272,7 @@ def _step(session: Session, costs: Costs, numbers: Sequence[int], answered: set[
 
 
 def _same(one: str, other: str) -> bool:
-    """Return True if two paths can mean one file: they are equal, or one is the end of the other."""
+    """Return True if two paths can mean the same file: they are equal, or one is a suffix of the other."""
     one, other = one.removeprefix("./"), other.removeprefix("./")
     return one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")
 
@@ -285,7 +286,7 @@ SAYS_IT = 240
 
 
 class Dependencies:
-    """The turns that a kept exchange needs from earlier ones, such as the reading of a file that it edits.
+    """Finds the earlier turns that a kept exchange needs, such as the reading of a file that it edits.
 
     Methods take the exchange's index (`place`) and return the numbers of turns to keep.
     """
@@ -297,16 +298,17 @@ class Dependencies:
         self._readings: dict[tuple[int, str], int | None] = {}
 
     def said(self, place: int) -> frozenset[int]:
-        """Return the turns with the exchange's prompt and final answer, and with the question that the prompt responds
-        to.
+        """Return the turns with the exchange's prompt and final answer, and with the earlier question that its prompt
+        answers.
         """
         return self._units[place].words | self.question(place)
 
     def done(self, place: int, last: int | None = None) -> frozenset[int]:
-        """Return the exchange's words, its edits and decisions (all or only the `last` ones), and the turns that they
-        need.
+        """Return the turns with an exchange's prompt, final answer, edits and decisions, and the earlier turns that
+        these need.
 
-        `last` is the number of edits and decisions.
+        Decisions are a person's answers to tool calls. With `last`, only that many of the last edits and decisions
+        count.
         """
         edits = self.edits(place)
         some = edits[max(0, len(edits) - last) :] if last is not None else edits
@@ -317,12 +319,13 @@ class Dependencies:
         return [step for step in self._units[place].steps if (step.edits or step.asks) and not step.broken]
 
     def whole(self, place: int) -> frozenset[int]:
-        """Return all turns of the exchange at `place`, and the turns that they need."""
+        """Return all turns of the exchange at `place`, and the earlier turns that they need."""
         return self.closed(self._units[place].whole) | self.question(place)
 
     def question(self, place: int) -> frozenset[int]:
-        """Return the turns of the earlier question or remark that an exchange's prompt responds to; empty if there is
-        none.
+        """Return the turns of the earlier question or remark to which an exchange's prompt responds.
+
+        Empty if the prompt can be understood alone.
         """
         found = frozenset[int]()
         while place > 0:
@@ -334,8 +337,9 @@ class Dependencies:
         return found
 
     def closed(self, turns: frozenset[int]) -> frozenset[int]:
-        """Return `turns`, and for each file that they edit the turns in which the agent last read it before, or else
-        created it.
+        """Return `turns`, and for each file that they edit the earlier turns in which the agent last read the file.
+
+        If the agent never read the file before, take the turns in which it first created or edited it.
         """
         places = {self._place[turn] for turn in turns if turn in self._place}
         found = set(turns)
@@ -369,8 +373,8 @@ _LEADING = late(r"^[\W_]+")
 def marker(session: Masked, first: int, *, exchanges: int = 0, steps: int = 0) -> str:
     """Return the text that replaces dropped exchanges and steps of `session`, from turn `first` on.
 
-    The text has their number, and says where to read them. It quotes nothing, so a later cut (removal of turns) in the
-    original has nothing to remove here.
+    The text says how many were dropped, and where to read them. It quotes none of them: if text is later removed from
+    the session, nothing has to be removed here.
     """
     counted = [
         f"{number} {what}{'s' * (number != 1)}" for number, what in ((steps, "step"), (exchanges, "exchange")) if number

@@ -1,7 +1,7 @@
-"""The family of a session, across agents: its ancestors, and every log made from it (copies, forks, handovers).
+"""The family of a session, across agents: its ancestors, and every log made from them (copies, forks, handovers).
 
-The evidence is in the logs, in the worker registry, and in the records of handovers and cuts (removals of turns from a
-log). No index is needed.
+A handover is text written for another agent. The evidence is in the logs, the worker registry, and the records of
+handovers and cuts (removals of turns from a log). No index is needed.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _SAID = re.compile(
 class KnownRelations:
     """Relations between sessions that are recorded outside their logs.
 
-    `forks` maps a session to its parent, `agents` to its agent. `shared` ties a session to a related one of its agent,
-    or to a message that related ones have too. `through` maps a handed-over session to the last message handed over.
-    `others` maps a merged session to its further parents.
+    `forks` maps a session to its parent, `agents` maps it to its agent. `shared` pairs a session with a related
+    session of its agent, or with a message that both have. `through` maps a session made by a handover (text for
+    another agent) to the last message handed over. `others` maps a merged session to its further parents.
     """
 
     forks: dict[str, str] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class KnownRelations:
     others: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def same_agent(self, known: Mapping[str, AgentName]) -> dict[str, AgentName]:
-        """Return the sessions in `known` and all sessions that `forks` ties to them, each with its agent.
+        """Return `known`, and the sessions of the same agent that `forks` ties to these sessions, each with its agent.
 
         Sessions without a log are included.
         """
@@ -66,7 +66,7 @@ class KnownRelations:
         return reached
 
     def neighbours(self, known: Mapping[str, AgentName]) -> list[tuple[AgentName, str]]:
-        """Return the sessions tied to `known` ones by a handover or merge, as pairs (agent, session id)."""
+        """Return (agent, id) of the sessions tied to `known` ones by a merge or a handover (text for another agent)."""
         merged = [(fork, parent) for fork, parents in self.others.items() for parent in parents]
         ties = [(pair, False) for pair in self.forks.items()] + [(pair, True) for pair in merged]
         found = dict.fromkeys(
@@ -80,9 +80,9 @@ class KnownRelations:
 
 
 def known_relations(asked: Session, workers: Sequence[WorkerRecord]) -> KnownRelations:
-    """Collect the relations of all sessions from `workers` and other records.
+    """Collect the relations of all sessions from `workers` and from the records of handovers (text for another agent).
 
-    The text of the session `asked` is searched as well, since a handover names its original there.
+    The log of the session `asked` is searched as well: after a handover, its first text names the original session.
     """
     found = KnownRelations(shared={(asked.session_id, message_tie(one)) for one in asked.beginnings})
     for one in workers:
@@ -132,13 +132,13 @@ def relatives(asked: Session, root: str, found: KnownRelations) -> list[FamilyLo
 
 
 def _logs(agent: AgentName, session_id: str) -> list[FamilyLog]:
-    """Return the logs of a session of an agent whose logs do not show forks: no relatives are looked for."""
+    """Return the logs of one session, without relatives: for agents whose logs do not show forks."""
     paths = READERS[agent].locate(session_id) if agent in READERS.names else ()
     return [FamilyLog(agent, session_id, path) for path in paths]
 
 
 def _said_in(session: Session) -> tuple[AgentName, str] | None:
-    """Return the session that `session` was handed over from, as (agent, session id), according to its own text."""
+    """Return the session that was handed over to become `session`, as (agent, id), if the log of `session` names it."""
     try:
         with READERS[session.agent].as_file(session.source_path) as path, path.open("rb") as file:
             said = _SAID.search(file.read(_BYTES))
@@ -154,8 +154,8 @@ def _said_in(session: Session) -> tuple[AgentName, str] | None:
 def parents(family: Sequence[FamilyLog], forks: Mapping[str, str]) -> dict[str, str]:
     """Return each session's parent as child id → parent id, without cycles. Sessions without a parent are left out.
 
-    Branches, and forks by some agents, record their parent. Forks by other agents copy the parent's records with their
-    ids. Their parent is the session that shares the longest beginning and began first. `forks` has recorded parents.
+    `forks` has the recorded parents. Otherwise, logs are compared: a fork begins with copies of its parent's records.
+    The parent is the earlier session that shares the longest beginning.
     """
     found: dict[str, str] = {}
     for kin in family if len(family) > 1 else ():
@@ -187,10 +187,7 @@ def reached(first: set[str], links: Mapping[str, Iterable[str]]) -> set[str]:
 
 
 class _Shared:
-    """Lookup of the logs of a family by the messages that they share.
-
-    Sets of logs are the bits of an integer, since there may be hundreds.
-    """
+    """Finds the logs of a family that share messages. A set of logs is an integer with one bit for each log."""
 
     def __init__(self, family: Sequence[FamilyLog]) -> None:
         self._family = sorted(family, key=lambda kin: (kin.begun, kin.session_id))
@@ -203,7 +200,8 @@ class _Shared:
         """Return the id of the parent of `kin`: the earlier session with the longest shared beginning, outside
         `below`.
 
-        If several share as much, prefer the parent that the log of `kin` records, or a session with that parent.
+        `below` are forks of `kin`. If several share as much, prefer the parent recorded in the log of `kin`, or its
+        fork.
         """
         earlier = (1 << self._family.index(kin)) - 1
         later = sum(1 << place for place, one in enumerate(self._family) if below and one.session_id in below)
@@ -221,7 +219,7 @@ class _Shared:
         return best.session_id if best else kin.recorded
 
     def _alive(self, kin: FamilyLog, alive: int) -> tuple[int, int]:
-        """Return those logs of the set `alive` that share the longest beginning with `kin`, and the number of shared
+        """Return the logs (bits) of the set `alive` that share the longest beginning with `kin`, and its length in
         messages.
         """
         shared = 0
@@ -239,7 +237,10 @@ Links = Mapping[str, set[str]]
 
 @dataclass(frozen=True, slots=True)
 class Descendant:
-    """A log that contains text of a session. `handed_over` is true if only the text is the same, in other records."""
+    """A log that contains text of another session, usually as copies of its records.
+
+    `handed_over` is true after a handover to another agent: the text is then in new records.
+    """
 
     agent: AgentName
     session_id: str
@@ -251,8 +252,8 @@ class Descendant:
 class Descent:
     """The logs that contain text of a given session.
 
-    `descendants` were made from the session. `unclear` share records with it, and it is unknown which came first.
-    `siblings` share records that an earlier session had first: they are ancestors, or other copies of an ancestor.
+    `descendants` were made from the session. `unclear` share records with it, but which came first is unknown.
+    `siblings` share records that both have from an earlier session: they are ancestors, or other forks of an ancestor.
     `ancestors` are session ids; `without_log` are relatives without a log, as (agent, id).
     """
 
@@ -269,19 +270,18 @@ class Descent:
 
     @property
     def copies(self) -> list[Path]:
-        """Return the logs with records copied from the session, to any depth.
+        """Return the paths of logs with records copied from the session, also through other copies.
 
-        A cut (a removal of turns) in the session also cuts these logs.
+        Turns cut (removed) from the session are cut from these logs too.
         """
         return [one.path for one in self.descendants if not one.handed_over]
 
 
 @dataclass(slots=True)
 class _Noted:
-    """Relations of one session that a cut (a removal of turns) recorded, since it can remove the records that show
-    them.
+    """Relations of one session, recorded when turns were cut from a log, since those turns could have shown them.
 
-    `below` was made from the session, `above` are its ancestors. `unclear` are relatives in an unknown order.
+    `below` are sessions made from it, `above` are its ancestors. `unclear` are relatives in an unknown order.
     """
 
     agent: AgentName
@@ -303,9 +303,9 @@ def _notes() -> dict[str, _Noted]:
 
 
 def descent(agent: AgentName, session_id: str, path: Path, keys: Collection[str] = ()) -> Descent:
-    """Find every log that was made from a session, to any depth. `path` is the session's log.
+    """Find every log that was made from a session, also through other copies. `path` is the session's log.
 
-    `keys` identify records of the session; logs that contain one of them count as well.
+    `keys` identify records of the session; logs that contain one of these records count as well.
     """
     if not AGENTS[agent].heads:
         return Descent()
@@ -356,7 +356,7 @@ def descent(agent: AgentName, session_id: str, path: Path, keys: Collection[str]
 
 
 class _Logs:
-    """The logs of a family, with the sessions that were made from each session."""
+    """The logs of a family, and for each session the sessions that were made from it."""
 
     def __init__(
         self, family: Sequence[FamilyLog], made: Links, agent: AgentName, agents: Mapping[str, AgentName]
@@ -376,7 +376,7 @@ class _Logs:
         ]
 
     def told_of(self, sessions: set[str]) -> Iterator[Descendant]:
-        """Yield the logs of those `sessions` that belong to other agents than the family's starting session."""
+        """Yield the logs of those `sessions` that belong to another agent than the session whose family this is."""
         for kin in self._family:
             if kin.session_id in sessions and kin.agent != self._agent:
                 yield Descendant(kin.agent, kin.session_id, kin.path, handed_over=True)
@@ -394,10 +394,10 @@ class _Logs:
 def _links(
     family: Sequence[FamilyLog], guessed: Mapping[str, str], found: KnownRelations, cut: str
 ) -> defaultdict[str, set[str]]:
-    """Return the certain links of a family: session id → ids of its parents.
+    """Return the certain relations of a family: session id → ids of its parents.
 
-    `guessed` has parents that only shared records suggest. They are left out if both sessions began at the same time,
-    or if one of them is the session `cut`.
+    `guessed` has parents that only shared records suggest. Such a parent is left out if both sessions began at the
+    same time, or if one of the two is the session `cut`, from which turns were removed.
     """
     known = {kin.session_id: kin for kin in family}
     links: defaultdict[str, set[str]] = defaultdict(set)
@@ -413,9 +413,9 @@ def _links(
 
 
 def _noted_kin(there: set[str], notes: Mapping[str, _Noted], found: KnownRelations) -> Iterator[FamilyLog]:
-    """Yield the logs of sessions that records of cuts tie to the sessions in `there`.
+    """Yield the logs of sessions that are related to those in `there` only according to records of cuts.
 
-    Without these records, the tie would be lost: a cut can remove the turns that show it.
+    A cut (a removal of turns from a log) can remove the turns that show a relation, so it records the relation.
     """
     ties: dict[str, set[str]] = defaultdict(set)
     agents: dict[str, AgentName] = {}
@@ -432,9 +432,7 @@ def _noted_kin(there: set[str], notes: Mapping[str, _Noted], found: KnownRelatio
 
 
 def _uncertain(guessed: Mapping[str, str], links: Links, notes: Mapping[str, _Noted]) -> Links:
-    """Return pairs of sessions of which one was made from the other, but it is unknown which. Both directions are
-    there.
-    """
+    """Return each session's relatives of which it is unknown whether they are its parents or its forks."""
     tied: dict[str, set[str]] = defaultdict(set)
     noted = ((one, other) for one, known in notes.items() for other in known.unclear)
     for child, parent in (*guessed.items(), *noted):
@@ -445,7 +443,7 @@ def _uncertain(guessed: Mapping[str, str], links: Links, notes: Mapping[str, _No
 
 
 def _same_agent(made: Links, agents: Mapping[str, AgentName], agent: AgentName) -> Links:
-    """Return the links in `made` without those to sessions of other agents than `agent`."""
+    """Return the links in `made` (parent → sessions made from it) to sessions of `agent` only."""
     return {one: {child for child in more if agents.get(child, agent) == agent} for one, more in made.items()}
 
 
@@ -454,7 +452,7 @@ def _add_copies_of_told(
 ) -> None:
     """Add to `made` the copies of handed-over sessions: sessions that share their records and record no parent.
 
-    The order between copy and handed-over session does not matter: these logs are searched, not cut.
+    Which of two such sessions came first does not matter here: their logs are only searched, not cut.
     """
     told = reached({session_id}, made) - reached({session_id}, direct)
     holders = {message.id: kin.session_id for kin in family if kin.session_id in told for message in kin.messages}
@@ -475,9 +473,9 @@ def _inverted(links: Links) -> defaultdict[str, set[str]]:
 def _holders(
     agent: AgentName, keys: Collection[str], own: Path, files: Iterable[LogFile], *, is_kin: bool
 ) -> Iterator[Descendant]:
-    """Yield logs among `files` that contain one of the records `keys`, except the log `own`.
+    """Yield the logs among `files` that contain one of the records `keys`, except the log `own`.
 
-    They belong to the family even if no link shows it: links can be lost. `is_kin`: see `_holds`.
+    Such logs belong to the family even if no relation is recorded: records can be lost. `is_kin`: see `_holds`.
     """
     cutter, wanted = AGENTS.find_cutter(agent), frozenset(keys)
     for file in files if cutter and keys else ():
@@ -489,10 +487,9 @@ def _holders(
 
 @lru_cache(maxsize=1 << 17)
 def _holds(cutter: Cutter, file: LogFile, keys: frozenset[str], *, is_kin: bool) -> bool:
-    """Return True if the log `file` contains a record in `keys`. Cached, since one command asks this often, for many
-    logs.
+    """Return True if the log `file` contains a record in `keys`. Cached, since one command asks for many logs again.
 
-    Without `is_kin`, logs that cannot contain records of other sessions are not read.
+    Without `is_kin` (the log is known to be related), logs that never hold other sessions' records are not read.
     """
     path = file.path
     return (is_kin or cutter.may_have_others(path)) and cutter.holds(path, keys)

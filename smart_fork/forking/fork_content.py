@@ -1,4 +1,6 @@
-"""Content of a fork: where it ends, which exchanges a budget keeps, how sessions are merged, and the handover text."""
+"""Content of a fork: where it ends, which exchanges (a prompt and its answer) a token budget keeps, how sessions are
+merged, and the text for a handover to another agent.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,9 @@ def merged(
 ) -> ForkContent:
     """Return the content of a fork of the sessions `read`: from each, the exchanges that answer the intent.
 
-    The sessions share the budget `wanted`; tokens that one does not use go to the others. A beginning that several
-    sessions share is included once. Sessions of another agent than `agent` are handed over as text. `answers` has the
-    evidence for the intent.
+    The intent is what the user looks for; `answers` has the evidence for it. The sessions share the token budget
+    `wanted`; tokens that one does not use go to the others. A beginning that several sessions share is included once.
+    Sessions of another agent than `agent` are handed over as text.
 
     Raises:
         SmartForkError: the sessions cannot be merged.
@@ -76,9 +78,10 @@ def merged(
 
 
 def _selected(read: Sequence[Session], all_: Budget, answers: IntentEvidence | None) -> list[Selected]:
-    """Choose the exchanges to keep in each session, in the order of `read`. All sessions share the budget `all_`.
+    """Choose the exchanges to keep in each session. Return the choices in the order of `read`.
 
-    The smallest session is chosen from first, so that the others get the tokens that it does not use.
+    All sessions share the token budget `all_`. The choice begins with the smallest session; tokens that it does not
+    use go to the others.
     """
     found: dict[int, Selected] = {}
     left = all_.budget
@@ -93,7 +96,7 @@ def _selected(read: Sequence[Session], all_: Budget, answers: IntentEvidence | N
 
 
 def _excerpt(session: Session, one: Selected) -> Excerpt:
-    """Return the kept turns of a session as an excerpt; an excerpt with all turns if everything is kept."""
+    """Return the kept turns of a session as an excerpt. If the whole session is kept, the excerpt has all its turns."""
     if one.excerpt is not None:
         return one.excerpt
     end = last_branch_point(session)
@@ -101,7 +104,7 @@ def _excerpt(session: Session, one: Selected) -> Excerpt:
 
 
 def _without_shared(part: MergedPart, others: Sequence[Session]) -> MergedPart:
-    """Return `part` without the turns at its beginning that one of the sessions `others` begins with as well."""
+    """Return `part` without the turns at its session's beginning that one of the sessions `others` begins with too."""
     shared = max((_shared_turns(part.session, other) for other in others), default=0)
     kept = frozenset(turn for turn in part.excerpt.kept if turn >= shared)
     told = {turn: text for turn, text in part.excerpt.told.items() if turn >= shared}
@@ -109,7 +112,7 @@ def _without_shared(part: MergedPart, others: Sequence[Session]) -> MergedPart:
 
 
 def _shared_turns(one: Session, other: Session) -> int:
-    """Return how many turns at the beginning of both sessions are equal."""
+    """Return how many turns at the beginning of both sessions are the same."""
     if one.agent != other.agent or one.root_id != other.root_id:
         return 0
     count = 0
@@ -128,7 +131,7 @@ class IntentEvidence(NamedTuple):
     library: Library
 
     def of(self, session: Session) -> ExchangeEvidence:
-        """Return the evidence that the exchanges of `session` answer the intent.
+        """Return the evidence that the exchanges of `session` answer the intent (what the user looks for).
 
         Raises:
             Usage: `also` is invalid.
@@ -137,9 +140,9 @@ class IntentEvidence(NamedTuple):
         return self.library.evidence(session, self.intent, self.also)
 
     def if_any(self, session: Session) -> ExchangeEvidence:
-        """Return the evidence that the exchanges of `session` answer the intent.
+        """Return the evidence that the exchanges of `session` answer the intent (what the user looks for).
 
-        If the index cannot be searched, the result has no evidence and says why.
+        If the index cannot be searched, the returned evidence is empty and says why.
 
         Raises:
             Usage: `also` is invalid.
@@ -154,12 +157,12 @@ class IntentEvidence(NamedTuple):
 def gathered(
     intent: str, also: Sequence[str], library: Opening | None, *, chooses: bool, compares: bool = False
 ) -> Iterator[IntentEvidence | None]:
-    """Yield the evidence for an intent, or `None` if nothing needs it.
+    """Yield the evidence for an intent (what the user looks for), or `None` if the caller needs no evidence.
 
-    Evidence is needed if it `chooses` the content of a fork, or `compares` ways to fork in a dry run. A mere
-    comparison creates no index. `also` are other phrasings of the intent, `library` is the index. Embedding runs in a
-    thread while the logs are read. The thread has ended when the context closes, since this process may become an
-    agent.
+    The caller needs it if it `chooses` the content of a fork, or `compares` ways to fork in a dry run. A mere
+    comparison creates no index. `also` are other phrasings of the intent, `library` is the index. The intent is
+    embedded in a thread while the logs are read. The thread ends before the context closes, since this process may
+    then become an agent.
     """
     if not intent.strip() or not (chooses or (compares and index_db().exists())):
         yield None
@@ -175,14 +178,14 @@ def gathered(
 
 
 def answering(session: Session, answers: IntentEvidence | None, found: str | None = None) -> str:
-    """Return the id of a message in the exchange at whose end the intent is answered.
+    """Return the id of a message in the exchange (a prompt and its answer) that completes the answer to the intent.
 
-    If the evidence shows no such exchange, return `found`, the id of the message that the search has found.
+    If the evidence `answers` shows no such exchange, return `found`, the id of the message that the search has found.
 
     Raises:
         Usage: there is no intent, or `also` is invalid.
-        IndexUnavailable: the index cannot be searched.
-        NotFound: nothing in the session answers, or the session is not indexed.
+        IndexUnavailable: the index cannot be searched, and there is no `found`.
+        NotFound: nothing in the session answers, or the session is not indexed; and there is no `found`.
     """
     if answers is None:
         give = advice('Give an intent: --intent "…", or a prompt.', tool="Give an intent: prompt.")
@@ -213,7 +216,9 @@ def _message_of(session: Session, evidence: ExchangeEvidence) -> str:
 
 
 def _none_answers(session_id: str, score: float) -> NotFound:
-    """Return the error that no exchange of the session answers the intent. It names the `score`, which is too low."""
+    """Return the error that no exchange of the session answers the intent. It names the best `score`, which is too
+    low.
+    """
     return NotFound(
         f"No passage of {session_id} answers that: its score is {score_in_words(score)}, below {MIN_NAMED_SCORE:.2f}",
         advice(
@@ -225,14 +230,15 @@ def _none_answers(session_id: str, score: float) -> NotFound:
 
 
 def chosen(session: Session, end: int, wanted: Budget, answers: IntentEvidence | None) -> Selected:
-    """Return the exchanges that a budget keeps of a session up to turn `end`.
+    """Return the exchanges that the budget `wanted` keeps of a session up to turn `end`.
 
-    Without `answers` (the evidence for an intent), the last exchanges count most.
+    Exchanges that answer the intent (what the user looks for) count most; `answers` has the evidence. Without
+    evidence, the last exchanges count most.
 
     Raises:
         Usage: the budget is `match`, and there is no intent; or see `within`.
         NotFound: the budget is `match`, and nothing in the session answers.
-        ForkRefused: turns of that agent's sessions cannot be dropped.
+        ForkRefused: turns cannot be dropped from sessions of this agent.
     """
     if wanted.budget == MATCH and answers is None:
         raise Usage(
@@ -251,8 +257,9 @@ def chosen(session: Session, end: int, wanted: Budget, answers: IntentEvidence |
 def content_of(
     request: ForkRequest, session: Session, agent: AgentName, answers: IntentEvidence | None, *, borrowed: bool
 ) -> ForkContent:
-    """Return the content of a fork of one session by `agent`. A `borrowed` session (stored in a repository) is always
-    copied.
+    """Return the content of a fork of one session, for `agent`.
+
+    Usually the agent itself forks a whole session. A `borrowed` session (stored in a repository) is always copied.
 
     Raises:
         SmartForkError: the session cannot be forked as requested.
@@ -280,15 +287,15 @@ def content_of(
 def hand_over_to(
     agent: AgentName, session: Session, point: ForkPoint | None, excerpt: Excerpt | None, *, unmasked: bool
 ) -> tuple[ForkPoint | None, Handover | None]:
-    """Return the fork point for `agent`, and the handover; `None` instead of a handover if the session is the agent's
-    own.
+    """Return the fork point (the last turn to copy) for `agent`, and the session's text for a handover to it.
 
-    `point` is the requested fork point, `excerpt` the kept turns. Secrets are masked unless `unmasked`.
+    If the session is the agent's own, no handover is needed, and the second value is `None`. `point` is the requested
+    fork point, `excerpt` the kept turns. Secrets are masked unless `unmasked`.
 
     Raises:
         Usage: the agent cannot receive sessions of other agents.
         ForkRefused: the log was rewritten meanwhile.
-        NotFound: the session's parent is gone.
+        NotFound: the log of the session's parent is gone.
     """
     if agent == session.agent:
         return point, None
@@ -299,7 +306,10 @@ def hand_over_to(
 
 
 def _point(request: ForkRequest, session: Session, answers: IntentEvidence | None) -> tuple[ForkPoint | None, str]:
-    """Return the requested fork point and a note on it for the user. The point is `None` for the session's end."""
+    """Return the requested fork point (the last turn to copy), and a note on it for the user.
+
+    The point is `None` if the fork contains the whole session.
+    """
     if request.at_match:
         return _end_of(session, answering(session, answers, request.found))
     if (message := request.message) is None:
@@ -309,11 +319,10 @@ def _point(request: ForkRequest, session: Session, answers: IntentEvidence | Non
 
 
 def end_of_whole(session: Session, *, borrowed: bool) -> tuple[ForkPoint | None, str]:
-    """Return the fork point of a whole session, and a note for the user. The point is `None` if the session's agent
-    can fork it.
+    """Return the point up to which a fork copies a whole session, and a note for the user.
 
-    Otherwise smart-fork must write a copy up to that point. That is so after a gap in the session's records, and for a
-    `borrowed` session (stored in a repository).
+    Usually the session's agent can fork it itself, and the point is `None`. If the session's records have a gap, or it
+    is `borrowed` (stored in a repository), smart-fork writes a copy up to the point.
     """
     part = resumed_part(session.resumed, session.compacted(), len(session.turns))
     if part is None or part.reason == "compaction":
@@ -325,9 +334,9 @@ def end_of_whole(session: Session, *, borrowed: bool) -> tuple[ForkPoint | None,
 
 
 def _end_of(session: Session, message_id: str) -> tuple[ForkPoint | None, str]:
-    """Return the fork point after the exchange of a message, and a note on it for the user.
+    """Return the fork point (the last turn to copy) after the exchange of a message, and a note on it for the user.
 
-    The point is `None` for the session's end.
+    The point is `None` if that exchange is the session's last.
     """
     turn = next((i for i, turn in enumerate(session.turns) if turn.id == message_id), None)
     if turn is None:

@@ -1,7 +1,7 @@
 """Handover of a session to another agent: its text, with a heading that says where and when the session worked.
 
-If the text exceeds the other model's context window, whole exchanges are dropped from the beginning. A line with their
-number replaces them; no model summarizes them.
+If the text is too long for the receiving model's context window, whole exchanges (a prompt and its answer) are dropped
+from the beginning. A line that counts them replaces them; no model summarizes them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _ACT = (
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """A handed-over session as text: its utterances in order (`said`), its size, and the new session's title."""
+    """A session as text for another agent: its messages in order (`said`), its size, and the new session's title."""
 
     said: tuple[Utterance, ...]
     handed: HandoverSize
@@ -73,7 +73,7 @@ def handover(
 
     Raises:
         Usage: the agent cannot receive sessions of other agents.
-        NotFound: the session's parent is gone.
+        NotFound: the log of the session's parent is gone.
         ForkRefused: the log was rewritten meanwhile.
     """
     AGENTS.teller_of(agent)
@@ -103,7 +103,9 @@ def handover(
 
 
 def joined(parts: Sequence[Handover]) -> Handover:
-    """Return several handovers as one, in the given order, with their sizes added up."""
+    """Return several handovers (sessions as text for another agent) as one, in the given order. Their sizes are added
+    up.
+    """
     every = [part.handed for part in parts]
     handed = replace(
         every[0],
@@ -117,7 +119,7 @@ def joined(parts: Sequence[Handover]) -> Handover:
 
 
 def notes(handed: HandoverSize, agent: AgentName) -> list[str]:
-    """Return notes on a handover to show to the user, such as what `agent` does not receive."""
+    """Return notes for the user on a handover to `agent`: its size, and the parts of the session that it lacks."""
     own, theirs = AGENTS.title_of(agent), AGENTS.title_of(handed.from_agent)
     many = f"{handed.exchanges} exchange{'s' * (handed.exchanges != 1)}"
     said = [f"{own} receives {many} of this {theirs} session, about {handed.tokens:,} tokens"]
@@ -137,7 +139,11 @@ def notes(handed: HandoverSize, agent: AgentName) -> list[str]:
 
 
 def beyond(handed: HandoverSize, wanted: Budget) -> list[str]:
-    """Return a warning if the handover exceeds the budget `wanted`: its text can be longer than the original."""
+    """Return a list with a warning if a handover (a session as text) exceeds the budget `wanted`; otherwise an empty
+    list.
+
+    The text can be longer than the original session.
+    """
     if wanted.budget == MATCH or handed.tokens <= wanted.budget:
         return []
     return [f"The handed-over session takes about {handed.tokens:,} tokens, more than the budget"]
@@ -156,9 +162,9 @@ def _counted(lost: Mapping[str, int]) -> str:
 
 
 def _headed(said: Sequence[Utterance], head: str) -> list[Utterance]:
-    """Return the utterances with the heading `head` in a tag, which readers of the log remove.
+    """Return the utterances, the first one preceded by the heading `head` in a tag. Readers of the log remove the tag.
 
-    If the last utterance is a person's, add one by the agent, so that the agent has the last word.
+    If the last utterance is a person's, add one by the agent, so that the conversation ends with the agent.
     """
     if not said:
         return []
@@ -170,10 +176,10 @@ def _headed(said: Sequence[Utterance], head: str) -> list[Utterance]:
 
 
 def _fitting(session: Session, messages: Sequence[NeutralMessage], room: int) -> tuple[list[NeutralMessage], int]:
-    """Return the last messages that fit into `room` tokens, and the number of the first one's turn (0 if all fit).
+    """Return the last messages that fit into `room` tokens, and the number of the turn with which they begin.
 
-    The messages begin with the prompt of an exchange. If the last exchange alone is too large, return its prompt and
-    its end.
+    If all messages fit, that number is 0. Otherwise they begin with the prompt of an exchange. If the last exchange
+    alone is too large, return its prompt and as much of its end as fits.
     """
     sizes = [estimate_tokens(one.rendered()) for one in messages]
     if sum(sizes) <= room:
@@ -194,8 +200,9 @@ def _fitting(session: Session, messages: Sequence[NeutralMessage], room: int) ->
 
 
 def _ending(messages: Sequence[NeutralMessage], room: int) -> list[NeutralMessage]:
-    """Return the first message and as many of the last messages as fit into `room` tokens. The longest are
-    shortened.
+    """Return the first message and as many of the last messages as fit into `room` tokens.
+
+    Messages that are too long for the room left are shortened.
     """
     asked = _shortened(messages[0], room // 2)
     left, kept = room - estimate_tokens(asked.rendered()), list[NeutralMessage]()
@@ -240,8 +247,8 @@ def _stood(session: Session, end: int) -> str:
 
 
 def _uncommitted(session: Session, end: int) -> list[str]:
-    """Return the files that the session edited since its last commit, up to turn `end`. The last edited file comes
-    last.
+    """Return the files that the session edited after its last commit, up to turn `end`, in the order of their last
+    edits.
     """
     edited: dict[str, tuple[str, ...]] = {}
     files: dict[str, None] = {}
@@ -260,14 +267,15 @@ def _uncommitted(session: Session, end: int) -> list[str]:
 def write_handover(
     adapter: AgentAdapter, handover: Handover, source: Session | None, becomes: NewSession, machine: Machine
 ) -> WrittenCopy:
-    """Write a handover as a new session of the agent of `adapter`. `source` is the session that was handed over.
+    """Write a handover (a session as text) as a new session of the agent of `adapter`. `source` is the original
+    session.
 
-    If `source` is a teammate's session, the new session is recorded as a teammate's too; undoing the copy deletes that
-    record.
+    If `source` was made by another user, the new session is recorded as another user's too. Undoing the copy deletes
+    that record.
 
     Raises:
         ForkRefused: the agent would not load the session.
-        ProgramFailed: the agent's program does not accept it.
+        ProgramFailed: the agent's program does not accept the session.
         OSError: the file cannot be written.
     """
     handed, cwd = handover.handed, becomes.cwd or Path.cwd()

@@ -1,7 +1,7 @@
-"""The text of a handed-over session, readable by any agent: its messages, and a line for each action with its outcome.
+"""The text of a session, readable by any agent: its messages, and a line for each action (tool call) with its outcome.
 
-This neutral form has no thoughts, images or long outputs; it counts what is lost. The text is written as a log of the
-receiving agent.
+This neutral form has no thoughts, images or long outputs, but counts how many it lacks. The text is then written as a
+log of the agent that receives it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,10 @@ class NeutralMessage:
 
 @dataclass(frozen=True, slots=True)
 class Neutral:
-    """A session in neutral form (text for any agent), with the number of losses by kind. Its `title` is masked too."""
+    """A session in neutral form (text for any agent). `lost` counts, by kind, the parts that the text lacks.
+
+    Secrets are masked in the `title` as in the messages.
+    """
 
     messages: tuple[NeutralMessage, ...]
     lost: Mapping[str, int]
@@ -82,7 +85,7 @@ class Neutral:
 
 
 class CallInputs(NamedTuple):
-    """The inputs of tool calls (`given`), and the unified diffs of edits (`patches`), by call id."""
+    """The inputs of tool calls (`given`) by call id, and the unified diffs of edits (`patches`), also by call id."""
 
     given: Mapping[str, Given]
     patches: Mapping[str, str]
@@ -94,13 +97,13 @@ NOTHING_MADE = CallInputs({}, {})
 def read_neutral(
     session: Session, end: int | None = None, kept: Collection[int] | None = None, *, unmasked: bool = False
 ) -> Neutral:
-    """Return a session in neutral form (text for any agent), up to turn `end` or only the turns `kept`.
+    """Return a session in neutral form (text for any agent), up to turn `end`, or only the turns `kept`.
 
-    Secrets are masked unless `unmasked`; a text that is secret in one place is masked everywhere. The losses are those
-    up to `end`, but masked secrets are counted only in the result.
+    Secrets are masked unless `unmasked`; a text that is secret in one place is masked everywhere. Lost parts, such as
+    images, are counted in all records up to `end`; masked secrets are counted in the returned messages only.
 
     Raises:
-        NotFound: the session's parent is gone.
+        NotFound: the log of the session's parent is gone.
         ForkRefused: the log was rewritten meanwhile.
     """
     records, work = list(_records(session, end)), AGENTS[session.agent].codec
@@ -119,7 +122,7 @@ def read_neutral(
 
 
 class _Masking:
-    """A function that masks secrets in the texts of one conversation. A text that is secret in one is masked in all."""
+    """A callable that masks secrets in the texts of one conversation. A secret found in one text is masked in all."""
 
     def __init__(self, texts: Iterable[str], more: Iterable[str]) -> None:
         found, self._clean = dict.fromkeys(more, "secret"), set[str]()
@@ -155,8 +158,8 @@ def neutral(
 ) -> Neutral:  # fmt: skip
     """Return `turns` in neutral form (text for any agent). Each text passes through `change`, which may mask secrets.
 
-    `items` are records beside the turns, such as thoughts and images. `made` has the inputs of tool calls. `starting`
-    are the names of tools that start sub-agents.
+    `items` are decoded log records, in which outputs, thoughts and images are found. `made` has the inputs of tool
+    calls. `starting` are the names of tools that start sub-agents.
     """
     turns, lost, outputs = list(turns), Counter[str](), dict[str, str]()
     for item in items:
@@ -187,10 +190,10 @@ def neutral(
 
 
 class _Outcomes:
-    """The outcomes of tool calls, as lines of text. `cut` counts the calls whose output was shortened.
+    """Writes tool calls and their outcomes as lines of text. `cut` counts the calls with shortened or omitted output.
 
-    Function and variable names that occur only in the omitted output are listed once, so that a search for them finds
-    the session.
+    Function and variable names that occur only in omitted output are listed once, so that a search for such a name
+    finds the session.
     """
 
     def __init__(self, turns: Iterable[Turn], outputs: Mapping[str, str], made: CallInputs, change: TextChange) -> None:
@@ -219,7 +222,10 @@ class _Outcomes:
         yield HandedOverAction(last, outcome, result.is_error, proof=result.proof, names=names)
 
     def _only_seen(self, call: ToolCall, output: str, told: Iterable[str]) -> tuple[str, ...]:
-        """Return the code names in a call's input and `output` that neither its lines `told` nor earlier calls show."""
+        """Return the code names in a call's input and `output` that are new to the reader.
+
+        A name is not new if the call's own lines `told` show it, or if an earlier call has shown or listed it.
+        """
         said, seen = Symbols(), Symbols()
         for text in told:
             said.add(text)
@@ -249,7 +255,9 @@ class _Outcomes:
 
 
 def changed(given: Given, patch: str) -> list[str]:
-    """Return the removed and added lines of an edit, from its diff `patch`, otherwise from the call's input `given`."""
+    """Return the removed and added lines of an edit. They come from its diff `patch`; without one, from the call's
+    input.
+    """
     if patch:
         return [line for line in patch.splitlines() if line.startswith(("+", "-")) and line[:3] not in ("+++", "---")]
     if isinstance(given, str):
@@ -269,7 +277,9 @@ def _replaced(part: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _in_short(given: Given) -> str:
-    """Return a call's input shortened to one line, such as a plan, a question or a to-do list. Empty if it is short."""
+    """Return a tool call's input on one shortened line, such as a plan or a question; an empty string for a trivial
+    input.
+    """
     text = given if isinstance(given, str) else _dumped(given)
     return f"given {shorten(mask(text), GIVEN_CHARACTERS)}" if len(text) >= _WORTH_A_LINE else ""
 
@@ -279,7 +289,7 @@ def _dumped(given: Given | None) -> str:
 
 
 def _printed(result: GivenBack) -> str:
-    """Return a tool's output without the shell's header, but with any exit status except 0."""
+    """Return a tool's output without the shell's header. An exit status other than 0 is put before the output."""
     output = strip_reminders(result.output)
     status, body = status_and_body(output)
     if status is None:
@@ -296,7 +306,7 @@ QUOTED_DATA_NOTICE = "Tool output, quoted on the line below its action, and name
 
 
 def whence(session: Session) -> str:
-    """Return a line with the session's id, directory and time.
+    """Return a line with the session's id, agent, time, directory and branch.
 
     The session's title is left out, since it may quote a prompt.
     """
@@ -313,10 +323,10 @@ def whence(session: Session) -> str:
 def utterances(
     session: Session, messages: Sequence[NeutralMessage], lines: Mapping[int, str] | None = None
 ) -> list[Utterance]:
-    """Return the messages and actions of a session as utterances, from the first prompt on.
+    """Return the messages of a session, with a line for each action, as utterances from the first prompt on.
 
-    Conversations must begin with a prompt. `lines` are texts to put before turns, by turn number. Readers do not take
-    these texts for a person's words.
+    Earlier messages are dropped, since conversations must begin with a prompt. `lines` are texts to put before turns,
+    by turn number. Log readers do not take these texts for a person's words.
     """
     waiting, made = sorted((lines or {}).items()), list[Utterance]()
     for one in messages[_begun(messages) :]:
@@ -333,13 +343,13 @@ def utterances(
 
 
 def lost_of(told: Neutral) -> dict[str, int]:
-    """Return the number of parts that a handover loses, by kind (thoughts, images, …)."""
+    """Return how many parts a session in neutral form lacks, by kind (thoughts, images, …)."""
     before = _begun(told.messages)
     return {**told.lost, **({BEFORE: before} if before else {})}
 
 
 def _begun(messages: Sequence[NeutralMessage]) -> int:
-    """Return the index of the first message that is a prompt; the number of messages if none is."""
+    """Return the index of the first message that is a prompt; without a prompt, the number of messages."""
     return next((place for place, one in enumerate(messages) if one.role == "user"), len(messages))
 
 
@@ -347,9 +357,9 @@ def _begun(messages: Sequence[NeutralMessage]) -> int:
 def as_session(
     agent: AgentName, said: Iterable[Utterance], place: HomePlace, *, source_id: str, folder: Path | None = None
 ) -> Iterator[Session]:
-    """Yield the utterances `said` as a session of `agent`, with a temporary private log.
+    """Yield the utterances `said` as a session of `agent`. Its log is a private file that is deleted afterwards.
 
-    The session gets the id `source_id` if this agent allows ids of that form.
+    The session gets the id `source_id` if this agent allows ids of that form, otherwise a new id.
 
     Raises:
         Usage: the agent cannot receive sessions of other agents.
@@ -369,7 +379,10 @@ def as_session(
 def temporary_log(
     agent: AgentName, session_id: str, records: Iterable[Record], folder: Path | None = None
 ) -> Iterator[Path]:
-    """Yield a temporary private log with these records, in `folder` or in the folder for temporary logs."""
+    """Yield the path of a private log with these records, which is deleted afterwards.
+
+    It is made in `folder`, by default in the folder for temporary logs.
+    """
     with (
         nullcontext(folder) if folder else temporary_log_folder() as where,
         tempfile.TemporaryDirectory(prefix="told-", dir=where) as own,

@@ -1,4 +1,6 @@
-"""The family of a session as an answer: ancestors, forks, where each fork begins, running workers, resume commands."""
+"""The family of a session as an answer to the user: ancestors, forks, where each fork begins, running workers, and
+commands to resume.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ QUOTE_CHARACTERS = 80
 
 @dataclass(frozen=True, slots=True)
 class SessionFacts:
-    """Facts about a session: title, directory, times, size."""
+    """Facts about a session: title, directory, times, size, and whether the current call may show it
+    (`may_be_told`).
+    """
 
     title: str = ""
     cwd: str = ""
@@ -103,7 +107,9 @@ class _Known(NamedTuple):
 
 
 def _known(asked: Session, store: SqliteStore | None) -> _Known:
-    """Collect the family of the session `asked` from logs, records of relations, and the index `store`."""
+    """Collect the family of the session `asked` (its ancestors and their forks) from the logs, the worker registry,
+    the records of handovers (sessions passed to another agent), and the index `store`.
+    """
     workers = _workers()
     found = known_relations(asked, workers)
     row = store.session(asked.agent, asked.session_id) if store else None
@@ -148,7 +154,7 @@ def _told(asked: Session, known: _Known, store: SqliteStore | None) -> Family:
 
 
 def _workers() -> list[WorkerRecord]:
-    """Return all workers in the registry with their current state, newest first."""
+    """Return the workers in the registry that the current call may show, with their current state, newest first."""
     if not has_registry():
         return []
     with Registry() as registry:
@@ -172,9 +178,9 @@ def _logs(family: Sequence[FamilyLog]) -> dict[str, list[FamilyLog]]:
 def _in_order(
     above: Mapping[str, str], logs: Mapping[str, Sequence[FamilyLog]], asked: str
 ) -> Iterator[tuple[str, int]]:
-    """Yield each session of a family with its depth in the tree, including parents without a log.
+    """Yield each session of a family with its depth in the tree: a parent first, then its forks.
 
-    `above` maps a session to its parent.
+    Parents without a log are included. `above` maps a session to its parent.
     """
     children: dict[str, list[str]] = defaultdict(list)
     for session_id, parent in above.items():
@@ -223,9 +229,7 @@ def _facts(one: SessionRow | Session, may_be_told: bool, turns: int, tokens: int
 
 
 class _Telling:
-    """A reader of facts about sessions. They come from the index if the log is unchanged since indexing, else from the
-    log.
-    """
+    """Reads facts about sessions: from the index if the log is unchanged since indexing, otherwise from the log."""
 
     def __init__(self, store: SqliteStore | None, found: KnownRelations, asked: Session) -> None:
         self._store, self._found = store, found
@@ -233,7 +237,7 @@ class _Telling:
         self._read: dict[Path, Session | None] = {asked.source_path: asked}
 
     def facts(self, kin: FamilyLog) -> SessionFacts:
-        """Return the facts about the session of the log `kin`."""
+        """Return the facts about the session to which the log `kin` belongs."""
         row = self._store.session(kin.agent, kin.session_id) if self._store and self._unchanged(kin) else None
         if row is not None and row.path == str(kin.path):
             return _facts(placed_here(row), permits(row), row.turns, row.tokens)
@@ -243,9 +247,9 @@ class _Telling:
         return _facts(placed_here(session), permits(session), len(session.turns), session.token_estimate)
 
     def left(self, kin: FamilyLog, parent: FamilyLog) -> LeftAt | None:
-        """Return the last message of `parent` that its fork `kin` also has, numbered as in ``show``.
+        """Return the last message of `parent` that its fork `kin` also has, numbered as the command ``show`` does.
 
-        `None` if they share no message, for example after the parent was rewound.
+        Return `None` if they share no message, for example because the parent was rewound after the fork.
         """
         above = self._session(parent)
         if above is None:
