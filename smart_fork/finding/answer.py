@@ -58,7 +58,7 @@ class Cause(Value):
     """A change of lines of code, and the session that made the change, if a session is known.
 
     `asked` is the prompt that led to the change, `ends_at_message` the message to fork after. `commit` is empty for
-    uncommitted lines. The session wrote `lines` of the `of` lines.
+    uncommitted lines. The change has `of` lines, and the session wrote `lines` of them.
     """
 
     commit: str
@@ -153,7 +153,11 @@ class IndexState(Value):
 
 @record
 class RecentSession(Value):
-    """A session in a list of recent sessions. `began_in` and `headline` are as in `Hit`."""
+    """A session in a list of recent sessions.
+
+    `headline` is the title or, if the title does not say what was done, another line about the work. `began_in` is the
+    directory where the session began, if it only worked in the listed project.
+    """
 
     session_id: str
     agent_type: AgentName
@@ -207,9 +211,9 @@ class SharedSessions(Value):
 class Recents(Value):
     """The newest sessions of this machine, and separately the newest sessions that the team shares.
 
-    `hidden_automated` counts the sessions that are not listed because a program started them. `unread` says which
-    agents' logs cannot be read. `passed_over` are files among the logs that hold no session. `project_notice` says why
-    the project may have more sessions than the listed ones.
+    `hidden_automated` counts the sessions that are not listed because a program started them. `unread` names the
+    agents whose logs cannot be read, and says why. `passed_over` are files among the logs that hold no session.
+    `project_notice` says why the project may have more sessions than the listed ones.
     """
 
     count: int
@@ -226,9 +230,10 @@ class Recents(Value):
 
 @record
 class Found(Value):
-    """The answer of a search for past sessions. If it has no good result, `next` says what to do.
+    """The answer of a search for past sessions. If no result is good, `next` says what to do.
 
-    `error` and `hint` say why the requested fork was not started, `next_steps` which calls start the fork.
+    The request may also ask to fork the best result. If the fork was not started, `error` and `hint` say why, and
+    `next_steps` are the calls that start it.
     """
 
     query: str
@@ -313,8 +318,8 @@ class KnownExchange(Value):
 class Exchanges(Value):
     """The exchanges (prompts with their answers) of one session that answer a question, best first.
 
-    `total` is the number of all exchanges of the session. `search_error` says why only words were compared, or why
-    nothing was compared.
+    `total` is the number of all exchanges of the session. `search_error` is empty if words and meaning were compared.
+    Else it says why only words, or nothing, were compared.
     """
 
     query: str

@@ -49,10 +49,10 @@ log = logging.getLogger(__name__)
 def by_code(
     store: Store, query: Query, code: Code, processes: Processes, by_words: Candidates | None
 ) -> tuple[Candidates, AskedCode]:
-    """Return the sessions that wrote the code that a request names, with the number of lines that have no known
-    session.
+    """Return the sessions that wrote the code that a request names, and the number of that code's lines, in all and
+    without a known session.
 
-    With `by_words` (the results of a search by words), a session's score is the one from that search.
+    `by_words` are the results of a search by words, if there was one. Then a session keeps its score of that search.
 
     Raises:
         Usage, NotFound: the request names no code of this repository.
@@ -165,7 +165,10 @@ def sessions_named(there: Repository, commits: Collection[str]) -> dict[str, tup
 
 
 def _of_checkpoints(there: Repository, folders: Collection[str]) -> Mapping[str, list[str]]:
-    """Return the ids of the sessions in each of these folders of the git branch in which Entire stores sessions."""
+    """Return the ids of the sessions in each of these folders of the git branch in which Entire stores sessions.
+
+    Entire is a program that stores sessions in git.
+    """
     if not folders:
         return {}
     patterns = (f"refs/heads/{CHECKPOINTS}", f"refs/remotes/*/{CHECKPOINTS}")
@@ -201,10 +204,11 @@ def objects(there: Repository, names: Iterable[str]) -> dict[str, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class SessionShare:
-    """A session's share of some lines of code: the session wrote `lines` of the `of` lines.
+    """A session's share of the code that a question is about. The code has `of` lines, and the session wrote `lines`
+    of them.
 
-    `exchange` is the exchange that wrote most of the session's lines. `commits` are the commits with the session's
-    lines.
+    `exchange` (a prompt with its answer) wrote most of the session's lines. `commits` are the commits that contain the
+    session's lines.
     """
 
     session: int
@@ -220,8 +224,8 @@ def writers_of(
 ) -> list[LineWriter | None]:  # fmt: skip
     """Return the session in scope that wrote each line, or `None` for a line without a known session.
 
-    `named` maps commits to the sessions that their messages name. If it is missing, the messages are read. If it is
-    empty, they are ignored. With `sure`, a line that several exchanges wrote has no session.
+    `named` maps commits to the sessions that their messages name. If `named` is `None`, the messages are read; if it
+    is empty, sessions are found by their edits alone. With `sure`, a line that several exchanges wrote has no session.
 
     Raises:
         ProgramMissing, ProgramFailed: as `Repository.git`.
@@ -309,10 +313,10 @@ def writers(
     lines: Sequence[CodeLine], edits: Mapping[int, Sequence[Authored]], key: bytes, tops: Collection[str],
     named: Mapping[str, Collection[int]] | None = None, *, sure: bool = False,
 ) -> list[LineWriter | None]:  # fmt: skip
-    """Return the session and edit that wrote each line of code, or `None`.
+    """Return the session and edit that wrote each line of code, or `None` for a line without a known session.
 
-    `edits` are those of each session. `tops` are the directories of the repository, the innermost first. If `sure`, a
-    line that several exchanges wrote has no writer.
+    `edits` are the edits of each session, by its row number. `tops` are the directories of the repository, the
+    innermost first. If `sure`, a line that several exchanges wrote has no writer.
 
     `named` maps commits to the sessions that they name. No other session wrote lines of such a commit. If a commit
     names only one session, that session wrote all the commit's lines in the files that the session edited.
@@ -370,9 +374,10 @@ def _by_line(
 def _able(
     line: CodeLine, wrote: Iterable[tuple[str, float, LineWriter]], named: Collection[int]
 ) -> list[tuple[bool, LineWriter]]:
-    """Return the edits among `wrote` that can be the origin of a committed line.
+    """Return the edits in `wrote` that can be the origin of a committed line: they were made before the commit.
 
-    Each comes with True if it edited the line's own file, with False if it edited another file.
+    Each edit comes with True if it changed the line's own file, with False if it changed another file. If the commit's
+    message names sessions (`named`), only their edits are returned.
     """
     if line.by_bot and not named:
         return []
@@ -389,7 +394,8 @@ def _chosen(
 ) -> LineWriter | None:
     """Return the writer of the line at index `at`: the session that wrote most of the nearby lines of the same commit.
 
-    `able` has the possible writers of each line, `bare` each line's text as it is compared.
+    `able` has the edits that may have written each line, `bare` the form of each line's text that is compared with
+    edits.
     """
     commit = lines[at].commit
     places = range(max(0, at - NEAR_LINES), min(len(lines), at + NEAR_LINES + 1))
@@ -409,10 +415,10 @@ def _chosen(
 def _with_short_ones(
     lines: Sequence[CodeLine], chosen: Sequence[LineWriter | None], tells: Sequence[bool]
 ) -> list[LineWriter | None]:
-    """Assign lines that are too short to compare to the session that wrote the long lines around them.
+    """Return the writer of each line, also of lines that are too short to compare with edits.
 
-    The lines around are the nearest long lines above and below, in the commit of the short line and without another
-    commit between them. If they have different sessions, the short line gets none.
+    A short line gets the session of the nearest long lines above and below it. These must be of the short line's
+    commit, with no other commit between them. If they have different sessions, the short line gets none.
     """
     result = list(chosen)
     runs: list[list[int]] = []
@@ -434,9 +440,10 @@ def _with_short_ones(
 
 
 def relative(file: str, tops: Collection[str]) -> str:
-    """Return a file's path relative to the one of the directories `tops` that contains it; else the path unchanged.
+    """Return a file's path relative to the repository; a path outside the repository is returned unchanged.
 
-    A file in a worker's worktree (which may be deleted) counts as a file of the repository that contains the worktree.
+    `tops` are the directories of the repository. A file in a worker's worktree (which may be deleted) counts as a file
+    of the repository that contains the worktree.
     """
     top = next((top for top in tops if file.startswith(f"{top.rstrip('/')}/")), None)
     name = file if top is None else file[len(top.rstrip("/")) + 1 :]

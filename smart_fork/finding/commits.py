@@ -104,7 +104,7 @@ def commits_of(
 
 
 class _Ancestry:
-    """A callable cache that says if commit `before` is in the history of commit `after`.
+    """A callable that says if commit `before` is in the history of commit `after`, and keeps the answers.
 
     Git is asked about the first `MAX_PAIRS` pairs of commits. For all further pairs the answer is True.
     """
@@ -136,10 +136,10 @@ def _commits_made(landed: Sequence[_Landed], today: Sequence[tuple[str, CodeLine
 
 def _candidates(rows: Sequence[SessionRow], store: Store, there: Repository) -> tuple[list[str], int]:
     """Return the commits that may contain work of these sessions, oldest first, and the number of further such
-    commits.
+    commits, which were left out.
 
-    A commit may if it names a session, or changes a file that a session edited. It must be later than the first
-    session's beginning.
+    A commit may contain work of a session if its message names the session, or if it changes a file that a session
+    edited. It must be later than the beginning of the first session.
     """
     if not rows:
         return [], 0
@@ -169,9 +169,9 @@ def _walked(there: Repository, *how: str, given: bytes = b"") -> Iterator[tuple[
 def _today(
     files: Mapping[str, str], sessions: Mapping[int, object], store: Store, scope: Scope, there: Repository
 ) -> tuple[Mapping[int, list[tuple[str, CodeLine]]], int]:
-    """Return the lines in HEAD that each session wrote, each with its file, and the number of files not examined.
+    """Return the lines in HEAD that each session wrote, each line with its file, and the number of files not examined.
 
-    `files` maps file names in the sessions' commits to the last commit that changed each file.
+    `files` are the files that the sessions' commits changed, each with the last of these commits that changed it.
     """
     until = time.monotonic() + BLAME_SECONDS
     names = list(dict.fromkeys(_names_now(there, files, until)))
@@ -195,7 +195,8 @@ def _today(
 def _names_now(there: Repository, files: Mapping[str, str], until: float) -> Iterator[str]:
     """Yield the name that each of these files has in HEAD; the old name if the file was not renamed.
 
-    `files` maps each old name to a commit with that name. Renames are looked up until the time `until`.
+    `files` maps each old name to a commit in which the file has that name. Renames are looked up until the time
+    `until`, a value of `time.monotonic`.
     """
     renamed: dict[tuple[str, str], str] = {}
     for commit in dict.fromkeys(files.values()):
@@ -293,8 +294,8 @@ _TRAILER = late(r"^[A-Z][\w-]+: .*$", re.MULTILINE)
 def note_commits(store: Store, patience: float = 0.0, progress: Progress | None = None) -> None:
     """Store in the index the new commits of each repository, with the sessions that made them.
 
-    The store waits up to `patience` seconds for another writer. Repositories that fail are tried again at the next
-    call.
+    If another process writes to the index, wait for it up to `patience` seconds. Repositories that fail are tried
+    again at the next call.
     """
     for root in store.projects():
         try:

@@ -38,7 +38,7 @@ CHANGED_FILE_WEIGHT = 0.5
 class Passage:
     """The passage of a session with the strongest evidence that the session answers the question.
 
-    `similarity` is its cosine to the nearest phrasing of the question; `None` if unknown.
+    `similarity` is the passage's cosine to the nearest phrasing of the question; `None` if unknown.
     """
 
     strength: float
@@ -74,7 +74,9 @@ def gather(store: Searchable, query: Query, vectors: Sequence[bytes] | None, *, 
 def gather_more(
     store: Searchable, query: Query, vectors: Sequence[bytes] | None, wording: QueryWords | None
 ) -> Gathered:
-    """Gather the evidence, with words whose weights are already known. Without `wording`, words are not searched."""
+    """Gather the evidence as `gather` does, with words whose weights are known. Without `wording`, no words are
+    searched.
+    """
     similarities = store.similarities(vectors, query.scope) if vectors is not None else None
     own = known_to(store, query.caller, query.relatives) if query.caller else set[int]()
     reached = _reach(store, query, similarities, wording, own)
@@ -127,9 +129,7 @@ def gather_more(
 
 
 class _Reached(NamedTuple):
-    """The first candidates of a search: matches by words, passages with their cosines (`near`), and sessions
-    (`rows`).
-    """
+    """The first candidates of a search: matches by words, nearest passages with cosines (`near`), sessions (`rows`)."""
 
     near: Mapping[int, Sequence[float]]
     chunks: Matches
@@ -143,7 +143,9 @@ def _reach(
     store: Searchable, query: Query, similarities: Similarities | None, wording: QueryWords | None,
     own: Collection[int], *, room: float = 1.0,
 ) -> _Reached:  # fmt: skip
-    """Find the first candidates, `room` times as many as usual. Passages in `own`, the caller's, do not count."""
+    """Find the first candidates of a search; `room` multiplies their usual number. Leave out the caller's passages,
+    `own`.
+    """
     # The chunks of two phrasings are together not many more than those of one.
     nearest = similarities.best(round(NEAREST_CHUNKS * 2 // (1 + len(query.embedded)) * room)) if similarities else ()
     near = {hit.row: hit.cosines for hit in nearest}
@@ -186,16 +188,16 @@ def admitted(rows: Iterable[SessionRow], query: Query) -> tuple[dict[int, Sessio
 
 
 def _counts(session: SessionRow, place: Placement) -> bool:
-    """Return True if a passage is evidence for its session. A last prompt without an answer or action is none."""
+    """Return True if a passage is evidence for its session. A last prompt without an answer or action is no
+    evidence.
+    """
     return session.answered is None or session.only_asked or place.exchange <= max(session.answered, session.acted)
 
 
 def _passages(
     places: Sequence[Placement], words: Sequence[Mapping[int, float]], near: Mapping[int, Sequence[float]]
 ) -> dict[int, Passage]:
-    """Return each session's passage with the strongest evidence, by the phrasings' word scores and by cosines
-    (`near`).
-    """
+    """Return each session's strongest passage, by word scores (`words`, for each phrasing) and by cosines (`near`)."""
     by_words: defaultdict[int, float] = defaultdict(float)
     for scores in words:
         most = max(scores.values(), default=0.0) or 1.0
@@ -219,7 +221,9 @@ def _find_point(
     store: Searchable, found: Gathered, words: Sequence[Mapping[int, float]],
     by_meaning: Sequence[Mapping[int, Evidence]],
 ) -> None:  # fmt: skip
-    """Store in `found` the evidence for each exchange of the asked session, and the exchange to fork after."""
+    """Store in `found` the evidence for each exchange (prompt and answer) of the asked session, and the exchange to
+    fork after.
+    """
     for row in found.passages.keys() & found.sessions.keys():
         similar = [one[row].similar for one in by_meaning]
         places = store.placements_of(row)
@@ -266,8 +270,8 @@ def _set_work(
 ) -> float:
     """Store in `evidence` how much each session worked on the question's files and on the current branch.
 
-    Return how strange the question's names are: near 1 if few of the names are of any session's work. A branch counts
-    the more, the fewer sessions worked on it.
+    Return how strange the question's names are: near 1 if sessions worked on few of them. A branch counts the more,
+    the fewer sessions worked on it.
     """
     here = {row for row in evidence[0] if query.branch and sessions[row].git_branch == query.branch}
     branch = THIS_BRANCH_WEIGHT * (1 - len(here) / max(1, len(evidence[0])))
@@ -344,7 +348,7 @@ FOUND_SESSIONS, FOUND_CHUNKS, BEGINNINGS = 10, 48, 8
 
 def found_by_words(store: Searchable, query: Query) -> frozenset[int]:
     """Return the passages to embed first for a question: the passages that match its words best, and exchanges' first
-    passages in the best sessions.
+    passages in the sessions that match best.
     """
     words = QueryWords(store, query)
     begin: list[int] = []
@@ -375,8 +379,8 @@ def families(sessions: Iterable[SessionRow]) -> dict[int, str]:
 
 
 def _above(own: dict[str, str]) -> dict[str, str]:
-    """Return the family of the source session, for each family that began with a session handed over to another
-    agent.
+    """Map each family (a session and its forks) that began with a hand-over to the family of the session handed
+    over.
     """
     told = (one for one in session_origins.handovers() if not one.merged and not one.copied and one.session_id in own)
     return {own[one.session_id]: own.get(one.source_session_id, one.source_session_id) for one in told}
@@ -409,8 +413,7 @@ def relatives(store: Store, session: SessionRow) -> tuple[SessionRow, ...]:
 
 
 def known_to(store: Searchable, session: SessionRow, relatives: Iterable[SessionRow]) -> set[int]:
-    """Return the passages that a session knows: its own, and the passages of its `relatives` with content of the
-    session.
+    """Return the passages that a session knows: its own, and the passages of `relatives` that repeat its content.
 
     All of a shared exchange counts as known. Of the last shared exchange, only identical passages count.
     """
@@ -462,7 +465,7 @@ def _gives_way(store: Searchable, one: SessionRow, other: SessionRow, asked: Seq
 
 
 def _only_asked(store: Searchable, one: SessionRow, other: SessionRow, asked: Sequence[str]) -> bool:
-    """Return True if `one` has nothing beyond `other` except questions to smart-fork or a prompt without consequences.
+    """Return True if `one` adds nothing to `other` but questions to smart-fork, or a prompt without consequences.
 
     Such a prompt has no answer, or repeats a phrasing in `asked` word for word without any action.
     """

@@ -71,7 +71,9 @@ def least_close(best: float) -> float:
 
 
 def close(hits: Sequence[Candidate]) -> int:
-    """Return how many of the first `hits` of a search, sorted by score, count as equal to the best hit."""
+    """Return how many of the `hits` of a search, best first, have a score that counts as equal to the best hit's
+    score.
+    """
     least = least_close(hits[0].score) if hits else 0.0
     return sum(hit.score >= least for hit in hits[:MAX_COMPARED])
 
@@ -121,8 +123,8 @@ def obstacles(
 ) -> list[str]:  # fmt: skip
     """Return the reasons why a session cannot be forked now; empty if it can.
 
-    `path` is its log, `cwd` the directory it worked in, `origin` who started it. `asked` is true if it has a prompt.
-    `works_in` is the directory that the fork is to work in, if another.
+    `path` is the session's log, `cwd` the directory that the session worked in, `origin` who started it. `asked` is
+    true if the session has a prompt. `works_in` is the directory for the fork, if it is not `cwd`.
     """
     whys = [_of_its_log(agent, session_id, path or "", asked=asked)]
     if origin == "subagent":
@@ -169,8 +171,9 @@ def own_cached_until(path: str, cache: Cache) -> str:
 
 
 def cached_until(cache: Cache) -> str:
-    """Return when the model's cache of a session expires; empty if the log does not say so. A last use in the future
-    is ignored.
+    """Return when the model's cache of a session expires.
+
+    Return an empty text if the log does not state a lifetime, or if it states a last use in the future.
     """
     if not cache.seconds or age_of(cache.used) is None:
         return ""
@@ -208,6 +211,8 @@ def _left(moment: str) -> float | None:
 
 
 def _file_of(location: str) -> str:
-    """Return the file with the log at `location`: the log itself, or the file that contains several logs."""
+    """Return the file that contains the log at `location`. It is the log itself, unless one file contains several
+    logs.
+    """
     within = os.path.dirname(location)  # noqa: PTH120 - as text
     return within if os.path.isfile(within) else location  # noqa: PTH113 - False on any error

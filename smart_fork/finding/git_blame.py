@@ -79,9 +79,9 @@ class Range:
 
 
 def blamed(there: Repository, wanted: Range, commit: str = "", *, seconds: float = GIT_SECONDS) -> list[CodeLine]:
-    """Return the lines of a range, and `NEAR_LINES` lines above and below it, with the commits that they are from.
+    """Return the lines of a range, and `NEAR_LINES` lines above and below it, each with the commit that it is from.
 
-    They are read from the working directory or from `commit`. Only lines in the range are marked as `asked`.
+    The file is read from the working directory or from `commit`. Only lines in the range are marked as `asked`.
 
     Raises:
         NotFound: there is no such file or line.
@@ -157,7 +157,10 @@ def committed(there: Repository, commits: Sequence[str]) -> list[CodeLine]:
 
 
 def history(there: Repository, lines: Sequence[CodeLine]) -> list[CodeLine]:
-    """Return the lines that earlier commits added at the places of `lines`, newest commit first. Renames are followed.
+    """Return the lines that commits, newest first, added at the places of `lines`: the present commits and earlier
+    ones.
+
+    Renames of files are followed.
 
     Raises:
         ProgramMissing, ProgramFailed: as `Repository.git`.
@@ -235,8 +238,9 @@ def _commits_in(said: bytes) -> Iterator[tuple[CodeLine, bytes]]:
 
 
 class Change(NamedTuple):
-    """A line that a patch adds or removes: the file, and the line's number there. `above` is the number of the old
-    line above it.
+    """A line that a patch adds or removes: its file, and its number in that file.
+
+    `above` is the file and number of the line above it in the old file.
     """
 
     added: bool
@@ -422,7 +426,8 @@ class _PullRequest(NamedTuple):
 def commits_of_pull(there: Repository, number: int) -> list[str]:
     """Return the commits of a pull request; if the repository lacks them, the commit that they were squashed to.
 
-    ``gh`` is asked first, then the fetched ref of the pull request. All output of gh is treated as plain text.
+    The program ``gh`` is asked first. If it does not know them, the fetched git ref of the pull request is read. All
+    output of gh is treated as plain text.
 
     Raises:
         NotFound: the repository has none of these commits.
@@ -444,8 +449,9 @@ def commits_of_pull(there: Repository, number: int) -> list[str]:
 
 
 def _remote(there: Repository) -> tuple[str, str]:
-    """Return the git remote that has the pull requests, and the remote repository's name for ``gh``; empty if no host
-    is known.
+    """Return the git remote that has the pull requests, and the name by which ``gh`` knows the remote repository.
+
+    The name is empty if no host is known.
     """
     for name in _REMOTES:
         url = there.git("config", "--get", f"remote.{name}.url").text

@@ -19,8 +19,8 @@ from smart_fork.errors import IndexUnavailable, advice
 class _OfThread(threading.local):
     """The index as one thread has it open.
 
-    `store` is the index while it is used. `between` is the index between two uses, with the inode of its file. `held`
-    closes it.
+    `store` is the index during a use. Between two uses `store` is `None`, and `between` is the open index with the
+    inode of its file. `held` closes the index.
     """
 
     store: SqliteStore | None = None
@@ -73,9 +73,10 @@ def opened() -> Iterator[SqliteStore]:
 
 
 def _kept(using: ExitStack) -> SqliteStore | None:
-    """Return the index that `kept_open` holds; `None` if there is none, or if another file has replaced it.
+    """Return the index that `kept_open` keeps open.
 
-    `using` closes the index if the next use fails. A replaced index is closed.
+    Return `None` if it keeps none, or if another file has replaced the index; the replaced index is closed. `using`
+    closes the returned index if its next use fails.
     """
     between, _index.between = _index.between, None
     if _index.held is None or between is None:

@@ -95,9 +95,9 @@ class Engine:
 class Refreshed(NamedTuple):
     """The state of the index after an update.
 
-    `left` counts the changed logs that were not read, and `problem` says why none was read. `absent` says why there is
-    no embedding model. `background` describes the indexing that continues, `seconds_left` its time, if known. `unread`
-    are the logs that were not read.
+    `left` counts the changed logs that were not read; `None` if no log was read, for the reason in `problem`. `unread`
+    are these logs. `absent` says why there is no embedding model. `background` describes the indexing that continues
+    in the background, and `seconds_left` estimates its time, if known.
     """
 
     left: int | None
@@ -120,10 +120,9 @@ def refresh(
     store: Store, engine: Engine, project: Project | None, query: Callable[[], Query],
     session: tuple[AgentName, str] | None = None, *, vectors: bool = True,
 ) -> Refreshed:  # fmt: skip
-    """Update the index within the engine's time limits; for a question about one `session`, only from that session's
-    log.
+    """Update the index within the engine's time limits, from all logs or only from the log of one `session`.
 
-    `query` is called after logs were read, and returns the question. Without `vectors`, no embeddings are made.
+    `query` returns the question, and is called after logs were read. Without `vectors`, no embeddings are made.
     """
     absent = known_absence(engine.embedder.model)
 
@@ -170,7 +169,9 @@ def refresh(
 
 
 def _telling(engine: Engine) -> Progress:
-    """Return a progress callback that calls `engine.progress`, and begins to load the model if many logs are read."""
+    """Return a progress callback that calls `engine.progress`. If many logs are read, it also begins to load the
+    model.
+    """
 
     def told(stage: str, done: int, total: int) -> None:
         if total >= MANY_LOGS and engine.embed_seconds > 0 and isinstance(engine.embedder, Beginning):
@@ -182,10 +183,10 @@ def _telling(engine: Engine) -> Progress:
 
 
 def continue_indexing(engine: Engine, project: Project | None) -> bool:
-    """Have the remaining logs and passages indexed in the background, `project` first. Return True if a process does
-    it.
+    """Have the remaining logs and passages indexed in the background, `project` first. Return True if that was
+    started.
 
-    That is this process's indexer if there is one, else `engine.unfinished`.
+    The indexer of this process does it. If this process has none, `engine.unfinished` is called.
     """
     if engine.indexer is not None:
         engine.indexer.run_soon(project)
@@ -278,7 +279,8 @@ def covered(store: Store, counts: Counts, scope: Scope | None = None) -> Covered
 def doubt(shares: Covered) -> float:
     """Return the points to subtract from every session's score while embeddings are missing.
 
-    `shares` are the shares of passages with an embedding. Later embeddings may favor another session.
+    A session without embeddings could turn out to be the better one. `shares` are the shares of passages with an
+    embedding.
     """
     return MAX_DOUBT * (1 - (shares.first_passages + shares.all_passages) / 2)
 
@@ -311,7 +313,7 @@ def early_notice(shares: Covered) -> str:
 
 
 def _share(part: int, whole: int) -> float:
-    """Return part / whole, rounded down so that only all of `whole` gives 1."""
+    """Return part / whole, rounded down: only if `part` equals `whole`, the result is 1."""
     return math.floor(1000 * part / whole) / 1000 if whole else 1.0
 
 
@@ -387,9 +389,10 @@ def index_status() -> IndexStatus:
 
 
 def indexed(store: SqliteStore, report: Report, before: Mapping[str, SeenFile], engine: str) -> Indexed:
-    """Summarize an index run: its `report`, the logs read since the state `before`, and the content of the index.
+    """Summarize an index run, with the content of the index after the run.
 
-    The caller adds the total time.
+    `report` is the run's own report. `before` has the logs as the index knew them before the run: it shows which logs
+    were read. The caller adds the total time.
     """
     counts = store.counts()
     read = {path for path, _ in store.seen().items() - before.items()}

@@ -73,9 +73,10 @@ def _numbers() -> tuple[str, NDArray[np.float32], float]:
 
 
 def _parts(text: str) -> Iterator[Sequence[str]]:
-    """Yield the parts of a text to classify: sentences, as lists of pieces.
+    """Yield the parts of a text to classify, each as a list of pieces of text.
 
-    Short sentences are joined, long ones split into clauses, long clauses into pieces.
+    A part is usually a sentence in one piece. Short sentences are joined, long ones are split into clauses, and long
+    clauses into several pieces.
     """
     for sentence in _together(_SENTENCE_END.split(text)):
         if len(sentence.split()) <= SENTENCE_WORDS:
@@ -88,7 +89,10 @@ def _parts(text: str) -> Iterator[Sequence[str]]:
 
 
 def _windows(part: Sequence[str]) -> Sequence[str]:
-    """Return the pairs of neighboring pieces of a part, as texts to embed; a single piece as it is."""
+    """Return the texts to embed for a part, which is a list of pieces: each two neighboring pieces joined.
+
+    If the part has a single piece, return that piece.
+    """
     return [f"{one} {other}" for one, other in pairwise(part)] or part
 
 

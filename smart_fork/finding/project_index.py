@@ -42,7 +42,7 @@ class ProjectIndex:
     """The index, searched by one caller for the project of `path` (by default the working directory), or for all
     projects.
 
-    Nothing is read before the first question. The caller is the session that asks, if any.
+    `caller` is the id of the session that asks, if a session asks. Nothing is read before the first question.
     """
 
     def __init__(
@@ -89,7 +89,8 @@ class ProjectIndex:
 
     @contextmanager
     def index(self) -> Iterator[SqliteStore]:
-        """Open the index for the block; a later block gets the open one. An error in the block closes it.
+        """Open the index for the block. It stays open, so a later block gets the same index. An error in the block
+        closes it.
 
         Raises:
             IndexUnavailable: the index cannot be opened, or is damaged. A damaged index is set aside.
@@ -133,9 +134,10 @@ class ProjectIndex:
         ))  # fmt: skip
 
     def relevant(self, query: Query) -> Query:
-        """Return the query with the intent also stored without its instructions on how to work ("be careful").
+        """Return the query with its field `relevant` set: the intent without instructions on how to work ("be
+        careful").
 
-        A short query is unchanged. So is any query if the model is not the default.
+        If the intent is short, or the model is not the default, return the query unchanged.
         """
         if len(query.intent.split()) < LONG_WORDS:
             return query
@@ -153,7 +155,10 @@ class ProjectIndex:
         return _pointed_at(intent, self.directory, self.engine.processes) if self.project else {}
 
     def refreshed(self, asked: FindRequest, *, vectors: bool = True) -> Refreshed:
-        """Update the index, only at the first call. Each call embeds some missing passages for its request."""
+        """Update the index for a request, and embed some passages for it.
+
+        Logs are read only by the first call. Each later call only embeds more of the passages without an embedding.
+        """
         wanted = vectors and self.search_program is None
         return self.refreshed_for(lambda: asked.query(self.scope(asked)), vectors=wanted)
 
@@ -193,9 +198,9 @@ class ProjectIndex:
         return [vectors[text] for text in texts]
 
     def expect(self, intent: str, also: Sequence[str] | None) -> None:
-        """Open the index, and begin to embed an intent, before the question about one session is asked.
+        """Open the index, and begin to embed an intent and its other phrasings (`also`), to save time.
 
-        Do nothing if there is no index.
+        The question about one session is asked later. Do nothing if there is no index.
         """
         if (words := plain(intent)) and index_db().exists():
             self._begin((words, *further(words, also)))
@@ -213,9 +218,9 @@ class ProjectIndex:
             self.meaning(left).begin()
 
     def _caller_and_own(self) -> tuple[SessionRow | None, frozenset[str]]:
-        """Return the session that asks, if it is indexed, and the ids of sessions that it must not find.
+        """Return the session that asks, if it is indexed, and the ids of sessions that its search must not find.
 
-        These are its own id and the ids of its workers.
+        These ids are its own and the ids of its workers (agents that it started).
         """
         if not self.caller:
             return None, frozenset()
@@ -274,8 +279,10 @@ _CHANGED = ("diff-index", "--name-only", "-z", "--no-renames", "--no-ext-diff", 
 
 
 def with_files(query: Query, code: Code, processes: Processes) -> Query:
-    """Return the query with the files that are being worked on: files and lines that `code` names, else uncommitted
-    ones.
+    """Return the query with the files that are being worked on.
+
+    These are the files of the code that the question names (`code`). If `code` names none, they are the repository's
+    files with uncommitted changes.
     """
     project, given = query.scope.project, [*code.files]
     if code:

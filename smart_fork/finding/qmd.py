@@ -206,9 +206,10 @@ class Qmd:
             return False
 
     def _read(self, missing: list[AgentName], stamp: str, seconds: float) -> bool:
-        """Create `missing` collections in qmd, have qmd read the exports, and erase deleted content from qmd's index.
+        """Create the `missing` collections (an agent's exports each) in qmd, and have qmd read the exports.
 
-        `stamp` is stored as the state that qmd has read. Return False if the erasing failed.
+        An export is the Markdown file of a session. Deleted content is erased from qmd's index. `stamp` is stored as
+        the state that qmd has read. Return False if the erasing failed.
 
         Raises:
             EngineUnavailable: a collection cannot be created.
@@ -276,9 +277,10 @@ class Qmd:
         return Ranking((), None, "; ".join(failed), said=_said(None, failed))
 
     def _found(self, way: Way, question: EngineQuestion) -> tuple[list[RankedDocument], int]:
-        """Return the documents that qmd finds with one of its commands, and the number of results that are no exports.
+        """Return the documents that qmd finds with one of its commands (`way`), and the number of its results that are
+        no exports.
 
-        qmd is asked for more if the first documents are not enough.
+        If the first documents are not enough, qmd is asked again for more.
         """
         documents, dropped, more = self._ranked(way, question, WANTED)
         if more and not question.enough(documents):
@@ -345,7 +347,11 @@ class Qmd:
                 yield RankedDocument(agent, session_id, _score(result), _HUNK.sub("", text_of(result)))
 
     def _looked_up(self, agent: AgentName, place: str) -> str | None:
-        """Return the session id in a document whose file name qmd changed: versions of qmd change names differently."""
+        """Return the session id that is written in an export. qmd prints `place`, a changed file name that does not
+        have the id.
+
+        Return `None` if no id is found. Versions of qmd change names differently.
+        """
         try:
             done = self._run(["get", place, "--no-line-numbers", "-l", str(HEADER_LINES)], LIST_SECONDS)
         except (ProgramFailed, EngineUnavailable):
@@ -411,7 +417,9 @@ def _query(command: str, intent: str) -> str:
 
 
 def _said(way: Way | None, failed: list[str]) -> dict[str, Any]:
-    """Return the fields about qmd for a search's answer: the command that found the results, and the failures."""
+    """Return the fields about qmd for a search's answer: the command (`way`) that found the results, and the failures
+    before.
+    """
     return {"qmd_command": _COMMANDS[way] if way else None, **({"qmd_error": "; ".join(failed)} if failed else {})}
 
 
@@ -433,7 +441,10 @@ def _score(result: Mapping[str, Any]) -> float | None:
 
 
 def _export(agent: AgentName, place: str) -> Path | None:
-    """Return the export file that qmd names as `place`; `None` for a place outside the agent's export folder."""
+    """Return the export file (a session's Markdown file) that qmd names as `place`.
+
+    Return `None` if the place is outside the folder of the agent's exports.
+    """
     if place.startswith("qmd://"):
         collection, _, name = place.removeprefix("qmd://").partition("?")[0].partition("/")
         if collection != collection_of(agent):

@@ -116,10 +116,12 @@ def words_of(text: str) -> tuple[str, ...]:
 
 
 def doubt_of(text: str, words: int | None = None, strange: float = 0.0) -> float:
-    """Return the points to subtract from every session's score for a long question, a short prompt, and unknown names.
+    """Return the points to subtract from every session's score: for a long question, a short prompt, and unknown
+    names.
 
-    A long question has something in common with most sessions. A short prompt may ask for something new; `words` is
-    its full length. `strange` (0…1) says how unknown the question's names are to all sessions.
+    A long question has something in common with most sessions. A short prompt may ask for something new. `words` is
+    the number of words of the whole prompt, if it is longer than `text`. `strange` (0…1) says how few of the
+    question's names any session worked on.
     """
     long = max(0.0, (len(words_of(text)) - SHORT_WORDS) / (MAX_WORDS - SHORT_WORDS))
     short = max(0.0, 1 - (words or len(text.split())) / PLAN_WORDS) if is_prompt(text) else 0.0
@@ -237,12 +239,12 @@ class Code:
 class Query:
     """A checked question to the index. `intent` is its text, `also` has it in other words; all phrasings are used.
 
-    `everywhere` means all projects. `caller` is the session that asks, `relatives` are sessions of other families that
-    share content with the caller. `hidden` sessions are never found. `doubt` is subtracted from every session's
-    points, while embeddings are missing. `read` is the share of logs that were read. `relevant` is the intent without
-    instructions on how to work, if known. `branch` is the current branch, `landed` the subjects of its commits.
-    `in_play` are the files being worked on; `given` is true if the caller named them. `agents` are those to search.
-    `directory` is where the question is asked.
+    `everywhere` means all projects. `caller` is the session that asks. `relatives` are sessions of other families (a
+    family is a session and its forks) that share content with the caller. `hidden` sessions are never found. `doubt`
+    are points that every session loses while embeddings are missing. `read` is the share of logs that were read.
+    `relevant` is the intent without instructions on how to work, if known. `branch` is the current branch, `landed`
+    the subjects of its commits. `in_play` are the files being worked on; `given` is true if the caller named them.
+    `agents` are those to search. `directory` is where the question is asked.
     """
 
     intent: str
@@ -289,8 +291,8 @@ class Query:
         sentence.
 
         One embedding takes most of a question's time, and other phrasings help mostly by their words. A second
-        embedding helps if the model does not know the person's language. If one session is asked, all phrasings are
-        embedded, to tell its exchanges apart.
+        embedding helps if the model does not know the person's language. If the question is about one session, all
+        phrasings are embedded, to tell its exchanges apart.
         """
         others = range(1, len(self.phrasings))
         if self.scope.session is not None:
@@ -312,12 +314,13 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A session that a search found, with its score, the passage that answers best, and the asked words in that
-    passage.
+    """A session that a search found, with its score, the passage that answers best (`text`), and the asked words in
+    it.
 
     `why` explains the score before reranking; `None` if another engine gave the score. `lines` are the passage's first
-    and last line in the export. `asked` are all words of the `phrasings`. `voices` says where in the text another
-    speaker begins; `None` if unknown. `wrote` is the session's part of the code that was asked about.
+    and last line in the export (the session's Markdown file). `asked` are all words of the `phrasings`. `voices` says
+    where in the text another speaker begins; `None` if unknown. `wrote` is the session's part of the code that was
+    asked about.
     """
 
     session: SessionRow
@@ -337,12 +340,12 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The sessions that a search found, best first, with the way they were found and the failures.
+    """The sessions that a search found (`hits`, best first), with the way they were found and the failures.
 
     `dropped` counts the sessions without an id or directory. `rerank_error` says why a configured reranker was not
-    used. `engine` found the candidates; `said` are fields of an external engine for the answer. `rivals` are the
-    families that share the chance, each with its points. `weighed` are the searched terms by phrasing, with their
-    weights.
+    used. `engine` found the hits; `said` are fields of an external engine for the answer. `rivals` are the families (a
+    session and its forks) that lower each other's chance, each with its points. `weighed` are the searched terms by
+    phrasing, with their weights.
     """
 
     hits: tuple[Candidate, ...]
@@ -357,7 +360,7 @@ class Candidates:
 
     @property
     def fallback_used(self) -> bool:
-        """Return True if the best way of searching failed, and another way found the candidates."""
+        """Return True if the best way of searching failed, so that another way found the sessions."""
         return bool(self.error)
 
 
@@ -377,9 +380,10 @@ class Matches:
 
 
 class QueryWords:
-    """The search terms of each phrasing of a question, weighted by rarity. They find rows in the question's scope.
+    """The search terms of each phrasing of a question, weighted by rarity. They find rows of the index in the
+    question's scope.
 
-    `weighed` are the terms with their weights, if a question with equal phrasings and another scope computed them.
+    `weighed` are known terms and weights: another search with the same phrasings computed them for its own scope.
     """
 
     def __init__(self, store: Searchable, query: Query, weighed: Sequence[Mapping[str, float]] = ()) -> None:
@@ -427,8 +431,9 @@ class QueryWords:
         """Return how much of each phrasing's file and code names each session worked on, and how strange the names
         are.
 
-        The shares are from 0 to 1; rare names weigh more, names without a session do not count. The last set of shares
-        is for the files being worked on. Strangeness (0…1) says how few of the question's names any session worked on.
+        The first value has a mapping for each phrasing, and a last one for the files being worked on: from sessions to
+        shares (0…1). Rare names weigh more, names without a session do not count. The second value (0…1) is high if
+        sessions worked on few of the question's names.
         """
         names = list(dict.fromkeys(chain.from_iterable(self._names)))
         having = self._store.having("work", names, sessions) if names else {}
@@ -470,7 +475,8 @@ def _known(
 ) -> Mapping[str, int]:
     """Return the number of sessions with each term.
 
-    If no session has one or two given terms, sessions with words that begin like them are counted.
+    If only one or two terms are given and no session has any of them, count the sessions with words that begin like
+    them.
     """
     known = {term: counts[term] for term in terms}
     if len(known) > MAX_NAME_TERMS or any(known.values()):

@@ -131,7 +131,7 @@ def _nearest(passages: Sequence[Sequence[SpokenPart]], nearness: Nearness) -> li
 def _to_compare(parts: Sequence[SpokenPart]) -> list[tuple[int, int, str]]:
     """Return the first sentences of a passage, with the indexes of part and sentence, for a comparison by meaning.
 
-    Lines about actions are only used if nothing else is there, because commands have many tokens.
+    Sentences about an agent's actions are used only if the passage has no others, because commands have many tokens.
     """
     first = [
         (number, place, part.text[start:end])
@@ -148,8 +148,10 @@ def _quoted(parts: Sequence[SpokenPart], place: tuple[int, int], words: Sequence
 
 
 def nearness(embedder: Embedder, asked: Callable[[], Sequence[bytes]]) -> Nearness:
-    """Return a function that gives texts their cosine to the nearest of the question's vectors, which `asked`
-    returns.
+    """Return a function that computes, for some texts, the cosine of each text to the nearest of the question's
+    vectors.
+
+    `asked` returns the question's vectors.
     """
 
     def near(texts: Sequence[str]) -> list[float]:

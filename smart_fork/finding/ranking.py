@@ -67,8 +67,9 @@ SILENT = Parts()
 
 
 class Weights(NamedTuple):
-    """The points for a unit of each kind of evidence. `nothing` is the points at which a session is as likely as
-    none.
+    """The points that each kind of evidence is worth (`worth`), for a value of 1.
+
+    `nothing` is the number of points at which it is as likely that the session is meant as that no session is.
     """
 
     worth: Parts
@@ -125,7 +126,7 @@ class Coverage(NamedTuple):
 
 @dataclass(slots=True)
 class Phrased:
-    """The evidence that one phrasing of the question found, by session.
+    """The evidence that one phrasing of the question found: `evidence` for each session, and `coverage` of its words.
 
     `embedded` is true if the phrasing was also compared by meaning. `named` is true if the phrasing is one word or
     contains a code name.
@@ -140,9 +141,9 @@ class Phrased:
 class Score(NamedTuple):
     """The points for a session by kind of evidence, and the points `against` the session.
 
-    At first, `against` is the number of points at which a session is as likely as no session. `share` adds the rivals'
-    weight. `speaking` is the evidence that each phrasing of the question found, `worth` the points for a unit of
-    evidence. `shares` says how much of each kind one phrasing contributes.
+    At first, `against` is the number of points at which the session is as likely as no session. Then the function
+    `share` adds the weight of rival sessions. `speaking` is the evidence that each phrasing of the question found,
+    `worth` the points for a value of 1. `shares` says how much of each kind of evidence one phrasing contributes.
     """
 
     points: Parts
@@ -172,7 +173,7 @@ class Score(NamedTuple):
     def doubted(self, doubt: float, read: float = 1.0) -> Score:
         """Return the score with `doubt` more points against the session.
 
-        `read` is the share of the logs that were read. If it is below 1, the chance is multiplied by it.
+        `read` is the share of the session logs that were read. If it is below 1, the chance is multiplied by it.
         """
         doubted = self._replace(against=self.against + doubt)
         return doubted if read >= 1 else doubted.at_most(max(read * doubted.chance, 1e-12))
@@ -222,14 +223,19 @@ def rivals(weighed: Mapping[int, Score], families: Mapping[int, str]) -> dict[st
 
 
 def strongest(leads: Mapping[str, float]) -> dict[str, float]:
-    """Return the `RIVALS` families of sessions with the most points (`leads`). Only their sessions lower each other's
+    """Return the `RIVALS` families (a session and its forks) with the most points. Only these lower each other's
     chance.
+
+    `leads` has the points of each family.
     """
     return {family: leads[family] for family in heapq.nlargest(RIVALS, leads, key=leads.__getitem__)}
 
 
 def share(weighed: Mapping[int, Score], families: Mapping[int, str], rivals: Mapping[str, float]) -> dict[int, Score]:
-    """Return each session's score, lowered by the points of the `rivals`: families of sessions, also from elsewhere."""
+    """Return each session's score, lowered by the points of the `rivals`.
+
+    Rivals are families (a session and its forks); some may be on a team's server. A session's own family is no rival.
+    """
     weights = {family: math.exp(lead) for family, lead in rivals.items()}
     all_rivals = sum(weights.values())
     others = {one: max(0.0, all_rivals - weights.get(families[one], 0.0)) for one in weighed}
@@ -239,8 +245,10 @@ def share(weighed: Mapping[int, Score], families: Mapping[int, str], rivals: Map
 
 
 def shared_anew(score: Score, family: str, before: Mapping[str, float], rivals: Mapping[str, float]) -> Score:
-    """Return the score of a session in `family` for other rivals: without the weight of `before`, with that of
-    `rivals`.
+    """Return the score of a session of `family`, after the rivals `before` are replaced by `rivals` in its
+    computation.
+
+    Rivals are families (a session and its forks) that lower the chance of other families' sessions.
     """
     return score._replace(against=score.against - _of_others(family, before) + _of_others(family, rivals))
 
@@ -252,8 +260,8 @@ def _of_others(family: str, rivals: Mapping[str, float]) -> float:
 def parts(evidence: Mapping[int, Evidence], coverage: Coverage, *, named: bool = False) -> dict[int, Parts]:
     """Return the evidence for each session as numbers that can be compared between questions.
 
-    If no passage contains the code that a question names, only a command's output or a list of files contains it. Then
-    the words of the whole session count in the place of its passages.
+    If the question names code (`named`) and no passage contains the name, the words of the whole session count instead
+    of its passages: the name is then in a command's output or in a list of files.
     """
     most_words = max((one.words for one in evidence.values()), default=0.0) or 1.0
     whole = {session: coverage.session * one.words / most_words for session, one in evidence.items()}
@@ -285,9 +293,10 @@ def shares_of_phrasings(all_of_them: int, embedded: int) -> Parts:
 
 
 def weigh_one(speaking: Sequence[Parts], shares: Parts, *, similar: bool, words: bool) -> Score:
-    """Return the points of one session from its evidence in each phrasing.
+    """Return the points of one session from its evidence (`speaking`) in each phrasing of the question.
 
-    `similar` is true if a passage of the session has an embedding, `words` if words were searched.
+    `shares` says how much one phrasing contributes. `similar` is true if a passage of the session has an embedding,
+    `words` if words were searched.
     """
     rows = KNOWN_AGAIN if len(speaking) > 1 else KNOWN
     known = rows["meaning" if not words else "both" if similar else "words"]
@@ -308,7 +317,9 @@ def _whole(one: Evidence) -> float:
 
 
 def best_of(values: Collection[float]) -> float:
-    """Return the best value, weighted with the next best ones. Missing values count as 0."""
+    """Return the highest value, averaged with the next highest ones. If there are fewer, 0 stands for each missing
+    value.
+    """
     if not values:
         return 0.0
     top = sorted(values, reverse=True)[:BEST_CHUNKS]
@@ -324,9 +335,10 @@ def best_of(values: Collection[float]) -> float:
 
 
 class PointParts(NamedTuple):
-    """The evidence that an exchange is the one to fork after. `nearest` is the cosine of its best passages.
+    """The evidence that an exchange (a prompt with its answer) is the one to fork after.
 
-    `words`, `talk` (about the question, up to here) and `late` (the position) are relative to the session's maximum.
+    `nearest` is the cosine of its best passages. `words` are its matching words. `talk` is how much the session spoke
+    about the question up to here, `late` the position in the session; both are relative to the session's maximum.
     `pending` is 1 if the next exchange changes files, which counts against this one.
     """
 
@@ -339,11 +351,10 @@ class PointParts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ExchangeEvidence:
-    """The evidence for each exchange of a session, by its number from 0. A fork after exchange `point` knows all that
-    is asked.
+    """The evidence for each exchange (a prompt with its answer) of a session, by the exchange's number from 0.
 
-    `why_not` says why there is no evidence, or why only words were compared. `score` is the chance that the session is
-    the one meant, if known.
+    A fork after exchange `point` knows all that the question asks. `why_not` says why there is no evidence, or why
+    only words were compared. `score` is the chance that the question means this session, if known.
     """
 
     parts: Mapping[int, PointParts] = field(default_factory=dict)
@@ -375,11 +386,11 @@ def fork_point(
     places: Sequence[Placement], words: Sequence[Mapping[int, float]], similar: Sequence[Mapping[int, float]],
     changing: Collection[int],
 ) -> Placement | None:  # fmt: skip
-    """Return the best passage of the exchange to fork after; `None` for a session without passages.
+    """Return the best passage of the exchange (a prompt with its answer) to fork after.
 
-    After that exchange, a fork knows all that is asked. `places` are all passages of the session, in order. `words`
-    has each phrasing's scores by passage, `similar` each embedded phrasing's cosines by position. `changing` are the
-    exchanges that change files.
+    After that exchange, a fork knows all that is asked. Return `None` for a session without passages. `places` are all
+    passages of the session, in order. `words` has each phrasing's scores by passage, `similar` each embedded
+    phrasing's cosines by position. `changing` are the exchanges that change files.
     """
     if not places:
         return None
@@ -434,8 +445,8 @@ def lost(turn: int, ends: int | None, forgotten: int, gap: int = 0) -> str:
     """Return why a fork that the agent makes itself lacks a passage: "compaction" or "gap"; empty if it has the
     passage.
 
-    The last compaction dropped the first `forgotten` turns. A passage is kept if its exchange `ends` after them. Turns
-    before `gap` are not loaded.
+    The last compaction dropped the first `forgotten` turns. The passage is lost with them if its exchange (a prompt
+    with its answer) `ends` before that turn. The agent also does not load turns before `gap`.
     """
     if ends is not None and ends < forgotten:
         return "compaction"

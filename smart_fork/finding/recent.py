@@ -43,7 +43,9 @@ MAX_LOOKED_AT = 400
 
 
 class Recent(NamedTuple):
-    """The newest sessions, the number of hidden automated sessions, and the logs that could not be read."""
+    """The newest sessions (`sessions`), the number of automated sessions left out, and the logs that could not be
+    read.
+    """
 
     sessions: list[Session]
     hidden: int
@@ -105,7 +107,7 @@ def recent_sessions(
 def _as_listed(
     files: Sequence[LogFile], adapters: Mapping[AgentName, AgentAdapter], listed: ListFilter
 ) -> tuple[list[LogFile], set[LogFile]]:
-    """Return the logs that pass a list's filters, pinned sessions' logs first, and the set of the pinned sessions'
+    """Return the logs that pass a list's filters, those of pinned sessions first, and the set of the pinned sessions'
     logs.
     """
 
@@ -177,9 +179,10 @@ def _sessions(
 
 
 def _indexed(files: Sequence[LogFile], project: Project | None) -> dict[str, SessionRow | None]:
-    """Return, by path, the indexed sessions of logs that have not changed since; `None` for a log without a session.
+    """Return the indexed session of each log, by the log's path, so that the log need not be read.
 
-    A session that began elsewhere and worked in `project` is represented by its work there, even if its log has grown.
+    Logs that changed since they were indexed are missing. A log without a session has `None`. A session that began
+    elsewhere and worked in `project` is represented by its work there, even if its log has grown.
     """
     try:
         if not index_db().exists():
@@ -277,11 +280,10 @@ MIN_SHARE = 0.6
 def gone_prompts(
     project: Project | None, agents: Sequence[AgentName], phrasings: Sequence[str] = (), limit: int = MAX_GONE
 ) -> tuple[GonePrompt, ...]:
-    """Return one prompt of each session that its agent deleted before smart-fork read it. Agents keep such prompts
-    apart.
+    """Return one prompt of each session that its agent deleted before smart-fork read it.
 
-    Without `phrasings` these are the newest prompts. With `phrasings` they are the prompts with most of the words,
-    best first.
+    Such prompts are known because agents also keep prompts in files other than logs. Without `phrasings`, return the
+    newest prompts; with `phrasings`, the prompts with most of their words, best first.
     """
     found: dict[tuple[AgentName, str], list[KeptPrompt]] = {}
     for agent in agents:
@@ -309,9 +311,9 @@ def gone_prompts(
 
 
 def _of_unknown(agent: AgentName, project: Project | None) -> Iterator[KeptPrompt]:
-    """Yield the prompts, kept by an agent, of sessions without a log that smart-fork does not know.
+    """Yield the prompts that an agent keeps, of sessions that have no log and are unknown to smart-fork.
 
-    Sessions in the index, forgotten ones and running workers are known.
+    Sessions in the index, forgotten sessions and running workers are known.
     """
     kept = AGENTS[agent].prompts
     if kept is None:

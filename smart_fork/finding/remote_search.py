@@ -1,8 +1,7 @@
 """The search of another place, such as a team's server, while the local index is searched; and merging the results.
 
-The server weighs the evidence for its sessions. The chance that a session is the one meant is shared on this machine,
-among local and remote sessions. So a score means the same for both, and a strong local session lowers a weak remote
-one.
+The server weighs the evidence for its sessions. This machine then computes all chances: local and remote sessions are
+rivals, so a strong local session lowers the chance of a weak remote one. A score means the same for both.
 """
 
 from __future__ import annotations
@@ -44,9 +43,10 @@ class RemotePassage:
 
 @dataclass(frozen=True, slots=True)
 class RemoteSession:
-    """A session that a team's server found. `local_id` is its copy on this machine, `family` its family on the server.
+    """A session that a team's server found.
 
-    `passage` answers best. `weighed` is its score before local rivals lower it.
+    `local_id` is the id of its copy on this machine, if any. `family` is its family (a session and its forks) on the
+    server. `passage` answers best. `weighed` is the session's score before local sessions lower it.
     """
 
     origin: Origin
@@ -66,7 +66,7 @@ class RemoteSession:
 
 @dataclass(frozen=True, slots=True)
 class RemoteAnswer:
-    """The sessions that a team's server found, or the reason why there is no answer."""
+    """The sessions that a team's server found, or `error`: the reason why there is no answer."""
 
     hits: tuple[RemoteSession, ...] = ()
     state: TeamState | None = None
@@ -85,9 +85,10 @@ class RemoteAnswer:
 def weighed_there(
     speaking: Iterable[Mapping[str, float]], phrasings: Sequence[str], *, similar: bool, embedded: bool
 ) -> Score:
-    """Return the score of a session on the server from the evidence in each phrasing, computed like a local session's.
+    """Return the score of a session on the server from its evidence (`speaking`) in each phrasing of the question.
 
-    `similar` says whether the session has a known embedding, `embedded` whether the question has.
+    It is computed like a local session's. `similar` says whether the session has a known embedding, `embedded` whether
+    the question has.
     """
     shares = shares_of_phrasings(len(phrasings), min(len(phrasings), 2) if embedded else 0)
     given = [Parts(**one) for one in speaking]
@@ -100,7 +101,7 @@ class RemoteSearch(Protocol):
     def begin(self, query: Query, meaning: Meaning) -> None:
         """Send the question to the server without waiting. The query's directory decides which project is searched.
 
-        The local search uses the same embeddings, `meaning`.
+        `meaning` has the question's embeddings, which the local search uses too.
         """
 
     def answer(self) -> RemoteAnswer:
@@ -112,7 +113,7 @@ class RemoteSearch(Protocol):
         """
 
     def taken_out(self) -> bool:
-        """Remove content from local sessions that its owner withdrew on the server. Return True if there was any."""
+        """Remove content from local sessions that its owner withdrew on the server. Return True if any was removed."""
 
     @property
     def auto_fork(self) -> bool:
@@ -121,8 +122,9 @@ class RemoteSearch(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MergedCandidates:
-    """Local and remote candidates with their final scores. `also` maps local sessions that are shared to their
-    origins.
+    """Local and remote candidates (sessions found) with their final scores.
+
+    `also` maps the ids of local sessions that the team shares, too, to the shared session's server and owner.
     """
 
     here: Candidates
@@ -133,8 +135,8 @@ class MergedCandidates:
 def merge(store: Store | None, found: Candidates, distant: Sequence[RemoteSession], query: Query) -> MergedCandidates:
     """Compute final scores for local and remote sessions together, and keep one session of each family.
 
-    A family is a session and its forks. A remote session replaces a local one of its family only with more turns and a
-    higher score.
+    A family is a session and its forks. If a family has local and remote sessions, the local one is kept, unless the
+    remote one has more turns and a higher score.
     """
     kept: dict[str, RemoteSession] = {}
     also: dict[str, Origin] = {}

@@ -222,8 +222,8 @@ def current_project(path: str | None) -> Project:
 def project_notice(project: Project | None, *, found: bool = True) -> str:
     """Return a notice that says why a project may have more sessions than were found; empty if there is no reason.
 
-    Unfetched checkpoints (sessions kept in a git branch) are only mentioned if nothing was `found`. A client without
-    access does not learn where a `.git` leads.
+    If nothing was `found`, the notice also mentions checkpoints (sessions kept in a git branch) that are not fetched.
+    A client without access does not learn where a `.git` leads.
     """
     if project is None:
         return ""
@@ -329,8 +329,8 @@ class EngineQuestion:
 class Ranking:
     """An external search program's answer: the documents, best first.
 
-    `way` is how it searched; `None` if it could not. `error` says what failed before that. `dropped` counts the
-    results that are no exports. `said` are further fields for the answer's JSON.
+    `way` is how the program searched; `None` if it could not. `error` says which ways failed before. `dropped` counts
+    the results that are not exports (Markdown files of sessions). `said` are further fields for the answer's JSON.
     """
 
     documents: tuple[RankedDocument, ...]
@@ -365,8 +365,9 @@ class SearchEngine(Protocol):
         ...
 
     def erase(self) -> bool:
-        """Have the program erase content that was removed from the exports. Return True if nothing of it is left in
-        its files.
+        """Have the program erase content that was removed from the exports (sessions as Markdown files).
+
+        Return True if the program's files have none of that content.
         """
         ...
 
@@ -375,7 +376,7 @@ class SearchEngine(Protocol):
         ...
 
     def what_to_do(self) -> tuple[str, tuple[str, ...]]:
-        """Return the error code and the next steps for an answer without the program."""
+        """Return the error code and the next steps for an answer that is given if the program cannot be used."""
         ...
 
 

@@ -68,8 +68,9 @@ def results_of(
 ) -> tuple[Hit, ...]:  # fmt: skip
     """Return the results of an answer for the sessions in `found`, ranked from 1.
 
-    `worth` is each session's worth as a fork. `problems` says what keeps each agent from forking, if anything.
-    `works_in` is the directory of a fork. `nearness` compares sentences with the question by meaning.
+    `worth` is each session's worth as a fork. `problems` says why an agent's sessions cannot be forked; agents without
+    problems are missing. `works_in` is the directory of a fork. `nearness` compares sentences with the question by
+    meaning.
     """
     room = ALL_SNIPPETS_CHARACTERS // max(1, len(found.hits))
     characters = min(SNIPPET_CHARACTERS, max(MIN_SNIPPET_CHARACTERS, room)) if include_snippets else 0
@@ -104,7 +105,8 @@ def edited_files(store: Store, row: SessionRow) -> tuple[str, ...]:
 def index_state(counts: Counts, covered: Covered, left: int | None, problem: str, seconds_left: int = 0) -> IndexState:
     """Return how complete the index was for an answer.
 
-    `left` counts the changed logs that were not read; `None` if the logs were not checked. `problem` says why.
+    `left` counts the changed logs that were not read. It is `None` if the logs were not checked, and `problem` says
+    why.
     """
     complete = left == 0 and counts.embedded == counts.chunks
     return IndexState(
@@ -171,7 +173,9 @@ def fork_command(agent: AgentName, session_id: str, cwd: str, *, of_others: bool
 
 
 def is_moved(hits: Sequence[Candidate]) -> bool:
-    """Return True if a better session to fork is placed before a result with a higher score."""
+    """Return True if a result has a lower score than the next one: it was put first because it is the better one to
+    fork.
+    """
     return any(round(one.score, 4) < round(other.score, 4) for one, other in pairwise(hits))
 
 
@@ -206,7 +210,10 @@ def _hit(
 
 
 def _named(row: SessionRow) -> tuple[str | None, ...]:
-    """Return the ids of a session, its family and its parent. They show if it continues another person's session."""
+    """Return the ids of a session, of its family (all its forks) and of its parent.
+
+    From these ids a caller sees if the session continues another person's session.
+    """
     return row.session_id, row.root_id, row.parent_id
 
 
@@ -215,7 +222,8 @@ def match_of(
 ) -> Match:  # fmt: skip
     """Return the place in a session that matches a question, with the matching `words` and the cosine `near`.
 
-    The last compaction dropped `forgotten` turns; `gap` turns come before a gap.
+    The last compaction dropped the first `forgotten` turns. The agent does not load turns before turn `gap`, because a
+    record is missing.
     """
     if place is None:
         return Match(words=words, similarity=near)
@@ -226,7 +234,8 @@ def match_of(
 
 
 def _explain(one: Candidate, why: Score) -> Explanation:
-    """Return the parts of a score: 1 / (1 + exp(against - sum of the points)), then the reranker, if there is one.
+    """Return the parts of a score: 1 / (1 + exp(against - sum of the points)), then the reranker's score, if it was
+    used.
 
     For a question with several phrasings, the points are also given by phrasing, with the phrasing's words in the
     passage.
@@ -281,10 +290,10 @@ def workers() -> list[WorkerRecord]:
 
 
 def parent_of(one: SessionRow | Session, family: Sequence[SessionRow], parents: Mapping[str, str]) -> str | None:
-    """Return the id of the session that a session was forked from, by its log or by `parents`; `None` if unknown.
+    """Return the id of a session's parent: the session that it was forked from. Return `None` if it is unknown.
 
-    Claude's own forks do not record their parent. Such a fork begins with copied turns. If the only other session of
-    its `family` has no copied turns, that session is the parent.
+    Its log names the parent, or `parents` does. Claude's own forks do not record their parent, but begin with copied
+    turns. If the only other session of such a fork's `family` has no copied turns, that session is the parent.
     """
     others = [member for member in family if member.session_id != one.session_id]
     guess = others[0].session_id if one.own and len(others) == 1 and not others[0].own else None

@@ -58,8 +58,8 @@ log = logging.getLogger(__name__)
 def search(store: Store, query: Query, embed: Embed, rerank: Rerank | None = None) -> Candidates:
     """Return the sessions that answer a question best, by words and meaning.
 
-    If that fails, search by meaning only, then by words only; else return none. An error that shows a damaged index is
-    raised, so that the code that opened the index sets it aside.
+    If that search fails, search by meaning only, then by words only. If all fail, return no sessions. An error that
+    shows a damaged index is raised, so that the code that opened the index sets it aside.
     """
     if not query.scope.parts:  # there is nothing to search, which is no failure
         return Candidates((), "hybrid")
@@ -266,9 +266,9 @@ class SecondLook:
     error: str = ""
 
     def at(self, intent: str, ranked: Sequence[tuple[int, float]], texts: Mapping[int, str]) -> list[tuple[int, float]]:
-        """Return `ranked`, pairs of session and score, in the reranker's order and with its scores mixed in.
+        """Return `ranked` (pairs of session and score) in the reranker's order, with its scores mixed in.
 
-        `texts` are the passages that answer, by session. If the reranker fails, `ranked` is unchanged.
+        `texts` are the passages that answer, by session. If the reranker fails, return `ranked` unchanged.
         """
         looked_at = [row for row, _ in ranked[:RERANKED] if texts.get(row)]
         if self.rerank is None or not looked_at:
@@ -317,8 +317,8 @@ def exchange_evidence(
 ) -> ExchangeEvidence:
     """Return the evidence for each exchange of the session in the query's scope, by words and meaning.
 
-    If that fails, either is used alone. `weighed` are the terms with their weights, if a search found the session by
-    them.
+    If one of the two fails, the other is used alone. `weighed` are the question's terms with their weights, if a
+    search has computed them.
     """
     why = ""
     for by_meaning, by_words in ((True, True), (True, False), (False, True)):
@@ -366,7 +366,7 @@ def only_one(rows: Sequence[SessionRow], wanted: str) -> SessionRow:
 
 
 def _worth(parts: PointParts) -> float:
-    """Return how well an exchange answers the question, without regard to where the talk about the question ends."""
+    """Return how well an exchange answers the question. Its place in the session does not count."""
     return WORTH.nearest * parts.nearest + WORTH.words * parts.words
 
 
@@ -385,7 +385,7 @@ _NOBODY = ((0, None),)
 
 
 class _Passage(NamedTuple):
-    """A passage of a session. `quoted` is true if the external search program quotes from it."""
+    """A passage of a session: its text and place. `quoted` is true if the external search program quotes from it."""
 
     place: Placement
     text: str
@@ -415,8 +415,9 @@ def search_documents(store: Store, query: Query, engine: SearchEngine, agents: t
 def _best(
     store: Store, query: Query, known: Collection[int], documents: Iterable[RankedDocument]
 ) -> tuple[list[tuple[SessionRow, RankedDocument]], int]:
-    """Return the best export of each family of sessions, best first, and the number of exports without a session to
-    show.
+    """Return the best export of each family, best first, and the number of exports without a session to show.
+
+    An export is a session's Markdown file, a family is a session and its forks.
     """
     found: dict[int, tuple[SessionRow, RankedDocument]] = {}
     unknown = 0
@@ -466,8 +467,8 @@ def _passage(
 ) -> _Passage | None:
     """Return the passage that the search program quotes; else the passage with most of the question's words.
 
-    The quoted passage is the one with most of the snippet's lines. For a session that shares content with the session
-    that asks, passages that the latter has (`known`) are left out.
+    The quoted passage is the one with most of the quotation's lines. If `session` shares content with the session that
+    asks, passages that the asking session has (`known`) are left out.
     """
     old = known if query.is_kin(session) else ()
     places = [place for place in store.placements_of(session.row) if place.chunk not in old]

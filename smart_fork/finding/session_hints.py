@@ -53,7 +53,7 @@ TITLE_CHARACTERS, OUTCOME_CHARACTERS = 80, 160
 class HookEvent:
     """An event that an agent reports to a hook: a session's first prompt, or a tool call and its input.
 
-    The session works in `directory`.
+    `directory` is the working directory of the session.
     """
 
     agent: AgentName
@@ -78,8 +78,9 @@ class HookEvent:
 
 
 class Hint(NamedTuple):
-    """A line for a model about a past session, with the chance that it helps. No hint with the same key is given
-    again.
+    """A line for a model about a past session, with the chance that the line helps.
+
+    `key` names what the line is about. After a hint was given, no hint with the same `key` is given again.
     """
 
     key: str
@@ -96,7 +97,10 @@ def question_of(first: HookEvent) -> FindRequest | None:
 
 
 def recall_hint(found: Candidates) -> Hint | None:
-    """Return a hint at the best session found for a first prompt; `None` if none is likely or can be forked."""
+    """Return a hint (a line for a model) at the best session found for a first prompt.
+
+    Return `None` if no session is likely to help, or if the likely session cannot be forked.
+    """
     hit = next(iter(found.hits), None)
     if hit is None or found.mode != "hybrid" or not is_plain_id((row := hit.session).session_id):
         return None
@@ -133,8 +137,10 @@ def line_of(hit: Candidate, noted: SessionNotes | None = None) -> str:
 
 
 def outcome_of(noted: SessionNotes | None, characters: int) -> str:
-    """Return the verdicts on a session and its last fork as quotations, each of at most `characters`; empty without
-    notes.
+    """Return the verdicts on a session and its last fork as quotations, each of at most `characters`.
+
+    A verdict says if the session's work was merged, kept or dropped. Without notes on the session, return an empty
+    text.
     """
     sentences = noted.sentences[:2] if noted else ()
     return "".join(f' Noted (a quotation): "{quotation(one, characters)}".' for one in sentences)
@@ -174,9 +180,9 @@ class _Block(NamedTuple):
 
 
 def edited_lines(where: EditedPlace, processes: Processes) -> tuple[Repository, Sequence[CodeLine]]:
-    """Return the repository of an edit's file, and the lines around the edit, with their commits.
+    """Return the repository of an edit's file, and the lines around the edit, each with the commit that it is from.
 
-    The lines about to be changed are marked as `asked`.
+    The lines that the edit will change are marked as `asked`.
 
     Raises:
         Usage, NotFound: the file is not in a repository.
@@ -287,7 +293,7 @@ MIN_FIX_CHANCE = 0.6
 
 
 class Signs(NamedTuple):
-    """Evidence that a fix, which ended an error in a session, ends it again.
+    """Evidence that the actions which ended an error in one session (a fix) end the error again.
 
     `share` is the share of the error's lines that the session met, weighted by rarity. `agree` is how many families (a
     session and its forks) ended the error in the same way. `edit` says whether an edit ended it.
@@ -298,14 +304,15 @@ class Signs(NamedTuple):
     edit: bool = False
 
     def chance(self) -> float:
-        """Return the probability (0…1) that the fix works again."""
+        """Return the probability (0…1) that the same actions end the error again."""
         against = BEGIN + self.share * (SHARE + AGREE * math.log(self.agree)) + EDIT * self.edit
         return 1 / (1 + math.exp(-against))
 
 
 class Ending(NamedTuple):
-    """The place in a session where an error no longer occurred: the exchange and turn, the actions before it, the
-    evidence.
+    """The place in a session (exchange and turn) where an error no longer occurred.
+
+    `by` has the actions before that place, as hashes. `signs` is the evidence that these actions help again.
     """
 
     row: SessionRow
@@ -320,7 +327,7 @@ class Ending(NamedTuple):
 
 
 class Endings(NamedTuple):
-    """How sessions ended an error, best first, with the number of the error's lines.
+    """The places where sessions ended an error, best first, with the number of the error's lines.
 
     `met` counts the families (a session and its forks) that met one of these lines.
     """
@@ -331,9 +338,10 @@ class Endings(NamedTuple):
 
 
 def fixes(output: str, store: Store, query: Query, new: int) -> Fixes:
-    """Find the fixes of the error in a command's `output`, in the sessions of the query.
+    """Find the fixes of an error, which is printed in a command's `output`: actions that ended it in the query's
+    sessions.
 
-    `new` is the number of logs in scope that were never read.
+    `new` is the number of logs in the query's scope that were never read.
     """
     found = endings(output, store, query)
     shown = found.ended[: query.limit]
@@ -344,8 +352,9 @@ def fixes(output: str, store: Store, query: Query, new: int) -> Fixes:
 
 
 def fix_hint(output: str, store: Store, query: Query) -> Hint | None:
-    """Return a hint at the fix of the error in a failed command's `output`; `None` unless the fix is likely to work
-    again.
+    """Return a hint (a line for a model) at a session that fixed the error in a failed command's `output`.
+
+    Return `None` unless the session's fix is likely to end the error again.
 
     Raises:
         OSError: the verdict on the session cannot be read.
@@ -358,8 +367,9 @@ def fix_hint(output: str, store: Store, query: Query) -> Hint | None:
 
 
 def endings(output: str, store: Store, query: Query) -> Endings:
-    """Find how sessions ended the error in a command's `output`. Lines that are also printed on success do not
-    count.
+    """Find the places where sessions ended the error in a command's `output`.
+
+    Lines of the output that commands also print on success do not count as the error.
     """
     lines = text_hashes(error_signatures(output), bytes.fromhex(store.meta("key")))
     found = store.errors(lines, query.scope) if lines else {}

@@ -105,7 +105,8 @@ class Library(ProjectIndex):
         cls, path: str | None, engine: Engine, *, caller: str | None = None, everywhere: bool = False,
         elsewhere: RemoteSearch | None = None,
     ) -> Iterator[Library]:  # fmt: skip
-        """Open the library for the project of `path` (default: the working directory), or for all (`everywhere`).
+        """Open the library (access to past sessions) for the project of `path` (default: the working directory), or
+        for all.
 
         `caller` is the session that asks. Nothing is read before the first question.
         """
@@ -317,7 +318,7 @@ class Library(ProjectIndex):
         """Return the sessions that answer the request; if it names code, the sessions that wrote the code, and its
         size.
 
-        Without code, they are more than asked, so that better ones to fork can come first.
+        Without code, return more sessions than requested, so that better ones to fork can be put first.
         """
         if not asked.code:
             return self._by_words(replace(query, limit=max(query.limit, MAX_COMPARED)), vectors), None
@@ -339,9 +340,10 @@ class Library(ProjectIndex):
         return search_documents(self.store, query, self.search_program, query.agents)
 
     def _better_first(self, found: Candidates, asked: FindRequest) -> tuple[Candidates, dict[int, ForkWorth]]:
-        """Return the requested number of hits, among equal ones better sessions to fork first, and the worth of each.
+        """Return the requested number of hits, and the worth of each as a fork.
 
-        The order of an external engine is kept: its scores are not chances.
+        Among hits with about equal scores, better sessions to fork come first. The order of an external engine is
+        kept: its scores are not chances.
         """
         limit = int(asked.limit or 0)
         own = self.search_program is None and bool(asked.intent) and not asked.code
@@ -368,7 +370,10 @@ class Library(ProjectIndex):
         )  # fmt: skip
 
     def _ask_elsewhere(self, asked: FindRequest) -> RemoteSearch | None:
-        """Send the request to the remote search and return that search; `None` without one, or for tags and code."""
+        """Send the request to the remote search and return that search.
+
+        Return `None` if there is no remote search, or if the request is about a tag or code.
+        """
         there, project, own = self.elsewhere, self.project, self.search_program is None
         if there is None or project is None or not own or asked.tag or asked.code:
             return None
@@ -417,7 +422,9 @@ class Library(ProjectIndex):
         )
 
     def _without_index(self, message: str, hint: str, asked: FindRequest, there: RemoteSearch | None) -> Answer:
-        """Return the answer if the index cannot be searched: remote results if any, else `message` and next steps."""
+        """Return the answer if the index cannot be searched: the remote results of `there`, or `message` and the next
+        steps.
+        """
         log.warning("smart_fork is not available: %s", message)
         told = there.answer() if there is not None else RemoteAnswer()
         steps = _what_to_do(hint, off=Setting.INDEXING.is_off(self.engine.environment))
@@ -452,7 +459,7 @@ def _what_to_do(hint: str, *, off: bool) -> tuple[str, ...]:
 
 
 def _damage_notice(before: Collection[Path]) -> str:
-    """Return a notice if the index was found damaged and set aside since `before`, the damaged copies at that time."""
+    """Return a notice if the index was found damaged and set aside; empty if all damaged copies are in `before`."""
     aside = next((path for path in kept(index_db()) if path not in before), None)
     if aside is None:
         return ""

@@ -73,7 +73,7 @@ def noted_of(agent: AgentName, session_id: str) -> SessionNotes | None:
 def noted_if_known(sessions: Iterable[_Session]) -> dict[_Session, SessionNotes]:
     """Return the notes on these sessions; an empty mapping if the notes cannot be read.
 
-    Answers that are useful without notes call this.
+    It is for answers that are useful without notes.
     """
     try:
         return noted(sessions)
@@ -92,7 +92,7 @@ def marked(mark: str) -> frozenset[_Session]:
 
 
 def tags() -> dict[str, int]:
-    """Return the number of sessions with each tag.
+    """Return all tags (a person's labels for sessions), each with the number of its sessions.
 
     Raises:
         OSError: the tags cannot be read.
@@ -145,10 +145,10 @@ def judge(
     agent: AgentName, session_id: str, outcome: Outcome, reason: str = "", *, source: str, tried: str,
     said_by: Literal["person", "git"] = "person",
 ) -> None:  # fmt: skip
-    """Store a verdict on a session's work. `source` is the session that it was forked from, if any; `tried` is when it
-    worked.
+    """Store a verdict ("merged", "kept" or "dropped") on a session's work.
 
-    A verdict by git does not replace a person's verdict.
+    `source` is the session that this one was forked from, if any; `tried` is when this session worked. A verdict by
+    git does not replace a person's verdict.
 
     Raises:
         NotFound: the session was forgotten.
@@ -187,7 +187,7 @@ def take_back(session_ids: Collection[str], has: Callable[[str], bool]) -> None:
     """Delete the reasons of verdicts on these sessions and their forks, if they contain text that was removed from a
     log.
 
-    `has` returns True for a text with such content.
+    `has` returns True for a text that contains the removed text.
     """
     for session_id, source, reason in state.rows("SELECT session_id, source_session_id, reason FROM verdicts"):
         if reason and not {session_id, source}.isdisjoint(session_ids) and has(reason):

@@ -1,7 +1,7 @@
 """Finds where a session worked: its directory and project, also if its log does not state them.
 
-A log could name any directory and any commit. An inferred place only counts if the directory exists and belongs to the
-project, or if the project's repository has the commit.
+The place is then inferred. A log could name any directory and any commit. So an inferred place only counts if the
+directory exists and belongs to the project, or if the project's repository has the commit.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ _MAX_CHARACTERS = 4096
 
 
 def belongs(one: Session | SessionRow, project: Project) -> bool:
-    """Return True if a session worked in `project`, by its stated directory, its commit, or an existing inferred
-    directory.
+    """Return True if a session worked in `project`.
+
+    The session's stated directory, its commit, or an existing inferred directory can show that.
     """
     if not isinstance(one, Session) and one.home is not None:
         return in_project(one.repo_root, project)
@@ -40,9 +41,9 @@ def belongs(one: Session | SessionRow, project: Project) -> bool:
 
 
 def as_guest(session: Session, project: Project) -> Session | None:
-    """Return a session that began elsewhere, reduced to its work in the repository of `project`.
+    """Return the part of a session that worked in the repository of `project`, as a session.
 
-    Return `None` if it did nothing there.
+    It is for sessions that began elsewhere. Return `None` if the session did nothing there.
     """
     if not (session.turns and project.git) or session.received:
         return None
@@ -56,8 +57,10 @@ def as_guest(session: Session, project: Project) -> Session | None:
 
 
 def in_project(cwd: str, project: Project) -> bool:
-    """Return True if directory `cwd` belongs to `project`, also as a worktree or former place. A missing one does
-    not.
+    """Return True if directory `cwd` belongs to `project`. Its worktrees and former places, also deleted ones, belong
+    to it.
+
+    An empty or relative path does not belong to it.
     """
     directory = recorded(cwd)
     if directory is None:
@@ -115,7 +118,8 @@ def permits(one: Session | SessionRow) -> bool:
 
 
 def placed(one: _One, project: Project | None) -> _One:
-    """Return a session, moved to the directory of `project` if only its log's commit shows that it belongs there.
+    """Return a session with the directory of `project`, if only the commit in its log shows that it belongs to the
+    project.
 
     Otherwise return the session unchanged.
     """
@@ -128,7 +132,7 @@ def placed(one: _One, project: Project | None) -> _One:
 
 
 def placed_here(one: _One) -> _One:
-    """Return a session, moved to the directory of one of the caller's projects if only its log's commit shows the
+    """Return a session with the directory of one of the caller's projects, if only the commit in its log shows the
     project.
 
     Otherwise return the session unchanged.
@@ -145,7 +149,10 @@ def is_in_doubt(one: Session | SessionRow) -> bool:
 
 
 def _asking() -> tuple[Project, ...]:
-    """Return the projects that the caller may ask about; if these are all, the project of the working directory."""
+    """Return the projects that the caller may ask about.
+
+    If the caller may ask about all projects, return only the project of the working directory.
+    """
     allowed = call_context.projects()
     if allowed is not None:
         return allowed

@@ -34,7 +34,7 @@ class Match(Value):
     """The place in a session that matches a question, the tokens that a fork there loads, and the matching words.
 
     `similarity` is the place's cosine to the question. `lost` says why the agent's own fork of the whole session does
-    not contain the place: "compaction" or "gap".
+    not contain the place: "compaction", or "gap" (a record is missing).
     """
 
     turn_index: int | None = None
@@ -50,9 +50,11 @@ class Match(Value):
 
 @value
 class WroteLines(Value):
-    """A session's share of the code that a question is about: it wrote `lines` of the `of` lines.
+    """A session's share of the code that a question is about. The code has `of` lines; the session wrote `lines` of
+    them.
 
-    `exchange` wrote most of these lines, and `asked` is its prompt. `commits` are the commits that have the lines.
+    `exchange` (a prompt with its answer) wrote most of these lines, and `asked` is its prompt. `commits` are the
+    commits that have the lines.
     """
 
     share: float
@@ -94,8 +96,8 @@ class CacheUse(Value):
 class Explanation(Value):
     """The parts of a score, which is ``1 / (1 + exp(against - sum of the points))``. `reranked` is the final score.
 
-    `phrasings` has the evidence of each phrasing, if the question has several. `cache` says how long the model's cache
-    has the session.
+    `phrasings` has the evidence of each phrasing, if the question has several. `cache` describes the model's cache of
+    the session: its lifetime and last use.
     """
 
     points: Mapping[str, float]
@@ -110,8 +112,8 @@ class Explanation(Value):
 class Price(Value):
     """The tokens that a fork of a session loads, and the time until which the model's cache has them, if known.
 
-    `tokens_at_match` counts them for a fork at the matching place. Each number includes `instructions`: the tokens of
-    the agent's own instructions and tools, if known.
+    `tokens_at_match` counts the tokens of a fork at the matching place. Each number includes `instructions`: the
+    tokens of the agent's own instructions and tools, if known.
     """
 
     tokens: int
@@ -123,8 +125,9 @@ class Price(Value):
 
 @value
 class Origin(Value):
-    """The server, owner and id of a session that a teammate shares. `also_local` is a local session with the same
-    beginning.
+    """The server, owner and id of a session that a teammate shares.
+
+    `also_local` is the id of a session on this machine with the same beginning.
     """
 
     server: str
@@ -137,10 +140,10 @@ class Origin(Value):
 class Hit(Value):
     """A session in an answer's results. `resumed` is the part that the session's agent loads, if it does not load all.
 
-    `fork_note` says why `fork_command` forks only a part, if a fork of all would not contain the match. `began_in` is
-    the directory where the session began, if the session only worked in the asked project. `headline` is the title; if
-    the title does not say what was done, the subject of the session's last commit or the matching prompt.
-    `edited_files` are the three most edited files, relative to the top of the repository.
+    `fork_note` says why `fork_command` forks only a part, if a fork of the whole session would lack the match.
+    `began_in` is the directory where the session began, if the session only worked in the asked project. `headline` is
+    the title; if the title does not say what was done, the subject of the session's last commit or the matching
+    prompt. `edited_files` are the three most edited files, relative to the top of the repository.
     """
 
     rank: int
@@ -192,8 +195,8 @@ class Hit(Value):
     def suggested_at(self) -> int | None:
         """Return the message to fork after, if that is much cheaper than a fork of the whole session; else `None`.
 
-        If the session wrote the asked code, or its agent's own fork lacks the match, it is the end of the matching
-        exchange.
+        If the session wrote the asked code, or its agent's own fork lacks the match, return the last message of the
+        matching exchange (a prompt with its answer) in any case.
         """
         at, there = self.match.ends_at_message, self.match.token_estimate
         if self.wrote is not None or self.match.lost:
@@ -246,8 +249,8 @@ class Hit(Value):
 
     @property
     def became_of(self) -> list[str]:
-        """Return phrases about the outcome of the session's work and, if known, how many of its files have changed
-        since.
+        """Return phrases about the outcome of the session's work and, if known, how many of the session's files have
+        changed since.
         """
         said, drift = [_OUTCOMES[self.outcome]], self.drift
         if drift:
@@ -303,7 +306,7 @@ class MadeCommit(Value):
 class CommitsMade(Value):
     """The newest commits with a session's work, and the places (PATH:FIRST-LAST) of the session's lines in HEAD.
 
-    `count` is the number of all its commits. `notice` says what was not examined.
+    `count` is the number of all commits with the session's work. `notice` says what was not examined.
     """
 
     count: int
@@ -356,8 +359,8 @@ class SessionNotes(Value):
 class ResumedPart(Value):
     """The part of a session that its agent loads on a resume, if it does not load all: the messages from `start` on.
 
-    A session that continued in two folders has two ends. Then these are the messages of its own end; the agent also
-    loads what both ends share.
+    A session that was continued in two folders has two ends, with messages that both share. Then `start` is the first
+    message of this end, and the agent also loads the shared messages.
     """
 
     start: int

@@ -44,7 +44,7 @@ MAX_LISTED = 5
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A session that a reference (an id, a prefix or a worker's id) means. `path` is `None` if its log has been
+    """A session that a reference (an id, a prefix or a worker's id) means. `path` is its log; `None` if that is
     deleted.
     """
 
@@ -59,9 +59,9 @@ class Located:
 
     @property
     def readable(self) -> bool:
-        """Return True if the conversation can be read, from the session's log or a kept copy of the log.
+        """Return True if the conversation can be read, from the session's log or from smart-fork's copy of the log.
 
-        Otherwise at most its export is left.
+        If not, at most the session's export (a Markdown file) exists.
         """
         return self.path is not None or kept_logs.find(self.agent, self.session_id) is not None
 
@@ -115,13 +115,14 @@ def _found(agent: AgentName | None, wanted: str) -> list[Located]:
 
 
 def _is_namesake(one: Located, found: Sequence[Located], wanted: str) -> bool:
-    """Return True if `one` has exactly the `wanted` id and no session of its agent is in `found`."""
+    """Return True if `one` has exactly the `wanted` id and no session in `found` is of the same agent."""
     return one.session_id.lower() == wanted and one.agent not in {other.agent for other in found}
 
 
 def only_one(found: Sequence[Located], name: str, *, shown: str) -> Located:
-    """Return the session in `found` that `name` means: the one with exactly this id, else the only one. All ids begin
-    with it.
+    """Return the session in `found` that `name` means. The ids of all these sessions begin with `name`.
+
+    It is the session with exactly this id, or else the only session in `found`.
 
     Raises:
         Ambiguous: several sessions are meant.
@@ -141,11 +142,12 @@ def only_one(found: Sequence[Located], name: str, *, shown: str) -> Located:
 
 
 def refuse_unread(located: Located) -> None:
-    """Raise an error if no log of the session's agent can be read now. Otherwise do nothing: the log is really
-    missing.
+    """Raise an error if the logs of the session's agent cannot be read now. Otherwise do nothing.
+
+    It is called if a log was not found. Without an error, the log does not exist.
 
     Raises:
-        NotFound: no log of its agent can be read now.
+        NotFound: the logs of the session's agent cannot be read now.
     """
     if why := READERS[located.agent].unread():
         raise NotFound(f"The log of {located.session_id} cannot be read now", why)
@@ -250,7 +252,7 @@ def messages(session: Session, asked: ReadRange) -> tuple[list[Message], int | N
     """Return the session's messages in the range `asked`, numbered and masked, and the number of the next message to
     read.
 
-    That number is `None` at the end.
+    At the end of the session, the number is `None`.
 
     Raises:
         NotFound: there is no message of that number.
@@ -274,7 +276,7 @@ def messages(session: Session, asked: ReadRange) -> tuple[list[Message], int | N
 
 
 def left_out(session: Session) -> str:
-    """Return a notice that says how much of a large log was not read; empty if all was."""
+    """Return a notice that says how much of a large log was not read; empty if the whole log was read."""
     if not session.unread:
         return ""
     whole = session.source_path.stat().st_size
@@ -290,10 +292,10 @@ def left_out(session: Session) -> str:
 
 
 def as_markdown(read: Conversation) -> Iterator[tuple[str, str]]:
-    """Yield the texts of a conversation in Markdown, each with its speaker's role; empty for text about the
-    conversation.
+    """Yield the texts of a conversation in Markdown, each with its speaker's role.
 
-    Lines of a message that look like a message's heading are escaped.
+    The role is empty for text about the conversation. Lines of a message that look like a message's heading are
+    escaped.
     """
     from smart_fork.finding.results import place_mark
 
@@ -386,7 +388,8 @@ def conversation_part(
 
 
 def exported(located: Located) -> Masked:
-    """Return the Markdown export of a session without a log. Secrets are masked again, by the present rules.
+    """Return the Markdown export of a session without a log. Secrets are masked again, because rules for masking
+    change.
 
     Raises:
         NotFound: there is no export.
@@ -411,7 +414,9 @@ def _not_found(reference: str, whys: Sequence[str] = ()) -> NotFound:
 
 
 def _told(session: Session) -> Session:
-    """Return `session`, if the caller may read its project; otherwise raise the error for an unknown session."""
+    """Return `session`, if the caller may read its project; otherwise raise the error for a session that does not
+    exist.
+    """
     if not permits(session):
         raise _not_found(session.session_id)
     return placed_here(session)

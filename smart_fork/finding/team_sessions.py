@@ -1,4 +1,4 @@
-"""The door to the team's sessions. Without a login or a server nothing of the team's code is imported."""
+"""The access to the team's sessions. Without a login or a server nothing of the team's code is imported."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ class Team(Protocol):
         """Return the search of the team's server. With `wanted`, a project without a server is an error."""
 
     def fetched(self, reference: str, *, directory: Path | None, keep: bool) -> AbstractContextManager[Resolved]:
-        """Write a session of the team to this machine for the block; with `keep`, for good."""
+        """Write a session of the team to this machine for the length of the block; with `keep`, it is not removed
+        afterwards.
+        """
 
     def is_shared(self, reference: str) -> bool:
         """Return True if the team shares a session with that id."""
@@ -84,7 +86,7 @@ def team_room() -> Team:
 def team_search(*, wanted: bool | None = None) -> RemoteSearch | None:
     """Return the search of the team's server; `None` if no server is known.
 
-    `wanted` false means no search; `wanted` true makes a missing server an error.
+    If `wanted` is False, return `None`. If it is True, a missing server is an error.
     """
     if wanted is False or not (wanted or is_known()):
         return None
@@ -102,8 +104,8 @@ def sessions_here(
 ) -> Iterator[list[Resolved]]:
     """Yield the sessions that `references` mean, as sessions of this machine.
 
-    Sessions of the team are written to this machine, for the project of `directory`. They are removed if the block
-    fails, or unless `keep`.
+    Sessions of the team are written to this machine, for the project of `directory`. After the block they are removed,
+    unless `keep` is set and the block succeeded.
 
     Raises:
         SmartForkError: a session is neither here nor shared by the team.
