@@ -30,7 +30,9 @@ HEAD_RECORDS = 500
 
 
 class CopiedMessage(NamedTuple):
-    """The id of a message, and the session and message that it was copied from, if any."""
+    """The id of a message. For a copied message, also the ids of the original message and of its session; else both
+    are empty.
+    """
 
     id: str
     session_id: str = ""
@@ -44,10 +46,10 @@ class FamilyLog:
     * `recorded`: the id of the parent that the log names.
     * `begun`: the time when the log was made, if known.
     * `first`: its first message.
-    * `asked`: the ids of prompts before its first answer; a fork may join them to one.
+    * `asked`: the ids of prompts before its first answer; a fork may join several prompts to one.
     * `messages`: all messages, each after its parent. Only Claude Code needs them.
-    * `base`: the number of the parent's first record that a fork of Codex does not have.
-    * `native`: Claude Code itself began the file. Then `recorded` was copied from the parent with the other records.
+    * `base`: for a fork of Codex, the number of the parent's first record that the fork does not have.
+    * `native`: True if Claude Code itself began the file. Then `recorded` was copied with the parent's other records.
     """
 
     agent: AgentName
@@ -68,7 +70,9 @@ Tie = tuple[str, str]
 
 
 def message_tie(message_id: str) -> str:
-    """Return the key that connects all sessions that have the message with this id."""
+    """Return a key for the message with this id. In the search for a family, all sessions with this message have this
+    key.
+    """
     return f"message {message_id}"
 
 
@@ -83,7 +87,9 @@ class Birth:
 
 
 class Births(ABC):
-    """The reader of the first records of one agent's new logs. It shows which session a newly started worker has."""
+    """The reader of the first records of one agent's new logs. It finds the session of a worker (an agent that
+    smart-fork started).
+    """
 
     @abstractmethod
     def birth(self, log: Path) -> Birth | None:
@@ -105,7 +111,8 @@ class Heads(AgentFacet, ABC):
     goes_on = False
 
     def base(self, path: Path) -> str:
-        """Return the id of the session that the log at `path` continues; empty if the log has all records itself.
+        """Return the id of the session with the records that the log at `path` continues but does not contain; empty
+        if the log contains all records.
 
         Raises:
             OSError: The log cannot be read.
@@ -115,17 +122,17 @@ class Heads(AgentFacet, ABC):
     def family(
         self, session_id: str, root: str, forks: Mapping[str, str], shared: Collection[Tie] = ()
     ) -> list[FamilyLog]:  # fmt: skip
-        """Return the logs of a session's family, unordered: in the project at `root`, or in all projects without a
-        `root`.
+        """Return the logs of a session's family (the session, its ancestors and their forks), unordered. Search the
+        project at `root`; if `root` is empty, all projects.
 
-        `forks` maps the ids of known forks to those of their parents; `shared` has other pairs of connected sessions.
-        If an agent's folders do not tell the project, the beginnings of all logs are read.
+        `forks` maps the ids of known forks to the ids of their parents; `shared` has other pairs of connected
+        sessions. If an agent's folders do not tell the project, the beginnings of all logs are read.
         """
         return self.read_all(connected(session_id, self.kin(self.of.reader.discover()), forks, shared))
 
     def kin(self, files: Iterable[LogFile]) -> Iterator[FamilyLog]:
-        """Yield the family facts from the first records of each log in `files`. Skip logs that cannot be read, or have
-        no message.
+        """Yield a `FamilyLog` for each log in `files`, with the facts in the log's first records. Skip logs that
+        cannot be read, or have no message.
         """
         for file in files:
             with suppress(OSError):
@@ -135,7 +142,7 @@ class Heads(AgentFacet, ABC):
     def read_all(self, family: Iterable[FamilyLog]) -> list[FamilyLog]:
         """Return copies of the logs in `family` with their messages read.
 
-        A log that is alone shares no message with another one, so its messages are not read.
+        If `family` is a single log that names no parent and states when it was made, its messages are not read.
         """
         known = [replace(kin) for kin in family]
         for kin in known:
@@ -150,7 +157,8 @@ class Heads(AgentFacet, ABC):
 
     @abstractmethod
     def begins(self, kin: FamilyLog) -> bool:
-        """Store the family facts from a log's first records in `kin`. Return True if the log can be in a family.
+        """Store the facts in a log's first records in `kin`. Return True if the log can be in a family (a session and
+        its forks).
 
         Raises:
             OSError: The log cannot be read.
@@ -165,8 +173,8 @@ class Heads(AgentFacet, ABC):
         return ()
 
     def shared(self, kin: FamilyLog, parent: FamilyLog, above: Session, fork: Callable[[], Session | None]) -> int:
-        """Return how many turns the fork `kin` has from `parent`: all up to the last turn with an id that is also in
-        the fork's log.
+        """Return how many turns the fork `kin` took over from `parent`. Count the parent's turns up to the last one
+        with an id that is also in the fork's log.
 
         `above` is the parent's session. `fork` reads the fork's session.
         """
@@ -176,8 +184,8 @@ class Heads(AgentFacet, ABC):
 
 @lru_cache(maxsize=1 << 17)
 def _kin_of(heads: Heads, file: LogFile) -> FamilyLog | None:
-    """Return the family facts from a log's first records; `None` if it has none. Cached: one command asks repeatedly
-    for many logs.
+    """Return the family facts from a log's first records; `None` if the log cannot be in a family. The result is
+    cached, because one command asks repeatedly for many logs.
     """
     path = file.path
     kin = FamilyLog(file.agent, heads.of.reader.id_of(path), path, file.mtime_ns)
@@ -187,8 +195,9 @@ def _kin_of(heads: Heads, file: LogFile) -> FamilyLog | None:
 def connected(
     session_id: str, heads: Iterable[FamilyLog], forks: Mapping[str, str], shared: Collection[Tie] = ()
 ) -> list[FamilyLog]:  # fmt: skip
-    """Return the logs in `heads` that are connected with a session, directly or through others. Forks, a common
-    message at the beginning, and pairs in `shared` connect sessions.
+    """Return the logs in `heads` that are connected with a session, directly or through other sessions. Two sessions
+    are connected if one is a fork of the other, if they begin with the same message, or if `shared` has them as a
+    pair.
     """
     sessions: dict[str, list[FamilyLog]] = defaultdict(list)
     ties: dict[str, set[str]] = defaultdict(set)
@@ -220,7 +229,7 @@ class TreeHeads(Heads):
 
     @abstractmethod
     def names_a_copy(self, record: dict[str, Any]) -> bool:
-        """Return True if a record says that its log is a copy, and was written when the copy was made."""
+        """Return True if a record was written at the time of copying, and so shows that its log is a copy."""
 
     def project(self, log: Path) -> Path:
         """Return the project folder that contains a log."""
@@ -229,8 +238,8 @@ class TreeHeads(Heads):
     def family(
         self, session_id: str, root: str, forks: Mapping[str, str], shared: Collection[Tie] = ()
     ) -> list[FamilyLog]:  # fmt: skip
-        """Return the logs of a session's family from the project's folder and the folders of known members; without
-        `root` from all folders.
+        """Return the logs of a session's family (its ancestors and their forks). Search the folder of the project at
+        `root`, and each folder with a log of a session found so far; if `root` is empty, all folders.
         """
         in_folder: dict[Path, list[LogFile]] = defaultdict(list)
         folders_of: dict[str, set[Path]] = defaultdict(set)
@@ -277,8 +286,8 @@ class TreeHeads(Heads):
         return kin.first is not None
 
     def messages(self, kin: FamilyLog) -> Iterable[CopiedMessage]:
-        """Return all messages of a log. For a copy, set `kin.begun` to the time of copying: its first records are as
-        old as its parent's.
+        """Return all messages of a log. For a copied log, also set `kin.begun` to the time of copying, since copied
+        records keep the parent's times.
         """
         made = ""
         messages = _Messages(self.said)
@@ -293,7 +302,9 @@ class TreeHeads(Heads):
 
 
 def _left_after(kin: FamilyLog, parent: FamilyLog) -> list[str]:
-    """Return the ids of the messages at the beginning of `kin` that also are in `parent`, in order."""
+    """Return the ids, in `parent`, of the messages with which `kin` begins, up to the first message that `parent`
+    lacks.
+    """
     there = {message.id for message in parent.messages}
     found = []
     for message in kin.messages:
@@ -328,7 +339,7 @@ class _Messages:
 
     @property
     def begin(self) -> bool:
-        """Return True if the first message of the log is known."""
+        """Return True if the log's first message was added, so that no earlier message can follow."""
         return self._chain.beginning() is not None
 
     def __len__(self) -> int:
@@ -344,8 +355,8 @@ def _copied(identity: str, origin: object) -> CopiedMessage:
 
 
 def _is_aside(record: dict[str, Any]) -> bool:
-    """Return True if a record is a note that smart-fork put into a copy (see `codec.aside`). Its time is that of the
-    record beside it.
+    """Return True if a record is a note that smart-fork put into a copy (see `codec.aside`). It is no message, and has
+    the time of a neighboring record.
     """
     message = dict_in(record.get("message"))
     said = message.get("content") or message.get("parts")
@@ -355,7 +366,7 @@ def _is_aside(record: dict[str, Any]) -> bool:
 
 
 def _time(record: dict[str, Any]) -> str:
-    """Return a record's time; for a snapshot of files before a prompt, the snapshot's time."""
+    """Return a record's time. For a record with a snapshot of files before a prompt, return the snapshot's time."""
     return utc(record.get("timestamp")) or utc(dict_in(record.get("snapshot")).get("timestamp"))
 
 
@@ -378,7 +389,8 @@ class SubAgents(ABC):
 
     @abstractmethod
     def read(self, session: Session, name: str) -> Session | None:
-        """Return the conversation of the sub-agent called `name`, with raw records; `None` if there is none.
+        """Return the conversation of the sub-agent called `name`, with raw records; `None` if no readable conversation
+        exists.
 
         Raises:
             OSError: The log cannot be read.
@@ -394,7 +406,9 @@ class LoggedSubAgents(SubAgents):
 
     @abstractmethod
     def folders(self, session: Session) -> Iterable[tuple[Path, int]]:
-        """Return the folders, each with its depth, that may contain logs of a session's sub-agents."""
+        """Return the folders that may contain logs of a session's sub-agents, each with the number of folder levels to
+        search below it.
+        """
 
     def logs(self, session: Session) -> Mapping[str, Path]:
         """Return the existing logs of a session's sub-agents, by sub-agent name."""
@@ -416,9 +430,10 @@ _NO_TERMINAL = "process"
 
 
 def origin_by_workers(session_id: str, *, named: bool = False) -> Origin:
-    """Return "automated" if a worker without a terminal began the session, else "person".
+    """Return "automated" if a worker (an agent started by smart-fork) without a terminal began the session, else
+    "person".
 
-    Forks of automated sessions are automated too. A session that a person `named` is a person's.
+    Forks of automated sessions are automated too. If a person named the session (`named`), return "person".
     """
     if named or not has_registry():
         return "person"
@@ -429,8 +444,8 @@ def origin_by_workers(session_id: str, *, named: bool = False) -> Origin:
 
 @lru_cache(maxsize=1)
 def _begun_without_terminal(path: Path, stamp: tuple[tuple[int, int], ...]) -> frozenset[str]:
-    """Return the ids of sessions that a worker without a terminal began, from smart-fork's registry of workers.
-    `stamp` is the registry's version.
+    """Return the ids of sessions that a worker without a terminal began, from smart-fork's registry of workers. The
+    result is cached for each `stamp`, the version of the registry's files.
     """
     from smart_fork.workers.registry import Registry
 

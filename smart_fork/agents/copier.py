@@ -27,9 +27,9 @@ from smart_fork.system.processes import Machine
 class LiveRecord:
     """A record of a session, with the number of its turn and its size.
 
-    `characters` is the size that is sent to the model, `short` the size with tool results shortened. `sums_up` marks
-    the summary of a compaction. `is_link` marks a note of the agent's program that is valid only after all records
-    before it.
+    `characters` is the number of characters sent to the model, `short` the number if tool results are shortened.
+    `sums_up` marks the summary of a compaction (the replacement of old turns). `is_link` marks a note of the agent's
+    program that is valid only after all records before it.
     """
 
     number: int
@@ -44,9 +44,9 @@ class LiveRecord:
 class Excerpt:
     """The choice of turns for a copy within a budget.
 
-    Turns in `kept` are copied. `told` has a note about dropped turns, by the number of the turn after it. The newest
-    summary of a compaction up to turn `end` is always copied. `tokens` are the sizes of all turns. Long tool results
-    of turns in `shortened` are cut, with a note.
+    Turns in `kept` are copied. `told` maps the number of a turn to a note about the turns dropped before it. The
+    newest summary of a compaction up to turn `end` is always copied. `tokens` are the sizes of all turns. In turns in
+    `shortened`, long tool results are cut, with a note.
     """
 
     kept: frozenset[int]
@@ -89,10 +89,11 @@ class WrittenCopy:
 
 
 class Copy(ABC):
-    """The lines of one copy, made while they are read. Each agent converts its records in a subclass.
+    """The lines of the copy of one session. Each line is made when it is requested. Each agent converts its records in
+    a subclass.
 
-    `of` is the number of the last turn, an excerpt, or the records to copy. After the last line, `copied` is the
-    number of records.
+    The argument `of` says what is copied: all turns up to a number, the turns of an excerpt, or the given records.
+    After the last line, `copied` is the number of copied records.
     """
 
     copied: int = 0
@@ -125,7 +126,9 @@ class Copy(ABC):
                 yield line
 
     def _kept(self, excerpt: Excerpt) -> Iterator[bytes]:
-        """Yield the records that an excerpt keeps as lines, with notes about dropped turns between them."""
+        """Yield the records that an excerpt (a choice of turns) keeps as lines, with notes about dropped turns between
+        them.
+        """
         live = self._copier.live
         sums = (place for place, one in enumerate(live(self._source)) if one.sums_up and one.number <= excerpt.end)
         newest = max(sums, default=-1)
@@ -162,7 +165,7 @@ class Copy(ABC):
             setattr(self, name, getattr(other, name))
 
     def header(self) -> Iterable[bytes]:
-        """Return the first lines of a new file."""
+        """Return the lines that the agent's format needs at the beginning of a new file; by default none."""
         return ()
 
     def up_to(self, end: int) -> Iterator[Entry]:
@@ -170,7 +173,9 @@ class Copy(ABC):
         raise NotImplementedError
 
     def first(self, excerpt: Excerpt) -> Iterable[bytes]:
-        """Return the lines before the records that an excerpt keeps."""
+        """Return lines to write between the header and the records that an excerpt (a choice of turns) keeps; by
+        default none.
+        """
         return ()
 
     def last(self) -> Iterable[bytes]:
@@ -179,7 +184,9 @@ class Copy(ABC):
 
     @abstractmethod
     def record(self, number: int, entry: Entry) -> Iterable[bytes]:
-        """Convert a record of the source to lines of the copy. `number` is its turn in an excerpt, else -1."""
+        """Convert a record of the source to lines of the copy. `number` is the record's turn number if the copy is an
+        excerpt (a choice of turns), else -1.
+        """
 
     @abstractmethod
     def summary(self, entry: Entry) -> Iterable[bytes]:
@@ -190,7 +197,8 @@ class Copy(ABC):
         """Return smart-fork's note `text` as lines that come before the record `before`."""
 
     def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
-        """Copy the files beside the log, after its lines are written. Return sentences about what is missing.
+        """Copy the files beside the log, after the log's lines are written. Return a sentence about each kind of file
+        that is missing.
 
         New files are added to `created`. The caller deletes these after a failure.
 
@@ -224,7 +232,8 @@ class MergedCopy:
 
 @contextlib.contextmanager
 def read_again(log: Path) -> Iterator[None]:
-    """Within this context, turn an `OSError` into `NotFound`: the log of a known session is read again.
+    """Within this context, raise `NotFound` instead of an `OSError`. Use it when the log of a known session is read
+    again.
 
     Raises:
         NotFound: The log is gone.
@@ -262,8 +271,8 @@ class Copier(AgentFacet, ABC):
 
     @abstractmethod
     def live(self, session: Session) -> Iterator[LiveRecord]:
-        """Yield the records of a session that its agent still sends to the model, and those that compactions dropped,
-        in order.
+        """Yield, in order, the records of a session that its agent still sends to the model, and the records that
+        compactions (replacements of old turns by a summary) dropped.
 
         Raises:
             NotFound: A session that this one was forked from is gone.
@@ -271,8 +280,8 @@ class Copier(AgentFacet, ABC):
         """
 
     def sizes(self, session: Session) -> Iterator[tuple[int, RecordSize]]:
-        """Yield the sizes of the records of `live`, each with the number of its turn. A very long record counts all
-        its bytes.
+        """Yield the sizes of the records that `live` yields, each with the number of its turn. A very long record
+        counts with all its bytes.
 
         Raises:
             NotFound, ForkRefused: See `live`.
@@ -370,7 +379,8 @@ def stage_transcript(source: Path, session_id: str, folder: Path) -> StagedTrans
 
 
 def remove_copy(path: Path, session_id: str) -> None:
-    """Delete a copy of a session and the files beside it. The log goes first, so that it never exists without them.
+    """Delete a copy of a session and the files beside it. The log is deleted first, so that no log exists without its
+    files.
 
     The copy's folder is deleted if it is empty.
     """
@@ -416,7 +426,8 @@ def second_name(log: Path, target: Path) -> None:
 
 
 def copy_folder(source: Path, target: Path, created: list[Path]) -> None:
-    """Copy a folder if it exists and is not a link. Add it to `created` if it was copied.
+    """Copy the folder `source` to `target`, if `source` exists and is not a link. Add `target` to `created` if it was
+    made.
 
     Raises:
         OSError: The folder cannot be copied.
@@ -429,7 +440,9 @@ def copy_folder(source: Path, target: Path, created: list[Path]) -> None:
 
 
 def copy_tree(source: Path, target: Path) -> bool:
-    """Copy the regular files of a folder, without symbolic links. Return False if the target has the same files."""
+    """Copy the regular files of a folder to the new folder `target`, without symbolic links. Return False if `target`
+    has the same files already.
+    """
     if os.path.lexists(target):
         if target.is_symlink() or not target.is_dir() or not _same_tree(source, target):
             raise ForkRefused(f"Another version of this is already there: {target}", "Fork into another directory.")

@@ -27,8 +27,9 @@ class Chain:
     """Records linked by parent ids, in file order. A `Turn` is part of the conversation; a link only connects two
     records.
 
-    The first record of an id counts. A prompt may be written after its answer. If a parent is missing and `bridged` is
-    True, the chain continues with the records before the gap; some agents forget these.
+    Of several records with one id, the first counts. A prompt may follow its answer in the file. If a parent is
+    missing and `bridged` is True, the chain continues with the record before the gap; some agents do not load the
+    records there.
     """
 
     def __init__(
@@ -55,15 +56,15 @@ class Chain:
 
     @property
     def links(self) -> dict[str, list[str]]:
-        """The records that are no turns, by the record that each leads to; an empty key for those that lead nowhere."""
+        """Links (records that are no turns), by the record before them; "" if none is before."""
         ends: dict[str, list[str]] = {}
         for identity, end in self._links.items():
             ends.setdefault(end or "", []).append(identity)
         return ends
 
     def link(self, identity: str, parent: str | None, moment: str = "") -> None:
-        """Add a record that is no turn but connects two turns. Of a row of such records, each leads straight to the
-        row's end.
+        """Add a link: a record that is no turn but connects two turns. Several links in a row all name the record
+        before the row.
         """
         self.leaf = ""
         end = self._links.get(parent, parent) if parent is not None else None
@@ -100,7 +101,7 @@ class Chain:
             yield from reversed(waiting.values())
 
     def beginning(self) -> Turn | None:
-        """Return the first of all turns; `None` while the record before it is unknown."""
+        """Return the first turn; `None` if its parent was not added, or without turns."""
         first = next(self.in_order(), None)
         return first if first and self._parent(first) is None else None
 
@@ -136,7 +137,7 @@ class Chain:
 
     def _leaf(self) -> str:
         """Return the id of the conversation's last turn: the one to which a person went back, else the last one in the
-        file. If that turn was written after its answer, the answer counts.
+        file. If that turn's answer comes before it in the file, return the answer's id.
         """
         if (back := self._links.get(self.leaf, self.leaf)) in self._turns:
             return str(back)
@@ -149,8 +150,8 @@ class Chain:
         return leaf
 
     def _walk(self) -> set[str]:
-        """Return the ids from the last turn back to the start. A circle ends the way. If a parent is missing, it may
-        continue with the record before it in the file.
+        """Return the ids of the records from the last turn back to the first. Stop at a circle of parents. If a parent
+        is missing, the turn before the gap in the file may come next (see `bridged`).
         """
         names = list(self._turns)
         order = {identity: position for position, identity in enumerate(names)}
@@ -222,14 +223,16 @@ ROOT = "smartForkRoot"
 
 
 def rooted(record: Record, root: str) -> Record:
-    """Return `record`, the first of a copy, with a field that has `root`, the id of its family's first record. If it
-    is that record, return it unchanged.
+    """Return `record`, the first of a copy, with a further field: `root`, the id of the first record in its family
+    (original and forks). If `record` itself has this id, return it unchanged.
     """
     return record if root in ("", record.get("uuid"), record.get("id")) else record | {ROOT: root}
 
 
 class Tree(LineFold):
-    """A fold of a log that is a tree of records: the state after the records of one file."""
+    """A fold (reader) of a log that is a tree of records. It holds the session's facts after the records read so
+    far.
+    """
 
     #: True if the agent continues with the records before a missing parent.
     bridged: ClassVar[bool] = True
@@ -299,7 +302,7 @@ class Tree(LineFold):
         return type(self)(path, None, keep_raw=self.keep_raw)
 
     def finish(self, *, turns: bool) -> bool:
-        """Add the turns of other logs of the session, if `turns` is True: a copied session may go on in both."""
+        """Add the turns of other logs of the session if `turns` is True: a copied session may continue in each log."""
         for path in self.twins() if turns and not self._of_subagent else ():
             other = self.of_twin(path)
             other.masks, other.sizes, other.recorder.names_code = self.masks, self.sizes, self.recorder.names_code
@@ -312,7 +315,7 @@ class Tree(LineFold):
         return False
 
     def pack(self) -> bytes:
-        """Return the state for a later reading; empty if the session has several logs, which are read again."""
+        """Return the state for a later reading; empty if the session has several logs, which are all read again."""
         if self.elsewhere:
             return b""
         chain = {"links": self.chain.links, "moments": self.chain.moments, "leaf": self.chain.leaf}
@@ -391,15 +394,15 @@ class Tree(LineFold):
         )  # fmt: skip
 
     def summary(self, record: Record, identity: str, line: Line, text: str, loaded: int) -> Turn:
-        """Return the turn of a compaction's summary. `loaded` is its size in tokens; no one said it."""
+        """Return the turn of a compaction's summary (role "system"). `loaded` is the summary's size in tokens."""
         return replace(self.make(record, identity, line, "system", "", loaded=loaded), summary=mask_once(text))
 
     def excluded(self) -> str:
         return "only sub-agent records" if self.facts.get("sidechain") and not any(self.chain.turns) else ""
 
     def active(self) -> tuple[Turn, ...]:
-        """Return the turns of the conversation. Turns that only other logs of the session have are put before this
-        log's own.
+        """Return the turns of the conversation. Turns that only other logs of the session have are put after the last
+        shared turn, before this log's own.
         """
         turns, self._own = [*self.chain.active()], 0
         known = {turn.id for turn in self.chain.turns} if self.elsewhere else set()
@@ -416,8 +419,8 @@ class Tree(LineFold):
         return max((super().last_activity(), *(one.last_activity() for one in self.elsewhere)))
 
     def resumed(self, turns: tuple[Turn, ...]) -> Resumed:
-        """Return which of `turns` the agent loads. Turns before a missing record are shown, but the agent does not
-        find them.
+        """Return which of `turns` the agent loads. It loads neither turns before a missing record, nor turns that only
+        other logs of the session have.
         """
         compacted = super().resumed(turns)
         gap = next((at for at, turn in enumerate(turns) if turn.id == self.chain.after_gap), 0)
@@ -425,8 +428,8 @@ class Tree(LineFold):
         return Resumed(self._own, "elsewhere") if found.start < self._own else found
 
     def family(self, turns: tuple[Turn, ...]) -> str:
-        """Return the name of the family: its first turn's id. A note about dropped turns at the beginning does not
-        count.
+        """Return the name of the session's family (original and forks): the id of its first turn. A note about dropped
+        turns at the beginning does not count.
         """
         begun, root = self.facts.get("root") or ("", "")
         begins_aside = turns[0].id == self.facts.get("aside") and len(turns) > 1
@@ -492,6 +495,6 @@ def is_copy(tree: Callable[..., Tree], path: Path) -> bool:
 
 
 def parent_of(record: Record) -> str | None:
-    """Return the id of the record before `record`. After a compaction, only the logical parent leads further back."""
+    """Return the id of the record before `record`. After a compaction only the field ``logicalParentUuid`` has it."""
     parent = record.get("parentUuid") or record.get("logicalParentUuid")
     return intern(parent) if isinstance(parent, str) else None

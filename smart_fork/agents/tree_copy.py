@@ -32,8 +32,8 @@ def records_in_order(
     """Yield the records with the ids in `order`, in this order, each with its id. Agents sometimes write a record
     before its parent.
 
-    Records made by `beside` keep their places. Before a record come the links (see `is_link`) between it and its
-    parent, with its id.
+    `beside` converts records that have no place in `order`: these are yielded where they are in the log, with an empty
+    id. Links (see `is_link`) between a record and its parent are yielded before the record, with the record's id.
 
     Raises:
         ForkRefused: A record is missing: the log was rewritten during reading.
@@ -61,7 +61,9 @@ def records_in_order(
 
 
 def _links(record: Record, above: dict[str, tuple[object, Entry | None]]) -> list[Entry]:
-    """Take the links that lead to a record out of `above`, and return them, first link first."""
+    """Remove from `above` the links (notes between two messages) that lead to a record, and return them, first link
+    first.
+    """
     found: list[Entry] = []
     while taken := above.pop(str(record.get("parentUuid")), None):
         parent, entry = taken
@@ -71,9 +73,10 @@ def _links(record: Record, above: dict[str, tuple[object, Entry | None]]) -> lis
 
 
 class TreeCopy(Copy):
-    """A copy of records as one chain of parents, unchanged except for their identity.
+    """A copy of records as one chain: each record names the one before it as its parent. Otherwise only ids and
+    directories change.
 
-    Records that were chosen one by one keep their parents, and records without an id their form.
+    Records that a caller chose one by one keep their parents. Records without an id get no parent.
     """
 
     carried: ClassVar[tuple[str, ...]] = ("parent",)
@@ -81,7 +84,9 @@ class TreeCopy(Copy):
     parent: str | None = None
 
     def said(self) -> Iterator[bytes]:
-        """Yield the copied records as lines. Up to a turn, these are the records that are sent to the model."""
+        """Yield the copied records as lines. If the copy ends at a turn, leave out records that are not sent to the
+        model.
+        """
         if not isinstance(self._of, int):
             yield from super().said()
             return
@@ -101,7 +106,7 @@ class TreeCopy(Copy):
         return self.titled()
 
     def first(self, excerpt: Excerpt) -> Iterator[bytes]:
-        """Yield records without a place in the chain, for turns with results that are kept in full."""
+        """Yield the records outside the chain of messages that belong to kept turns with unshortened tool results."""
         whole = sorted(excerpt.kept - excerpt.shortened)
         made = self.beside([self._source.turns[number] for number in whole])
         for line in LineReader(self._source.source_path) if made else ():
@@ -129,7 +134,7 @@ class TreeCopy(Copy):
         return respelled(spelled, record)
 
     def order(self, turns: Sequence[Turn]) -> list[str]:
-        """Return the ids of the turns that the agent remembers, in the order in which it sends them."""
+        """Return the ids of the turns that the agent still sends to the model, in the order of sending."""
         return [turn.id for turn in turns[self._source.compacted(len(turns) - 1) :]]
 
     @staticmethod
@@ -138,8 +143,8 @@ class TreeCopy(Copy):
         return False
 
     def beside(self, turns: Sequence[Turn]) -> Beside | None:
-        """Return a function that converts records without a place in the chain for these turns; `None` if there are
-        none.
+        """Return a function that converts the records outside the chain of messages that belong to these turns; `None`
+        if the agent has no such records.
         """
         return None
 

@@ -34,10 +34,10 @@ PLAIN = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
 class RecordFacts(NamedTuple):
-    """Facts about a record that a cut needs beyond its item.
+    """Facts about a record that a cut (removal of turns) needs, besides its text, tool calls and results.
 
-    `note` is the preview of a bookkeeping line. `repeats` are the keys of records that it repeats, `says` further keys
-    by which other lines refer to the record.
+    `note` is the preview of a bookkeeping line. `repeats` are the keys of records that this record repeats, `says`
+    further keys by which other lines refer to it. `meta` has other marks.
     """
 
     note: str = ""
@@ -165,9 +165,9 @@ def relinked(turns: Sequence[TranscriptTurn], gone: Collection[str], links: Sequ
 class _Tree:
     """The parents of all turns, and the parts of each answer: its calls and their results.
 
-    Parallel calls branch the tree, and an agent that follows the parents passes one result only. If a cut removes that
-    branch, the next record gets a kept part of the answer on another branch as its parent. Otherwise that part would
-    be lost.
+    Parallel calls branch the tree, and an agent that follows the parents finds one branch only. If a cut removes that
+    branch, the next record gets a kept part of the answer on another branch as its parent. Otherwise the agent would
+    lose that part.
     """
 
     def __init__(self, turns: Sequence[TranscriptTurn], gone: Collection[str]) -> None:

@@ -113,7 +113,8 @@ class Cutter(Files, AgentFacet, ABC):
         """
 
     def newest(self) -> Path | None:
-        """Return the newest transcript, for commands that name none; `None` if the logs do not tell.
+        """Return the newest transcript, for commands that name none; `None` if the agent's logs do not tell which one
+        is newest.
 
         Raises:
             NotFound: There is no transcript.
@@ -140,7 +141,7 @@ class Cutter(Files, AgentFacet, ABC):
         return path
 
     def of_others(self, session: Transcript) -> list[bytes]:
-        """Return the lines of other sessions that are in the same file, and are written with a cut of this session."""
+        """Return the lines of other sessions in the same file, which must be written again when this session is cut."""
         return []
 
     def relinked(self, turns: Sequence[TranscriptTurn], gone: Collection[str]) -> Edits:
@@ -156,11 +157,15 @@ class Cutter(Files, AgentFacet, ABC):
         return turn.role != "system"
 
     def numbered(self, turns: Sequence[TranscriptTurn], numbers: Sequence[int | None]) -> Sequence[int | None]:
-        """Return the message numbers of the lines. A line that repeats a message gets the message's number."""
+        """Return `numbers`, the message number of each line (`None` without one), completed: a line that repeats a
+        message gets the message's number.
+        """
         return numbers
 
     def holds(self, path: Path, keys: Collection[str]) -> bool:
-        """Return True if the transcript has a record with one of `keys`, apart from records of its ancestors."""
+        """Return True if the transcript has a record with one of `keys` (names that all copies of a record share).
+        Records of the session's ancestors do not count.
+        """
         try:
             with only_prompts_previewed():
                 return any(turn.key in keys for turn in self.load(path).own)
@@ -188,19 +193,20 @@ class Cutter(Files, AgentFacet, ABC):
         return []
 
     def pieces(self, line: bytes) -> list[bytes]:
-        """Return the records on a line of a snapshot as bytes, each spelled like the line of a turn, to compare
-        both.
+        """Return the records on a line of a snapshot (a transcript saved before a cut) as bytes, spelled like
+        `TranscriptTurn.raw`, so that both can be compared.
         """
         return [line]
 
     def revised(self, path: Path, keys: Collection[str]) -> Mapping[Path, bytes]:
-        """Return new contents, by path, for files beside a transcript that stay: without the records with these
-        keys.
+        """Return new contents, by path, for files beside a transcript that a cut keeps: the records with these keys
+        are left out.
         """
         return {}
 
     def forget(self, session: Transcript) -> None:
-        """Delete data that the agent derived from a session and keeps elsewhere. A rollback does not restore it.
+        """Delete data that the agent derived from a session and keeps elsewhere. A rollback (undoing a cut) does not
+        restore the data.
 
         Raises:
             ForkRefused: The data cannot be deleted now.
@@ -208,13 +214,13 @@ class Cutter(Files, AgentFacet, ABC):
 
     def others(self, path: Path) -> list[Path]:
         """Return the session's other files. They hold records that the transcript no longer has, such as turns that a
-        rewind took back.
+        rewind (return to an earlier prompt) removed.
         """
         return []
 
     def heirs(self, paths: Collection[Path], first: int = 0) -> list[Path]:
-        """Return all logs of forks that read records of the files `paths`, from record `first` on, and the logs that
-        read records of these.
+        """Return the logs of all forks that read records of the files `paths`, from record number `first` on. Also
+        return the logs of forks that read records of those logs.
         """
         return []
 
@@ -287,8 +293,8 @@ class RawLine(NamedTuple):
 
 
 def raw_lines(file: IO[bytes], path: Path) -> Iterator[RawLine]:
-    """Yield the lines of an open file, without blank ones. A time limit for reading sessions applies only if turns are
-    listed, not for a cut.
+    """Yield the lines of an open file, without blank ones. The limit on the time for reading sessions can end the
+    lines early when turns are listed, but never for a cut.
     """
     end, bound = 0, current_bound.get() if _ALL_PREVIEWED.get() else None
     fold = fed if (fed := _FED.get()) and fed.path == path else None
@@ -339,7 +345,9 @@ def first_record(path: Path) -> dict[str, Any]:
 
 
 def names_one_of(path: Path, keys: Collection[str], field: str) -> bool:
-    """Return True if a record in the file has one of `keys` in the field `field`. No line is decoded."""
+    """Return True if a record in the file has one of `keys` in the field `field`. The bytes are searched without
+    decoding JSON.
+    """
     named = re.compile(rb'"%b"\s*:\s*"([^"\\]{1,200})"' % field.encode())
     with suppress(OSError), open_regular(path) as file:
         found = (one[1] for piece in overlapping(pieces(file.read)) for one in named.finditer(piece))
@@ -353,7 +361,9 @@ def pieces(read: Callable[[int], bytes]) -> Iterator[bytes]:
 
 
 def overlapping(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield pieces, each with the end of the piece before it, so that no word is torn."""
+    """Yield `pieces` (consecutive parts of a file), each preceded by the end of the piece before it, so that no word
+    is split.
+    """
     rest = b""
     for piece in pieces:
         yield rest + piece
@@ -361,13 +371,15 @@ def overlapping(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def stamp_of(info: os.stat_result) -> FileVersion:
-    """Return the version of a file."""
+    """Return the version of a file (size, time and inode) from its `os.stat` result."""
     return FileVersion(info.st_size, info.st_mtime_ns, info.st_ino)
 
 
 @contextmanager
 def feeding(fold: LineFold | None) -> Iterator[None]:
-    """Within this context, also feed the lines of a log that is read for a cut to `fold`, so that it is read once."""
+    """Within this context, also pass the lines of a log that is read for a cut to `fold`, which builds a session from
+    them. So the log is read only once.
+    """
     before = _FED.set(fold)
     try:
         yield
@@ -406,10 +418,10 @@ def turn_of(
     identity: str, role: Role, said: str, item: Item, *,
     prompt: bool, note: str = "", says: Iterable[str] = (), counts: bool = True, **more: Any,
 ) -> TranscriptTurn:  # fmt: skip
-    """Return the turn of a record with this item and the text `said`.
+    """Return the turn of a record with the text `said`, and the tool calls and results in `item`.
 
-    `note` is the preview of a record without text. `says` are further keys under which other lines repeat the record.
-    A record with `counts` False takes no tokens. `more` are other fields of the turn.
+    `note` is the preview of a record without text. `says` are further keys by which other lines repeat the record. If
+    `counts` is False, the turn's estimate of tokens is 0. `more` are other fields of the turn.
     """
     calls = tuple(Call(intern(call.id), intern(call.name)) for call in item.calls)
     outputs = [result.output for result in item.results]
@@ -436,10 +448,10 @@ def head(text: str) -> str:
 def with_sources(
     turns: list[TranscriptTurn], heads: dict[str, str], copies: dict[str, str]
 ) -> tuple[TranscriptTurn, ...]:
-    """Return `turns`, each linked to the turn that it repeats.
+    """Return `turns`; each turn that repeats another's text is linked to that other turn.
 
-    `heads` has the beginnings of texts by turn id, `copies` those of repeated texts. Of several turns with the same
-    text, the nearest is the original.
+    By turn id, `heads` has the beginnings of texts that can be repeated, `copies` the beginnings of texts that repeat
+    one. If several turns have the same text, the link goes to the nearest.
     """
     order = {turn.id: position for position, turn in enumerate(turns)}
     saying: defaultdict[str, list[str]] = defaultdict(list)
@@ -462,7 +474,9 @@ Edits = Mapping[int, bytes]
 
 
 def rewritten(raw: bytes, change: Callable[[dict[str, Any]], bool]) -> bytes:
-    """Return the line with `change` applied to its objects. Unchanged values keep their spelling."""
+    """Return the line `raw` with its JSON objects changed by `change`, which returns True if it changed one. Unchanged
+    values keep their spelling.
+    """
     done = []
     touched = False
     for source, record in decode_line(raw)[0]:

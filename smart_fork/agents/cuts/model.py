@@ -53,10 +53,10 @@ class TranscriptTurn:
     * `links`: the ids that the line names, its parent first.
     * `repeats`: the keys of lines that this bookkeeping line only repeats; it is removed with them.
     * `says`: the keys by which other lines can repeat this line.
-    * `key`: the same in every copy of the record.
-    * `inherited`: the line is in the file of a session that this one was forked from.
-    * `apart`: an inherited line from an earlier file of the same session.
-    * `within`: the turn is part of another line, and an edit of that line removes it.
+    * `key`: a name of the record that is the same in all its copies.
+    * `inherited`: True if the line is in the file of a session that this one was forked from.
+    * `apart`: True if the line is inherited from an earlier file of the same session.
+    * `within`: True if the turn is part of another line, so that an edit of that line removes the turn.
     """
 
     #: In `repeats`: the line may repeat any turn, so every cut removes it.
@@ -104,7 +104,9 @@ class TranscriptTurn:
 
     @property
     def told_again(self) -> str:
-        """The id of the message that an event repeats; empty for other records. A reader may show either."""
+        """The id of the message that this turn repeats, if the turn is an event (a record for the screen); else empty.
+        A list of messages may show the message or the event.
+        """
         named = (key.removeprefix("turn:") for key in self.repeats if key.startswith("turn:"))
         return next(named, "") if self.role == "system" else ""
 
@@ -128,9 +130,9 @@ class TranscriptTurn:
 class Transcript:
     """A transcript that can be cut. `composer_id` names one session of a file with several.
 
-    With `padded`, cut lines leave blanks behind. `numbers` are the message numbers of its turns, if known; several
-    lines can have one number, and some have none. `conversation` is the session that was read from the log with the
-    numbers.
+    With `padded`, blanks replace the bytes of cut text, so that all other bytes keep their positions. `numbers` are
+    the message numbers of the turns, if known; several turns can have one number, and some have none. `conversation`
+    is the session, read from the same log, to which the numbers belong.
     """
 
     #: The tool of an unknown agent.
@@ -184,8 +186,8 @@ PATH_FIELDS = frozenset({"cwd", "gitRoot", "transcriptPath", "transcript_path"})
 
 
 def is_fixed_field(name: str, value: object) -> bool:
-    """Return True if a field is never searched or changed: an id, a signature or encrypted data. A field ``data`` with
-    an object is searched.
+    """Return True if a field is never searched or changed: an id, a signature or encrypted data. Exception: a field
+    ``data`` is searched if it has an object.
     """
     return (name in FIXED_FIELDS and not (name == "data" and isinstance(value, dict))) or name.lower().endswith(
         "signature"

@@ -157,7 +157,7 @@ def of_session(reference: str) -> list[Snapshot]:
 
 
 def find(identity: str) -> Snapshot:
-    """Return the snapshot with this id. Its time alone is enough if it is unique.
+    """Return the snapshot with this id. The time in the id is enough if only one snapshot has it.
 
     Raises:
         Usage: The text is no snapshot id, or the time matches several snapshots.

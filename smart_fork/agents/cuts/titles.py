@@ -1,7 +1,8 @@
-"""Marks: keyed digests in the log of cuts, for titles that quote a cut prompt and for records without ids.
+"""Marks: keyed digests in the log of cuts (removed turns), for titles that quote a cut prompt and for records without
+ids.
 
-A cut of the prompt finds its titles, in the session and in copies with the same title, by their marks. The key of the
-digests stays in this home, so that guessed words cannot be tested against the log alone.
+When a prompt is cut, its mark shows which titles quote it, in the session and in copies with the same title. The key
+of the digests stays in smart-fork's folder, so that guessed words cannot be tested against the log alone.
 """
 
 from __future__ import annotations
@@ -29,18 +30,22 @@ def without_suffix(title: str) -> str:
 
 
 def comparable_title(title: str) -> str:
-    """Return the title in a form for comparison."""
+    """Return the title without differences in case and whitespace."""
     return " ".join(title.split()).casefold()
 
 
 def mark_of_prompt(prompt: str) -> tuple[str, ...]:
-    """Return the mark of the title that a prompt gives its session; empty for automated prompts."""
+    """Return the mark (keyed digest) of the title that a prompt gives its session; empty if a program injected all of
+    the prompt.
+    """
     said = strip_boilerplate(prompt[:_PROMPT_CHARACTERS])
     return (_mark(title_of("", (said,))),) if said.strip() else ()
 
 
 def mark_of_title(title: object) -> tuple[str, ...]:
-    """Return the mark of the prompt that a title may quote."""
+    """Return the mark (keyed digest) of a title. A prompt that the title quotes has the same mark. Empty without a
+    title.
+    """
     return (_mark(without_suffix(title)),) if isinstance(title, str) and title.strip() else ()
 
 
