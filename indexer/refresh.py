@@ -118,9 +118,10 @@ def read_changed(
 def read_rest(
     store: Store, adapters: Agents, report: Report, seconds: float, done: set[str], *, progress: Progress | None = None
 ) -> bool:
-    """Copy logs, index kept copies and erase deleted text for about `seconds`. Return True if all this is done.
+    """Copy logs, index kept copies (compressed copies of logs) and erase deleted text for about `seconds`.
 
-    This follows the reading of logs. Pass the same set as `done`, empty at first, to each further call.
+    Return True if all this is done. Call this after all changed logs were read. `done` collects the logs that were
+    copied: pass an empty set to the first call, and the same set to each further call.
 
     Raises:
         IndexBusyError: another process is indexing.
@@ -143,7 +144,8 @@ def complete(
     embed one batch more and leave the rest.
 
     Raises:
-        IndexBusyError: another process has held the lock for `patience` seconds. If it only embeds, all logs are read.
+        IndexBusyError: another process has held a lock for `patience` seconds. If it held the lock for embedding, all
+            logs were read.
         ModelUnavailableError: the words are indexed, but no vectors can be made.
     """
     report = Report()
@@ -167,8 +169,8 @@ def embed_first(
 ) -> Report:  # fmt: skip
     """Embed the chunks that are `wanted`, then those in `scope`, then others, for about `seconds`.
 
-    With `only_first`, embed in `scope` only the first chunk of each exchange (a prompt with its answer). The rest is
-    then embedded only if it is little.
+    With `only_first`, embed in `scope` only the first chunk of each exchange (a prompt with its answer). All other
+    chunks are then embedded only if they fill less than one batch.
 
     Raises:
         IndexBusyError, ModelUnavailableError: as for `complete`.
@@ -211,8 +213,8 @@ def remember(
 ) -> bool:  # fmt: skip
     """Keep copies of all logs, if a person wants copies. Index the sessions of which only a copy is left.
 
-    The caller holds the index's lock. Return True if all was done before `deadline` (of `time.monotonic`). `done` is
-    as in `keep_all`.
+    The caller holds the index's lock. Return True if all was done before `deadline` (of `time.monotonic`). Logs in
+    `done` are skipped, and each handled log is added to `done`.
     """
     remove_unfinished_files()
     try:
@@ -228,9 +230,10 @@ def remember(
 
 
 def recall(store: Store, agents: Agents, report: Report, progress: Progress | None = None) -> None:
-    """Index the kept copies of sessions that the index does not know, because it was deleted after their logs.
+    """Index the kept copies (compressed copies of logs) of sessions that the index does not have.
 
-    The caller holds the index's lock. A copy that cannot be read is logged.
+    This happens if the agent deleted the logs, and the index was deleted later. The caller holds the index's lock. A
+    copy that cannot be read is logged.
     """
     gone = forgotten()
     copies = list(kept_logs.copies())
@@ -265,7 +268,11 @@ def renew(store: Store, agents: Agents, report: Report, progress: Progress | Non
 
 
 def _recall_one(store: Store, agents: Agents, copy: kept_logs.KeptLog, report: Report) -> None:
-    """Index a kept copy. If it cannot be read, log this: other copies are still indexed, and a stored session stays."""
+    """Index a kept copy (a compressed copy of a log).
+
+    If the copy cannot be read, log this and return, so that other copies are still indexed. If the index already has
+    the session, the session stays in it.
+    """
     agent = agents[copy.agent]
     where = agent.home() / copy.place
     try:

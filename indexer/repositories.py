@@ -1,5 +1,5 @@
-"""Records of the repositories that sessions worked in. With them, each is recognized after a move, or in another
-clone.
+"""Records of the repositories that sessions worked in. By its record, a repository is recognized after a move, or in
+another clone.
 
 A repository is recognized by its root commits and its remote, or by its reflog, which moves with it. A directory of
 equal name proves nothing. A root commit alone proves nothing either, because forks and templates share it.
@@ -151,7 +151,7 @@ class SeenRepository:
 
     @property
     def is_there(self) -> bool:
-        """Return True if its directory still exists."""
+        """Return True if the repository's directory still exists."""
         return os.path.lexists(self.top)
 
 
@@ -195,15 +195,16 @@ def why_same(old: SeenRepository, new: SeenRepository) -> str:
 
 
 def shares_history(old: SeenRepository, new: SeenRepository) -> bool:
-    """Return True if both share a root commit, or `new` has the last commit of `old`. This is also true for forks."""
+    """Return True if `old` and `new` share a root commit, or `new` has the last commit of `old`, as forks do, too."""
     return bool(old.roots & new.roots) or bool(known(Path(new.key), {old.head, *old.made}))
 
 
 def note_recorded(directory: Path, remote: str, head: str, made: Iterable[str]) -> None:
-    """Record what a log says about the repository of a deleted directory, unless git has told more about it.
+    """Record what a log says about the repository of a deleted directory, unless an earlier record came from git
+    itself.
 
     Raises:
-        StateUnavailable: it cannot be stored.
+        StateUnavailable: the record cannot be stored.
     """
     before = noted()
     near = before.get(_nearest(directory, before))
@@ -258,10 +259,10 @@ def adopt(old: str, top: str | None) -> None:
 
 
 def places_of(one: SeenRepository) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return a repository's other directories, each with the reason, and directories that might be its own.
+    """Return a repository's other directories, each with the reason, and directories that might be of the repository.
 
-    The former are present or past ones. The latter no longer exist, and belong to a repository that shares history or
-    the name.
+    The first are or were proven to belong to it, for example by the remote. The second no longer exist, and share a
+    root commit, a last commit or the name with the repository.
 
     Raises:
         StateUnavailable: the records cannot be read.
@@ -283,7 +284,7 @@ def places_of(one: SeenRepository) -> tuple[dict[str, str], tuple[str, ...]]:
 
 
 def now_at(directory: Path) -> Path | None:
-    """Return where a session's `directory` is today. Return `None` if it still exists, or nothing is known about it."""
+    """Return where a session's `directory` is today, if it was moved or assigned to a project; otherwise `None`."""
     try:
         given, before = _adopted(*(stamp := _stamp())), _noted(*stamp)
     except OSError:  # without these facts each directory is where its log says

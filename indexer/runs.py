@@ -51,7 +51,9 @@ class LastRun(Value):
 
     @classmethod
     def kept(cls, told: Mapping[str, Any]) -> LastRun:
-        """Create a summary from the stored JSON object `told`. A missing or invalid value becomes the default."""
+        """Create a summary from the JSON object `told`, which `keep_run` stored. An invalid value becomes the
+        default.
+        """
         logs = dicts_in(told.get("failed"))
         return cls(
             **{one.name: told[one.name] for one in fields(cls) if _is_such(told.get(one.name), one.default)},

@@ -36,7 +36,9 @@ class Disk:
             view = view[os.write(descriptor, view) :]
 
     def like(self, descriptor: int, model: os.stat_result) -> None:
-        """Give the open file the mode and owner of `model`, the file that it replaces. The owner needs a permission."""
+        """Give the open file the mode of `model`, the file that it replaces, and its owner if this process may do
+        that.
+        """
         info = os.fstat(descriptor)
         if (info.st_uid, info.st_gid) != (model.st_uid, model.st_gid):
             with contextlib.suppress(PermissionError):

@@ -1,8 +1,8 @@
 """Triggers of index runs: an interval or a cron expression, and changes of logs.
 
 Changes come from the system's notifications. If the system can watch no more folders, all logs are checked regularly.
-Each folder with logs is watched by itself, also linked ones. Folders that agents keep below a session's own folder are
-not watched.
+Each folder with logs is watched separately, also symbolic links to folders. Folders that agents keep below a session's
+own folder are not watched.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def parsed(text: str) -> BaseTrigger:
 
 
 def first_after(trigger: BaseTrigger, now: datetime) -> datetime | None:
-    """Return the time after `now` at which `trigger` must have called at the latest."""
+    """Return the time after `now` at which the next call by `trigger` is due at the latest."""
     from apscheduler.triggers.interval import IntervalTrigger
 
     if isinstance(trigger, IntervalTrigger):
@@ -230,7 +230,8 @@ class Watcher:
     def _notified(self, stop: Event) -> None:
         """Report changes in the existing log folders until one of the folders appears, moves or is deleted.
 
-        The caller then calls this again. No change is missed in between, because all logs are checked first.
+        The caller then calls this method again. Each call first checks all logs, so no change is missed between two
+        calls.
         """
         folders = frozenset(self._folders())
         names = _names(folders)
@@ -254,7 +255,7 @@ class Watcher:
             notify.close()
 
     def _folders(self) -> Iterator[_Folder]:
-        """Yield the folders to watch. For a missing log folder, this is its nearest existing parent."""
+        """Yield the folders to watch. If a log folder is missing, its nearest existing parent is watched."""
         for root, depth in self._roots:
             there = next((folder for folder in (root, *root.parents) if folder.is_dir()), None)
             if there == root:
@@ -264,7 +265,7 @@ class Watcher:
 
 
 def _names(folders: Collection[_Folder]) -> dict[str, str]:
-    """Map each folder's path to itself, and its path without links, which some systems report, as well."""
+    """Map paths that the system may report to the paths of watched folders. Some systems report paths without links."""
     return {os.path.realpath(folder.path): folder.path for folder in folders} | {
         folder.path: folder.path for folder in folders
     }

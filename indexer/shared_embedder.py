@@ -35,8 +35,8 @@ LOOK_SECONDS = 1.0
 class SharedEmbedder:
     """An `Embedder` that loads its model in a thread. Searches wait for the model for at most `patience` seconds.
 
-    With an `indexer` (a background indexer of this process), searches read changed logs for a moment only and make no
-    vectors. While the indexer reads, searches read nothing: they neither wait for its lock nor do its work.
+    If this process has a background indexer (`indexer`), a search reads changed logs for a moment only, and makes no
+    vectors. While the indexer reads logs, a search reads none, so that it does not wait for the indexer's lock.
     """
 
     def __init__(

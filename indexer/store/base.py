@@ -71,7 +71,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The result of reading a log, with the `version` of the readers. The other fields are as in `ReadResult`."""
+    """The result of reading a log. `version` is the version of the readers. The other fields are as in `ReadResult`."""
 
     file: LogFile
     version: str
@@ -98,8 +98,9 @@ class SessionRow(NamedTuple):
     `path` is empty if the agent has deleted the log. `part` is its part of the index (see `Scope`). `also_called`
     (other names) is never shown. `until`, `acted` and `answered` are as in `Document`, `cache_seconds` and
     `cache_used` as in `Cache`, `resumed` and `resumed_reason` as in `Resumed`. `forgotten` counts the turns that the
-    last compaction dropped, and `own` the turns that a fork has from its parent. `home` is the row of the session
-    itself, if this row is its work in another repository (`repo_root`).
+    last compaction (the agent's shortening of its context) dropped, and `own` the turns that a fork has from its
+    parent. `home` is set if this row is a session's work in another repository (`repo_root`): it is the row of that
+    session.
     """
 
     row: int
@@ -141,7 +142,10 @@ class SessionRow(NamedTuple):
 
     @property
     def gap(self) -> int:
-        """Return the number of turns before a gap in the log, or before the end that only this log has; else 0."""
+        """Return how many turns precede a gap in the log (a record that was never written); 0 without a gap.
+
+        If the session continued in two logs, return how many turns precede the end that only this log has.
+        """
         return self.resumed if self.resumed_reason in ("gap", "elsewhere") else 0
 
     @property
@@ -228,7 +232,10 @@ FORGOTTEN = "forgotten"
 
 
 class Understood(NamedTuple):
-    """How many records an agent's logs have, how many of unknown type, and the agent's versions that wrote these."""
+    """How many records an agent's logs have, and how many of them have an unknown type.
+
+    Also the versions of the agent that wrote the records of unknown type.
+    """
 
     records: int
     unknown: int
@@ -236,7 +243,9 @@ class Understood(NamedTuple):
 
 
 class Holding(NamedTuple):
-    """How many sessions of one project, agent and outcome were last used on one `day`, and the latest time."""
+    """How many sessions of one project, agent and outcome were last used on one `day`, and when the latest of them
+    was.
+    """
 
     root: str
     agent: AgentName
@@ -370,8 +379,8 @@ class Store(Searchable, Protocol):
     def erase(self, seconds: float | None = None) -> bool:
         """Erase deleted text from the database files. The caller holds the index's lock.
 
-        Return True if none is left. Return False if a reader still uses the old content, or if erasing would take
-        longer than `seconds`.
+        Return True if no deleted text is left. Return False if a reader still uses the old content, or if erasing
+        would take longer than `seconds`.
         """
 
     def read_forgotten(self) -> None:
@@ -392,10 +401,11 @@ class Store(Searchable, Protocol):
     def waiting(
         self, first_parts: Sequence[int], limit: int, wanted: Collection[int] = ()
     ) -> list[tuple[int, str]]:  # fmt: skip
-        """Return at most `limit` chunks without a vector as (id, text), one for each text: the `wanted` ones first.
+        """Return at most `limit` chunks without a vector as (id, text). Of chunks with equal text, one is returned.
 
-        Then come the first chunks of exchanges (an exchange is a prompt with its answer), the last ones, and all
-        others. Among equals, those in `first_parts` and then the newest come first.
+        The `wanted` ones come first, then the first chunks of exchanges (an exchange is a prompt with its answer),
+        then the last chunks of exchanges, then all others. Among equals, chunks in the parts `first_parts` of the
+        index come first, then the newest.
         """
 
     def vectors(self, chunks: Iterable[int]) -> dict[int, bytes]:
@@ -435,7 +445,10 @@ class Store(Searchable, Protocol):
         """Return all sessions of a family (a session and its forks, which share a beginning), oldest first."""
 
     def guests(self, homes: Iterable[int], scope: Scope) -> dict[int, SessionRow]:
-        """Return rows for work in scope that sessions did outside their own repository, by the row in `homes`."""
+        """Return rows that stand for work outside a session's own repository, by the row of that session.
+
+        `homes` are the rows of the sessions. Only work in `scope` is returned.
+        """
 
     def edits(self, sessions: Iterable[int]) -> dict[int, Edits]:
         """Return the files that these sessions edited, by session. Sessions without edits are missing."""
@@ -453,7 +466,7 @@ class Store(Searchable, Protocol):
         """Return all directories of sessions, without links, and the main directories of their repositories."""
 
     def projects(self) -> list[str]:
-        """Return the directories of all projects in which a person has started a session, latest first."""
+        """Return the main directories of all projects in which a person has started a session, last used first."""
 
     def holdings(self, scope: Scope | None = None) -> list[Holding]:
         """Count sessions by project, agent, day and outcome."""

@@ -129,7 +129,10 @@ def remove_older(path: Path, moment: str) -> None:
 
 
 def _rename(path: Path, why: str) -> Path:
-    """Rename a database, with its SQLite files first. After a kill, no old one of them is beside a new database."""
+    """Rename a database, with the files that SQLite keeps beside it first.
+
+    If this process is killed meanwhile, no such old file is beside a new database.
+    """
     aside = path.with_name(f"{path.name}.{why}-{datetime.now(UTC).strftime(f'{_TIME_FORMAT}%f')}Z")
     for end in _SQLITE_SUFFIXES:
         with suppress(FileNotFoundError):

@@ -62,7 +62,9 @@ class NearestSimilarities:
         self._chunks, self._cosines = chunks, cosines
 
     def best(self, limit: int) -> list[Near]:
-        """Return the `limit` nearest chunks to each of the texts, best first; of equal ones, the lowest id first."""
+        """Return the `limit` nearest chunks to each of the texts, best first; among equally near ones, the lowest id
+        first.
+        """
         near = [_nearest(self._chunks, one, limit) for one in self._cosines.T]
         # `np.unique` would import all of `numpy.ma`, which takes longer than this search.
         union = np.fromiter(sorted({place for one in near for place in one.tolist()}), np.int64)
@@ -105,7 +107,9 @@ def _passed(groups: Iterable[tuple[bytes, bytes, bytes]], questions: Matrix) -> 
 
 
 def _nearest(chunks: NDArray[np.int64], cosines: Matrix, limit: int) -> NDArray[np.int64]:
-    """Return the positions of the `limit` greatest cosines; of equal ones, those of the lowest chunk ids."""
+    """Return the positions of the `limit` greatest cosines. Among equal cosines, those with the lowest chunk ids
+    count.
+    """
     least = np.partition(cosines, -limit)[-limit] if len(cosines) > limit else -np.inf
     kept = np.flatnonzero(cosines >= least)
     return kept[np.lexsort((chunks[kept], -cosines[kept]))[:limit]]

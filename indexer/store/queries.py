@@ -159,9 +159,9 @@ class StoreReading:
         return [Scored(row, scores[row]) for row in best]
 
     def _restricted(self, query: str, parts: Sequence[int]) -> str:
-        """Limit a word query to parts of the index: name `parts`, or exclude the others if these are fewer.
+        """Limit a word query to parts of the index: name `parts`, or exclude the other parts if these are fewer.
 
-        A word that every row has, such as the name of a part, is slow.
+        The names of parts are words that many rows have. Searching for such words is slow.
         """
         others = {part for (part,) in self._all("SELECT id FROM parts")}.difference(parts)
         if len(others) >= len(parts):

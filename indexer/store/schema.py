@@ -213,7 +213,10 @@ class OlderIndexError(IndexerError):
 
 @contextmanager
 def immediate(db: apsw.Connection) -> Iterator[None]:
-    """Run this block as a transaction that holds the write lock from its start. Values stay as they were read."""
+    """Run this block as a transaction that holds the write lock from its start.
+
+    Values that the block reads do not change before it writes.
+    """
     db.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -430,9 +433,10 @@ def owes_erasing(db: apsw.Connection) -> bool:
 
 
 def erase(db: apsw.Connection) -> bool:
-    """Rewrite the database without deleted text. Return True if none is left. The caller holds the index's lock.
+    """Rewrite the database without deleted text. Return True if no deleted text is left.
 
-    A reader of the old content, another writer or a full disk can prevent that for now.
+    A reader of the old content, another writer or a full disk can prevent the rewriting for now. The caller holds the
+    index's lock.
     """
     if _owed(db) == _ALL and _done(db, _rewrite_all):
         db.execute("UPDATE meta SET value = ? WHERE key = ?", (_LOG, _NOTE))

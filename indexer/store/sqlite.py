@@ -165,9 +165,9 @@ class SqliteStore(StoreReading):
         self.db.execute("UPDATE files SET mtime_ns = -1 WHERE skipped = ?", (FORGOTTEN,))
 
     def _leave_log(self, session: int, path: str) -> None:
-        """Detach a session from a log that no longer has the session.
+        """Detach a session from a log that no longer contains the session.
 
-        Another log with the session takes over when it is read again.
+        If another log has the session, the session is stored from that log when it is read again.
         """
         self.db.execute("UPDATE sessions SET path = '' WHERE ?1 IN (id, home) AND path = ?2", (session, path))
         self._read_again(session, path)
@@ -177,10 +177,11 @@ class SqliteStore(StoreReading):
         self.db.execute("UPDATE files SET mtime_ns = -1 WHERE session = ? AND path <> ?", (session, path))
 
     def _claim(self, reading: Reading, document: Document) -> tuple[int, str, bool]:
-        """Return the session's row, the rank of this log, and True if the session is stored from this log.
+        """Return the session's row, the rank of this log (see `_rank`), and True if the session is to be stored from
+        this log.
 
-        Of several logs of a session, the one with the best rank is used. A log that lost that place, because text was
-        cut from it, is used until the better one has been read.
+        A session with several logs is stored from the log with the greatest rank. If the present log lost that rank,
+        because text was cut from it, it is still used until the better log has been read.
         """
         session = document.session
         row = self.db.execute(
@@ -338,7 +339,7 @@ class SqliteStore(StoreReading):
     def _place_chunks(self, row: int, part: int, document: Document) -> bool:
         """Store a session's chunks, except unchanged ones.
 
-        Return True if a stored text is gone, unless a new text begins with it.
+        Return True if a chunk's old text is gone from the session. A text that a new chunk continues is not gone.
         """
         before = self._placed(row)
         known = {(placed_in, digest): placement[2] for placement, placed_in, digest in before}

@@ -25,7 +25,9 @@ ID_BYTES = 8
 
 @contextmanager
 def telling_damage(db: apsw.Connection) -> Iterator[None]:
-    """If sqlite-vec's tables are damaged, replace its error in this block by a damage error, for which it has no code.
+    """If sqlite-vec fails in this block because its tables are damaged, raise an error that says so.
+
+    sqlite-vec itself has no error code for damage.
 
     Raises:
         apsw.CorruptError: the tables are damaged.
@@ -190,9 +192,9 @@ def _places(
 
 
 def _fill_up(db: apsw.Connection, group: int) -> None:
-    """Move the vectors of a group that is less than half full to the last group of its part of the index.
+    """Move the vectors of a group that is less than half full to the last group of the same part of the index.
 
-    New vectors only go to that last group.
+    New vectors are only stored in the last group.
     """
     part, used, rowids = db.execute(
         "SELECT partition00, validity, rowids FROM vectors_chunks WHERE chunk_id = ?", (group,)

@@ -1,6 +1,6 @@
 """One-line descriptions (action lines) of tool calls, and the files that the calls edit and read.
 
-Tool outputs are never part of them.
+An action line never contains the output of its call.
 """
 
 from __future__ import annotations
@@ -164,9 +164,10 @@ def _patched(text: str) -> tuple[str, ...]:
 
 
 def succeeded(output: str, *, said: bool | None = None, not_run: tuple[str, ...] = ()) -> bool | None:
-    """Return True if a command succeeded: by the exit status in its `output`, else by the agent's word `said`.
+    """Return True if a command succeeded, False if it failed, and `None` if this is unknown.
 
-    `None` is unknown. `not_run` are the beginnings of outputs of calls that were not carried out.
+    The exit status in its `output` decides; without one, the agent's own word `said`. A call whose output begins with
+    one of `not_run` was not carried out.
     """
     status, _ = status_and_body(output)
     if status is not None:
@@ -189,7 +190,7 @@ def error_note(output: str) -> Masked:
 def status_and_body(output: str) -> tuple[int | None, str]:
     """Return the exit status in the header of a shell command's output (or `None`), and the rest of the output.
 
-    A status further down belongs to another program.
+    A status below the header is ignored: another program printed it.
     """
     header, marker, body = output[:_HEADER_CHARACTERS].partition("\nOutput:")
     if marker and (found := _STATUS.findall(header)):  # the last one: the command stands above it
@@ -256,9 +257,9 @@ _MAX_PLACES = 8
 
 
 def worked_in(arguments: Mapping[str, Any], began: str, cwd: str) -> tuple[str, ...]:
-    """Return the directories or files outside the directory `began` in which a call does more than look at something.
+    """Return the directories or files outside the directory `began` in which a call edits or changes something.
 
-    The agent made the call in the directory `cwd`.
+    `cwd` is the directory in which the agent made the call. Commands that only look at something do not count.
     """
     line, given = command_of(arguments), next(filter(None, map(arguments.get, _PLACED)), "")
     here = _joined(cwd, given) if isinstance(given, str) else ""

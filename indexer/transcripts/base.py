@@ -52,9 +52,9 @@ MAX_DAYS = 1_000_000
 
 
 class Retention(NamedTuple):
-    """The deletion of old logs by an agent: when it starts, it deletes logs without a new record for `days`.
+    """The deletion of old logs by an agent. When the agent starts, it deletes logs that got no new record for `days`.
 
-    `setting` names the agent's setting for this.
+    `setting` names the setting of the agent that decides this.
     """
 
     days: float
@@ -118,14 +118,16 @@ class AgentAdapter(Protocol):
     resumes: tuple[str, ...] = ()
 
     def homes(self) -> tuple[Path, ...]:
-        """Return the agent's own folder (such as ``~/.claude``), and those of further accounts. They need not exist."""
+        """Return the agent's own folder (such as ``~/.claude``), then those of further accounts. Some may not exist."""
 
     def home(self) -> Path:
         """Return the agent's own folder: the first of `homes`."""
         return self.homes()[0]
 
     def folders(self) -> tuple[tuple[Path, int], ...]:
-        """Return the folders with logs, each with the number of levels below it. They need not exist."""
+        """Return the folders with logs, each with the number of levels of folders below it to search. Some may not
+        exist.
+        """
 
     def discover(self) -> Iterator[LogFile]:
         """Yield all session logs of the agent, by directory listing and `stat` alone, without files of sub-agents."""
@@ -158,14 +160,16 @@ class AgentAdapter(Protocol):
         return None
 
     def is_composed(self, file: LogFile) -> bool:
-        """Return True if `as_file` writes a new file for this log, also from other files.
+        """Return True if `as_file` must write a file for this log, because the log is not a file of its own.
 
         The size of that file then differs from the log's size.
         """
         return bool(file.within)
 
     def as_file(self, path: Path) -> AbstractContextManager[Path]:
-        """Provide the log at `path` as a file that `read` accepts, for a copy. It has everything that a session needs.
+        """Provide the log at `path` as one file that `read` accepts, with everything that the session needs.
+
+        A copy of the log is made from this file.
 
         Raises:
             OSError: the log cannot be read.
@@ -179,7 +183,7 @@ class AgentAdapter(Protocol):
         """Return the session id that the log's file name contains."""
 
     def is_copy(self, path: Path) -> bool:
-        """Return True if the log is a copy: its beginning says that the session began in another place.
+        """Return True if the log at `path` is a copy: its first records say that the session began in another place.
 
         Raises:
             OSError: the file cannot be opened, or is not a regular file.
@@ -188,8 +192,9 @@ class AgentAdapter(Protocol):
     def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
         """Read the session in the log at `path`.
 
-        With a `checkpoint`, even `UNREAD`, the result is masked for the index, and reading continues there if the log
-        has only grown. `keep_raw` keeps the verbatim line of each record.
+        With a `checkpoint` (the position at which an earlier reading ended), the result is masked for the index, and
+        reading continues there if the log has only grown. `UNREAD` is the checkpoint of a log's start. `keep_raw`
+        keeps the verbatim line of each record.
 
         Raises:
             OSError: the file cannot be opened, or is not a regular file.
@@ -203,7 +208,10 @@ class AgentAdapter(Protocol):
         """
 
     def twins(self, path: Path) -> tuple[Path, ...]:
-        """Return other logs of the session with the log `path`. It was moved or copied, and may continue there."""
+        """Return other logs of the session whose log is at `path`.
+
+        A session has several logs if one was moved or copied. The session may continue in any of them.
+        """
         return ()
 
     def time_of(self, file: LogFile) -> str:
@@ -216,7 +224,7 @@ class AgentAdapter(Protocol):
         return session.last_activity if session else ""
 
     def said_at(self, file: LogFile) -> str:
-        """Return the time of a log's last record; empty if the time is unknown or the log unreadable."""
+        """Return the time of a log's last record; empty if the time is unknown or the log cannot be read."""
         with suppress(Exception):  # what is wrong with a log is told where it is read
             return self.time_of(file)
         return ""
@@ -231,12 +239,12 @@ class AgentAdapter(Protocol):
         return ("" if file.within else self.said_at(file)) or utc(file.mtime_ns / 1e9)
 
     def newest_log(self) -> Path | None:
-        """Return the log of the session that was last worked on, or `None`."""
+        """Return the log of the session that was last worked on, or `None` if the agent has no logs."""
         newest = max(self.discover(), key=lambda file: (self.worked_at(file), file.mtime_ns), default=None)
         return newest and newest.path
 
     def place_of(self, directory: str) -> str:
-        """Return the common prefix of the locations of all logs of sessions in `directory` or below.
+        """Return the beginning that the locations of all logs of sessions in or below `directory` have in common.
 
         Return an empty text if the agent's locations do not depend on the directory.
         """
@@ -267,7 +275,7 @@ class Agents:
         """Return the agent of this name.
 
         Raises:
-            UnknownAgentError: there is none.
+            UnknownAgentError: no agent has this name.
         """
         if agent := self._by_name.get(name):
             return agent
@@ -400,7 +408,7 @@ def _walk(folder: str, depth: int) -> Iterator[tuple[str, int, list[os.DirEntry[
 
 
 def _is_known(path: str, seen: set[tuple[int, int]]) -> bool:
-    """Put a folder into `seen`, the folders that were visited. Return True if it was already there."""
+    """Return True if the folder at `path` is in `seen`, the folders that were visited. Add it to `seen` if not."""
     try:
         info = os.stat(path)  # noqa: PTH116 - as text
     except OSError:

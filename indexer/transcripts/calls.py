@@ -114,8 +114,8 @@ _SUMMARY_CHARACTERS = 20_000
 class PendingCommands:
     """The purposes of command lines whose results have not been read yet, by the id of their call.
 
-    `kept` is the state of an earlier reading. `not_run` are the beginnings of results of calls that were not carried
-    out.
+    `kept` are the purposes that an earlier reading of the log stored. `not_run` are the beginnings of results of calls
+    that were not carried out.
     """
 
     def __init__(self, kept: Mapping[str, Sequence[bool]] | None = None, *, not_run: tuple[str, ...] = ()) -> None:
@@ -123,7 +123,7 @@ class PendingCommands:
         self._open = {call: CommandPurpose(*deed) for call, deed in (kept or {}).items()}
 
     def kept(self) -> dict[str, list[bool]]:
-        """Return these purposes as JSON values, from which a later reading of the log continues."""
+        """Return the purposes as JSON values. A later reading of the log continues with them."""
         return {call: list(deed) for call, deed in self._open.items()}
 
     def begin(self, call: str, line: str) -> None:
@@ -137,7 +137,10 @@ class PendingCommands:
             self._open[new] = deed
 
     def end(self, call: str, output: str, *, said: bool | None = None) -> Proof:
-        """Return what the result of `call` proves about the work. `said` is the agent's own word on its success."""
+        """Return what a call's result (`output`) proves about the work, and forget the call's purpose.
+
+        `said` is the agent's own word on whether the call succeeded.
+        """
         deed = self._open.pop(call, None)
         if deed is None:
             return Proof.NOTHING
@@ -284,8 +287,9 @@ class Tools(Protocol):
 class CallRecorder:
     """A recorder of calls and results while a log is read: it makes `ToolCall` and `ToolResult` objects.
 
-    `facts` are those of an earlier reading, and lose what the recorder takes over. `opens_a_session` returns a true
-    value if an action line names a log. The output of such a call is ignored, like an answer of smart-fork.
+    `facts` are what an earlier reading of the log stored. The recorder removes from them what it continues itself.
+    `opens_a_session` returns a true value if an action line names a log. The output of such a call is ignored, because
+    it repeats another session, as an answer of smart-fork does.
     """
 
     #: True if names of code are collected from all calls, also from those without an action line.
@@ -313,7 +317,9 @@ class CallRecorder:
         }
 
     def share(self, others: CallRecorder) -> None:
-        """Add the names of code that `others` has found: in another log of the session, or an earlier one."""
+        """Add the names of code that the recorder `others` has found in another log of the session, or in an earlier
+        one.
+        """
         self.symbols = Symbols(islice(chain(others.symbols, self.symbols), MAX_SYMBOLS))
         self.wrote = Symbols(islice(chain(others.wrote, self.wrote), MAX_SYMBOLS))
 
@@ -328,7 +334,9 @@ class CallRecorder:
         return describe(name, given) if given and isinstance(given, dict) else NOTHING
 
     def call(self, made: UsedTool, *, ours: bool = False) -> ToolCall:
-        """Record a call, and return it. `ours` marks a question to smart-fork, whatever its tool is called."""
+        """Record a call, and return it. With `ours`, the call counts as a question to smart-fork, whatever its tool
+        is.
+        """
         identity, name, arguments = intern(made.id), intern(made.name), made.given
         known_as = self._tools.tools.get(name, name)
         given = arguments if isinstance(arguments, dict | str) else {}
@@ -350,7 +358,7 @@ class CallRecorder:
         return ToolCall(identity, name, action, ours, edits, reads, lines, places)
 
     def _where(self) -> tuple[str, str]:
-        """Return the session's first directory, and the agent's current one."""
+        """Return the session's first directory, and the directory in which the agent is now."""
         began = self._facts.get("began_in", "")
         return began, self._facts.get("stands") or began
 
@@ -410,9 +418,9 @@ _MAX_DIRECTORIES = 20
 
 
 class Directories:
-    """A count of a session's shell commands, and the directories in which they ran.
+    """A count of a session's shell commands, and of the directories in which they ran.
 
-    From them, `agreed` infers the session's directory. `packed` is the state as JSON.
+    `agreed` infers the session's directory from these counts. `packed` has the counts as JSON.
     """
 
     def __init__(self, packed: Mapping[str, Any] | None = None) -> None:
@@ -428,7 +436,9 @@ class Directories:
             ran_in[where] = ran_in.get(where, 0) + 1
 
     def agreed(self) -> str:
-        """Return the directory that contains all directories of commands; empty if most commands name none."""
+        """Return the directory that contains all directories in which commands ran; empty if most commands name
+        none.
+        """
         ran_in: Mapping[str, int] = self.packed["ran_in"]
         if not ran_in or 2 * sum(ran_in.values()) <= self.packed["commands"]:
             return ""

@@ -199,7 +199,7 @@ def runs_ours(arguments: object) -> bool:
 
 
 def passes_on(arguments: Mapping[str, object]) -> bool:
-    """Return True if a call has another agent ask smart-fork, or reads the instructions for that (a skill)."""
+    """Return True if a call lets another agent ask smart-fork, or opens the skill (instructions) of smart-fork."""
     told, skill = arguments.get("prompt"), arguments.get("skill")
     if isinstance(skill, str) and skill.partition(":")[0] == "smart-fork":
         return True
@@ -207,12 +207,14 @@ def passes_on(arguments: Mapping[str, object]) -> bool:
 
 
 def calls_us(said: str) -> bool:
-    """Return True if a person's text is a command of smart-fork, one of its prompts, or output of smart-fork."""
+    """Return True if a person's text is a command of smart-fork, one of its prompts, or a copy of its output."""
     return _CALLED.match(said) is not None or _PRINTED.search(said) is not None
 
 
 def without_ours(line: str) -> str:
-    """Return a command line without commands that run smart-fork; empty if the others only look at something."""
+    """Return a command line without the commands that run smart-fork; empty if the remaining ones only look at
+    something.
+    """
     if not _may_name_us(line):
         return line
     commands = simple_commands(line)
@@ -228,9 +230,10 @@ def only_looks(line: str) -> bool:
 
 
 def naming_sessions(places: Iterable[str]) -> re.Pattern[str]:
-    """Return a pattern that finds action lines which name a log or an export. To open one repeats smart-fork's answer.
+    """Return a pattern that finds action lines which name a log or an export (the Markdown file of a session).
 
-    `places` are the log folders of agents below a home.
+    The output of such an action repeats another session, as an answer of smart-fork does. `places` are the log folders
+    of agents, relative to their homes.
     """
     return re.compile(rf"/(?:{'|'.join(map(re.escape, (_EXPORTS, *places)))})/")
 
@@ -291,7 +294,9 @@ _MAX_COMMANDS = 12
 
 
 class WorkCommands(tuple[tuple[str, ...], ...]):
-    """The words of the commands in a line, without options. Commands that only look or prepare are left out."""
+    """The commands of a line that do work, each as its words without options. Commands that only look or prepare are
+    left out.
+    """
 
     __slots__ = ()
 

@@ -1,8 +1,8 @@
-"""The actions of another agent in a handed-over session (given to an agent as text): a line for each, its result
-below.
+"""The actions in the text of a handed-over session (one agent's session, given to another agent as text).
 
-This module renders and parses that text. It is in the words of the agent that received it, although that agent has not
-said it. A search treats it as actions and output, and an outcome treats it as calls with results.
+Each action is one line, with its result below. This module writes and parses these lines. They are in a message of the
+agent that received the session, although that agent did not do the actions. A search treats them as actions and
+output, and an outcome (what a session achieved) treats them as calls with results.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _EDIT, _READ, _RUN, _CUT = "edit ", "read ", "run ", "…"
 
 
 class HandedOverAction(NamedTuple):
-    """An action of another agent, as its session was handed over: the action line, with the outcome.
+    """An action in a handed-over session (one agent's session, given to another as text): its action line and result.
 
-    `names` are names of code that the action has to do with.
+    `names` are names of code that occur in the action.
     """
 
     line: str
@@ -111,25 +111,30 @@ def parse_handover(text: str) -> HandoverText:
 
 
 def is_broken_off(turn: Turn) -> bool:
-    """Return True if a turn of a handed-over session says that the other agent had not finished its work."""
+    """Return True if a turn of a handed-over session says that the session's agent had not finished its work."""
     if turn.role != "assistant":
         return False
     return turn.text == UNANSWERED or (DONE in turn.text and bool(parse_handover(turn.text).done))
 
 
 def calls_of(turn: Turn) -> tuple[ToolCall, ...]:
-    """Return the tool calls of a turn, and the handed-over calls of another agent in its text."""
+    """Return the tool calls of a turn, and the calls of another agent that its text contains (a handed-over
+    session).
+    """
     return (*turn.tool_calls, *(call for call, _ in _told(turn))) if DONE in turn.text else turn.tool_calls
 
 
 def results_of(turn: Turn) -> tuple[ToolResult, ...]:
-    """Return the results of a turn's tool calls, and those of handed-over calls in its text."""
+    """Return the results of a turn's tool calls, and the results in its text (of a handed-over session)."""
     told = (result for _, result in _told(turn) if result)
     return (*turn.tool_results, *told) if DONE in turn.text else turn.tool_results
 
 
 def _told(turn: Turn) -> Iterator[tuple[ToolCall, ToolResult | None]]:
-    """Yield the handed-over calls in a turn's text, with made-up ids, and their results or `None`."""
+    """Yield the calls of another agent that a turn's text contains (a handed-over session), each with its result.
+
+    The calls get made-up ids. A call without a result gets `None`.
+    """
     if turn.role != "assistant":
         return
     for number, one in enumerate(parse_handover(turn.text).done):
@@ -170,7 +175,10 @@ def _safe(text: str) -> str:
 
 
 def _unquoted(output: str) -> str:
-    """Return a handed-over action's output without its quotes. Earlier versions wrote no quotes, but several lines."""
+    """Return the output of a handed-over action without the quotes around it.
+
+    An output without quotes, which earlier versions wrote on several lines, is returned unchanged.
+    """
     if len(output) < 2 or "\n" in output or output[0] + output[-1] != '""':
         return output
     return _ESCAPED.sub(lambda one: one[1] or "\n", output[1:-1]).replace(_BRACKET, "<")

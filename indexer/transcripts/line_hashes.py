@@ -53,7 +53,9 @@ def key_in_use() -> bytes:
 
 
 def comparable_lines(text: str) -> list[bytes]:
-    """Return the lines of a text in the form in which they are compared: without white space and end marks."""
+    """Return the lines of a text in the form in which they are compared: without white space, with one kind of quotes,
+    and without a comma or semicolon at the end.
+    """
     bare = text.encode("utf-8", "replace").translate(_QUOTES, b" \t\r\f\v")
     return [line.rstrip(b",;") for line in bare.split(b"\n")]
 
@@ -66,8 +68,8 @@ def line_hashes(lines: Iterable[bytes], key: bytes) -> list[bytes]:
 def added_line_hashes(given: Mapping[str, Any] | str, patch: str, paths: Iterable[str]) -> tuple[bytes, ...]:
     """Return for each of `paths` the joined hashes of the lines that an edit adds to it.
 
-    Outside a `noting` block, return nothing. `given` is the call's input. `patch` is the same input if it is a patch,
-    in which the paths are named.
+    Outside a `noting` block, return nothing. `given` is the call's input. `patch` is the patch in this input, which
+    names the paths; empty if the input has none.
     """
     if not _key:
         return ()
@@ -88,7 +90,7 @@ def added_line_hashes(given: Mapping[str, Any] | str, patch: str, paths: Iterabl
 
 
 def _joined(old: Iterable[bytes], new: Iterable[bytes]) -> bytes:
-    """Return the joined hashes of the lines in `new` that are not in `old`, each once."""
+    """Return the joined hashes of the lines in `new` that are not in `old`, one hash for each different line."""
     gone = set(old)
     return b"".join(line_hashes([line for line in dict.fromkeys(new) if line not in gone], _key))
 
@@ -178,7 +180,9 @@ def error_lines(output: str) -> Iterator[str]:
 
 @cache
 def _searched() -> AhoCorasick:
-    """Return a search for all words such as "error" at once. A regular expression takes four times as long."""
+    """Return a search that finds all words such as "error" in one pass. A regular expression takes four times as
+    long.
+    """
     from ahocorasick_rs import AhoCorasick
 
     return AhoCorasick(_TELLING.split("|"))
@@ -201,11 +205,11 @@ def text_hashes(lines: Iterable[str], key: bytes) -> list[bytes]:
 
 
 def split_hashes(joined: bytes) -> list[bytes]:
-    """Split the bytes `joined` into hashes."""
+    """Split `joined`, which consists of hashes of equal length, into these hashes."""
     return [joined[start : start + _HASH_BYTES] for start in range(0, len(joined), _HASH_BYTES)]
 
 
 def _is_its_own(line: str) -> bool:
-    """Return True if a line has two uncommon words or one name of code, so that it identifies an error."""
+    """Return True if a line identifies an error: it has two uncommon words or one name of code."""
     words = {word for word in _WORD.findall(line) if word.lower() not in _IS_COMMON}
     return len(words) >= 2 or any(_NAME.search(word) for word in words)

@@ -67,9 +67,9 @@ class Stretch(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A JSON object from a log (`record`), with its bytes or their position (`kept`).
+    """A JSON object from a log (`record`), with `kept`: its verbatim bytes, or their position in the log.
 
-    The texts of a long line's record are abridged.
+    In the record of a long line, long texts are abridged.
     """
 
     number: int
@@ -97,10 +97,10 @@ class Line(NamedTuple):
 
 
 class Bound:
-    """The time limit for reading large logs during one look at a session.
+    """The time limit for reading large logs during one look at a session (one command that shows or forks it).
 
-    A look may read a log several times. All these readings stop at the same record. `measures` is True if the look
-    also needs the sizes of records.
+    A command may read a log several times. All these readings stop at the same record. `measures` is True if the
+    command also needs the sizes of records.
     """
 
     def __init__(self, clock: Callable[[], float], share: float, *, measures: bool) -> None:
@@ -108,11 +108,11 @@ class Bound:
         self._stops: dict[Path, int] = {}
 
     def is_over(self, seconds: float) -> bool:
-        """Return True if `seconds` have passed since the look began."""
+        """Return True if `seconds` have passed since this time limit began."""
         return self._clock() - self._begun >= seconds
 
     def stops(self, path: Path, offset: int) -> bool:
-        """Return True if the time limit forbids to read the log from `offset` on. A log's beginning is always read."""
+        """Return True if the time limit forbids reading the log from `offset` on. The log's start is always read."""
         stop = self._stops.get(path)
         if stop is None and offset >= LOOK_BYTES and self.is_over(self._share * LOOK_SECONDS):
             stop = self._stops[path] = offset
@@ -127,10 +127,10 @@ current_bound: ContextVar[Bound | None] = ContextVar("bound", default=None)
 def bounded(
     share: float = 1.0, clock: Callable[[], float] = time.thread_time, *, measures: bool = False
 ) -> Iterator[None]:
-    """Limit the time in which large logs are read in this block (a look at a session), by `clock`.
+    """Limit the time in which large logs are read in this block, as `clock` measures it.
 
-    A command that does more with the turns than show them takes a `share` of that time. With `measures`, the sizes of
-    records are computed while they are read, for commands that count costs.
+    `share` is the part of the usual time that this block gets: less than 1 for a command that does more with the turns
+    than show them. With `measures`, the sizes of records are computed while they are read.
     """
     token = current_bound.set(current_bound.get() or Bound(clock, share, measures=measures))
     try:
@@ -140,7 +140,7 @@ def bounded(
 
 
 def is_over(seconds: float) -> bool:
-    """Return True if the current look at a session (see `bounded`) has taken `seconds`."""
+    """Return True if `seconds` have passed since the block of `bounded` (a time limit for reading logs) began."""
     return (bound := current_bound.get()) is not None and bound.is_over(seconds)
 
 
@@ -222,10 +222,10 @@ def _odd(raw: bytes, reason: str, read: int) -> str:
 
 
 def resume(path: Path, checkpoint: Checkpoint | None) -> tuple[LineReader, tuple[dict[str, Any], list[Turn]] | None]:
-    """Return a reader of the log, and the facts and turns that an earlier reading stored, or `None`.
+    """Return a reader of the log, and what an earlier reading stored: facts and turns.
 
-    The reader continues at `checkpoint` if the log has only grown. Else it starts at the beginning, without facts and
-    turns.
+    If the log has only grown, the reader continues at `checkpoint`, where the earlier reading ended. Otherwise it
+    starts at the beginning of the log, with `None` in place of facts and turns.
     """
     kept = unpack(checkpoint.state) if checkpoint and only_grown(path, checkpoint) else None
     if checkpoint is None or kept is None:
@@ -234,10 +234,12 @@ def resume(path: Path, checkpoint: Checkpoint | None) -> tuple[LineReader, tuple
 
 
 def first_lines(path: Path, lacks: Callable[[], str] = str) -> Iterator[Line]:
-    """Yield the lines in the first 256 KB of a log, and more, up to 16 MB, while `lacks` returns what is missing.
+    """Yield the lines in the first 256 KB of a log. Yield more, up to 16 MB, while the caller needs more.
+
+    `lacks` returns what the caller still needs; empty if nothing.
 
     Raises:
-        OSError: these lines have no record, or lack what is needed.
+        OSError: these lines have no record, or not what the caller needs.
     """
     reader = LineReader(path, most=GLANCE_BYTES)
     yield from reader
@@ -297,7 +299,9 @@ def only_grown(path: Path, checkpoint: Checkpoint) -> bool:
 
 
 def _stands_within_a_line(file: IO[bytes], offset: int) -> bool:
-    """Return True if `offset` is inside a line, because the byte before it is no line end. Seek to `offset`."""
+    """Return True if `offset` is inside a line: the byte before it is no line end. The file is then read from
+    `offset`.
+    """
     file.seek(max(0, offset - 1))
     return file.read(min(offset, 1)) not in (b"", b"\n")
 
@@ -305,8 +309,8 @@ def _stands_within_a_line(file: IO[bytes], offset: int) -> bool:
 def _decode_long(file: IO[bytes], begun: bytes, most: int) -> tuple[_Objects, str, int, bool]:
     """Read the rest of a long line that begins with `begun`.
 
-    Return its abridged objects, an error text, its size, and True if it has ended. Of a line without a record, about
-    `most` bytes are skipped.
+    Return the abridged objects in the line, an error text, the line's size, and True if the line has ended. If the
+    line has no JSON object, only about `most` bytes are read.
     """
     size, ended = 0, False
 

@@ -37,7 +37,7 @@ def instead(size: int) -> str:
 
 
 class _Line:
-    """The beginning of an abridged line, as far as its pieces have been read."""
+    """The beginning of a line without its long texts. It grows with each piece of the line that is read."""
 
     def __init__(self) -> None:
         self.made = bytearray()

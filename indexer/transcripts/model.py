@@ -107,9 +107,10 @@ class Turn:
 
     `text` is the message without injected text. `prompt` is True for a person's own words. `token_est` is the number
     of characters divided by 4. `loaded` is the agent's own count of tokens in its context after this turn; 0 if
-    unknown. `cached_for` is the lifetime of the cache in seconds; 0 if unknown. `summary` is the summary of a
-    compaction. Records of one message of the model share `group`. `raw` is the verbatim line without its newline, if
-    the reader was asked to keep it. `cwd` is the agent's directory, if it is not the first one.
+    unknown. `cached_for` is the lifetime of the provider's cache in seconds; 0 if unknown. `summary` is the text of a
+    compaction (the agent's own shortening of its context). All records of one message of the model have the same
+    `group`. `raw` is the verbatim line without its newline, if the reader was asked to keep it. `cwd` is the agent's
+    directory, if it is not the session's first one.
     """
 
     id: str
@@ -147,21 +148,28 @@ class Turn:
 
     @property
     def answer(self) -> Masked:
-        """Return a person's words in the tool results of this turn: answers and reasons to refuse.
+        """Return a person's words in the tool results of this turn: answers, and reasons to refuse a call.
 
-        They start no exchange, since a copy must keep them with the call.
+        Such words start no exchange (a prompt with its answer), since a copy must keep them with their call.
         """
         return joined("\n", [result.words for result in self.tool_results if result.words])
 
     @property
     def spoken(self) -> tuple[Turn, ...]:
-        """Return the turn itself if a person or the agent speaks in it, and a person's answer in it as another turn."""
+        """Return what a person or the agent says in this turn, as turns: the turn itself if its message is of one of
+        them.
+
+        A person's answer in the turn's tool results becomes another turn.
+        """
         own = (self,) if self.text and self.role in ("user", "assistant") else ()
         return (*own, replace(self, role="user", text=answer)) if (answer := self.answer) else own
 
     @property
     def sums_up(self) -> bool:
-        """Return True if the turn is the summary of a compaction. No other system turn loads tokens."""
+        """Return True if the turn is the summary of a compaction (the agent's own shortening of its context).
+
+        Only such a system turn has a count of tokens.
+        """
         return self.role == "system" and self.loaded > 0
 
 
@@ -314,26 +322,27 @@ class Session:
         return tuple(loads)
 
     def compacted(self, end: int | None = None) -> int:
-        """Return how many turns a compaction drops from a fork of all turns, or from a copy up to turn `end`.
+        """Return how many turns a compaction (the agent's shortening of its context) drops from a fork of all turns.
 
-        Turns before a gap in the log are not dropped.
+        With `end`, return this for a copy up to the turn `end`. Turns before a gap in the log are not dropped.
         """
         if end is None and self.resumed.kept:
             return self.resumed.start - len(self.resumed.kept)
         return max((start for start in self._compactions() if end is None or start <= end), default=0)
 
     def _compactions(self) -> list[int]:
-        """Return the indexes of the turns that are summaries of compactions."""
+        """Return the indexes of the turns that are summaries of compactions (an agent's shortening of its context)."""
         last = {self.resumed.start} if self.resumed.reason == "compaction" else set()
         return sorted(last.union(i for i, turn in enumerate(self.turns) if turn.sums_up))
 
     @property
     def beginnings(self) -> tuple[str, ...]:
-        """Return the ids of the turns with which a fork of this session may begin, to recognize its family.
+        """Return the ids of the turns with which a fork of this session may begin. They show to which family a fork
+        belongs.
 
-        An agent copies what it loads, and may join the prompts before an answer to one. Ids that are numbers are left
-        out, since any session has them. So is the id of an agent's own first message, since it may be made of a text
-        that many sessions share.
+        A family is a session with its forks. An agent copies to a fork what it loads, and may join the prompts before
+        an answer to one. Ids that are numbers are left out, since any session has them. The id of an agent's own first
+        message is left out, too, since it may be made of a text that many sessions share.
         """
         found = [self.root_id]
         for start in sorted({0, self.resumed.start, *self._compactions()}):
@@ -344,9 +353,9 @@ class Session:
     def cache(self, end: int | None = None) -> Cache:
         """Return what the log says about the provider's cache of the whole session, or of its turns up to `end`.
 
-        The time is that of the turn before the last answer: then its request was sent, and the answer may take
-        minutes. For a session with a gap, the cache is unknown: later requests may not have begun as those of a fork
-        do.
+        The time of the cache's last use is the time of the turn before the last answer, when the request was sent; the
+        answer may take minutes. For a session with a gap in its log, the cache is unknown: later requests may begin
+        with other turns than the requests of a fork.
         """
         if self.resumed.reason == "gap" and (end is None or end >= self.resumed.start):
             return Cache()
@@ -394,10 +403,11 @@ class Session:
         return tuple(points)
 
     def ends(self) -> tuple[int | None, ...]:
-        """Return for each turn the turn after which its exchange can be forked; `None` for the session's own end.
+        """Return for each turn the last turn of its exchange (a prompt with its answer) after which one can fork.
 
-        Before a compaction, it is the last complete pair, because later turns no longer have the turn in their
-        context.
+        For the session's last exchange, this is `None`: a fork there has the whole session. Before a compaction (the
+        agent's shortening of its context), it is the last complete pair (see `pairs`), because later turns no longer
+        have the turn in their context.
         """
         last_prompt = max((i for i, turn in enumerate(self.turns) if turn.prompt), default=0)
         points = [point for point in self.branch_points() if point < last_prompt]

@@ -38,7 +38,7 @@ KEPT_BYTES = 4 << 20
 
 
 class WarmTurns(NamedTuple):
-    """Consecutive turns of a log, with their serialized and compressed form."""
+    """Consecutive turns of a log, as objects and in their packed (serialized and compressed) form."""
 
     turns: tuple[Turn, ...]
     packed: bytes
@@ -63,7 +63,9 @@ class Warm:
         self._logs: OrderedDict[int, _Log] = OrderedDict()
 
     def remember(self, packed: bytes, batches: Sequence[WarmTurns]) -> None:
-        """Store the `batches` of turns of which the state `packed` consists, in place of earlier ones of the log."""
+        """Store the `batches` of turns from which the state `packed` was made. They replace earlier batches of the
+        same log.
+        """
         if not batches:
             return
         first = id(batches[0].turns[0])
@@ -82,7 +84,9 @@ class Warm:
         return None if found is None else [turn for batch in found.batches for turn in batch.turns]
 
     def batches(self, first: Turn) -> tuple[WarmTurns, ...]:
-        """Return the cached batches of turns of the log that begins with the turn `first`; none if it is not cached."""
+        """Return the cached batches of turns of the log that begins with the turn `first`; none if the log is not
+        cached.
+        """
         with self._lock:
             log = self._logs.get(id(first))
         return log.batches if log is not None else ()
@@ -107,8 +111,9 @@ _warm = Warm()
 def pack(facts: Mapping[str, Any], names: Mapping[str, Any], turns: Sequence[Turn]) -> bytes:
     """Return a reader's state as compressed bytes: `facts` (JSON values), `names` without secrets, masked `turns`.
 
-    Only new turns are packed. Return an empty value if a fact has a secret, such as a directory of that name: a masked
-    fact would be another fact. The log is then read from its start each time.
+    Turns that an earlier call has packed are taken from the cache. Return empty bytes if a fact contains a secret, for
+    example in the name of a directory, since a masked fact would be wrong. The log is then read from its start each
+    time.
     """
     if not _is_masked(facts):
         return b""
@@ -182,9 +187,9 @@ def _paths(paths: Iterable[str]) -> list[str]:
 
 
 def turn_from_row(row: list[Any]) -> Turn:
-    """Return the turn that `turn_to_row` turned into `row`. It stays masked.
+    """Return the turn from which `turn_to_row` made `row`. Its texts stay masked.
 
-    Ids and names repeat, so that one copy of each is kept in memory.
+    Ids and names occur in many turns, so only one copy of each is kept in memory.
     """
     id_, parent, role, timestamp, text, tokens, calls, results, prompt, group, loaded, cached, summary, cwd = row
     return Turn(

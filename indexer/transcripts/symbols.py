@@ -1,4 +1,4 @@
-"""Names of code in the inputs and outputs of tools. By them, a session is found that has no other text about them.
+"""Names of code in the inputs and outputs of tools. A search can find a session by such a name alone.
 
 Tool output itself is never indexed. A name such as ``getUserById`` or ``MAX_RETRY_COUNT`` takes a few bytes. A part of
 a secret may look like a name, so each new name must also be visible in the masked lines around it.
@@ -94,7 +94,9 @@ class Symbols:
                     waiting += reversed(parts)
 
     def add_codes(self, lines: Iterable[str]) -> None:
-        """Add the error codes in an output's error lines: E0308, ENOENT, HTTP 418, SQLSTATE 42P01."""
+        """Add the error codes in `lines`, the error lines of a tool's output: E0308, ENOENT, HTTP 418, SQLSTATE
+        42P01.
+        """
         for line in lines:
             found = [one for one in _CODE.findall(line) if one not in self._known]
             if found and len(self._known) + len(found) <= MAX_SYMBOLS:
@@ -145,7 +147,7 @@ _known = lru_cache(maxsize=16)(mask)
 
 
 def _tells(arguments: Mapping[str, Any]) -> bool:
-    """Return True if one argument of a call can show that another one is secret, such as a name "PASSWORD"."""
+    """Return True if one argument of a call can show that another argument is secret, such as a name "PASSWORD"."""
     return any(map(_is_telling, arguments)) or any(
         key in arguments and isinstance(name := arguments[key], str) and _TELLING.search(name) for key in _NAMES
     )
@@ -169,7 +171,10 @@ def _is_name(word: str) -> bool:
 
 
 def _shown_in(text: str, names: Mapping[str, int]) -> Iterator[str]:
-    """Yield those of `names` that are also in the masked `text`. Their values are positions in `text`."""
+    """Yield those of `names` that remain visible when the lines around them are masked.
+
+    `names` maps each name to its position in `text`, which is not masked yet.
+    """
     for start, end, inside in _surroundings(text, names):
         lines = text[start:end]
         masked = mask(lines)
@@ -177,9 +182,9 @@ def _shown_in(text: str, names: Mapping[str, int]) -> Iterator[str]:
 
 
 def _surroundings(text: str, names: Mapping[str, int]) -> Iterator[tuple[int, int, list[str]]]:
-    """Yield start and end of parts of `text` around `names`, and the names in each part. The parts do not overlap.
+    """Yield (start, end, names) for parts of `text` that contain some of `names`. The parts do not overlap.
 
-    A part consists of the lines of names, with some text above them.
+    A part consists of the lines of its names, with some text above them. `names` maps each name to its position.
     """
     start, end, inside = 0, -1, list[str]()
     for name, place in names.items():

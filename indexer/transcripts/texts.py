@@ -83,7 +83,10 @@ def title_of(named: str, prompts: Iterable[str] = (), *, by_agent: str = "") -> 
 
 
 def _asked(prompt: str) -> str:
-    """Return the question in a long prompt, before or after pasted text; if these cannot be told apart, all of it."""
+    """Return the question in a long prompt, without pasted text before or behind it.
+
+    Return the whole prompt if it is short, or if question and pasted text cannot be told apart.
+    """
     if len(prompt) <= _PROMPT_CHARACTERS:
         return prompt
     lines = [line for line in prompt[:_PROMPT_CHARACTERS].splitlines()[:_MAX_END_LINES] if line.strip()]
@@ -111,9 +114,9 @@ def _is_sentence(line: str, lines: Mapping[str, int]) -> bool:
 
 
 def also_called(title: Masked, names: Iterable[str]) -> Masked:
-    """Return a session's other names, one a line, without its title. They are searched, but not shown.
+    """Return those of `names` that are not a session's `title`, one a line. They are searched, but not shown.
 
-    For example, a summary that an agent made too early for a title still says with what the session began.
+    Such a name can be an early summary by the agent: it is no good title, but still says how the session began.
     """
     others = dict.fromkeys(_title(name) for name in names if _is_a_name(name))
     others.pop(title, None)
@@ -129,9 +132,10 @@ def says_something(prompt: str) -> bool:
 
 
 def headline_of(title: Masked, turns: Sequence[Turn]) -> Masked:
-    """Return what a session did in `turns`, if its title names no work: the subject of its last commit, or a prompt.
+    """Return what a session did in `turns`, if its title names no work. It is the subject of the last commit, or a
+    prompt.
 
-    Return an empty text if the title is the best description.
+    Return an empty text if the title itself is the best description.
     """
     commits = (one.commit for turn in reversed(turns) for one in reversed(turn.tool_results) if one.commit)
     prompts = (title_of("", (turn.text,)) for turn in turns if turn.prompt)
@@ -159,7 +163,7 @@ def names_work(title: str) -> bool:
 
 
 def last_names(names: Iterable[str], name: str) -> list[str]:
-    """Return the last names of a session, to which `name` is added as the newest."""
+    """Return the newest names of a session: `names`, with `name` added as the newest. Too long a name is not added."""
     fits = [name] if len(name) <= _MAX_NAME_CHARACTERS else []
     return [*(one for one in names if one != name), *fits][-MAX_OTHER_NAMES:]
 
@@ -257,7 +261,7 @@ _NOT_A_PERSON = (
 def strip_boilerplate(text: str) -> str:
     """Return a person's own words in `text`, without text that agents inject; empty if there are none.
 
-    Nothing in it is executed or resolved.
+    No command or reference in `text` is executed or resolved.
     """
     for _ in range(_PASSES):
         shorter = _strip_once(text)
@@ -269,7 +273,9 @@ def strip_boilerplate(text: str) -> str:
 
 
 def strip_recall(text: str) -> str:
-    """Return an agent's own words in `text`. Hints that smart-fork gave the agent, and that it repeats, are removed."""
+    """Return an agent's own words in `text`, without the hints (notes on other sessions) of smart-fork that it
+    repeats.
+    """
     return _without_elements(text, RECALL_TAG).strip()
 
 
@@ -373,7 +379,9 @@ class PersonAnswers:
         return mask(strip_boilerplate("\n".join(lines))) if lines else NOTHING
 
     def refusal(self, words: str) -> Said:
-        """Return the words of a refusal as pairs of a question and an answer."""
+        """Return the words with which a person refused a call, as pairs of a question (empty by default) and an
+        answer.
+        """
         return [("", words)]
 
     def answered(self, output: str, questions: Questions) -> Said:
