@@ -32,8 +32,9 @@ REQUIRED_MODULES, EMBEDDED_POSTGRES = (
 
 
 def check_installed(*, embedded: bool) -> None:
-    """Raise an error if a package that the team server needs is not installed. `embedded` also needs a package with
-    PostgreSQL.
+    """Check that all packages that the team server needs are installed.
+
+    With `embedded`, the package that contains PostgreSQL is needed too.
 
     Raises:
         ProgramMissing: a package is missing.
@@ -59,7 +60,7 @@ _HOST_AND_PORT = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^\[\]:]+)):([0-9]{1,5})"
 
 
 def data_folder() -> Path:
-    """Return the folder that has the server's database unless an option names another one."""
+    """Return the default folder of the server's database."""
     return state_home() / "team-server"
 
 
@@ -72,7 +73,7 @@ _dsn = partial(said, help=f"Your own PostgreSQL with pgvector. {Setting.TEAM_DSN
 
 @dataclass(frozen=True, slots=True)
 class ServerLocation:
-    """The server that an admin command is for: an address, or a database on this machine."""
+    """The server to which an admin command applies: the URL of a server, or a database on this machine."""
 
     server: str | None = said(help="Address of a remote server. Needs an admin's token.")
     data: Path | None = _folder()
@@ -86,7 +87,9 @@ class ServerLocation:
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """The options of ``team serve``. TLS is handled by the server, by a proxy in front of it, or not used."""
+    """The options of ``team serve``. The server uses TLS itself, or a proxy in front of it does, or it is
+    unencrypted.
+    """
 
     listen: str = said(default="127.0.0.1:8770", help="Where.", metavar="HOST:PORT")
     dsn: str | None = _dsn()
@@ -114,10 +117,10 @@ class ServerOptions:
         return (self.data or data_folder()).absolute()
 
     def check(self, host: str, addresses: Sequence[str]) -> None:
-        """Refuse options with which tokens and sessions would be sent unencrypted to other machines.
+        """Refuse options with which the server would receive tokens and sessions unencrypted from other machines.
 
         Raises:
-            Usage: `addresses` are not all of this machine and TLS is not used; or a certificate or its key is missing.
+            Usage: other machines could send unencrypted requests; or only one of certificate and key is named.
         """
         if (self.tls_cert is None) != (self.tls_key is None):
             raise Usage("A certificate needs its key, and a key its certificate.", "--tls-cert F --tls-key F")
@@ -147,11 +150,11 @@ def parse_address(listen: str) -> tuple[str, int]:
 
 
 def listening_sockets(options: ServerOptions) -> list[socket.socket]:
-    """Return listening sockets: one for each address that the host in the options has on this machine.
+    """Return listening sockets for the host and port in the options: one for each IP address of the host name.
 
     Raises:
-        Usage: it is not an address, or would be unencrypted.
-        ProgramFailed: an address cannot be used.
+        Usage: the text is not an address, or requests from other machines would be unencrypted.
+        ProgramFailed: the server cannot listen at an address.
     """
     host, port = parse_address(options.listen)
     try:

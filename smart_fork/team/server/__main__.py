@@ -30,11 +30,11 @@ log = logging.getLogger(__name__)
 def serve(options: ServerOptions, told: Callable[[dict[str, Any]], None]) -> None:
     """Run the server until a signal ends it.
 
-    `told` is called with the server's address and process ids, once it answers requests.
+    When the server can answer requests, call `told` with the server's address and process ids.
 
     Raises:
         Usage: an option is not acceptable.
-        ProgramFailed: a part of it could not be started.
+        ProgramFailed: a part of the server could not be started.
     """
     from smart_fork.team.server.database import POOL_CONNECTIONS, embedded, external_database, roles_of
     from smart_fork.team.server.metrics import counted_together
@@ -76,9 +76,9 @@ def _try_certificate(options: ServerOptions) -> None:
 
 
 def options_of(said: str) -> ServerOptions:
-    """Parse the server's options from JSON.
+    """Parse the server's options from the JSON text `said`.
 
-    Addresses of databases, which may have passwords, come from the environment.
+    Addresses of databases come from the environment instead, since they may contain passwords.
     """
     options = TypeAdapter(ServerOptions).validate_json(said)
     return replace(
@@ -105,9 +105,9 @@ def _words(options: ServerOptions) -> Callable[[dict[str, Any]], None]:
 
 
 def main() -> int:
-    """Run the server; ``smart-fork team serve`` becomes this program. Return the exit code.
+    """Run the server, and return the exit code. The command ``smart-fork team serve`` replaces itself by this program.
 
-    When the server answers, its address is printed: with ``--json`` as a line of JSON, else in words.
+    When the server can answer requests, print its address: with ``--json`` as a line of JSON, else in words.
     """
     with nonblocking_stderr():
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # until all has begun, it ends what has

@@ -64,15 +64,18 @@ def logout(server: ServerContext, _: Request, person: auth.Person) -> Response:
 
 
 class AskedSession(QueryParameters):
-    """The query of a request for a session. `verb` says what the client will do with it."""
+    """The query string of a request for a session. `verb` says what the client will do with the session, such as
+    "pull".
+    """
 
     verb: Literal["show", "pull", "fork"] = "show"
 
 
 def read(server: ServerContext, request: Request, person: auth.Person) -> canonical.WireModel:
-    """Return a session's description and its segment positions. A user can `pull` only own sessions.
+    """Return a session's description and the positions of its segments (blocks of records).
 
-    A pull or fork is recorded, so that the user is told of later withdrawals (records that the owner takes back).
+    With the verb `pull`, the session must be the user's own. A pull or fork is recorded, so that the user's machine
+    later learns of withdrawals (records that the owner removes).
     """
     verb = asked(AskedSession, request).verb
 
@@ -107,7 +110,8 @@ def page(server: ServerContext, request: Request, person: auth.Person) -> canoni
 
 
 def have(server: ServerContext, request: Request, person: auth.Person, wanted: wire.Have) -> canonical.WireModel:
-    """Return those of the asked segments (blocks of records) that the client need not send, since the server has them.
+    """Return those segments (blocks of records) named in the request that the server has, so that they need not be
+    sent.
 
     The answer is empty if the user may not read the project.
     """
@@ -139,7 +143,7 @@ def get_segment(server: ServerContext, request: Request, person: auth.Person) ->
 
 
 def commit(server: ServerContext, request: Request, person: auth.Person, wanted: wire.Push) -> canonical.WireModel:
-    """Append records to a session, or create the session, as a push asks."""
+    """Carry out a push: append records to a session, or create the session."""
     checked = push.check_bodies(wanted)
     with server.database.asked_by(person.id) as db:
         project = auth.project_to_push(db, person, project_key(request), anybody=server.open_projects)
@@ -162,31 +166,42 @@ def search(server: ServerContext, request: Request, person: auth.Person, wanted:
 
 
 class AskedChanges(QueryParameters):
-    """The query of a request for withdrawals (records taken back). `since` is the number of the last known one."""
+    """The query string of a request for withdrawals (records removed by their owners).
+
+    `since` is the number of the last withdrawal that the client knows.
+    """
 
     since: Annotated[int, Field(ge=0, lt=1 << 63)] = 0
 
 
 def changes(server: ServerContext, request: Request, person: auth.Person) -> canonical.WireModel:
-    """Return withdrawals (records taken back) that the client does not know, from the user's sessions and copies."""
+    """Return the withdrawals (records removed by their owners) that the client does not know yet.
+
+    They concern the user's own sessions, and sessions of which the user has a copy.
+    """
     since = asked(AskedChanges, request).since
     with server.database.asked_by(person.id) as db:
         return stored_records.changes(db, person, since)
 
 
 def withdraw(server: ServerContext, request: Request, person: auth.Person, wanted: wire.Rewrite) -> canonical.WireModel:
-    """Withdraw records (their owner takes them back) from a session and from all sessions made from it."""
+    """Withdraw records (remove or replace them) from a session and from all sessions made from it."""
     return withdrawal.rewrite(server.database, asked_project(request), person, session_id(request), wanted)
 
 
 class AskedDeletion(QueryParameters):
-    """The query of a deletion. `everywhere` takes the session's own records back from all sessions made from it."""
+    """The query string of a request to delete a session.
+
+    With `everywhere`, the session's own records are also removed from all sessions made from it.
+    """
 
     everywhere: bool = False
 
 
 def delete(server: ServerContext, request: Request, person: auth.Person) -> canonical.WireModel | Response:
-    """Hide a session. With `everywhere`, take its own records back from all sessions made from it as well."""
+    """Hide a session. With `everywhere`, also remove its own records from the session and from all sessions made from
+    it.
+    """
     key, session = asked_project(request), session_id(request)
     if asked(AskedDeletion, request).everywhere:
         return withdrawal.delete_everywhere(server.database, key, person, session)
@@ -197,14 +212,16 @@ def delete(server: ServerContext, request: Request, person: auth.Person) -> cano
 
 
 def seen(server: ServerContext, request: Request, person: auth.Person) -> canonical.WireModel:
-    """Return the lines of the audit log that the user may see, newest first."""
+    """Return the lines of the audit log (who did what) that the user may see, newest first."""
     wanted = asked(sessions.AuditQuestion, request)
     with server.database.asked_by(person.id) as db:
         return sessions.audit_page(db, person, wanted)
 
 
 def health(server: ServerContext, _: Request) -> Response:
-    """Answer whether the server works: the database answers, is writable, and has this version's tables."""
+    """Answer a health check. The server is healthy if the database answers, is writable, and has this version's
+    tables.
+    """
     with server.database.asked_by() as db:
         row = db.execute(
             "SELECT number, oldest, pg_is_in_recovery() AS copy FROM form ORDER BY number DESC LIMIT 1"
@@ -229,7 +246,7 @@ AdminAnswer = dict[str, Any]
 
 
 def carry_out(db: Connection, wanted: wire.Administer, person: Person | None = None) -> AdminAnswer:
-    """Carry out an admin request, such as adding a user. Changes are noted in the audit log.
+    """Carry out an admin request, such as adding a user. Each change is also written to the audit log.
 
     `person` is the admin, or `None` for a request on the server's own machine.
 
@@ -287,7 +304,7 @@ _ADMIN_ACTIONS: Mapping[str, Callable[[Connection, wire.Administer], AdminAnswer
 
 
 def administer(server: ServerContext, _: Request, person: Person, wanted: wire.Administer) -> canonical.WireModel:
-    """Carry out an admin request that a client sends. The token must be an admin's."""
+    """Carry out an admin request from a client. The request's token must belong to an admin."""
     if not person.admin:
         raise WrongVerb("This token is not an admin's.")
     with server.database.asked_by(person.id) as db:
@@ -295,12 +312,13 @@ def administer(server: ServerContext, _: Request, person: Person, wanted: wire.A
 
 
 def add(db: Connection, name: str, *, admin: bool, project: str | None = None) -> dict[str, Any]:
-    """Create a user, and return an invitation, which is shown only once.
+    """Create a user, and return an answer with an invitation. The invitation's text is not stored and cannot be shown
+    again.
 
-    With a `project`, the user becomes a writer of it, or its maintainer if the project is new.
+    With a `project`, the user becomes a writer of the project, or its maintainer if the project is new.
 
     Raises:
-        Usage: the name is not allowed, a user has it already, or the key is not one of a project.
+        Usage: the name is not allowed, a user has it already, or `project` is not the key of a project.
     """
     key = None if project is None else check_key(project)
     auth.add_user(db, name, admin=admin)
@@ -313,7 +331,7 @@ def add(db: Connection, name: str, *, admin: bool, project: str | None = None) -
 
 
 def invited(db: Connection, name: str, *, admin: bool = False) -> dict[str, Any]:
-    """Return the answer with a new invitation for an existing user, who can log in with it on another machine."""
+    """Make another invitation for an existing user, who can log in on another machine with it. Return the answer."""
     invitation = auth.invite(db, name, "admin" if admin else "write")
     return {
         "user": name,
@@ -336,7 +354,7 @@ def users(db: Connection) -> list[dict[str, Any]]:
 
 
 def tokens(db: Connection) -> list[dict[str, Any]]:
-    """Return all tokens: number, user, machine and times, but not the secret itself."""
+    """Return all tokens (logins of machines): number, user, machine and times, but not the secret text of the token."""
     rows = db.execute(
         "SELECT t.id, u.name AS user, t.machine, t.scope, t.created_at AS created, t.used_at AS used,"
         " t.expires_at AS expires, t.revoked_at IS NOT NULL AS revoked"
@@ -376,7 +394,9 @@ ENDPOINTS = (
 
 
 def application(server: ServerContext) -> ASGIApp:
-    """Return the whole ASGI app: the routes, behind the check of tokens and the counting of requests."""
+    """Return the server's ASGI app: it counts each request, checks its token, and passes it to the handler of its
+    route.
+    """
     app = Starlette(routes=[one.route(server) for one in ENDPOINTS], exception_handlers=endpoints.ERROR_HANDLERS)
     app.router.redirect_slashes = False
     return metrics.RequestMetrics(endpoints.TokenGuard(app, server.database))

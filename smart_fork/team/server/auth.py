@@ -1,4 +1,7 @@
-"""The authorization of requests: users, invitations, tokens, projects and the roles of their members."""
+"""The authorization of requests: users, invitations, tokens, projects and the roles of their members.
+
+A token belongs to one machine of a user. Its scope limits what it allows.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ _NOT_AUTHENTICATED = "Not authenticated. Please run smart-fork team login first.
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """The user who sends a request, with the token's number and scope."""
+    """The user who sends a request, with the number and scope (what is allowed) of the user's token."""
 
     id: int
     name: str
@@ -40,7 +43,7 @@ class Person:
     scope: Scope
 
     def needs(self, scope: Scope) -> None:
-        """Refuse a request that needs the scope `scope`, if the token has a narrower one.
+        """Refuse a request if the user's token does not allow `scope`.
 
         Raises:
             WrongVerb: the token's scope is narrower.
@@ -80,7 +83,7 @@ def disable_user(db: Connection, name: str) -> None:
 
 
 def enable_user(db: Connection, name: str) -> None:
-    """Enable a disabled user again. Tokens and invitations from before stay revoked.
+    """Enable a disabled user again. Tokens and invitations that were revoked before stay revoked.
 
     Raises:
         NotFound: the user does not exist.
@@ -109,10 +112,10 @@ def invite(db: Connection, name: str, scope: Scope = "write") -> str:
 def login(
     db: Connection, invitation: str, machine: str, expires_at: datetime | None = None, *, token: str | None = None
 ) -> tuple[str, str, Scope]:
-    """Exchange an invitation for a token. Return the user's name, the token and its scope.
+    """Exchange an invitation for a token. Return the user's name, the token and its scope (what it allows).
 
-    With `token`, the client chooses the token. If an answer was lost, the used invitation still works with the same
-    token.
+    If the client passes a `token`, it becomes the user's token. If the answer is lost, the client can send the same
+    invitation and token again.
 
     Raises:
         NotAuthenticated: the invitation was used for another token, is too old, was revoked, or is unknown.
@@ -141,7 +144,7 @@ def login(
 def renew_token(db: Connection, person: Person, expires_at: datetime | None) -> str:
     """Return a new token for the machine that sends the request.
 
-    The old token stays valid for an hour, since the answer may be lost.
+    The old token stays valid for an hour, since the answer with the new token may be lost.
     """
     token, digest = _made(TOKEN_PREFIX)
     db.execute(
@@ -163,10 +166,10 @@ def expires_at(db: Connection, token: str) -> datetime | None:
 
 
 def _answered(db: Connection, invitation: str, digest: bytes) -> tuple[str, Scope]:
-    """Return the name and scope of the user who already used an invitation for the token with this hash.
+    """Return the name and scope of the user who has already used an invitation for the token with the hash `digest`.
 
     Raises:
-        NotAuthenticated: the invitation was not used for it.
+        NotAuthenticated: the invitation was not used for this token.
     """
     row = db.execute(
         "SELECT u.name, t.scope FROM invites i JOIN users u ON u.id = i.user_id JOIN tokens t ON t.user_id = u.id"
@@ -182,7 +185,7 @@ def _answered(db: Connection, invitation: str, digest: bytes) -> tuple[str, Scop
 
 
 def token_owner(db: Connection, token: str) -> Person:
-    """Return the user of a token, with the token's number and scope.
+    """Return the user to whom a token belongs, with the token's number and scope (what it allows).
 
     Raises:
         NotAuthenticated: the token is unknown, expired or revoked.
@@ -235,13 +238,15 @@ class MemberProject:
 
 
 def project_not_found(key: str) -> NotFound:
-    """Return the error for a project that the user may not see. It does not tell whether the project exists."""
+    """Return the error for a project that does not exist or that the user may not see. The text is the same for
+    both.
+    """
     hint = "The first push creates it. An admin adds others: smart-fork team user member NAME writer --project KEY"
     return NotFound(f"Project not found: {key}", hint)
 
 
 def project(db: Connection, person: Person, key: str) -> MemberProject:
-    """Return the project of this key, with the user's role in it.
+    """Return the project with this key, and the user's role in it.
 
     Raises:
         NotFound: the project does not exist, or the user is not a member.
@@ -256,12 +261,12 @@ def project(db: Connection, person: Person, key: str) -> MemberProject:
 
 
 def project_to_push(db: Connection, person: Person, key: str, *, anybody: bool = True) -> MemberProject:
-    """Return a project for a push. If it does not exist, create it with the user as its maintainer.
+    """Return the project to which a user pushes. If it does not exist, create it with the user as its maintainer.
 
-    With `anybody` all users can create projects, otherwise only admins.
+    With `anybody`, every user may create projects; otherwise only admins may.
 
     Raises:
-        NotFound: the user is not a member, or may not create it.
+        NotFound: the user is not a member, or may not create the project.
     """
     made = make_project(db, key) if anybody or person.admin else None
     if made is not None:
@@ -311,9 +316,9 @@ def _made(prefix: str) -> tuple[str, bytes]:
 
 
 def _hash(secret: str, prefix: str) -> bytes:
-    """Return the hash under which a token or invitation is stored.
+    """Return the hash under which a token or invitation (`secret`) is stored.
 
-    One without the `prefix` gets a hash that matches nothing.
+    If the secret does not begin with `prefix`, return a hash that matches no stored one.
     """
     is_one = secret.startswith(prefix) and _SECRET_PART.fullmatch(secret.removeprefix(prefix))
     return sha256(secret.encode()).digest() if is_one else b""

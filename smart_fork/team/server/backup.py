@@ -1,7 +1,8 @@
-"""Backups of the server's database, and their restoring. Records that owners took back after a backup stay gone.
+"""Write and restore backups of the server's database. Records that owners withdrew (removed) stay removed in a
+restore.
 
-A restore fills a new database, and repeats the withdrawals (of records taken back) of the old one. Then the databases
-exchange their names in one transaction: a kill at any step leaves the old database or the new one.
+A restore fills a new database, and repeats the withdrawals that the old database has. Then the databases exchange
+their names in one transaction. If a restore is killed, the old or the new database is complete.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _DISCONNECT_SECONDS = 3.0
 class Backup:
     """A written backup file.
 
-    A later backup deletes it after the day `until`. `removed` are older files that this one deleted.
+    After the day `until`, a later backup deletes this file. `removed` are expired files that this backup deleted.
     """
 
     path: Path
@@ -52,7 +53,7 @@ class Backup:
 
 @dataclass(frozen=True, slots=True)
 class DatabasePlace:
-    """The address of a database, for the owner of its tables, and the PostgreSQL programs that back it up."""
+    """The address of a database, with the login of the tables' owner, and the PostgreSQL programs that back it up."""
 
     conninfo: str
     programs: Programs
@@ -68,11 +69,12 @@ class DatabasePlace:
 
 
 def backup(place: DatabasePlace, folder: Path, *, now: datetime, days: int = DEFAULT_DAYS) -> Backup:
-    """Write a backup of the database into a folder, and delete expired backups there. It expires after `days`.
+    """Write a backup of the database into a folder, and delete expired backups there. The new backup expires after
+    `days`.
 
     Raises:
         Usage: the folder cannot be written, or `days` is less than 1.
-        ProgramFailed: PostgreSQL could not write it.
+        ProgramFailed: PostgreSQL could not write the backup.
     """
     if days < 1:
         raise Usage("A backup is kept for at least one day.")
@@ -105,9 +107,9 @@ def _expired(folder: Path, now: datetime) -> list[Path]:
 
 
 def restore(place: DatabasePlace, file: Path) -> int:
-    """Replace the database by the content of a backup. Remove records again that owners took back since the backup.
+    """Replace the database by the content of a backup. Then remove the records that owners withdrew after the backup.
 
-    Return the number of sessions that needed this.
+    Return the number of sessions from which such records were removed.
 
     Raises:
         NotFound: the file does not exist.
@@ -146,10 +148,12 @@ def _fill(place: DatabasePlace, new: str, file: Path) -> None:
 
 
 def _withdrawals(conninfo: str) -> list[Withdrawal]:
-    """Return the withdrawals (records taken back) in the database that a restore replaces. A new database has none.
+    """Return the withdrawals (records removed by their owners) in the database that a restore replaces.
+
+    If that database has no tables yet, return an empty list.
 
     Raises:
-        ProgramFailed: they cannot be read, so withdrawn text would come back.
+        ProgramFailed: the withdrawals cannot be read, so a restore would bring back withdrawn text.
     """
     try:
         with psycopg.connect(conninfo, row_factory=dict_row) as db:
@@ -164,9 +168,9 @@ def _withdrawals(conninfo: str) -> list[Withdrawal]:
 
 
 def _repeat_withdrawals(conninfo: str, known: list[Withdrawal]) -> int:
-    """Repeat the `known` withdrawals (of records taken back) in a restored database.
+    """Repeat the `known` withdrawals (removals of records by their owners) in a restored database.
 
-    Return the number of sessions that still had such records.
+    Return the number of sessions that still had withdrawn records.
     """
     done = 0
     with psycopg.connect(conninfo, autocommit=True) as db:
@@ -200,7 +204,8 @@ def _repeat_withdrawals(conninfo: str, known: list[Withdrawal]) -> int:
 def _in_use(db: psycopg.Connection[tuple[object, ...]], name: str) -> bool:
     """Return True if clients stay connected to a database for more than a moment.
 
-    PostgreSQL notices only a moment later that a client was killed. Its own background workers do not count.
+    The moment is needed because PostgreSQL drops the connection of a killed client only a little later. PostgreSQL's
+    own background workers do not count as clients.
     """
     clients = "SELECT 1 FROM pg_stat_activity WHERE datname = %s AND backend_type = 'client backend'"
     until = time.monotonic() + _DISCONNECT_SECONDS
@@ -216,10 +221,7 @@ def _is_there(db: psycopg.Connection[tuple[object, ...]], name: str) -> bool:
 
 
 def _exchange(db: psycopg.Connection[tuple[object, ...]], name: str, new: str) -> None:
-    """Exchange the names of the old and the new database, so that the server uses the new one.
-
-    It is one transaction.
-    """
+    """Exchange the names of the old and the new database in one transaction, so that the server uses the new one."""
     before = f"{name}_old_{secrets.token_hex(4)}"
     try:
         with db.transaction():
@@ -239,7 +241,7 @@ def _rename(db: psycopg.Connection[tuple[object, ...]], old: str, new: str) -> N
 
 
 def _sweep(db: psycopg.Connection[tuple[object, ...]], name: str) -> None:
-    """Delete databases that earlier restores have left behind: replaced ones and unfinished ones."""
+    """Delete the databases that earlier restores left behind: replaced databases, and incomplete new ones."""
     pattern = re.compile(rf"{re.escape(name)}_(old|new)_[0-9a-f]{{8}}")
     for (other,) in db.execute("SELECT datname FROM pg_database").fetchall():
         if pattern.fullmatch(str(other)):
@@ -253,9 +255,9 @@ def _drop(db: psycopg.Connection[tuple[object, ...]], name: str) -> None:
 def _run(
     place: DatabasePlace, argv: list[str], *, stdin: int = subprocess.DEVNULL, stdout: int = subprocess.DEVNULL
 ) -> None:
-    """Run one of PostgreSQL's programs on the database.
+    """Run one of PostgreSQL's programs on the database. `argv` is its command line.
 
-    A password is passed in the environment, so that no list of processes shows it.
+    A password is passed in the environment, since other users could read it in the command line.
     """
     values: dict[str, Any] = conninfo_to_dict(place.conninfo)
     secret = {"PGPASSWORD": str(values.pop("password"))} if "password" in values else {}

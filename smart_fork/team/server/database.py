@@ -1,8 +1,8 @@
 """The server's database, its own or an external one: its tables (``schema.sql``), and connections to it.
 
-Each transaction belongs to a user, and row-level security shows only the rows that the user may see. A query that
-changes nothing may go to a replica, if that has all data that the primary has. So users read what they have written,
-and withdrawn text is gone immediately.
+Each transaction belongs to a user: PostgreSQL's row-level security shows only the rows that this user may see. A query
+that changes nothing may go to a replica that has all data of the primary database. So users can read what they have
+just written, and withdrawn text disappears immediately.
 """
 
 from __future__ import annotations
@@ -50,9 +50,10 @@ log = logging.getLogger(__name__)
 
 
 class Database:
-    """A pool of connections to the database. Each transaction runs as `role`, which owns no tables.
+    """A pool of connections to the database. Each transaction runs as the PostgreSQL role `role`, which owns no
+    tables.
 
-    The user that connects has to be a member of that role. `replica` is the address of a replica of the database.
+    The user of the connection must be a member of this role. `replica` is the address of a replica of the database.
     """
 
     def __init__(
@@ -122,9 +123,9 @@ def _pool(conninfo: str, connections: int) -> ConnectionPool[Connection]:
 
 
 def _caught_up(copy: Connection, written: str) -> bool:
-    """Wait a moment until the replica has all data up to the position `written` of the primary's log.
+    """Wait a moment until the replica has all data up to `written`, a position in the primary's write-ahead log.
 
-    Return False if it still lacks some, or is no replica.
+    Return False if the replica still lacks some, or if `copy` is not connected to a replica.
     """
     until = time.monotonic() + SECONDS_FOR_A_REPLICA
     while True:
@@ -137,7 +138,9 @@ def _caught_up(copy: Connection, written: str) -> bool:
 
 
 def _with_vectors(db: Connection) -> None:
-    """Let a connection send and receive vectors in pgvector's own form, if the database has vectors."""
+    """Let a connection send and receive vectors in the form of pgvector (PostgreSQL's vector type), if it is
+    installed.
+    """
     if (info := TypeInfo.fetch(db, "halfvec")) is not None:
         register_halfvec_info(db, info)
 
@@ -155,10 +158,9 @@ _LOCK = 0x5F0_4B5
 
 
 def create(db: AnyConnection) -> None:
-    """Create the tables that the database does not have yet. Servers that do this at the same time wait for each
-    other.
+    """Create the tables that the database does not have yet.
 
-    `db` must return rows as tuples.
+    If several servers call this at the same time, one waits for the other. `db` must return rows as tuples.
 
     Raises:
         SmartForkError: another version of smart-fork has created the tables.
@@ -209,7 +211,9 @@ _STARTING_MESSAGES = ("starting up", "not yet accepting connections")
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Connection strings of the database: for the tables' owner, the request handlers, and the background process."""
+    """The connection strings for three users of the database: the tables' owner, the request handlers, the background
+    process.
+    """
 
     owner: str
     app: str
@@ -235,17 +239,17 @@ def roles_of(cluster: Cluster) -> Roles:
 
 
 def external_database(dsn: str) -> Roles:
-    """Return the connection strings of an external database. Create the tables that it lacks.
+    """Return the connection strings for an external database, after creating the tables that it lacks.
 
     Raises:
-        ProgramFailed: it cannot be reached, or is too old.
+        ProgramFailed: the database cannot be reached, or is too old.
     """
     with_tables(dsn)
     return Roles(dsn, dsn, dsn)
 
 
 def with_tables(conninfo: str) -> None:
-    """Create the tables that a database lacks. Servers that start at the same time wait for each other.
+    """Create the tables that a database lacks. If several servers start at the same time, one waits for the other.
 
     Raises:
         ProgramFailed: the database cannot be reached, is too old, or its user may not create tables.
@@ -277,7 +281,8 @@ def _no_database(error: psycopg.ProgrammingError) -> ProgramFailed:
 def owner_transaction(folder: Path, dsn: str | None = None) -> Iterator[Connection]:
     """Open a transaction as the owner of the tables.
 
-    The database is that of the server that runs in `folder`, or with `dsn` an external one.
+    With `dsn`, the address of an external database, use that database. Otherwise use the one of the server that runs
+    in `folder`.
 
     Raises:
         ProgramFailed: the database does not answer, or belongs to another user.
@@ -325,7 +330,9 @@ def owner_conninfo(folder: Path) -> str:
 
 
 def _once_started(conninfo: str) -> Connection:
-    """Connect to a database. If it is still starting, or recovering from a kill, wait for it."""
+    """Connect to a database. If the database is still starting, or recovering from a crash, wait until it accepts
+    connections.
+    """
     until = time.monotonic() + SECONDS_TO_WAIT
     while True:
         try:

@@ -156,7 +156,9 @@ ERROR_HANDLERS: Mapping[Any, Any] = {
 
 @dataclass
 class Counted:
-    """The numbers of requests and bytes that one token may still send. They grow again with time."""
+    """The numbers of requests and bytes that may still be sent with one token. They grow again over time, up to a
+    limit.
+    """
 
     requests: TokenBucket
     bytes: TokenBucket
@@ -164,7 +166,7 @@ class Counted:
 
 @dataclass
 class TokenGuard:
-    """An ASGI app in front of all routes: it checks each request's token, and limits the requests of a token.
+    """An ASGI app that handles each request before its route: it checks the token, and limits the requests of a token.
 
     Only the paths in `OPEN_PATHS` need no token.
     """
@@ -275,7 +277,7 @@ V = TypeVar("V", bound=BaseModel)
 
 @dataclass
 class ServerContext:
-    """The values that all route handlers share: the database and the server's options."""
+    """The values that all request handlers use: the database and the server's options."""
 
     database: Database
     #: True if the first push to a project creates it; otherwise only admins create projects.
@@ -309,7 +311,8 @@ def asked(model: type[V], request: Request) -> V:
 
 
 def _valid(read: Callable[[], V]) -> V:
-    """Return the result of `read`, which validates a request. Describe what is not valid in a sentence.
+    """Call `read`, which parses a request, and return its result. If a value is not valid, raise an error that names
+    it.
 
     Raises:
         Usage: a value is not valid.
@@ -324,16 +327,16 @@ def project_key(request: Request) -> str:
     """Return the key of the project in a request's path.
 
     Raises:
-        Usage: it is not a key.
+        Usage: the text is not the key of a project.
     """
     return check_key(request.path_params["project"])
 
 
 def asked_project(request: Request) -> str:
-    """Return the key of the project in a request's query.
+    """Return the key of the project in a request's query string.
 
     Raises:
-        Usage: it is missing or not a key.
+        Usage: the key is missing, or is not the key of a project.
     """
     key = request.query_params.get("project")
     if key is None:
@@ -345,7 +348,7 @@ def session_id(request: Request) -> str:
     """Return the id of the session in a request's path.
 
     Raises:
-        NotFound: it is not an id.
+        NotFound: the text is not the id of a session.
     """
     given = request.path_params["id"]
     try:
@@ -367,9 +370,9 @@ def _answer(said: canonical.WireModel | Response) -> Response:
 class Endpoint:
     """A route and its handler. The handler gets the server, the request, the user and the body.
 
-    `takes` is the type of the body, and `most` its maximal size in bytes. `scope` is the scope that the token needs.
-    If it is `None`, the route is open to everybody, and the handler gets no user. After `seconds` the request fails;
-    its thread is abandoned.
+    `takes` is the type of the body, and `most` its maximal size in bytes. `scope` is what the user's token must allow.
+    If `scope` is `None`, the route needs no token, and the handler gets no user. If the handler needs more than
+    `seconds`, the request fails, and the handler's thread continues without it.
     """
 
     method: str
@@ -381,7 +384,7 @@ class Endpoint:
     seconds: float | None = None
 
     def route(self, server: ServerContext) -> Route:
-        """Return the route, in the form that the server's app takes."""
+        """Return this endpoint as a route of the server's ASGI app."""
 
         def answered(request: Request, body: bytes) -> Response:
             given: list[Any] = [server, request]

@@ -1,7 +1,8 @@
 """The background jobs: slow work, such as indexing a pushed session, that the background process does after a request.
 
-A job says that a part of a session must be brought up to date. So of several equal jobs only one runs. A failed or
-killed job runs again, after longer and longer waits. Each job is one transaction, so that a kill undoes it.
+A job brings something that is stored about a session up to date, such as its index. So if several jobs do the same,
+only one runs. A failed or killed job runs again, after longer and longer waits. Each job is one transaction, so a kill
+undoes all of it.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ log = logging.getLogger(__name__)
 
 
 class _VectorGroup(NamedTuple):
-    """The vectors in a project that all members may read and that one embedding model made.
+    """The vectors in a project that all members may read and that were made with one embedding model.
 
-    A large group gets a graph index.
+    A large group gets a graph (an index that finds near vectors).
     """
 
     project_id: int
@@ -50,10 +51,9 @@ class _VectorGroup(NamedTuple):
 
 
 def update_graphs(conninfo: str, large: int = MIN_GRAPH_VECTORS) -> None:
-    """Create the missing vector graphs (indexes that find near vectors) of large projects.
+    """Create a vector graph (an index that finds near vectors) for each project with at least `large` vectors.
 
-    Unfinished graphs, and those of projects that are no longer large, are dropped. `large` is the number of vectors
-    from which on a project gets a graph.
+    Drop unfinished graphs, and those of projects that have become much smaller.
     """
     with psycopg.connect(conninfo, autocommit=True, prepare_threshold=None) as db:
         # It works in one process: several share a memory that is small in a container.
@@ -131,9 +131,9 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of background job, with the function that does it.
+    """A kind of background job, with the function `work` that does it.
 
-    With `every`, it runs for the whole server at that interval.
+    A kind with `every` is not about one session: it runs for the whole server at that interval.
     """
 
     work: Work
@@ -150,7 +150,7 @@ def failed_jobs(db: Connection) -> list[dict[str, Any]]:
 
 
 def retry(db: Connection) -> int:
-    """Let all background jobs that failed too often run again. Return their number."""
+    """Let all background jobs that failed too often run again. Return the number of these jobs."""
     done = db.execute("UPDATE jobs SET run_after = now(), attempts = 0 WHERE run_after = 'infinity'").rowcount
     db.execute("SELECT pg_notify(%s, '')", (CHANNEL,))
     return done
@@ -163,7 +163,7 @@ class JobWorker:
         self._database, self._kinds = database, kinds
 
     def begin(self) -> None:
-        """Put a job into the queue for each kind that runs periodically, unless it is there already."""
+        """For each kind of job that runs at an interval, put a job into the queue, unless the queue has one."""
         with self._database.asked_by() as db:
             if failed := len(failed_jobs(db)):
                 log.warning("%d jobs were given up: smart-fork team jobs shows them, --retry tries them again", failed)
@@ -198,9 +198,9 @@ class JobWorker:
         return most if wait is None else max(0.0, min(most, wait))
 
     def _taken(self) -> Job | None:
-        """Take the next job that is due; `None` if there is none.
+        """Take the next due job from the queue; return `None` if no job is due.
 
-        The attempt is counted before the job runs. So a job that kills its process runs out of attempts.
+        The attempt is counted before the job runs, so that a job that always kills its process is not tried forever.
         """
         with self._database.asked_by() as db:
             row = db.execute(
@@ -231,7 +231,7 @@ class JobWorker:
                 db.execute("DELETE FROM jobs WHERE id = ANY(%s)", ([job.id, *same],))
 
     def _same(self, db: Connection, job: Job) -> list[int]:
-        """Return the ids of waiting jobs that do the same as `job`. When `job` is done, they are removed."""
+        """Return the ids of waiting jobs that do the same as `job`. The caller removes them when `job` is done."""
         rows = db.execute(
             "SELECT id FROM jobs WHERE project_id = %s AND kind = %s AND session_id = %s AND id <> %s"
             " FOR UPDATE SKIP LOCKED",
@@ -240,7 +240,7 @@ class JobWorker:
         return [row["id"] for row in rows]
 
     def _failed(self, job: Job, error: Exception) -> None:
-        """Store the error of a failed job. After too many attempts, do not run the job again."""
+        """Store the error of a failed job. After too many attempts, the job waits until an admin retries it."""
         said = mask(printable(f"{type(error).__name__}: {error}"))[:_MAX_ERROR]
         gives_up = job.attempts >= MAX_ATTEMPTS and self._kinds[job.kind].every is None
         with self._database.asked_by() as db:
@@ -269,17 +269,18 @@ KINDS: Mapping[str, Kind] = {
 
 
 def kinds_for(owner: str) -> Mapping[str, Kind]:
-    """Return all kinds of background jobs.
+    """Return all kinds of background jobs, by name.
 
-    `owner` is the connection string for the job that needs the owner of the tables.
+    `owner` is the connection string of the tables' owner, whose rights one of the kinds needs.
     """
     return {**KINDS, GRAPH_JOB: Kind(lambda *_: update_graphs(owner), every=timedelta(minutes=10))}
 
 
 def work(conninfo: str, database: Database, busy: threading.Lock, kinds: Mapping[str, Kind] = KINDS) -> NoReturn:
-    """Run background jobs until the process ends. Wait for a database that does not answer.
+    """Run background jobs until the process ends. If the database does not answer, wait for it.
 
-    The lock `busy` is held while a job runs: a thread that acquires it can end the process without interrupting a job.
+    The lock `busy` is held while a job runs. So a thread that holds the lock can end the process without interrupting
+    a job.
     """
     worker = JobWorker(database, kinds)
     while True:

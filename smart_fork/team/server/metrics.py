@@ -1,6 +1,7 @@
 """The metrics of the server: ``GET /metrics`` in the Prometheus text format, and a log line for each request.
 
-Uvicorn's workers share their counts in a folder (``PROMETHEUS_MULTIPROC_DIR``, set before they start).
+The server's worker processes add up their counts in a common folder. ``PROMETHEUS_MULTIPROC_DIR`` names it, and must
+be set before they start.
 """
 
 from __future__ import annotations
@@ -47,7 +48,10 @@ requests = logging.getLogger("smart_fork.requests")
 
 @contextmanager
 def counted_together(account: SystemUser) -> Iterator[None]:
-    """Let processes that are started in this context add up their counts, in a temporary folder of `account`."""
+    """Make a temporary folder in which processes that are started in this context add up their metrics.
+
+    The folder belongs to the system user `account`, who runs these processes.
+    """
     with TemporaryDirectory(prefix="sf-metrics-") as folder:
         if os.geteuid() == 0:
             os.chown(folder, account.uid, account.gid)
@@ -106,7 +110,7 @@ class StorageCollector:
         self._server = server
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield one Prometheus gauge for each of these values."""
+        """Yield a Prometheus gauge for each size in the database, and for the free disk space."""
         with self._server.database.asked_by() as db:
             row = db.execute(
                 "SELECT (SELECT count(*) FROM users WHERE disabled_at IS NULL) AS users,"
@@ -131,7 +135,7 @@ def free_bytes(folder: Path | None) -> int | None:
 
 
 def disk_warning(folder: Path | None) -> str:
-    """Return a sentence if the disk of `folder` is nearly full; empty if it is not."""
+    """Return a warning if the disk of `folder` is nearly full, else an empty string."""
     free = free_bytes(folder)
     if free is None or free >= LOW_DISK_BYTES:
         return ""

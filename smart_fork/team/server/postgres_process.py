@@ -109,10 +109,12 @@ class SystemUser:
 
     @classmethod
     def named(cls, name: str | None, what: str = "PostgreSQL") -> SystemUser:
-        """Return the system user with this name, or the current user. `what` is the name of the program in errors.
+        """Return the system user with this name; without a name, the user of this process.
+
+        `what` is the name of the program that the user is to run, for error messages.
 
         Raises:
-            Usage: the user does not exist, is root, or only root could become it.
+            Usage: the user does not exist, is root, or this process may not become that user.
         """
         if name is None:
             if os.geteuid() == 0:
@@ -133,7 +135,7 @@ class SystemUser:
         return {"user": self.uid, "group": self.gid, "extra_groups": []} if os.geteuid() == 0 else {}
 
     def owns(self, folder: Path) -> bool:
-        """Return True if this user owns the folder and no other user can access it."""
+        """Return True if this user owns the folder and other users cannot access it."""
         seen = folder.lstat()
         return stat.S_ISDIR(seen.st_mode) and seen.st_uid == self.uid and not seen.st_mode & 0o077
 
@@ -160,7 +162,7 @@ class SystemUser:
         return folder
 
     def reach(self, path: Path, what: str, hint: str) -> None:
-        """Check that this user may enter `path` and all folders above it.
+        """Check that this user may enter the folder `path` and all folders above it.
 
         Raises:
             Usage: the user may not enter a folder; `what` and `hint` are parts of the message.
@@ -173,7 +175,7 @@ class SystemUser:
     def _enters(self, folder: Path) -> bool:
         """Return True if this user may enter a folder.
 
-        The system is asked, since access lists count besides the mode.
+        The operating system is asked, since access control lists count in addition to the folder's mode.
         """
         if os.geteuid() != 0:
             return os.access(folder, os.X_OK)
@@ -219,11 +221,11 @@ class Cluster:
         return Path(tempfile.gettempdir()) / f"smart-fork-{name}"
 
     def create(self) -> None:
-        """Create the cluster's files if they do not exist. If a crash left them unfinished, create them again.
+        """Create the cluster's files if they do not exist. If a crash left incomplete files, create them again.
 
         Raises:
             Usage: the folder is another user's, has other files, or was written by another PostgreSQL version.
-            ProgramFailed: it could not be created.
+            ProgramFailed: the files could not be created.
         """
         self.account.make(self.folder)
         if self.data.is_dir():
@@ -256,9 +258,9 @@ class Cluster:
             )
 
     def postmaster(self) -> psutil.Process | None:
-        """Return the PostgreSQL process that serves the folder; `None` if none does.
+        """Return the main PostgreSQL process that uses the cluster's folder; `None` if PostgreSQL does not run.
 
-        After a crash, the file with its id is not trusted: by now, the id may be another program's.
+        The process id in PostgreSQL's file is checked, since after a crash another program may have that id.
         """
         try:
             number = int((self.data / "postmaster.pid").read_text(encoding="ascii", errors="replace").split("\n")[0])
@@ -272,12 +274,12 @@ class Cluster:
     def running(self) -> Iterator[Self]:
         """Run PostgreSQL for the time of this context. Create its files if needed.
 
-        If a killed server left PostgreSQL running, restart it.
+        If a server was killed and left its PostgreSQL running, restart PostgreSQL.
 
         Raises:
             ForkRefused: another server uses the folder.
             Usage: the folder cannot be used.
-            ProgramFailed: it could not be created or started.
+            ProgramFailed: the files could not be created, or PostgreSQL could not be started.
         """
         elsewhere = "Install smart-fork where that user can read it, such as /opt/smart-fork"
         self.account.reach(self.programs.folder, "PostgreSQL's programs are", elsewhere)
@@ -308,7 +310,7 @@ class Cluster:
         """Start PostgreSQL, and return when it accepts connections.
 
         Raises:
-            ProgramFailed: it did not start.
+            ProgramFailed: PostgreSQL did not start.
         """
         self.stop()
         self._configure()
@@ -325,9 +327,9 @@ class Cluster:
             self._control("stop", "-m", "immediate", "-t", SECONDS_TO_STOP)
 
     def _control(self, *words: str) -> bool:
-        """Run `pg_ctl` with these arguments. Return True on success.
+        """Run the program `pg_ctl` with the arguments `words`. Return True on success.
 
-        `pg_ctl` passes them to a shell, so no argument is a name that a user chose.
+        `pg_ctl` passes the arguments to a shell, so none of them may be a name that a user chose.
         """
         return self._run([self.programs["pg_ctl"], "-D", self.data.name, "-w", *words], cwd=self.folder).returncode == 0
 

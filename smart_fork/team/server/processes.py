@@ -70,7 +70,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ServerTask:
-    """The settings of the server's processes: options, connection strings, and the user that they run as."""
+    """The settings of the server's processes: options, connection strings, and the system user that runs them."""
 
     options: ServerOptions
     roles: Roles
@@ -80,8 +80,8 @@ class ServerTask:
 class ServerProcesses(Multiprocess):
     """The supervisor that starts a server's processes and watches them, until a signal ends it.
 
-    SIGHUP replaces each worker, so that the certificate is read again. `told` is called when all processes answer,
-    with their process ids by purpose.
+    The signal SIGHUP replaces each worker by a new one, which reads the TLS certificate again. When all processes
+    answer, `told` is called with their process ids by purpose.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class ServerProcesses(Multiprocess):
         self._ended = ""
 
     def run(self) -> None:
-        """Start all processes, watch them, and return when the server ends.
+        """Start all processes of the server, watch them, and return when a signal ends the server.
 
         Raises:
             ProgramFailed: a process could not start; or the database or the background process has ended.
@@ -128,7 +128,7 @@ class ServerProcesses(Multiprocess):
             raise _cannot_begin()
 
     def init_processes(self) -> None:
-        """Start all processes of the server, and return when they answer.
+        """Start all processes of the server, and return when the processes are ready.
 
         Raises:
             ProgramFailed: a process could not start.
@@ -169,7 +169,9 @@ class ServerProcesses(Multiprocess):
             self._work.join()
 
     def handle_hup(self) -> None:
-        """Handle SIGHUP: replace the workers. If the signal came because a terminal was closed, end the server."""
+        """Handle the signal SIGHUP: replace the workers. In a terminal, where the signal means that it was closed, end
+        the server.
+        """
         if sys.stdin is not None and sys.stdin.isatty():
             self.should_exit.set()
         else:
@@ -185,9 +187,9 @@ def _cannot_begin() -> ProgramFailed:
 
 
 def worker_app(task: ServerTask) -> ASGIApp:
-    """Return the ASGI app of a Uvicorn worker. If root started it, the worker first gives up root's rights.
+    """Return the ASGI app of a worker process. If root started the worker, first give up root's rights.
 
-    The certificate is already read then.
+    The TLS certificate has been read before, with root's rights.
     """
     from smart_fork.team.server.app import application
 
@@ -253,7 +255,7 @@ def _give_up_rights(task: ServerTask, orphaned: Callable[[], None]) -> None:
 def give_up_rights(account: tuple[int, int]) -> None:
     """If root runs this process, become the user `account` (user and group id) for good.
 
-    Everything that may be needed must be imported before, since this user may not be able to read the files.
+    All modules must be imported before, since this user may not be able to read their files.
     """
     if os.geteuid() != 0:
         return
@@ -265,7 +267,9 @@ def give_up_rights(account: tuple[int, int]) -> None:
 
 
 def import_all() -> None:
-    """Import all modules and codecs that may be needed. Python imports many of them only when they are first used."""
+    """Import all modules and text encodings that the process may need, including those that Python imports at their
+    first use.
+    """
     for room in (*_PACKAGES, *_LIBRARIES):
         package = importlib.import_module(room)
         for module in pkgutil.walk_packages(package.__path__, f"{room}."):

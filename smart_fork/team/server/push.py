@@ -1,7 +1,8 @@
-"""The push of a session: its records are appended if the server's session is still as the client last saw it.
+"""The server's side of a push: append records to a session, if it still is in the state that the client last saw.
 
-Checks that do not need the session run before the transaction. In the transaction one ``UPDATE`` compares the state
-and sets the new one: of two pushes that expect one state, the second finds the session changed.
+Checks that do not need the session run before the transaction. In the transaction, one ``UPDATE`` compares the
+session's state with the expected one and sets the new one. So if two pushes expect the same state, the second one
+fails.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ Readable = Callable[[str, Sequence[bytes]], object]
 
 @dataclass(frozen=True, slots=True)
 class CheckedPush:
-    """A push whose segments (blocks of records) were checked.
+    """A push after the check of its segments (blocks of records).
 
-    `sent` has the bytes and records of those segments that came inside the push, by digest.
+    `sent` has the segments that came inside the push message: their bytes and records, by digest.
     """
 
     push: Push
@@ -38,10 +39,10 @@ class CheckedPush:
 
 
 def check_bodies(push: Push) -> CheckedPush:
-    """Check the segments (blocks of records) that came inside a push. The database is not needed for this.
+    """Check the segments (blocks of records) that came inside a push message. The database is not needed for this.
 
     Raises:
-        Unshareable: a segment is damaged, not canonical, or not named by the push.
+        Unshareable: a segment is damaged, not in canonical form, or not named by the push.
         TooLarge: the session would have too many records.
     """
     sent = {one.digest: (one.body, unpack(one.body, one.digest)) for one in push.bodies}
@@ -60,12 +61,12 @@ def push(
     *,
     readable: Readable | None = None,
 ) -> Pushed:
-    """Append records to a session, or create it. `readable` checks that an agent can read the records.
+    """Append records to a session, or create the session. `readable` checks that an agent can read the records.
 
     Raises:
         NotFound: the session is another user's.
         Conflict: the session has other records than the push expects.
-        Withdrawn: some of the new records were withdrawn.
+        Withdrawn: some of the new records were withdrawn (removed by their owner) before.
         Unshareable: the records do not match the digests, or are not `readable`.
         TooLarge: the session or the project would be too large.
     """
@@ -108,9 +109,9 @@ def _commit(
 
 
 def _records(db: Connection, project: MemberProject, person: Person, checked: CheckedPush) -> dict[str, list[bytes]]:
-    """Return the records of each segment (block of records) that the push names.
+    """Return the records of each segment (block of records) that the push names, by the segment's digest.
 
-    A segment came inside the push, was sent before, or is in a session that the user may read.
+    A segment may have come inside the push, was sent before, or belongs to a session that the user may read.
 
     Raises:
         Unshareable: the server does not have a segment.
@@ -156,7 +157,10 @@ def _read(  # noqa: PLR0917 - all that it takes to look at what comes before
 
 
 def _verify(records: dict[str, list[bytes]], wanted: Push) -> None:
-    """Check that the records connect the two digests in the push: that of the old state and that of the new state."""
+    """Check that the pushed records lead from the digest of the session's old state to that of its new state.
+
+    Also check that the segments (blocks of records) have the announced sizes and follow each other.
+    """
     places = wanted.segments
     for place in places:
         lines = records[place.digest]
@@ -217,7 +221,9 @@ def _made(db: Connection, project: MemberProject, person: Person, wanted: Push) 
 
 
 def _moved(db: Connection, project: MemberProject, person: Person, wanted: Push) -> Row | None:
-    """Set the session's new state if it still has the state that the push expects. Return `None` if it has not."""
+    """Set the session's new state, and return some of its row. Return `None` if the state is not the one the push
+    expects.
+    """
     return db.execute(
         "UPDATE sessions SET head_digest = %s, record_count = %s, revision = revision + 1, meta = %s,"
         " last_activity = least(coalesce(%s, now()), now())"
@@ -235,10 +241,9 @@ def _meta(wanted: Push) -> tuple[Jsonb, datetime | None]:
 
 
 def _fits(db: Connection, project: MemberProject, wanted: Push, *, base: int) -> None:
-    """Check that the pushed segments (blocks of records) follow the session's remaining segments without a gap.
+    """Check that the pushed segments (blocks of records) follow those of the session that stay, without a gap.
 
-    The last remaining one must be full, or the last one of a fork's parent. `base` is the number of the parent's
-    records.
+    The last segment that stays must be full, or end with the parent's records. `base` is the number of these records.
     """
     first = wanted.segments[0]
     before = sessions.places(db, project.id, wanted.id)[: wanted.position]
@@ -258,7 +263,7 @@ def _count(db: Connection, project: MemberProject, person: Person, wanted: Push,
 
 
 def _as_it_is(db: Connection, project: MemberProject, person: Person, wanted: Push) -> Pushed:
-    """Return the session if it already has all pushed records: an earlier push sent them, but its answer was lost.
+    """Return the answer to a push whose records the session already has, because an earlier push got no answer.
 
     Raises:
         NotFound: the session is another user's.
