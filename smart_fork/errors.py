@@ -134,8 +134,8 @@ class WrongVerb(SmartForkError):
 
 
 class Conflict(SmartForkError):
-    """A session on the server that has changed since it was last seen. `count` and `digest` describe its records
-    now.
+    """A session on the server that has changed since the caller last saw it. `count` and `digest` describe its current
+    records.
     """
 
     code = "conflict"
@@ -156,7 +156,7 @@ class Withdrawn(Conflict):
 class ServerUnavailable(SmartForkError):
     """A team's server that does not answer, or whose answer is invalid.
 
-    `answered` is True if the server answered. `again` is True if the request is repeated once.
+    `answered` is True if the server answered. `again` is True if the client may repeat the request.
     """
 
     answered = True
@@ -185,7 +185,9 @@ _of_tools: ContextVar[bool] = ContextVar("of_tools", default=False)
 
 
 def speak_of_tools() -> None:
-    """Make the hints of further errors in this context name tools: its caller is a model without a command line."""
+    """Make the hints of further errors in this context name tools, because the caller is a model without a command
+    line.
+    """
     _of_tools.set(True)
 
 

@@ -24,9 +24,9 @@ _decode: Decode = json.JSONDecoder().raw_decode
 
 @dataclass(frozen=True, slots=True)
 class JsonItem:
-    """The position in a JSON text of a member of an object, or of an element of an array.
+    """The position of an object's member, or of an array's element, in a JSON text.
 
-    `start` is where it begins, and its value is from `value` to `end`. An element's `key` is empty.
+    `start` is where the item begins. Its value reaches from `value` to `end`. An element's `key` is empty.
     """
 
     key: str
@@ -83,7 +83,9 @@ def interior(text: str, at: int) -> str:
 
 
 def member(text: str, at: int, key: str) -> JsonItem | None:
-    """Find the member `key` of the object at position `at`; `None` if it is missing, or there is no object."""
+    """Find the member `key` of the object at position `at`; `None` if the member is missing, or if `at` is not an
+    object.
+    """
     return next((item for item in items(text, at) if item.key == key), None) if text[at] == "{" else None
 
 
@@ -118,7 +120,7 @@ def replace(text: str, item: JsonItem, value: Any) -> str:
 def remove(text: str, at: int, item: JsonItem, empty: str = "") -> str:
     """Remove `item` from the object or array at position `at`. Return the new text.
 
-    If nothing is left in it, the white space `empty` is written inside.
+    If the object or array has no other item, the white space `empty` is written inside it.
     """
     inside = items(text, at)
     index = inside.index(item)
@@ -133,9 +135,9 @@ Way = tuple[str, ...]
 
 
 def insert(text: str, way: Way, value: Any, key: str | None = None) -> str:
-    """Add `value` at the end of the object or array that the names in `way` lead to. Return the new text.
+    """Add `value` at the end of the object or array that is reached by the names in `way`. Return the new text.
 
-    `key` is the value's name in an object. Missing objects and arrays on the way are created.
+    `key` is the value's name in an object. Objects and arrays of `way` that do not exist are created.
     """
     at = root(text)
     for depth, name in enumerate(way):
@@ -150,10 +152,10 @@ def insert(text: str, way: Way, value: Any, key: str | None = None) -> str:
 
 
 def empty_on(text: str, way: Way) -> dict[Way, str]:
-    """Follow the names in `way` as far as they exist. If they end at an empty object or array, return its path and
-    white space.
+    """Find the object or array that the names in `way` reach, or the deepest one that exists. If it is empty, return
+    its path and the white space in it.
 
-    Otherwise return an empty mapping. `withdraw` needs the result to restore the text.
+    Otherwise return an empty mapping. `withdraw` needs the result to restore the text as it was before an `insert`.
     """
     at, depth = root(text), 0
     while depth < len(way) and (found := member(text, at, way[depth])):
@@ -162,10 +164,10 @@ def empty_on(text: str, way: Way) -> dict[Way, str]:
 
 
 def withdraw(text: str, way: Way, item: JsonItem, empty: Mapping[Way, str]) -> str:
-    """Remove `item` from the object or array that the names in `way` lead to, and then objects and arrays that became
-    empty.
+    """Undo an `insert`: remove `item` from the object or array that the names in `way` reach. Return the new text.
 
-    Those in `empty`, which were empty before an `insert`, stay with their white space. Return the new text.
+    Objects and arrays on that path that become empty are removed, too. Those in `empty` (they were empty before the
+    `insert`) stay, with their white space.
     """
     ways = [root(text)]
     for name in way:
@@ -220,10 +222,10 @@ _DECODER = json.JSONDecoder(strict=False, parse_int=str, parse_float=str, parse_
 
 
 def respelled(source: bytes, record: dict[str, Any]) -> bytes:
-    """Write a changed log `record` as one line of JSON. `source` is its line before.
+    """Write a changed log `record` as one line of JSON. `source` is the record's line before the change.
 
-    Unchanged values keep their spelling from `source`. With an empty `source`, all is newly written. Bytes that are no
-    text are replaced.
+    Unchanged values keep their spelling from `source`. With an empty `source`, all values are newly written. Bytes in
+    `source` that are no text are replaced.
     """
     objects = as_read(source) if source else []
     if len(objects) == 1:
@@ -238,8 +240,8 @@ def respelled(source: bytes, record: dict[str, Any]) -> bytes:
 
 
 class _Member(NamedTuple):
-    """A member of an object, or an element of an array, in its JSON text: the value's `text`, and what is `before` and
-    `behind` it. An element has no name.
+    """A member of an object, or an element of an array: the JSON `text` of its value, and the text `before` and
+    `behind` the value. An element's `name` is empty.
     """
 
     name: str

@@ -52,10 +52,10 @@ class Worker:
     def wait(self, timeout: float | None = None) -> WorkerWaited:
         """Wait until the worker is idle, asks a question or ends, for at most `timeout` seconds.
 
-        In the result, `settled` is False if the time ran out before, and `last_words` are the worker's last message.
+        In the result, `settled` is False if the timeout ended the wait, and `last_words` is the worker's last message.
 
         Raises:
-            SmartForkError: the worker no longer exists, or the time is negative.
+            SmartForkError: the worker no longer exists, or `timeout` is negative.
         """
         from smart_fork.workers.roster import wait_workers
 
@@ -63,7 +63,8 @@ class Worker:
         return seen
 
     def read(self, exchanges: int = 3) -> WorkerRead:
-        """Return the worker's last exchanges (a prompt with its answer). Those from the forked session do not count.
+        """Return the worker's last `exchanges` exchanges (a prompt with its answer). Exchanges that the worker took
+        over from the forked session are not returned.
 
         Raises:
             SmartForkError: the worker no longer exists, or `exchanges` is below one.
@@ -73,7 +74,7 @@ class Worker:
         return read_worker(self.id, exchanges=exchanges)
 
     def say(self, text: str, *, queue: bool = False) -> WorkerMessaged:
-        """Send a message to the worker. With `queue`, a working worker gets it when it is done.
+        """Send a message to the worker. With `queue`, a busy worker gets the message when its current work is done.
 
         Raises:
             SmartForkError: the worker cannot receive the message now.
@@ -145,9 +146,9 @@ def fork(
     """Run a fork of a session with `prompt`, optionally with its messages up to number `at` only. The original stays
     unchanged.
 
-    A session that the team shares is first written to this machine, and deleted again if nothing is started.
+    A session that the team shares is first written to this machine. If nothing is started, it is deleted again.
 
-    A `budget` is a number of tokens, such as 30000 or "30k", or "match" for the smallest part that answers. The fork
+    A `budget` is a number of tokens, such as 30000 or "30k", or "match" for as few as are needed to answer. The fork
     then has only the exchanges that answer `intent`, by default the prompt, with `also` as other phrasings. Exchanges
     with a number in `keep` are always kept, and those in `drop` never. `started.selection` describes the kept
     exchanges.
@@ -291,8 +292,8 @@ def _wanted(
     keep: Sequence[int] = (),
     drop: Sequence[int] = (),
 ) -> Budget | None:
-    """Build the `Budget` of a fork: its tokens, and the numbers of exchanges to keep and to drop. `None` without a
-    budget.
+    """Build the `Budget` (the limit in tokens) of a fork. `keep` and `drop` are exchange numbers. Return `None` if no
+    budget is given.
     """
     from smart_fork.forking.request import Budget, parse_amount
 
@@ -345,15 +346,15 @@ def cut(
     force: bool = False,
     dry_run: bool = False,
 ) -> Excised:
-    """Cut turns out of a session's transcript so that its agent can still resume it. `turns` is such as "5-7,9".
+    """Cut turns out of a session's transcript so that its agent can still resume it. An example of `turns` is "5-7,9".
 
     With `ids`, turns are selected by id. With `secrets`, secrets are masked instead, in all turns or in the selected
-    ones. `force` cuts despite warnings, and `dry_run` only reports. In the result, `snapshot` names the stored
-    transcript from before the cut.
+    ones. `force` cuts despite warnings, and `dry_run` only reports what would be cut. In the result, `snapshot` names
+    a stored copy of the transcript before the cut.
 
     Raises:
-        SmartForkError: nothing was cut: a session or turn does not exist, it is running, or something would break.
-        OSError: nothing was written.
+        SmartForkError: nothing was cut: the session is running or would break, or a session or turn does not exist.
+        OSError: the transcript cannot be written. It is unchanged.
     """
     from smart_fork.excise.answer import CutRequest
     from smart_fork.excise.cutting import cut as cut_out

@@ -21,9 +21,7 @@ from smart_fork.errors import Conflict, advice
 
 
 def remember_foreign(session_id: str, messages: Iterable[str]) -> None:
-    """Note that a session on this machine, and those of its messages with an id in `messages`, come from other
-    people.
-    """
+    """Note that a session on this machine, and its messages with the ids in `messages`, come from other people."""
     with state.changing() as db:
         db.execute("DELETE FROM foreign_ids WHERE session_id = ?", (session_id,))
         ids = dict.fromkeys((session_id, *messages))
@@ -69,8 +67,8 @@ def viewed_as(session_id: str) -> str | None:
 
 
 def foreign_among(ids: Iterable[str | None]) -> frozenset[str]:
-    """Return those of the session and message `ids` that come from other people; all of them if the notes cannot be
-    read.
+    """Return the elements of `ids` (of sessions and messages) that come from other people. Return all `ids` if the
+    notes about this cannot be read.
     """
     every = [one for one in ids if one]
     query = "SELECT value FROM json_each(?) WHERE EXISTS (SELECT 1 FROM foreign_ids WHERE id = value)"
@@ -81,7 +79,7 @@ def foreign_among(ids: Iterable[str | None]) -> frozenset[str]:
 
 
 def refuse_pending_withdrawal(session_id: str) -> None:
-    """Refuse to use a session that still contains text which its owner has withdrawn.
+    """Refuse to use a session that still contains withdrawn text (text that its owner has taken back).
 
     Raises:
         Conflict: the session contains withdrawn text.
@@ -98,7 +96,9 @@ def refuse_pending_withdrawal(session_id: str) -> None:
 
 
 def pending_withdrawals() -> frozenset[str]:
-    """Return the ids of the sessions on this machine that still contain text which its owner has withdrawn."""
+    """Return the ids of this machine's sessions that still contain withdrawn text (text that its owner has taken
+    back).
+    """
     return frozenset(one for (one,) in state.rows("SELECT id FROM pulled WHERE edits IS NOT NULL"))
 
 
@@ -107,8 +107,8 @@ class HandedOver:
     """The origin of a session: the source session that it was branched, handed over or merged from.
 
     `through` is the last message that it took from the source. `merged` means that the session began from another
-    source, and this source's part follows. `copied` means that it has copied records of the source; otherwise the
-    source was retold for another agent.
+    source, and the part from this source follows. `copied` means that it has copied records of the source; otherwise
+    the source's records were rewritten for another agent.
     """
 
     session_id: str

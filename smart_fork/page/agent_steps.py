@@ -297,11 +297,11 @@ class PlanPart:
 class PageStep:
     """One step of the agent, in turn `number`: a tool call or a thought.
 
-    `call` is the index of the tool call in its turn; -1 for a thought. `line` describes the step, and `whole` is a
-    command that does not fit in one line. `note` says what failed. `last` has the last lines of the output or the text
-    of an answer. `diffs` are the changes of an edit. `parts` are the items of a plan or a question. `lines` counts the
-    lines of the output; 0 if `last` shows them all. `agent` names the sub-agent that the step started, if its
-    conversation can be read.
+    `call` is the index of the tool call in its turn; -1 for a thought. `line` describes the step. `whole` is a command
+    that does not fit in one line. `note` says what failed. `last` has the last lines of the output; for a question or
+    a sub-agent, the start of the answer. `diffs` are the changes of an edit. `parts` are the items of a plan or a
+    question. `lines` counts the lines of the output; it is 0 if `last` has all of them. `agent` names the sub-agent
+    that the step started, if the sub-agent's conversation can be read.
     """
 
     number: int
@@ -460,7 +460,7 @@ def _last(body: str) -> tuple[str, ...]:
 
 
 def _lines(body: str, shown: Sequence[str]) -> int:
-    """Count the lines of the output `body`; 0 if the lines in `shown` are all of it."""
+    """Count the lines of the output `body`. Return 0 if `shown` already has all of them."""
     whole = body.strip()
     if len(whole) <= _END_CHARACTERS and "".join(whole.split()) == "".join("".join(shown).split()):
         return 0

@@ -60,7 +60,8 @@ class Mark(NamedTuple):
 class Since(PageValues):
     """The change of a session since a page showed it. `became` is "same", "more", "another" or "gone".
 
-    If it is "more", `messages` counts the new messages, and `first` is the number of the first new turn.
+    "more" means new messages: `messages` counts them, and `first` is the number of the first new turn. "another" means
+    that turns which the page showed have changed. "gone" means that the session's log does not exist.
     """
 
     became: Became
@@ -79,7 +80,7 @@ def mark_of(session: Session, turns: int | None = None) -> Mark:
 
 
 def mark_in(text: str) -> Mark:
-    """Parse the mark (a digest of a session's state) in an address or a form.
+    """Parse the mark (a digest of a session's state) that an address or a form contains.
 
     Raises:
         Usage: `text` is not a mark.
@@ -158,7 +159,7 @@ log = logging.getLogger(__name__)
 class ShownMessage:
     """One message of a conversation, and the agent's steps up to the next message.
 
-    `asked` is True if the page's address leads to this message or to one of its steps.
+    `asked` is True if the page's address names this message or one of these steps.
     """
 
     number: int
@@ -255,11 +256,12 @@ def reading(
 ) -> ConversationPage:
     """Build a page of a conversation: the page with message or step number `at`, or the first page.
 
-    With `whole`, all is on one page, for a file to send to others; it has no thoughts. `words` are the question's
-    words to look for. `work` reads the agent's records. `begun` maps tool calls to the sub-agents that they started.
+    With `whole`, the page has the entire conversation without thoughts, for a file to send to others. `words` are the
+    search question's words to look for. `work` reads the agent's records. `begun` maps tool calls to the sub-agents
+    that they started.
 
     Raises:
-        NotFound: the conversation has no such number.
+        NotFound: the conversation has no message or step `at`.
     """
     if at is not None and not 0 <= at < len(session.turns):
         last = next((number for number, _ in reversed(session.messages)), 0)
@@ -399,8 +401,8 @@ OTHER_CHARACTERS = 240
 
 @dataclass(frozen=True, slots=True)
 class ExchangeSide:
-    """One side of an exchange: a prompt or an answer, and its speaker. `found` is True for the passage that a search
-    found.
+    """One side of an exchange: its speaker, and the text of the prompt or answer. `found` is True if the search found
+    this text.
     """
 
     by: str

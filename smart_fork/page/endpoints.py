@@ -109,7 +109,7 @@ ModelState = Literal["ready", "loading", "absent"]
 class ServiceActivity:
     """The state of the service that shows the page: whether its embedding model is loaded, and what its indexer does.
 
-    `indexing` is `None` if another process indexes.
+    `indexing` is `None` if another process updates the index.
     """
 
     model: ModelState = "ready"
@@ -121,7 +121,8 @@ class Frame:
     """The values around every page: the badge of waiting workers in its navigation, and the status line of the index
     at its end.
 
-    `asks` and `running` count workers, `sessions` counts indexed sessions. `problem` says why there is no index.
+    `asks` counts the workers that wait for an answer, `running` the workers that have not ended, and `sessions` the
+    indexed sessions. `problem` says why there is no index.
     """
 
     asks: int
@@ -218,8 +219,9 @@ class Endpoints:
         """Return an endpoint for a form: it calls `work` with the form's fields once, then redirects to the address
         `shown`.
 
-        In `shown`, ``{form}`` stands for the form's name. With `unlike`, a form gets an earlier result if another
-        window sent equal fields a moment ago. The field `again` in the form asks for a second run.
+        The form's name replaces ``{form}`` in `shown`. With `unlike`, `work` is not called if another window has just
+        sent equal fields: the form gets that window's result. A user asks for a second call with the form's field
+        `again`.
         """
 
         async def answer(request: Request) -> Response:
@@ -240,7 +242,7 @@ class Endpoints:
     def kept(self, form: str | None, kind: type[T]) -> T | None:
         """Return the result of the work that the form named `form` started.
 
-        Return `None` without a name, or if the result is no longer kept.
+        Return `None` if `form` is `None`, or if the service has deleted the result.
         """
         try:
             return self.answer(form, kind) if form else None

@@ -81,8 +81,8 @@ class OwnBeginning:
 def own_beginning(session: Session, other: Session) -> OwnBeginning:
     """Find where `session` begins to differ from `other`.
 
-    `other` may have exchanges that `session` lacks. A prompt that `other` has only later counts as shared if its
-    answer follows there, too.
+    Exchanges that only `other` has are skipped. A prompt counts as shared if `other` has it later, followed by the
+    same answer.
     """
     there, place = [[said for _, said in _spoken(exchange)] for exchange in other.exchanges()], 0
     for exchange in session.exchanges():
@@ -223,8 +223,10 @@ class TimelineRow:
 
     @property
     def until(self) -> float | None:
-        """Return the position to which the session's bar is extended for a fork made after its end; `None` if there is
-        none.
+        """Return the position of the session's last fork if the fork was made after the session's end; otherwise
+        `None`.
+
+        The page extends the session's bar to this position.
         """
         last = max(self.below, default=0.0)
         return last if last > self.end else None
@@ -338,9 +340,10 @@ def names_of(family: Sequence[Relative], own: Mapping[str, OwnWork]) -> Mapping[
 
 
 def best_of(family: Iterable[Relative]) -> str:
-    """Return the id of the session to fork: the one that search would rank first if all answered equally well.
+    """Return the id of the family's member to fork: the session that search ranks first among equally good answers.
 
-    Only sessions with committed work or passed tests count. Return "" if there is none, or if only one has a log.
+    Only sessions with committed work or passed tests are considered. Return "" if no session qualifies, or if fewer
+    than two members have a log.
     """
     known = [one for one in family if not one.log_gone]
     if len(known) < 2:

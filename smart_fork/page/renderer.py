@@ -163,9 +163,7 @@ def link(path: str, **query: Any) -> str:
 
 
 class NamedWorker(Protocol):
-    """A worker (an agent that smart-fork started) as the page names it. Without another `name` it is the worker's
-    id.
-    """
+    """A worker (an agent that smart-fork started) with the name that the page shows."""
 
     @property
     def worker_id(self) -> str | None:
@@ -173,7 +171,7 @@ class NamedWorker(Protocol):
 
     @property
     def name(self) -> str:
-        """Return the worker's name."""
+        """Return the worker's name; without a given name, its id."""
 
 
 def is_named(one: NamedWorker) -> bool:
@@ -440,7 +438,7 @@ def code_file(address: str, code: str) -> bytes:
 
 
 def as_given(text: str) -> Markup:
-    """Escape a hidden field's value for an unchanged return: invisible characters become character references."""
+    """Escape the value of a form's hidden field, invisible characters too, so that the browser returns it unchanged."""
     return Markup(INVISIBLE.sub(lambda one: f"&#{ord(one[0])};", str(escaped(text))))  # noqa: S704 - escaped
 
 

@@ -92,8 +92,8 @@ def forked(form: Mapping[str, str], *, library: Opening, dry_run: bool = False) 
 def previewed(form: Mapping[str, str], library: Opening) -> Shown:
     """Return the template values for a preview of the fork that a form asks for: its tokens, and what it keeps.
 
-    `parts` describes the tokens of the whole session, and `chosen` is the chosen option. `moved` are the exchanges
-    that the user keeps or drops by hand.
+    `parts` describes the tokens of the whole session. `chosen` is the command-line option for the form's choice, such
+    as ``--at``. `moved` are the exchanges that the user keeps or drops by hand.
 
     Raises:
         SmartForkError: the fork could not be started.
@@ -407,9 +407,10 @@ class Page:
         return holdings(self.endpoints.kept(asked.get("checked"), Checked))
 
     def _forked(self, place: Asked, _: Asked) -> Shown:
-        """Return the template values of the page after a fork: the fork and its worker.
+        """Return the template values of the page that is shown after a fork: the fork and its worker.
 
-        `twin` is the earlier form if another window sent equal fields a moment before; its fork is shown.
+        If another window had sent equal fields just before, no second fork was started. Then `twin` is that window's
+        form, and its fork is shown.
         """
         fork, twin = self.endpoints.answer(place["form"], Forked), self.sign_in.forms.twin(place["form"])
         return {"fork": fork, "worker": fork.worker_id, "board": self.board.view(fresh=True), "twin": twin}

@@ -371,7 +371,7 @@ def listed(project: str, agent: str, *, automated: bool = False, tag: str = "", 
     """Return the template values for the list of the latest sessions, and of the sessions that the project's team
     shares.
 
-    `hidden` counts the sessions begun by programs that are not listed; `automated` lists them, too. `gone` are prompts
+    Sessions begun by programs are only counted, as `hidden`. With `automated` they are listed, too. `gone` are prompts
     of deleted sessions.
 
     Raises:

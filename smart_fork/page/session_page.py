@@ -77,9 +77,9 @@ class AddressedSession:
 class SessionPage(PageValues):
     """The values of a session's page. If a session has neither a log nor a copy, only its `export` is shown.
 
-    `fork` is the message at which a fork form is open. A teammate's session has another `kind`, an `owner`, and a
-    project that it is read `within`. `way` is the address above its sub-agents, `outputs` the address above the output
-    of its steps. `mark` identifies the shown state, and `since` is the change since an earlier state. `resumed` is the
+    `fork` is the message at which a fork form is open. For a teammate's session, `kind` is "shared", `owner` is the
+    teammate, and `within` is the project. The addresses of sub-agents begin with `way`, and those of tool outputs with
+    `outputs`. `mark` identifies the shown state, and `since` is the change since an earlier state. `resumed` is the
     part that the agent loads, if it does not load everything.
     """
 
@@ -271,10 +271,10 @@ def subagent(place: Mapping[str, str]) -> tuple[Session, Session]:
 
 
 def output(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
-    """Return the template values for the whole output of one tool call, which the address names by turn and place.
+    """Return the template values for the whole output of one tool call, which the address names by turn and index.
 
     Raises:
-        SmartForkError: the session, its log or the step does not exist, or the session has changed since.
+        SmartForkError: the session, its log or the step does not exist, or the session has changed since it was shown.
     """
     there, turn, call = located(place), number(place["turn"]), number(place["call"])
     session = sessions.look_into(there, keep_raw=True) if there.readable and "name" not in place else None
@@ -346,7 +346,7 @@ def about_to_cut(_: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
     """Plan a cut (removing turns from a session's log), and return the template values to show it. Nothing is changed.
 
     With `secrets` in the query, secrets are masked instead. The form sends back `shown`, a fingerprint of the plan.
-    `said` maps turn numbers to the start of each turn's text, or to its actions.
+    `said` maps turn numbers to the start of each turn's text; for a turn without text, to its tool calls.
 
     Raises:
         SmartForkError: the cut would be refused.

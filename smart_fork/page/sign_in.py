@@ -204,7 +204,9 @@ ALIKE_SECONDS = 120.0
 
 @dataclass(frozen=True, slots=True)
 class SentForm(Generic[T]):
-    """A form that a browser sent: its fields `asked`, when, and the pending or finished result `done`."""
+    """A form that a browser sent: its fields `asked`, the time `at` of sending, and the pending or finished result
+    `done`.
+    """
 
     asked: Mapping[str, str]
     at: float
@@ -239,8 +241,8 @@ class PageForms(Generic[T]):
         """Run `work` for the form named `form` and return its result. If the form was sent before, return its earlier
         result.
 
-        A form whose work failed may be sent again. `alike` are the form's fields: if an equal form was sent a moment
-        ago, its result is returned instead.
+        If `work` failed, the form may be sent again. `alike` are the form's fields: if another form with equal fields
+        was sent a moment ago, that form's result is returned, and `work` does not run.
 
         Raises:
             Usage: the form's name is invalid, for another address, or expired.
@@ -271,7 +273,9 @@ class PageForms(Generic[T]):
         return sent.done.result()
 
     def twin(self, form: str) -> SentForm[T] | None:
-        """Return the earlier form whose result was given to this form; `None` if this form did its own work."""
+        """Return the earlier form that had equal fields, if this form got its result; `None` if this form did its own
+        work.
+        """
         with self._lock:
             sent = self._sent.get(form)
             first = next((name for name, one in self._sent.items() if one is sent), form)

@@ -86,7 +86,8 @@ class ChangeCount:
 class WorkSummary(NamedTuple):
     """A summary of a worker's work: its last words, outcome, changes in its worktree, and the part from its parent.
 
-    If `stamp` is no longer the worker's current one, the other values may be outdated.
+    `stamp` is the worker's observed state when the summary was made: status, last activity, tokens. If the state has
+    changed, the summary may be outdated.
     """
 
     stamp: object
@@ -114,7 +115,9 @@ class BoardCard:
 
     @property
     def asked(self) -> str:
-        """Return a fingerprint of the worker's question. An answer is sent only if the question still has it."""
+        """Return a fingerprint of the worker's question. An answer is sent only if the question still has this
+        fingerprint.
+        """
         return asked(self.worker.waiting_for)
 
     @property

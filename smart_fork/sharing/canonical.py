@@ -65,15 +65,15 @@ class Limits:
 
     @property
     def segment_bytes(self) -> int:
-        """Return the largest size of a segment (a stored piece of a session): nearly full, and then the longest
-        record.
+        """Return the largest size of a segment (a stored piece of a session): a nearly full segment, to which the
+        longest record was added.
         """
         return SEGMENT_BYTES + self.record_bytes + 1
 
     @property
     def segment_body_bytes(self) -> int:
-        """Return the largest compressed size of a segment (a stored piece of a session). Incompressible data grows a
-        little.
+        """Return the largest compressed size of a segment (a stored piece of a session). Compression makes random data
+        a little larger.
         """
         return self.segment_bytes + self.segment_bytes // 256 + 64
 
@@ -104,7 +104,7 @@ def encode(record: Record) -> bytes:
 
 
 def decode(data: bytes) -> Record:
-    """Parse the canonical JSON bytes of a record. Bytes in any other form are refused.
+    """Parse the canonical JSON bytes of a record. Bytes in another form than canonical JSON are refused.
 
     Raises:
         Unshareable: the bytes are not a record, or not canonical.

@@ -101,12 +101,13 @@ def ignore_rules(place: HomePlace) -> IgnoreRules | None:
 
 
 def linear(expression: str) -> str:
-    """Rewrite a regular expression that pathspec made from a pattern: matching a path then takes time in proportion to
-    its length.
+    """Rewrite a regular expression that pathspec made from a pattern, so that matching a path takes time in proportion
+    to the path's length.
 
-    Each star except the last in its part of the path becomes atomic and takes as little as it can. The matches do not
-    change: where the next text is met first, it is met as well as anywhere. Each ``**`` among the parts is treated
-    alike, but the last ``**`` takes as much as it can, since a file counts before its folder.
+    In each part of the pattern between two ``/``, each star except the last becomes atomic and matches as few
+    characters as possible. This changes no match: after the first place where the text behind the star matches, no
+    later place is needed. Each ``**`` is rewritten in the same way. Only the last ``**`` matches as much as possible,
+    since a file counts before its folder.
     """
     said = expression.removeprefix("^")
     classed = _CLASS.sub(lambda found: rf"(?!\x2f){found[1]}" if found[1] else found[0], said)

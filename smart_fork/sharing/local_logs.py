@@ -38,9 +38,9 @@ from smart_fork.sharing.tracking import Alias
 
 @dataclass(frozen=True, slots=True)
 class LocalRecords:
-    """A session of this machine, and its records as they would be shared.
+    """A session of this machine, and its records in the form in which they would be shared.
 
-    They end with the last complete pair (a prompt with its answer, or a call with its result).
+    The records end with the last complete pair (a prompt with its answer, or a call with its result).
     """
 
     session: Session
@@ -72,9 +72,9 @@ def local(session: Session, root: Path) -> LocalRecords:
 
 
 def ahead(one: Alias, root: Path) -> int | None:
-    """Count the records of a shared session's local log that are not pushed yet. `None` means no readable log.
+    """Count the records of a shared session's local log that are not pushed to the server yet.
 
-    Return -1 if records that were pushed have changed in the log.
+    Return -1 if pushed records have changed in the log, and `None` if the log cannot be read.
     """
     here = tracked_records(one.file, one.platform, root)
     if here is None:
@@ -191,8 +191,8 @@ class ReceivedSession:
     def end(self, number: int) -> tuple[int, bool]:
         """Return how many received records to take for the session's first `number` messages.
 
-        The second value is True if they include further messages, because the exchange of message `number` needed
-        them.
+        The second value is True if these records contain messages after `number`, because its exchange (a prompt with
+        its answer) is taken whole.
 
         Raises:
             Usage: there is no message `number`, counted from 1.
@@ -274,9 +274,10 @@ def write_local(
 ) -> WrittenLog:
     """Write received records as a new session on this machine, which works in `directory`.
 
-    Only the first `count` records up to the last complete pair are written. Paths in them are below `root`, by default
-    `directory`. `others` is True if the records are another person's: their thoughts are tied to another account and
-    dropped. With `platform`, the session is handed over to that agent.
+    Only the first `count` records up to the last complete pair (a call with its result, or a prompt with its answer)
+    are written. Paths in them are below `root`, by default `directory`. `others` is True if the records are another
+    person's: thoughts in them are tied to that person's account and dropped. With `platform`, the session is handed
+    over to (converted for) that agent.
 
     Raises:
         Unshareable: the records are not a conversation.
@@ -303,9 +304,10 @@ def write_local(
 
 
 def _name(title: str, session: Session) -> str:
-    """Return the title to write with a received session; "" if it quotes a prompt and could not be cut out later.
+    """Return the title to write with a received session. Return "" if the title quotes a prompt, and the agent's logs
+    do not allow to remove it later.
 
-    Nothing is missing without it: the agent makes an equal title itself.
+    Without a title, the agent makes an equal one from the prompt itself.
     """
     prompts = {mark for turn in session.turns if turn.prompt for mark in titles.mark_of_prompt(turn.text)}
     cutter = AGENTS.find_cutter(session.agent)

@@ -44,9 +44,10 @@ _MASK, _MASKED = re.compile(r"\[REDACTED:[a-z0-9-]{1,40}\]"), "[REDACTED]"
 class Loss:
     """The content that a session loses to a withdrawal (its owner takes text back), to find it in handed-over copies.
 
-    At the times in `only` everything goes. `times` are all times of lost content. `words` are the lost words, and
-    `keys` the keys of lost records. `masked` has the masked lines of changed records, by time. `known` are the times
-    of all records of the session.
+    A handed-over copy (written for another agent) keeps the times of the records, so a time identifies a record. All
+    records at a time in `only` are lost. At the other `times`, only content with the lost `words` is lost. `keys` are
+    the keys of lost records. `masked` has the masked lines of changed records, by time. `known` are the times of all
+    records of the session.
     """
 
     only: frozenset[str]
@@ -63,7 +64,7 @@ class Loss:
     ) -> Loss:  # fmt: skip
         """Compute the lost content from a session's lines `before` and `after` the withdrawal, each with its time.
 
-        `keys` are the keys of removed records. At the times in `only` everything goes. `replacements` are the new
+        `keys` are the keys of removed records. All records at a time in `only` are lost. `replacements` are the new
         lines of changed records, and `known` are the times of all records of the session.
         """
         was, now = ({utc(time) for time, _ in record_lines} - {""} for record_lines in (before, after))
@@ -77,9 +78,10 @@ class Loss:
         )
 
     def planned(self, session: Transcript, more: Collection[str]) -> tuple[CutPlan, dict[int, bytes]]:
-        """Plan how to cut the lost content, and the turns with an id in `more`, out of a handed-over copy.
+        """Plan how to cut the lost content out of a handed-over copy (written for another agent), and the turns with
+        an id in `more`.
 
-        Return the plan and the rewritten lines, by position. Turns that were added to the copy later stay.
+        Return the plan and the rewritten lines, by position. Turns that were added to the copy later stay in it.
         """
         times = _first_times(session)
         there = sorted(self.known.intersection(times.values()))
@@ -109,9 +111,10 @@ class Loss:
 
 
 def _first_times(session: Transcript) -> dict[str, str]:
-    """Return the time of each turn of a handed-over copy, by turn id.
+    """Return the time of each turn of a handed-over copy (written for another agent), by turn id.
 
-    If a time occurs again after other times, its later turns are left out: the time does not identify them.
+    If a time occurs again after a different time, the later turns with this time are left out, because the time does
+    not identify them.
     """
     found: dict[str, str] = {}
     last, before = "", set[str]()
@@ -125,11 +128,11 @@ def _first_times(session: Transcript) -> dict[str, str]:
 
 
 def cut_log(agent: AgentName, planned_of: Planner, words: frozenset[str], path: Path, *, remove: bool = False) -> bool:
-    """Cut a log as `planned_of` plans, and erase the content from the index and smart-fork's other files. No undo is
-    kept.
+    """Cut withdrawn content out of a log as `planned_of` plans. Erase it from the index and smart-fork's other files,
+    too.
 
-    `words` are the lost words. With `remove`, delete the log. Return True if the log is deleted, also because no
-    message remains.
+    The cut cannot be undone. `words` are the lost words. With `remove`, delete the log. Return True if the log is
+    deleted, because of `remove` or because no message remains.
 
     Raises:
         ForkRefused: an agent has the log open.
@@ -161,8 +164,8 @@ def write_again(
 ) -> None:
     """Erase the text that a log loses from smart-fork's own files, then call `write` to write the log.
 
-    `said` are the log's texts before, and `left` its texts after. If `left` is `None`, delete the log and all own
-    files about it. `beside` has new contents of other files of the session.
+    `said` are the log's texts before the loss, and `left` its texts afterwards. If `left` is `None`, the log is
+    deleted with all of smart-fork's files about it. `beside` maps other files of the session to their new contents.
 
     Raises:
         ForkRefused: an agent has the log open.
@@ -188,8 +191,8 @@ def write_again(
 
 
 def renamed_beside(planned: CutPlan, words: Collection[str]) -> dict[Path, bytes]:
-    """Return new contents for the files beside a log, by path, without removed turns and without titles that have lost
-    words.
+    """Return new contents for the files beside a log, by path. They contain neither the removed turns, nor a title
+    with one of the lost `words`.
     """
     session = planned.session
     read = READERS[session.tool].read(session.source_path).session
@@ -199,8 +202,8 @@ def renamed_beside(planned: CutPlan, words: Collection[str]) -> dict[Path, bytes
 
 
 def _named_after(planned: CutPlan, edits: Mapping[int, bytes], words: Collection[str]) -> set[str]:
-    """Find bookkeeping lines, such as titles, that quote removed content or contain one of the `words`. Return their
-    ids.
+    """Return the ids of bookkeeping lines (records of the agent's own, such as a title) that quote removed content or
+    contain one of the `words`.
     """
     said = [" ".join(text.split()) for turn in planned.removed for text in _texts(turn.raw)]
     found = set()
@@ -215,7 +218,8 @@ def _named_after(planned: CutPlan, edits: Mapping[int, bytes], words: Collection
 
 
 def _unnamed(planned: CutPlan, words: Collection[str]) -> dict[int, bytes]:
-    """Rewrite bookkeeping lines that the agent needs, without their texts that contain one of the `words`.
+    """Rewrite bookkeeping lines (records of the agent's own, such as a title) that the agent needs. Texts in them that
+    contain one of the `words` become empty.
 
     Return the new lines by position.
     """
@@ -235,8 +239,8 @@ def is_bookkeeping(turn: TranscriptTurn) -> bool:
 
 
 def _gone(planned: CutPlan, edits: Mapping[int, bytes]) -> set[str]:
-    """Return the words that a log loses by a planned cut: those of removed or edited lines that no remaining message
-    has.
+    """Return the words that a log loses by a planned cut: words of removed or edited lines that no remaining message
+    contains.
     """
     turns = list(enumerate(planned.session.turns))
     stays = (edits.get(at, turn.raw) for at, turn in turns if turn.id not in planned.gone and not is_bookkeeping(turn))
@@ -246,7 +250,8 @@ def _gone(planned: CutPlan, edits: Mapping[int, bytes]) -> set[str]:
 
 
 def _plain(text: str) -> str:
-    """Normalize a text to compare it: single spaces, and masks without their kind.
+    """Normalize a text to compare it: single spaces, and masks (replacements of secrets) without the kind of the
+    secret.
 
     Two logs may mask one secret as different kinds.
     """
@@ -261,8 +266,8 @@ def _with_masks(record: bytes) -> list[str]:
 
 
 def _has_all(line: bytes, wanted: Iterable[str]) -> bool:
-    """Return True if a line contains all `wanted` masked texts, each in its own place, so that its secrets are masked
-    already.
+    """Return True if a line contains all `wanted` masked texts, at places that do not overlap. Then the line's secrets
+    are masked already.
     """
     said = _plain(_text([line]))
     for one in sorted(wanted, key=len, reverse=True):

@@ -11,11 +11,12 @@ content.
 
 4. Images are removed, unless they are asked for.
 
-5. Paths of this machine become marks, such as a mark for the project's root.
+5. Paths of this machine become marks (placeholders), such as a mark for the project's root.
 
 6. Secrets are masked.
 
-Marks come first, because a log is compared with earlier pushes by its marked records.
+Marks for paths are set before secrets are masked, because records with marks are compared with those of earlier
+pushes.
 """
 
 from __future__ import annotations
@@ -94,10 +95,10 @@ class Outgoing:
     """A session prepared for sending: the `records` that were not sent before, and what was removed from them.
 
     For each record, `numbers` has its number in the log, and `here` its shared fields as they are in the log. `local`
-    describes the log for the next push. `masked` counts secrets by kind, and `samples` shows some with their
-    surroundings. `left_out` counts removed content by kind. `withheld` are ignored files, and `files` are edited
-    files. `end` is the last sent turn. `secrets` is the masker that was used. `whole` prepares the session from its
-    first record on, if records were sent before.
+    describes all records of the log, for comparison at the next push. `masked` counts secrets by kind, and `samples`
+    shows some with their surroundings. `left_out` counts removed content by kind. `withheld` are ignored files, and
+    `files` are edited files. `end` is the last sent turn. `secrets` is the masker that was used. If some records were
+    sent before, `whole` is a function that prepares all records of the session.
     """
 
     session: Session
@@ -284,9 +285,9 @@ class _Steps:
         self.local = SentBefore()
 
     def records(self, session: Session, end: int, since: SentBefore) -> Iterator[tuple[int, bytes, Record]]:
-        """Yield each record of a session to send, up to turn `end` and after the records in `since`.
+        """Yield the records of a session to send: up to turn `end`, and after the records that `since` counts.
 
-        With it come its number in the log, and its shared fields as they are in the log.
+        Each is yielded as its number in the log, its bytes to send, and its shared fields as they are in the log.
         """
         state, number = START, 0
         for record in self._forms.records_of(session, end):
@@ -330,7 +331,7 @@ class _Steps:
     def _note_files(self, record: Record) -> None:
         """Note a record's tool calls and results that name or show ignored files, so that their content is withheld.
 
-        Calls of earlier pushes count, because their output may be sent now.
+        Records of earlier pushes are noted, too, because the output of their calls may be sent now.
         """
         if self._hidden is None:
             return

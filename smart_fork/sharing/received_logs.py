@@ -1,10 +1,11 @@
 """The register of logs on this machine that contain records of shared sessions, received or pushed.
 
 For each record of the shared session, in order, the register has its digest and its key in the log. Records that were
-pushed from here have no key: a server's withdrawal never cuts content that this machine's own agent wrote.
+pushed from here have no key: a server's withdrawal (the owner takes text back) never cuts content that this machine's
+own agent wrote.
 
-A copy is noted before it is written, and the note is deleted once the copy is tracked. Writers share a lock. Cleaning
-up takes the lock alone, and so finds only the copies of killed processes.
+A copy is noted before it is written. The note is deleted once the copy is in its project's tracking file. All writers
+of copies share a lock. Cleaning up takes the lock alone, and so finds only copies that killed processes left.
 """
 
 from __future__ import annotations
@@ -107,7 +108,9 @@ class ReceivedLog:
         return self.times.get(_short(digest), "")
 
     def save(self, *, settled: bool = False) -> None:
-        """Store this entry in the register. With `settled`, its pending edits are made, and are deleted."""
+        """Store this entry in the register. With `settled`, its pending edits have been made in the log, and are
+        deleted.
+        """
         state.change(
             "INSERT INTO pulled (id, written) VALUES (?1, ?2)"
             " ON CONFLICT (id) DO UPDATE SET written = excluded.written,"
@@ -139,9 +142,10 @@ class ReceivedLog:
         return {**combined(self.pending_edits(), edits), **edits}
 
     def counted(self, count: Callable[[], int]) -> int:
-        """Return the number of records that the log had before its pending edits.
+        """Return the number of records that the log had before its pending edits (edits still to be made).
 
-        At first `count` counts them. The number is stored, so that the edits can resume after a kill.
+        The first call counts them with `count` and stores the number, so that the edits can resume after the process
+        was killed.
         """
         before = self._owed("count_before")
         if before is None:
@@ -155,7 +159,11 @@ class ReceivedLog:
 
 
 def combined(before: Edits, after: Edits) -> dict[str, bytes | None]:
-    """Return the edits in `before`. A record that they write and `after` edits gets the newer content."""
+    """Combine two sets of edits: return those in `before`, updated by those in `after`.
+
+    An edit in `after` may apply to a record that an edit in `before` writes. That edit in `before` then writes the
+    newer content.
+    """
     return {old: None if new is None else after.get(sha256(new).hexdigest(), new) for old, new in before.items()}
 
 
@@ -187,9 +195,10 @@ def record_id(record: Record) -> str:
 
 
 def store_received(of: ReceivedLog, records: Sequence[bytes], *, others: bool) -> None:
-    """Register a log that was written from received `records`. `of` is its entry, without records.
+    """Register a log that was written from received `records`. `of` is the log's register entry, still without
+    records.
 
-    `others` is True if they are another person's.
+    `others` is True if the records are another person's.
     """
     forms = AGENTS.forms_of(of.agent)
     here = [forms.arrived(decode(one), others=others) for one in records]
@@ -201,7 +210,9 @@ def store_received(of: ReceivedLog, records: Sequence[bytes], *, others: bool) -
 
 
 def store_converted(of: ReceivedLog, records: Sequence[bytes]) -> None:
-    """Register a log that was written from received `records` for another agent. `of` is its entry, without records."""
+    """Register a log that was written from received `records` for another agent. `of` is the log's register entry,
+    still without records.
+    """
     there = tuple(sha256(one).hexdigest() for one in records)
     replace(of, crossed_from=there, times=_times(records)).save()
 
@@ -211,8 +222,8 @@ def store_pushed(
 ) -> None:
     """Update the register entry `of` of a log after its `records` were pushed.
 
-    The server had the first `base_count` records before. `before` is the earlier log if the agent has moved the
-    session to a new file.
+    The server already had `base_count` records in front of them, with the digest `base_digest`. `before` is the
+    earlier log if the agent has moved the session to a new file.
     """
     for path in (of.path, before):
         known = find(path, of.agent) if path is not None else None
@@ -234,23 +245,26 @@ def find(path: Path, agent: AgentName) -> ReceivedLog | None:
 
 
 def all_received() -> list[ReceivedLog]:
-    """Return the register entries of all logs that contain records of shared sessions."""
+    """Return all entries of the register: one for each log with records of a shared session, received or pushed."""
     return list(_found("ORDER BY id"))
 
 
 def with_pending_edits() -> list[ReceivedLog]:
-    """Return the register entries of the logs in which edits (of withdrawn records) are still to be made."""
+    """Return the register entries of the logs with pending edits: withdrawn records (their owner took them back) that
+    are still to be removed or replaced.
+    """
     return list(_found("WHERE edits IS NOT NULL ORDER BY id"))
 
 
 def of_session(session_id: str) -> ReceivedLog | None:
-    """Return the register entry of the log of the session with this id, or `None`."""
+    """Return the register entry of the log of the session with this id; `None` if the log is not in the register."""
     return next(_found("WHERE id = ?", session_id), None)
 
 
 def tracked_in(path: Path, agent: AgentName) -> tuple[ReceivedLog, str, Alias] | None:
-    """Return a log's register entry, and the name and alias under which its project tracks it; `None` if it does
-    not.
+    """Return a log's register entry, and the name and alias under which its project's tracking file has the log.
+
+    Return `None` if the log is not registered, or not in the tracking file.
     """
     known = find(path, agent)
     if known is None:
@@ -286,7 +300,8 @@ _OF_AN_ID = 20
 def writing_copy(agent: AgentName, session_id: str, place: ProjectFolder) -> Iterator[None]:
     """Note, while the block runs, that a copy of a shared session is being written with this session id.
 
-    After an error, the writer deletes the copy. After a kill, `clear_unfinished` does.
+    If the block fails, its writer deletes the copy. If the process is killed, `clear_unfinished` deletes the copy
+    later.
     """
     with held(tracking.folder(), fcntl.LOCK_SH):
         intent = (session_id, agent, str(place.root), place.key)

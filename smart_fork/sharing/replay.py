@@ -137,7 +137,9 @@ def _check(outgoing: Outgoing) -> None:
 
 
 def _masked_once(outgoing: Outgoing, records: Sequence[Record], forms: Forms) -> None:
-    """Refuse records in which a second masking would find more secrets. Only records with a mask are tried."""
+    """Refuse records in which a second masking would find more secrets. Only records that contain a mask (the
+    replacement of a secret) are tried.
+    """
     for number, data, record in zip(outgoing.numbers, outgoing.records, records, strict=True):
         if MARK.encode() in data and outgoing.secrets.record(record, forms, MaskedSecrets()) != record:
             raise Unshareable(f"Record {number} would be masked again in a second pass.", _NOT_SENT)
@@ -151,7 +153,10 @@ def _ties(outgoing: Outgoing, records: Sequence[Record], forms: Forms) -> None:
 
 
 def _tied(value: Any, forms: Forms) -> Iterator[tuple[str, Any]]:
-    """Yield the ids and signatures in a record, by which it is linked to other records, in order."""
+    """Yield the name and value of each field in a record that masking must not change, such as ids and signatures.
+
+    These fields link the record to other records. In each object, they are ordered by name.
+    """
     if isinstance(value, dict):
         for name in sorted(value):
             if name in forms.free or name in MASKABLE_TIES or name == "type":  # what an image is becomes a text
@@ -179,9 +184,9 @@ def _turns(outgoing: Outgoing, ids: set[str], session: Session) -> None:
 
 
 def _told(turn: Turn, ids: Container[str]) -> tuple[object, ...]:
-    """Return the properties of a turn that sending must not change.
+    """Return the properties of a turn that sending must not change, such as its role and tool calls.
 
-    They include its id only if that is in `ids`; other turns are identified by their position.
+    The turn's id is among them only if it is in `ids`. Other turns are identified by their position.
     """
     calls = tuple((call.id, call.name) for call in turn.tool_calls)
     results = tuple((result.tool_use_id, result.is_error) for result in turn.tool_results)
@@ -189,10 +194,10 @@ def _told(turn: Turn, ids: Container[str]) -> tuple[object, ...]:
 
 
 def _links(outgoing: Outgoing, session: Session) -> None:
-    """Refuse to send records that have more tool results without a call than the local session. Agents themselves
-    leave some.
+    """Refuse to send records that have more tool results without a call than the local session has.
 
-    All other links are known to be intact, since the reader reached all records by them.
+    Agents leave some such results themselves. All other links are known to be intact, since the reader reached all
+    records by them.
     """
     loose = results_without_call(session.turns)
     if len(loose) > len(results_without_call(outgoing.session.turns)):

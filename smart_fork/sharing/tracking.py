@@ -1,5 +1,5 @@
-"""The file ``<project>/.smart-fork/tracking.json``: a project's shared sessions, and which of their records are in
-sync.
+"""The file ``<project>/.smart-fork/tracking.json``: a project's shared sessions, and which of their records this
+machine and the server both have.
 
 Each alias (a named shared session) has a base: the server's records when they were last seen. A tracking file that is
 in the git repository is refused, because its author could name any log of this machine.
@@ -125,7 +125,7 @@ class Alias(_StoredTracking):
     """A shared session of a project under a name of this machine, and which of its records the local log has.
 
     `base_count` and `base_digest` describe the server's records. `local_count` and `local_digest` describe the records
-    of the local log that match the server's. In a copy that is not pushed yet, both describe its parent's records.
+    of the local log that match the server's. In a copy that is not pushed yet, all four describe its parent's records.
     """
 
     session_id: SessionId | None = None
@@ -145,13 +145,13 @@ class Alias(_StoredTracking):
 
     @property
     def file(self) -> Path | None:
-        """Return the path of the session's log on this machine, as it was stored; `None` if there is none."""
+        """Return the stored path of the session's log on this machine; `None` if no log is stored. See `log`."""
         return Path(self.files[0]) if self.files else None
 
     @property
     def log(self) -> Path | None:
-        """Return the session's current log on this machine. After a rewind, an agent may use another file than
-        `file`.
+        """Return the session's current log on this machine. It can differ from `file`: after a rewind (back to an
+        earlier message), an agent may use a new file.
         """
         logs = READERS[self.platform].logs_of(str(self.file)) if self.file and self.platform in READERS.names else ()
         return next((one.path for one in logs), self.file)
@@ -161,8 +161,8 @@ class Alias(_StoredTracking):
         return path in (self.file, self.log)
 
     def apart(self) -> Alias:
-        """Return an alias that makes the log a new branch of the shared session. The first push creates the branch on
-        the server.
+        """Return an alias that makes the log a new private branch of the shared session. The next push creates the
+        branch on the server.
         """
         parted = {"session_id": None, "parent_id": self.session_id, "kind": "branch", "visibility": "private"}
         return self.model_copy(update=parted)
@@ -174,9 +174,10 @@ class Alias(_StoredTracking):
 
 class Tracked(_StoredTracking):
     """The contents of a project's tracking file: its aliases (named shared sessions). Only `Tracking.change` writes
-    it.
+    the file.
 
-    `begun` has the ids of sessions that the server may not have created yet, by purpose: see `team.project`.
+    `begun` maps a purpose (a command with its arguments) to the id of the session that the server may not have created
+    yet: see `team.project`.
     """
 
     version: Literal[1] = _VERSION
@@ -211,7 +212,10 @@ class Tracked(_StoredTracking):
         return meant[0] if len(meant) == 1 else None
 
     def of_log(self, path: Path) -> tuple[str, Alias] | None:
-        """Return the name and alias of the session with this log. Its log before a rewind is found, too."""
+        """Return the name and alias of the session with this log; `None` if no alias has it.
+
+        The log that a session had before a rewind (back to an earlier message) is found, too.
+        """
         return next(((name, one) for name, one in self.aliases.items() if one.is_of(path)), None)
 
     def with_alias(self, name: str, one: Alias, *, current: bool = True) -> Tracked:
@@ -235,10 +239,10 @@ class Tracked(_StoredTracking):
             raise NotFound(f"No alias {quoted(name)} here.", "`smart-fork team alias list` shows them.")
 
     def with_begun(self, what: str, session_id: str | None) -> Tracked:
-        """Note for the purpose `what` the id of a session that the server is about to create. Return the new tracking
+        """Note the id of a session that the server is about to create for the purpose `what`. Return the new tracking
         data.
 
-        With `session_id` `None`, the note is removed.
+        If `session_id` is `None`, the note is removed.
         """
         left = {key: one for key, one in self.begun.items() if key != what}
         return self.model_copy(update={"begun": left if session_id is None else {**left, what: session_id}})
@@ -256,7 +260,9 @@ class Tracked(_StoredTracking):
 
 @dataclass(frozen=True, slots=True)
 class Tracking:
-    """The reader and writer of a project's tracking file. `server` is the expected server, or "" for any."""
+    """The reader and writer of a project's tracking file. `server` is the server that the file must name, or "" for
+    any.
+    """
 
     place: ProjectFolder
     server: str = ""
@@ -344,9 +350,9 @@ class Tracking:
             yield
 
     def _other(self, found: Tracked) -> tuple[str, str, str] | None:
-        """Compare the file's project and server with the expected ones. `None` if both match.
+        """Compare the project and server in the tracking file with the expected ones. Return `None` if both match.
 
-        If one differs, return the command-line option for it, the file's value and the expected value.
+        Otherwise return the command-line option for the value that differs, the file's value and the expected value.
         """
         pairs = (("--project", found.project, self.place.key), ("--server", found.server, self.server))
         return next((one for one in pairs if one[1] and one[2] and one[1] != one[2]), None)

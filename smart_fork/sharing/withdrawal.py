@@ -4,8 +4,8 @@ them, and from the index.
 Removals are stored as pending first. A log that an agent has open is changed later, and is neither pushed nor forked
 meanwhile. `still_shared` finds shared sessions that still have text that was cut on this machine.
 
-Only records that a server has withdrawn are removed, and with them the agent's own bookkeeping. If an agent's sessions
-cannot be cut, its copies are rewritten without the records.
+Only records that a server has withdrawn are removed, and the agent's own records that quote them, such as titles. If
+an agent's sessions cannot be cut, their copies are rewritten without the withdrawn records.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def refuse_uncuttable(agent: str, session_id: str) -> None:
 
 
 def _record_lines(one: ReceivedLog, keys: _EditsByKey) -> tuple[list[TimedLine], list[TimedLine]]:
-    """Return the records of a copy as they are, and as `keys` edits them. Each record comes with its time.
+    """Return the records of a copy before and after the edits `keys`. Each record comes with its time.
 
     Raises:
         NotFound: the copy has no conversation.
@@ -89,9 +89,10 @@ def _record_lines(one: ReceivedLog, keys: _EditsByKey) -> tuple[list[TimedLine],
 
 
 def _rewrite(one: ReceivedLog, keys: _EditsByKey, path: Path, *, remove: bool = False) -> bool:
-    """Rewrite the log at `path` with the edits `keys` of its records. It is the copy `one`, or a log made of it.
+    """Rewrite the log at `path` with the edits `keys` of its records. The log is the copy `one`, or was made of it.
 
-    With `remove`, delete the log. Return True if it is deleted, also because no message remains.
+    With `remove`, delete the log. Return True if the log is deleted, because of `remove` or because no message
+    remains.
 
     Raises:
         NotFound: the log has no conversation.
@@ -145,7 +146,9 @@ def _said(records: Iterable[Record]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class AppliedWithdrawals:
-    """The logs that lost withdrawn text: changed logs, removed logs, and logs that were put off, with the reason."""
+    """The logs that contained withdrawn text (its owner took it back): changed logs, removed logs, and logs that could
+    not be changed yet, each with the reason.
+    """
 
     changed: tuple[Path, ...] = ()
     removed: tuple[Path, ...] = ()
@@ -153,7 +156,8 @@ class AppliedWithdrawals:
 
 
 def apply_pending(*, remove: bool = False) -> AppliedWithdrawals:
-    """Make all pending edits in logs that contain withdrawn text, and delete unfinished copies.
+    """Make all pending edits (stored, not made yet) in logs that contain withdrawn text. Also delete unfinished copies
+    of sessions.
 
     With `remove`, delete these logs as a whole.
     """
@@ -184,10 +188,11 @@ def _has_of_others(one: ReceivedLog, edits: Edits) -> bool:
 def _settled(one: ReceivedLog, edits: Edits, changed: list[Path], put_off: dict[Path, str], *, remove: bool) -> bool:
     """Make the `edits` of withdrawn records in a log, and in everything made of it. Return True if the log is deleted.
 
-    Other changed logs are added to `changed`. Logs that cannot be changed now are added to `put_off`, with the reason.
+    Changed logs that were made of it are added to `changed`. Those that cannot be changed now are added to `put_off`,
+    with the reason.
 
     Raises:
-        ForkRefused: an agent has the log open, or something made of it is postponed.
+        ForkRefused: an agent has the log open, or a log made of it cannot be changed now.
     """
     keys = {key: edits[digest] for digest, key in one.records if key and digest in edits}
     if not AGENTS.files_of(one.agent).has(one.path):
@@ -221,9 +226,10 @@ def _settled(one: ReceivedLog, edits: Edits, changed: list[Path], put_off: dict[
 
 
 def _settled_file(one: ReceivedLog, edits: Edits, *, remove: bool) -> bool:
-    """Make the `edits` of withdrawn records in a file of a shared session. Its first line describes the session.
+    """Make the `edits` of withdrawn records in a file of shared records, of which the first line describes the
+    session.
 
-    Return True if the file is deleted, as `remove` asks.
+    With `remove`, delete the file. Return True if it is deleted.
     """
     if remove:
         one.path.unlink()
@@ -242,16 +248,18 @@ def _settled_file(one: ReceivedLog, edits: Edits, *, remove: bool) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Removal:
-    """Withdrawn content that a log loses, and the function that cuts it out of a log."""
+    """One step of a withdrawal from a log: the content `lost` by the log, and the function `cut`, which cuts it out of
+    the log or of one made of it.
+    """
 
     lost: Loss
     cut: Callable[..., bool]
 
 
 def _removals(one: ReceivedLog, keys: _EditsByKey, edits: Edits, *, is_crossed: bool) -> Iterator[_Removal]:
-    """Yield the steps that remove withdrawn content from a log: content and cutting function.
+    """Yield the steps that remove withdrawn content from a log. Each step has the content and a function that cuts it.
 
-    Make each step before requesting the next.
+    Carry out each step before requesting the next step from this generator.
     """
     if keys and is_rewritten(one.agent):
         yield _Removal(_loss_of(one, edits, *_record_lines(one, keys)), partial(_rewrite, one, keys))
@@ -270,8 +278,8 @@ def _removals(one: ReceivedLog, keys: _EditsByKey, edits: Edits, *, is_crossed: 
 
 
 def _removal_of_lost_log(one: ReceivedLog, keys: _EditsByKey, edits: Edits) -> _Removal:
-    """Return the withdrawn content, and the function to cut it, for sessions that were made of a log that is
-    deleted.
+    """Return the withdrawn content of a log that was deleted, and the function that cuts it out of sessions made of
+    that log.
     """
     lost = _loss_of(one, edits, _kept_lines(one, keys), (), (key.removeprefix("id:") for key in keys))
     if is_rewritten(one.agent):
@@ -280,7 +288,9 @@ def _removal_of_lost_log(one: ReceivedLog, keys: _EditsByKey, edits: Edits) -> _
 
 
 def _kept_lines(one: ReceivedLog, keys: _EditsByKey) -> list[TimedLine]:
-    """Return the withdrawn records that were already cut here, from the log's snapshots, each with its time."""
+    """Return the withdrawn records that the log's snapshots (stored transcripts from before cuts) contain, each with
+    its time. The log itself may no longer have them.
+    """
     forms, place = AGENTS.forms_of(one.agent), HomePlace.of(one.root)
     kept = snapshots.snapshots(READERS[one.agent].id_of(one.path))
     lines = (line for snapshot in kept for line in snapshots.lines(snapshot))
@@ -299,9 +309,10 @@ def _loss_of(
     after: Sequence[TimedLine],
     keys: Iterable[str] = (),
 ) -> Loss:
-    """Return the content that a log loses by the `edits` of its records, including records that were already cut here.
+    """Return the content that a log loses by the `edits` of its records.
 
-    `before` and `after` are the log's lines with their times, and `keys` are the keys of removed records.
+    `before` and `after` are the log's lines with their times, without and with the edits. `before` may also have
+    records that were cut here earlier. `keys` are the keys of removed records.
     """
     stays = {one.time(digest) for digest in one.digests if digest not in edits}
     gone = {one.time(old) for old, new in edits.items() if new is None}
@@ -312,10 +323,13 @@ def _loss_of(
 
 
 def _follow(one: ReceivedLog, way: _Removal, changed: list[Path], put_off: dict[Path, str], edits: Edits) -> None:
-    """Remove withdrawn content from everything made of a log: its forks, hand-overs and snapshots.
+    """Remove withdrawn content from everything made of a log: its forks, its hand-overs (copies written for other
+    agents) and its snapshots (stored transcripts from before cuts).
+
+    Changed hand-overs are added to `changed`.
 
     Raises:
-        ForkRefused: a derived log cannot be cut now. It is added to `put_off`.
+        ForkRefused: a log made of it cannot be cut now, and was added to `put_off`.
     """
     whole = Transcript(one.agent, one.path, READERS[one.agent].id_of(one.path), ())
     descent = transcript.derived_from(whole, way.lost.keys)
@@ -346,14 +360,16 @@ def _follow(one: ReceivedLog, way: _Removal, changed: list[Path], put_off: dict[
 
 
 def _is_author(edits: Edits) -> bool:
-    """Return True if this machine pushed some of the edited records. A log with equal records may then be the
-    original.
+    """Return True if this machine pushed some of the edited records. Then another log with equal records may be the
+    original, and must not be cut.
     """
     return any(digest in edits and not key for one in received_logs.all_received() for digest, key in one.records)
 
 
 def _of_records(one: ReceivedLog, keys: _EditsByKey) -> Planner:
-    """Return a function that plans a cut: it finds the edited records in a log, and plans to cut or replace them."""
+    """Return a function that plans a cut in a log. The function finds the records that `keys` edits, and plans to
+    remove or replace them.
+    """
     forms, place = AGENTS.forms_of(one.agent), HomePlace.of(one.root)
 
     def planned(session: Transcript, more: Collection[str]) -> tuple[CutPlan, dict[int, bytes]]:
@@ -402,9 +418,9 @@ def _track(one: ReceivedLog, edits: Edits, before: int, *, gone: bool) -> None:
 
 
 def _moved(one: ReceivedLog, alias: Alias, edits: Edits, before: int) -> Alias:
-    """Return the alias of a log after `edits` of its records: with new counts and digests, without a title.
+    """Return the alias of a log after `edits` of its records: with new counts and digests, and without a title.
 
-    They are computed from the log, without trust in the server.
+    The counts and digests are computed from the log and its register entry; the server is not asked.
     """
     alias = alias.model_copy(update={"title": ""})  # it may be made of what went; the next answer of the server has it
     if not alias.base_digest or one.digest(alias.base_count) != alias.base_digest:
@@ -419,9 +435,9 @@ def _moved(one: ReceivedLog, alias: Alias, edits: Edits, before: int) -> Alias:
 
 def still_shared(path: Path, tool: str) -> dict[str, str]:
     """Find shared sessions that still have a record that was cut out of the transcript at `path`, or of a log made of
-    it.
+    that transcript.
 
-    Also find a log that still contains withdrawn text. Return what to do for each, by path or address.
+    Also find logs that still contain withdrawn text. Return what to do for each, by path or address.
     """
     if call_context.limited():
         return {}
@@ -433,9 +449,9 @@ def still_shared(path: Path, tool: str) -> dict[str, str]:
 
 
 def _owing(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield each log that still contains withdrawn text, if it is the log at `path` or that log was made of it.
+    """Yield the path of each log that still contains withdrawn text, with a sentence that says what to do.
 
-    With it comes a sentence that says what to do.
+    Only the log at `path`, and logs from which that log was made, are considered.
     """
     for one in received_logs.with_pending_edits():
         if path in {one.path, *(other.path for other in transcript.derived_from_log(one.agent, one.path).logs)}:

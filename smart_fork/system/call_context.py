@@ -38,7 +38,8 @@ def permitted(claimed: Iterable[str], settled: Iterable[str] = ()) -> tuple[Perm
     """Return the projects that a client may read. `claimed` are the client's own directories; `settled` come from
     config.toml.
 
-    A client that runs in the home directory, or above it, may not read everything below. Invalid paths are ignored.
+    A client that runs in the home directory, or in a directory above it, may not read everything below that directory.
+    Invalid paths are ignored.
     """
     home = resolve(Path.home())
     found = [Permitted(one, below=not is_within(home, one.root)) for one in _projects(claimed)]
@@ -51,7 +52,7 @@ def limit_to(allowed: Iterable[Permitted]) -> None:
 
 
 def limited() -> bool:
-    """Return True if the caller may read only about some projects."""
+    """Return True if the caller is limited: it may read only about some projects."""
     return _allowed.get() is not None
 
 
@@ -103,7 +104,7 @@ def hint(otherwise: str) -> str:
     """Return what to do next after an empty result: `otherwise`, or for a limited caller a general hint about
     projects.
 
-    The general hint does not reveal whether results were withheld.
+    A limited caller may read only about some projects. The general hint does not reveal if results were withheld.
     """
     return HINT if limited() else otherwise
 
@@ -131,13 +132,15 @@ class Cancelled(ForkRefused):
 
 
 def cancellable(given_up: Event, work: Callable[[], T]) -> T:
-    """Run `work`. If another thread sets `given_up` meanwhile, `refuse_cancelled` raises an error in it."""
+    """Run `work` and return its result. If another thread sets `given_up`, `refuse_cancelled` raises `Cancelled`
+    inside `work`.
+    """
     _given_up.set(given_up)
     return work()
 
 
 def refuse_cancelled(seconds: float = 0.0) -> None:
-    """Raise an error if the call was cancelled, after waiting for at most `seconds`.
+    """Wait for at most `seconds`, and raise an error if the call was cancelled before or during the wait.
 
     Call this before a step that cannot be undone.
 

@@ -25,7 +25,7 @@ class TokenBucket:
         self._at = time.monotonic()
 
     def take(self, amount: float = 1) -> bool:
-        """Return True if `amount` actions are allowed now, and count them. Return False if there are too many."""
+        """Count `amount` actions and return True if the limit allows them now. Otherwise return False."""
         now = time.monotonic()
         self._left = min(self._burst, self._left + (now - self._at) * self._rate)
         self._at = now
@@ -37,11 +37,11 @@ class TokenBucket:
 
 @dataclass(slots=True)
 class Peer:
-    """The client at the other end of a connection. `known` is True once it has sent the token or a signed-in browser's
-    cookie.
+    """The client at the other end of a connection. `known` is True once the client has sent the service's token, or a
+    signed-in browser's cookie.
 
-    `local` is True for a process of the service's own user on its Unix socket, which needs neither. `close` closes the
-    connection.
+    `local` is True for a process of the service's own user on its Unix socket, which needs neither token nor cookie.
+    `close` closes the connection.
     """
 
     known: bool = False
@@ -110,7 +110,9 @@ class Connection(H11Protocol):
             self._wait()
 
     def give_up(self) -> None:
-        """Close the connection. If the client is known, close it only while no request is being answered."""
+        """Close the connection. If the client is known (it has sent the token or a cookie), close the connection only
+        while no request is being answered.
+        """
         if not self.peer.known:
             self._cut()
         elif self.waits:

@@ -134,25 +134,25 @@ class Running(NamedTuple):
 
 
 class Processes:
-    """Starts other programs, looks at running processes, and ends them. Tests replace it."""
+    """Starts other programs, looks at running processes, and ends them. Tests use a replacement for this class."""
 
     def __init__(self) -> None:
         self._started: dict[int, subprocess.Popen[bytes]] = {}
 
     @staticmethod
     def not_asked_again() -> list[str]:
-        """Return the names of programs that were too slow within the last minute, and are not run until it is over.
+        """Return the names of programs that were too slow within the last minute.
 
-        An answer that needs them lacks their information.
+        These programs are not run for that minute. A result that needs one of them lacks its information.
         """
         return sorted({Path(program).name for (program, _), (until, _) in _silent.items() if time.monotonic() < until})
 
     @staticmethod
     def python(module: str, *words: str) -> list[str]:
-        """Return the command line that runs a Python module of smart-fork. The current directory cannot replace
-        modules.
+        """Return the command line that runs a Python module of smart-fork. Files in the current directory cannot take
+        the place of modules.
 
-        PYTHONPATH and Python's startup files are ignored, too, if smart-fork is found without them.
+        If smart-fork is found without PYTHONPATH, that variable and Python's startup files are ignored, too.
         """
         return [sys.executable, "-I" if sys.flags.isolated or _is_installed() else "-P", "-m", module, *words]
 
@@ -168,10 +168,10 @@ class Processes:
     ) -> Completed:
         """Run a program, wait for its end, and return its output; `timeout` is in seconds.
 
-        A program is killed with everything it started if it is late, or if the wait is interrupted. A program with a
-        timeout of minutes is also killed if this process ends in any way. `whom` is the server or repository that the
-        program asks. If it was silent, programs that ask it are refused for a minute, unless they have a longer
-        timeout.
+        If the program does not end in time, or the wait is interrupted, the program and everything it started are
+        killed. A program with a timeout of minutes is also killed if this process ends in any way. `whom` is the
+        server or repository that the program contacts. If that did not answer, programs that contact it are refused
+        for a minute, unless they have a longer timeout.
 
         Raises:
             ProgramMissing: the program does not exist.
@@ -284,7 +284,7 @@ class Processes:
     def environment(self, pid: int) -> Mapping[str, str] | None:
         """Return the environment variables with which a running process was started; `None` if unknown.
 
-        They distinguish the process from an earlier one with the same id.
+        Compare them to see that the id does not belong to a later process than before.
         """
         import psutil
 
@@ -367,16 +367,18 @@ class Processes:
 
     @staticmethod
     def own_pid() -> int:
-        """Return the process id of the command that the user or an agent started: `replace` replaces this process.
+        """Return the process id of the command that the user or an agent started; `replace` replaces the process with
+        this id.
 
-        It is another process if this one runs a command for a client.
+        This is usually the current process. If the current process runs a command for a client process, it is the
+        client.
         """
         return _client_process.pid if _client_process is not None else os.getpid()
 
     @staticmethod
     def leave(status: int) -> NoReturn:
-        """Exit immediately with `status`, without waiting for other threads. If this process acts for a client, end
-        that, too.
+        """Exit immediately with `status`, without waiting for other threads. If this process runs a command for a
+        client process, end the client, too.
         """
         if _client_process is not None:
             _client_process.end(status)
@@ -384,7 +386,7 @@ class Processes:
 
 
 class Clock:
-    """The system's clock. Tests replace it by another one."""
+    """The system's clock. Tests use a replacement for this class."""
 
     def now(self) -> float:
         """Return the seconds since the epoch."""
@@ -397,7 +399,9 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The tools to start and watch workers: processes, environment variables and the clock. Tests replace them."""
+    """The tools to start and watch workers: processes, environment variables and the clock. Tests replace these
+    tools.
+    """
 
     processes: Processes = field(default_factory=lambda: Processes())  # noqa: PLW0108 - tests put another one here
     env: Mapping[str, str] = field(default_factory=lambda: os.environ)

@@ -74,11 +74,11 @@ class RpcMessage:
 
     @classmethod
     def refusal(cls, line: bytes) -> RpcMessage | None:
-        """Return the error to answer with if `line` is not a message. It has the id of the request, if the line has
-        one.
+        """Return the error to answer with if `line` is not a message. The error has the id of the request, if the line
+        contains an id.
 
-        A batch, or several messages on one line, get a list with an error for each id. Return `None` if the client
-        waits for no answer: for a notification, an answer or an empty line.
+        For a batch, or several messages on one line, the answer is a list with an error for each id. Return `None` if
+        the client waits for no answer: for a notification, an answer or an empty line.
         """
         text = line.decode("utf-8", "replace").strip().removeprefix("\ufeff")
         content = _members(text)

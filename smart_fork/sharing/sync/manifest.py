@@ -1,7 +1,8 @@
-"""The encrypted files on the remote: the list of synchronized sessions, and each session's records; and their key.
+"""The encrypted files on the remote (the list of synchronized sessions, and the records of each session), and their
+key.
 
 Each file is encrypted with its own key, derived from the person's key with a random salt, and bound to its purpose.
-The list authenticates the records by their digests. Its number grows with each change.
+The list contains the digests of the records, which prove that they are unchanged. Its number grows with each change.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class SyncKey:
         """Decrypt data that `seal` encrypted for the purpose `what`.
 
         Raises:
-            WrongKey: the data has another key or purpose, or was changed.
+            WrongKey: the data was encrypted with another key or for another purpose, or was changed.
         """
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
@@ -170,8 +171,8 @@ PathText = Annotated[str, StringConstraints(max_length=4096)]
 
 
 class SharedEntry(canonical.WireModel):
-    """A session in the remote's list of synchronized sessions. `directory` is its repository on the machine that sent
-    it.
+    """A session in the remote's list of synchronized sessions. `directory` is the session's repository on the machine
+    that sent it.
 
     `remote`, `roots` and `head` identify the repository. `sealed` is the digest of the encrypted records.
     """

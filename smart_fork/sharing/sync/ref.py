@@ -59,7 +59,7 @@ def checked(remote: str) -> str:
     """Check the address of a git remote. Return it, or the absolute path of a remote on this machine.
 
     Raises:
-        Usage: the address is not one that git may be given.
+        Usage: the address is no remote's, names a missing directory, contains a password, or could be an option of git.
     """
     said = remote.strip()
     hint = "Such as git@example.org:ann/sessions.git, https://example.org/ann/sessions.git or /mnt/stick/sessions.git"
@@ -81,8 +81,8 @@ def checked(remote: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """The files on the remote when they were fetched: the commit, and git's blob ids by file name. Without files, no
-    commit.
+    """The files on the remote when they were fetched: the commit, and git's blob ids by file name. `commit` is empty
+    if the remote has no files.
     """
 
     commit: str = ""
@@ -129,8 +129,8 @@ class Ref:
         return self._asked("hash-object", "-w", "--stdin", given=data).text
 
     def push(self, files: Mapping[str, str], before: Fetched) -> bool:
-        """Replace the remote's files with `files`, blob ids by name. Return False if the remote has changed since
-        `before`.
+        """Replace the remote's files with `files`, which maps file names to blob ids. Return False if the remote has
+        changed since it was fetched as `before`.
 
         Raises:
             ProgramFailed: the remote refuses the push.
@@ -177,8 +177,9 @@ class Ref:
         return found
 
     def _program(self, name: str) -> tuple[str, ...]:
-        """Return the option that makes the git program `name` at the other end run no hooks. Only for a remote on this
-        machine.
+        """Return the option for git that makes the program `name`, which git starts for the remote, run no hooks.
+
+        Return no option for a remote on another machine.
         """
         here = self.remote.startswith("/") or self.remote.lower().startswith("file://")
         return (f"--{name}={_THERE} {name}",) if here else ()

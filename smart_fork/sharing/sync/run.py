@@ -1,6 +1,7 @@
 """Synchronization of sessions with the remote.
 
-A run fetches, withdraws, receives and sends. If another machine has pushed meanwhile, it starts again.
+A run fetches the remote's files, applies withdrawals (sessions that their owner took back), receives sessions and
+sends sessions. If another machine has pushed meanwhile, the run starts again.
 """
 
 from __future__ import annotations
@@ -59,14 +60,14 @@ def _root_of(entry: SharedEntry, directories: Sequence[str]) -> Path | None:
 def _is_alike(there: repositories.SeenRepository, here: repositories.SeenRepository) -> bool:
     """Return True if two repositories without remotes have the same path and a common first commit.
 
-    Users cannot tell smart-fork by hand that repositories without remotes are the same.
+    Such repositories are taken for the same one, because users cannot match repositories without remotes by hand.
     """
     return there.top == here.top and not (there.remote or here.remote) and bool(there.roots & here.roots)
 
 
 def _note(entry: SharedEntry) -> None:
-    """Note the repository of a remote session that has no place on this machine. The command `project` offers it as a
-    match.
+    """Note the repository of a remote session if its directory does not exist on this machine. The command `project`
+    offers the repository as a match.
     """
     if not Path(entry.directory).exists() and entry.directory not in repositories.noted():
         repositories.note(_repository(entry))
@@ -86,11 +87,11 @@ def _copies_of(source: str, here: Copies) -> list[ReceivedLog]:
 
 
 def _receive(source: str, entry: SharedEntry, records: Sequence[bytes], root: Path) -> Path | None:
-    """Update this machine's copies of a remote session, or write one. Return its log; `None` if an agent has a copy
-    open.
+    """Update this machine's copies of a remote session, or write one. Return the copy's log; `None` if an agent has a
+    copy open.
 
-    Content that was cut on the remote is cut out of every copy. A copy that was continued here keeps its own turns,
-    and the session is written a second time.
+    Content that was cut on the remote is cut out of every copy. If a copy was continued on this machine, it keeps its
+    own turns, and the new version is written as a second copy.
 
     Raises:
         SmartForkError: the session cannot be written.
@@ -145,7 +146,8 @@ def _written(source: str, entry: SharedEntry, records: Sequence[bytes], root: Pa
 
 
 def _take_out(one: ReceivedLog, records: Sequence[bytes]) -> None:
-    """Store edits of a copy as pending: they remove or replace the records that the remote's session no longer has.
+    """Store pending edits (to be made later) of a copy: they remove or replace the records that the remote's session
+    no longer has.
 
     `records` are the remote's records.
     """
@@ -177,7 +179,9 @@ class MovedSession(Value):
 
 @value
 class PendingSessions(Value):
-    """The number of remote sessions that wait, because their repository is not synchronized on this machine."""
+    """The number of remote sessions that are not received yet, because their repository is not synchronized on this
+    machine.
+    """
 
     directory: str
     machine: str
@@ -196,8 +200,8 @@ class FailedMove(Value):
 
 @record
 class Synced(Value):
-    """The result of a synchronization: the sessions sent, received, withdrawn, waiting and failed. With `dry_run`, a
-    plan.
+    """The result of a synchronization: the sessions sent, received, withdrawn, waiting and failed. With `dry_run`,
+    these are the sessions that a synchronization would send, receive and so on.
     """
 
     remote: str
@@ -384,9 +388,9 @@ class _Run:
         return self._pushed(fetched, after, stamps, blobs)
 
     def _stamps(self, there: Manifest, fetched: Fetched) -> dict[str, str]:
-        """Return the stored states of the logs that need not be sent again, by remote session id.
+        """Return the stamps (stored states) of the logs that were sent before, by remote session id.
 
-        They are logs that the remote still has, and copies of sessions that it has.
+        A stamp is returned if the remote still has the log's session, or if the log is a copy of a remote session.
         """
         own = {one for one in there.sessions if self._key.name(one) in fetched.files}
         copied = {sending.source_id(self._key, copy.agent, session_id) for session_id, copy in sending.copies().items()}
@@ -395,7 +399,7 @@ class _Run:
     def _is_news(self, source: str, entry: SharedEntry, there: SharedEntry | None) -> bool:
         """Return True if the session `source` must be sent, because the remote has another version `there` or none.
 
-        If two machines have its log, the later one wins.
+        If two machines have the session's log, the version with the later activity wins.
         """
         if there is None or source in self._settled.stamps:
             return there is None or there.digest != entry.digest

@@ -1,5 +1,5 @@
-"""The selection of the sessions to send to the remote, and their preparation. They contain what `team push` would
-send.
+"""The selection of the sessions to send to the remote, and their preparation. A session is sent with the content that
+`team push` would send.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _NAME, _COPY = "sync", "sync copy "
 
 @dataclass(frozen=True, slots=True)
 class SyncState:
-    """The stored settings of synchronization on this machine, and what it did last.
+    """The stored settings of synchronization on this machine, and the state after the last synchronization.
 
-    `number` and `blob` identify the remote's list that was seen last. `withdrawn` has all withdrawn sessions. `stamps`
-    has the state of each log when it was sent last.
+    `number` and `blob` identify the remote's list of sessions that was seen last. `withdrawn` has all withdrawn
+    sessions (their owner took them back). `stamps` has the state of each log when it was sent last.
     """
 
     remote: str
@@ -70,7 +70,7 @@ class SyncedCopy:
 
 
 def sync_state() -> SyncState:
-    """Read the settings of synchronization on this machine, and what it did last.
+    """Read the settings of synchronization on this machine, and the state after the last synchronization.
 
     Raises:
         NotFound: this machine is not set up.
@@ -87,8 +87,8 @@ def is_set_up() -> bool:
 
 
 def forget() -> None:
-    """Delete the synchronization settings. It stays noted which sessions are copies, so that another remote never gets
-    them.
+    """Delete the synchronization settings. The notes about copies of remote sessions stay, so that another remote
+    never gets these copies.
     """
     state.keep(_NAME, None)
 
@@ -125,7 +125,9 @@ class PreparedSession:
 
 @dataclass(frozen=True, slots=True)
 class UnsentSession:
-    """A session that is not sent to the remote, and the reason. If `excluded`, the remote must not keep it either."""
+    """A session that is not sent to the remote, and the reason. If `excluded` is True, it is also deleted from the
+    remote.
+    """
 
     id: str
     session_id: str
@@ -205,7 +207,7 @@ def _stamp(
 ) -> str:
     """Return a digest of a log's state, and of the settings that decide which of its content is sent.
 
-    If it changes, the session is sent again.
+    If the digest has changed since the session was sent, the session is sent again.
     """
     about = (logs.get(str(session.source_path)), session.last_activity, VERSION, chosen, hidden)
     return sha256(repr(about).encode()).hexdigest()

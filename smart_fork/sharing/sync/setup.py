@@ -28,7 +28,7 @@ def set_up(remote: str, words: str | None, project: str | None) -> SyncedReposit
     empty.
 
     Raises:
-        Usage: the address or the key is invalid, or the machine has another one already.
+        Usage: the address or the key is invalid, or this machine already has another address or key.
         WrongKey: the key does not decrypt the remote's sessions.
         ProgramFailed: the remote does not answer.
     """
