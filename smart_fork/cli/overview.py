@@ -41,7 +41,10 @@ from smart_fork.workers.roster import list_workers
 
 @value
 class Trouble(Value):
-    """The reason why a part of ``status`` cannot be shown (`error`), and the next step for the person (`hint`)."""
+    """The answer of ``status`` for a part, such as the index, whose state cannot be read.
+
+    `error` is the reason, `hint` the next step for the person.
+    """
 
     error: str
     hint: str
@@ -57,21 +60,25 @@ _OF_WORKER = ("worker_id", "name", "agent_type", "kind", "state", "status", "wai
 
 @record
 class IndexOverview(IndexStatus):
-    """The state of the index in the answer of ``status``, with the damaged index files that smart-fork set aside."""
+    """The state of the index in the answer of ``status``.
+
+    `set_aside` lists damaged index files, which smart-fork has renamed and keeps.
+    """
 
     set_aside: tuple[str, ...] = rare(())
 
     def as_json(self) -> dict[str, Any]:
-        """Return the most important keys of the index's state as JSON values."""
+        """Return the keys of the index's state that ``status --json`` prints, with their values."""
         told = super().as_json()
         return {name: told[name] for name in _OF_INDEX if name in told}
 
 
 @record
 class ServiceOverview(Value):
-    """The service in the answer of ``status``: its own status, or an `error` if it does not answer.
+    """The service (the long-running process that keeps the index fresh) in the answer of ``status``.
 
-    If no service runs, only `hint` is set.
+    If the service answers, `status` is its own report; if it runs without answering, `error` says so. If no service
+    runs, `hint` names the command that starts one.
     """
 
     running: bool
@@ -84,7 +91,7 @@ class ServiceOverview(Value):
     memory_bytes: int | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return this answer as JSON values. The keys of the service's own status stand beside the others."""
+        """Return this answer as JSON values. The keys of the service's own report are put on the top level."""
         told = super().as_json()
         said, memory = told.pop("status", None), told.pop("memory_bytes")
         return told if said is None else {**told, **said, "memory_bytes": memory}
@@ -92,10 +99,12 @@ class ServiceOverview(Value):
 
 @value
 class RecallOverview(Value):
-    """The state of recall in the answer of ``status``: the agents with recall `on`, and the counts of hints.
+    """The state of recall in the answer of ``status``: the agents with recall `on`, and counts.
 
-    Recall prints hints that name past sessions: at first prompts, before edits and after errors. `told` hints came in
-    time, `late` ones too late. A hint is followed if its reader then asked for the named session.
+    Recall prints hints (lines that name past sessions) at first prompts, before edits and after errors. `sessions`
+    counts the new sessions for which recall looked up a hint. `told` counts hints that came in time, `late` hints that
+    came too late. `followed` counts hints after which the agent asked for the named session. Fields with the prefix
+    ``edits_`` or ``errors_`` count the same at edits and errors; the others count at first prompts.
     """
 
     on: tuple[str, ...]
@@ -112,18 +121,19 @@ class RecallOverview(Value):
 
 
 class WorkerOverview(WorkerState):
-    """A running worker in the answer of ``status``."""
+    """A running worker (an agent that smart-fork started) in the answer of ``status``."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return the most important keys of the worker's state as JSON values."""
+        """Return the keys of the worker's state that ``status --json`` prints, with their values."""
         told = super().as_json()
         return {name: told[name] for name in _OF_WORKER}
 
 
 @value
 class Overview(Value):
-    """The answer of ``status``: index, service, recall and workers. `workers_problem` says why workers are not
-    listed.
+    """The answer of ``status``: the state of index, service, recall and workers.
+
+    If the workers cannot be listed, `workers_problem` says why.
     """
 
     home: str
@@ -135,7 +145,10 @@ class Overview(Value):
 
 
 def overview() -> Overview:
-    """Return the state of all parts. This reads no log and starts nothing."""
+    """Return the answer of ``status``: the state of index, service, recall and workers.
+
+    This reads no session log and starts no process.
+    """
     seen = Overview(str(state_home()), _index(), _service(), _recall())
     try:
         return replace(seen, workers=_workers())
@@ -256,10 +269,11 @@ def _workers_rows(workers: Sequence[WorkerOverview]) -> list[tuple[str, str]]:
 class AgentAtAGlance(Value):
     """An agent in the answer of ``agents``.
 
-    `version` is empty if the program does not print one; `seen` is the version that smart-fork was tested with.
-    `sessions` counts the agent's logs. `can` and `why_not` say by name what smart-fork can do with the agent.
-    `problem` is why it cannot fork; `unread` is why its sessions cannot be read. `unknown_records` are those of its
-    `records` in indexed logs with a type that smart-fork does not know.
+    `version` is the installed version, or empty if the program prints none; `seen` is the version with which
+    smart-fork was tested. `sessions` counts the agent's session logs. `can` names what smart-fork can do with the
+    agent, `why_not` says why it cannot do the rest. `problem` says why sessions of the agent cannot be forked,
+    `unread` why they cannot be read. `records` counts the records in the agent's indexed logs, `unknown_records` those
+    with a type that smart-fork does not know.
     """
 
     name: AgentName
@@ -279,7 +293,10 @@ class AgentAtAGlance(Value):
 
     @property
     def against_seen(self) -> str:
-        """How the installed version compares with the tested one, such as "newer"; empty for the same minor version."""
+        """A word that compares the installed version with the tested one, such as "newer".
+
+        It is empty if both have the same minor version.
+        """
         return AGENTS[self.name].compared(self.version)
 
 

@@ -1,4 +1,4 @@
-"""Prints a conversation on a terminal: rendered Markdown, wrapped at words, in the pager as ``git log`` does."""
+"""Prints a session's conversation on a terminal: as rendered Markdown, wrapped at words, in the person's pager."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ _HIDING = ("reference", "image", "html_block", "html_inline")
 
 
 class _Rendered(Markdown):
-    """Markdown from a log, made safe for a terminal: it hides no text, sends no control characters, and makes no
-    links.
+    """Markdown from a session's log, in a form that is safe to print on a terminal.
+
+    It hides no text, makes no links, and contains no control characters.
     """
 
     def __init__(self, text: str) -> None:
@@ -40,9 +41,9 @@ class _Rendered(Markdown):
 
 
 def _shown(token: Token) -> Token:
-    """Return a Markdown token without control characters, which an HTML entity may stand for.
+    """Return the Markdown `token` without control characters, also without those from HTML entities such as ``&#27;``.
 
-    A line break in the text stays a line break.
+    A line break in the token's text stays.
     """
     token.content = printable(token.content)
     token.attrs = {name: printable(str(value)) for name, value in token.attrs.items()}
@@ -70,7 +71,7 @@ def show(parts: Iterable[tuple[str, str]], *, pages: bool) -> None:
 
 
 def _rendered(parts: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yield one rendered part after the other: the first page of a long conversation appears immediately."""
+    """Yield the rendered `parts` of a conversation one by one, so that the first page appears immediately."""
     console = out.console
     for text, role in parts:
         # What a person typed is no Markdown: a log that was pasted keeps its lines.
@@ -82,7 +83,10 @@ def _rendered(parts: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def _pager() -> list[str]:
-    """Return the command of the person's pager as a list; empty if there is no pager, or an agent runs this."""
+    """Return the command of the person's pager as an argument list.
+
+    Return an empty list if no pager is installed, or if an agent runs this command.
+    """
     if calling.get() is not None or os.environ.get("TERM") == "dumb":
         return []
     words = os.environ.get("PAGER", "less").split()

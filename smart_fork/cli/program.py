@@ -1,6 +1,7 @@
 """The start of the program ``smart-fork``.
 
-A command is answered immediately, or a preloader's waiting process runs it (see `preload`), or this process does.
+Some commands are answered here immediately. Other frequent commands are handed over to a waiting process with all
+modules imported (see `preload`). This process runs the rest itself.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ _OFF = ("0", "false", "no", "off", "never")
 
 
 def main() -> None:
-    """Run the command of `sys.argv`. Frequent requests of agents and shells are answered before anything large is
-    imported.
+    """Run the command of `sys.argv`.
+
+    Frequent requests of agents and shells are answered before large modules are imported.
     """
     _open_what_is_closed()
     command = sys.argv[1] if len(sys.argv) > 1 else ""
@@ -50,10 +52,10 @@ def main() -> None:
 
 
 def may_hand_over() -> bool:
-    """Return True if commands may run in a preloader (a waiting process that has imported everything).
+    """Return True if this process may hand commands over to a preloader (a process with all modules imported).
 
-    That is so only on Linux: macOS forbids to fork a process that has used its frameworks. A Python that was started
-    with its own options, such as ``-W error``, runs its command itself.
+    That is allowed only on Linux, because macOS forbids to fork a process that has used its frameworks. It is not
+    allowed if Python was started with options of its own, such as ``-W error``, or if the preloader is switched off.
     """
     options = sys.warnoptions or sys._xoptions or sys.flags.optimize  # noqa: SLF001 - its documented name
     return sys.platform == "linux" and not options and os.environ.get(VARIABLE, "").strip().lower() not in _OFF
@@ -62,8 +64,8 @@ def may_hand_over() -> bool:
 def run(end: Callable[[int], NoReturn]) -> None:
     """Run the command of `sys.argv` in this process, then call `end` with the command's exit status.
 
-    The garbage collector runs rarely: nearly all objects of a command are modules and records, which stay. The default
-    took a twentieth of a command's time.
+    The garbage collector is set to run rarely, because nearly all objects of a command are modules and records that
+    stay. With Python's default, it took a twentieth of a command's time.
     """
     import gc
 
@@ -86,7 +88,7 @@ def _end_and_preload(status: int) -> NoReturn:
 
 
 def _preload_meanwhile() -> None:
-    """Start a preloader in the background, because this process runs a server and stays."""
+    """Start a preloader (which runs later commands faster) in a thread, because this process goes on as a server."""
     import threading
 
     from smart_fork.cli.preload.client import start_preloader
@@ -105,10 +107,10 @@ def _open_what_is_closed() -> None:
 
 
 def _leave(status: int, end: Callable[[int], NoReturn]) -> None:
-    """Flush the output and call `end` with the exit status, without taking down the imported modules.
+    """Flush the output, and call `end` with the exit status. Python does not clean up the imported modules.
 
-    Taking them down would take an eighth of a search's time. A thread may also still be in the model, and its
-    libraries would then abort the process.
+    The cleanup would take an eighth of a search's time. It could also abort the process if a thread still uses the
+    embedding model.
     """
     import atexit
     import contextlib
@@ -123,9 +125,10 @@ def _leave(status: int, end: Callable[[int], NoReturn]) -> None:
 
 
 def _at_once(asked: list[str]) -> None:
-    """Answer shell completion and the commands ``statusline`` and ``welcome``, and end this process.
+    """Answer the command line `asked` and end this process, if it is ``statusline``, ``welcome`` or a shell
+    completion.
 
-    Return if the command line `asked` is none of these.
+    Return for all other command lines.
     """
     from smart_fork.cli import quick_answers
 

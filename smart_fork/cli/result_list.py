@@ -1,7 +1,7 @@
-"""Lists of sessions for people: the results of a search with the next command to type, and a list to choose from.
+"""Lists of sessions for people: search results with the next command to type, and a list to choose a session from.
 
-Titles are hostile. fzf gets them as lines of a pipe, and only agent and id of a line, which are checked, reach a
-command.
+Titles may be hostile. fzf (a program to choose from a list) gets them only through a pipe. Of the line that fzf
+returns, only the agent and the session id reach a command, and both are checked.
 """
 
 from __future__ import annotations
@@ -78,15 +78,15 @@ def print_found(answer: Answer, min_score: float | None = None) -> None:
 
 
 def _is_known(answer: Found) -> bool:
-    """Return True if a low score in this answer means a bad match.
+    """Return True if a low score in this `answer` means a bad match.
 
-    For that, no logs or vectors may be missing, and the prompt must have the sessions' language.
+    For that, no logs or vectors may be missing, and the prompt must be in the language of the sessions.
     """
     return not (answer.unread_notice or answer.early_notice or answer.language_notice)
 
 
 def _next(answer: Found) -> Iterator[str]:
-    """Yield the next commands to type: fork or read the best result, or the alternatives if none fits."""
+    """Yield the next commands to type: fork or read the best result, or what to do if no result fits."""
     least = FIT_THRESHOLD if answer.engine == "builtin" and answer.code is None else 0.0
     fitting = [hit for hit in answer.results if hit.score >= least]
     best = next((hit for hit in fitting if not hit.warning), None)
@@ -110,13 +110,13 @@ def _next(answer: Found) -> Iterator[str]:
 
 
 def _noted(command: str, note: str) -> str:
-    """Return a shell command with a note behind ``#``; without the note if the line would not fit the terminal."""
+    """Return the shell `command` with the `note` as a comment, or without it if the line would not fit the terminal."""
     noted = f"{command}  # {note}"
     return noted if not out.width or len(noted) <= out.width else command.rstrip()
 
 
 def print_hits(hits: Sequence[Hit], *, known: bool = True) -> None:
-    """Print results for a person: a line each, quotations of the first ones, and why some cannot be forked.
+    """Print search results for a person: a line for each, quotations of the first ones, and why some cannot be forked.
 
     With `known` (low scores mean bad matches), print scores, and only count very unlikely results after the first one.
     """
@@ -158,7 +158,7 @@ def _columns(hit: Hit, *, known: bool) -> tuple[str, ...]:
 
 
 def _lines(table: Sequence[tuple[str, ...]], hits: Sequence[Hit], *, known: bool) -> Iterator[Plain]:
-    """Yield the line of each result from its columns in `table`: on a terminal cut to its width, elsewhere whole."""
+    """Yield each result's line, made from its columns in `table`. On a terminal the line is cut to the width."""
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     facts = [number for number in range(3, len(widths)) if widths[number]]
     led = [one for one in (0, 1) if widths[one]]
@@ -177,7 +177,7 @@ def _lines(table: Sequence[tuple[str, ...]], hits: Sequence[Hit], *, known: bool
 
 
 def _beside(headline: str, files: Sequence[str], room: int) -> str:
-    """Return the names of files that fit behind a headline, padded to `room` cells."""
+    """Return the names of those `files` that fit on the line after `headline`, padded to `room` cells in all."""
     names = [PurePath(name).name for name in files]
     if not out.width:
         return f"  {', '.join(names)}" if names else ""
@@ -190,7 +190,7 @@ def _beside(headline: str, files: Sequence[str], room: int) -> str:
 
 
 def _below(hit: Hit, headline: str, *, quoting: bool) -> Iterator[Plain]:
-    """Yield the lines below a result: its notes, the lines that it wrote, and with `quoting` a quotation."""
+    """Yield the lines below a result: its notes, the code lines that it wrote, and with `quoting` a quotation."""
     from smart_fork.finding.results import place_mark
 
     marks = [
@@ -266,7 +266,7 @@ def _print_fallback(answer: Answer) -> None:
 
 
 def _state(answer: Found, min_score: float | None = None) -> Iterator[str]:
-    """Yield a sentence for each reason why an answer may lack better sessions. Some sentences are empty."""
+    """Yield a sentence for each reason why this answer may lack better sessions. Some sentences are empty."""
     state, early = answer.index, answer.code or answer.unread_notice or answer.early_notice
     if (code := answer.code) and code.unknown:
         all_of_them = "this" if code.unknown == code.lines else f"{code.unknown} of {code.lines} lines"
@@ -293,7 +293,7 @@ def _state(answer: Found, min_score: float | None = None) -> Iterator[str]:
 
 
 def _indexing(answer: Found) -> str:
-    """Return a sentence with the progress of indexing and what to do."""
+    """Return a sentence that says how much is indexed, and what to do until the rest is."""
     state = answer.index
     read = state.sessions / (state.sessions + (state.unread_logs or 0) or 1)
     done = f"{math.floor(100 * read * state.covered.all_passages)} %"
@@ -318,7 +318,7 @@ _LETTERS: dict[str, Action] = {"o": "open", "y": "copy"}
 
 
 class PickerRow(NamedTuple):
-    """A session in the list to choose from. `at` is the number of the message that matches the search."""
+    """A session in the list to choose from. `at` is the number of its message that matches the search, if any."""
 
     session: Reference
     facts: tuple[str, ...]
@@ -327,7 +327,7 @@ class PickerRow(NamedTuple):
 
 
 def pick() -> int | list[str]:
-    """Let the person choose a session and an action. Return the exit code, or the command to run next."""
+    """Let the person choose a session and an action. Return the command to run next, or an exit code without one."""
     everywhere = not (rows := rows_for(""))
     if everywhere and (rows := rows_for("", everywhere=True)):
         say("No sessions of this project; these are of all projects.")
@@ -350,7 +350,7 @@ def choices(*, everywhere: EverywhereOption = False) -> None:
 
 
 def rows_for(words: str, *, everywhere: bool = False) -> list[PickerRow]:
-    """Return the sessions that answer `words`, best first; without words, the newest ones.
+    """Return the rows of sessions that match `words`, best first; without words, of the newest sessions.
 
     Raises:
         SmartForkError: the sessions cannot be searched.
@@ -398,7 +398,7 @@ def _age(moment: str) -> str:
 
 
 def shown(rows: Sequence[PickerRow]) -> Iterator[str]:
-    """Yield the line that the list shows for each row: its facts in columns, then its headline."""
+    """Yield a line for each row of the list to choose from: the facts of its session in columns, then the headline."""
     columns = [column for column in zip(*(row.facts for row in rows), strict=False) if any(column)]
     for number, row in enumerate(rows):
         facts = (f"{one[number]:{'<' if one[number][:1].isalpha() else '>'}{max(map(len, one))}}" for one in columns)
@@ -406,13 +406,13 @@ def shown(rows: Sequence[PickerRow]) -> Iterator[str]:
 
 
 def _fzf_lines(rows: Sequence[PickerRow]) -> str:
-    """Return the rows as lines for fzf. Each begins with a session and an option of `show`, which fzf hides."""
+    """Return the rows as lines for fzf. The session and an option of `show` come first; fzf hides both."""
     parts = [(row, f"--context={CONTEXT}" if row.at is None else f"--at={row.at}") for row in rows]
     return "".join(f"{row.session}\t{at}\t{line}\n" for (row, at), line in zip(parts, shown(rows), strict=True))
 
 
 def with_fzf(program: str, rows: Sequence[PickerRow], *, everywhere: bool = False) -> tuple[Action, Reference] | None:
-    """Let the person choose an action and a session in fzf, the `program`, which searches again as words are typed.
+    """Let the person choose an action and a session in fzf, at the path `program`. Typing searches again.
 
     Return `None` if the person chooses nothing.
     """
@@ -437,7 +437,7 @@ def with_fzf(program: str, rows: Sequence[PickerRow], *, everywhere: bool = Fals
 def with_numbers(
     rows: Sequence[PickerRow], ask: Callable[[str], str], search: Callable[[str], Sequence[PickerRow]]
 ) -> tuple[Action, Reference] | None:
-    """Let the person choose an action and a session from a numbered list. Other words start a search.
+    """Let the person choose an action and a session from a numbered list. Words start a new `search`.
 
     `ask` prompts the person for a line. Return `None` if the person chooses nothing.
     """
@@ -480,7 +480,7 @@ def _do(action: Action, session: Reference) -> int | list[str]:
 def _copy(session_id: str) -> int:
     """Copy the command that forks the session to the clipboard. Return the exit code.
 
-    macOS has a program for that; elsewhere a terminal escape sequence does it, which also works over ssh.
+    On macOS a program copies it; elsewhere a terminal escape sequence does, which also works over ssh.
     """
     command = f"smart-fork fork {session_id}"
     if program := shutil.which("pbcopy"):

@@ -100,11 +100,11 @@ def open_page(
 
 
 def _running_service() -> Service:
-    """Return the running service of this smart-fork home. Start one if none runs.
+    """Return the running service of this smart-fork home. If no service runs, start one.
 
     Raises:
-        ProgramFailed: it does not start.
-        NotFound: SMART_FORK_SERVICE or SMART_FORK_BACKGROUND forbids to start it.
+        ProgramFailed: the service does not start.
+        NotFound: SMART_FORK_SERVICE or SMART_FORK_BACKGROUND forbids to start a service.
     """
     if (service := started_service()) is not None:
         return service
@@ -122,7 +122,7 @@ def _running_service() -> Service:
 
 
 def _current_project() -> str:
-    """Return the main directory of the repository at the working directory; empty outside git."""
+    """Return the main directory of the git repository at the working directory; empty outside a repository."""
     from indexer.project import project_of
 
     try:

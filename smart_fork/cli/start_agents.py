@@ -133,7 +133,10 @@ def spawn(
 
 
 def resume_log(log: str, agent: str, told: Mapping[str, Any]) -> None:
-    """Resume the session of a log that was just written, in a worker. `told` are further keys of the JSON answer."""
+    """Start a worker that resumes the session of `log`, a log that was just written. Print the worker.
+
+    `told` has further keys for the JSON answer.
+    """
     session = READERS[agent].read(Path(log)).session
     if session is None:
         raise NotFound(f"No conversation in {log}")
@@ -143,9 +146,9 @@ def resume_log(log: str, agent: str, told: Mapping[str, Any]) -> None:
 
 
 def _read(source: str) -> list[Any]:
-    """Return the workers in the JSON file `source`, or on stdin for ``-``.
+    """Return the descriptions of workers in the JSON file `source`, or on stdin if `source` is ``-``.
 
-    The JSON is a list, or an object with the key ``workers``.
+    The JSON is a list, or an object with a list under the key ``workers``.
     """
     try:
         text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
@@ -164,7 +167,7 @@ def _read(source: str) -> list[Any]:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the pairs of a JSON object as a dict. Refuse repeated keys: the first value would be lost silently."""
+    """Return the pairs of a JSON object as a dict. Refuse repeated keys, because only one value could be kept."""
     if repeated := [key for key, count in Counter(key for key, _ in pairs).items() if count > 1]:
         raise ValueError(f"{repeated[0]} is there twice")
     return dict(pairs)
@@ -190,9 +193,9 @@ def _start(spec: WorkerSpec) -> None:
 
 
 def _attach(there: AlreadyRuns, prompt: str | None) -> None:
-    """Send the prompt to the worker that already runs in the session, and show the worker in this terminal.
+    """Send `prompt` to the worker `there`, which already runs in the session, and show that worker in this terminal.
 
-    Without a terminal, print the command that shows it.
+    If stdin and stdout are no terminal, print the command that shows the worker.
     """
     worker = there.worker
     told = _deliver(there, prompt) if prompt and prompt.strip() else None
@@ -211,7 +214,7 @@ def _attach(there: AlreadyRuns, prompt: str | None) -> None:
 
 
 def _deliver(there: AlreadyRuns, prompt: str) -> WorkerMessaged:
-    """Send a prompt to the worker that already runs in the session.
+    """Send `prompt` to the worker `there`, which already runs in the session. Return how it was sent.
 
     Raises:
         ForkRefused: the prompt cannot be sent now, and was not sent.

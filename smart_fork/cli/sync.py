@@ -56,7 +56,7 @@ def setup(
 
 
 def _given() -> str:
-    """Read the key of the person's other machine: typed without echo, or from a pipe."""
+    """Read the sync key of the person's other machine: typed without echo, or from a pipe."""
     if sys.stdin.isatty():
         return str(typer.prompt("Key", hide_input=True, err=True))
     return sys.stdin.readline(1_000)

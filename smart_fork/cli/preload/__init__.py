@@ -1,1 +1,4 @@
-"""Preloaded processes: they have imported everything, and wait for a command to run without further imports."""
+"""Preloaded processes, which make commands start fast.
+
+They have imported all modules, and each waits for one command to run.
+"""

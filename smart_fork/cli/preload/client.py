@@ -1,7 +1,7 @@
-"""The client of the preloader: it hands this command to a waiting process that has everything imported.
+"""The client of the preloader: this process hands its command over to a waiting process with all modules imported.
 
-The waiting process gets streams, directory, variables and signals of this one. The top of this module imports only the
-standard library: a command that is handed over imports nothing else.
+The waiting process gets this process's streams, directory, variables and signals. The top of this module imports only
+the standard library, because a process that hands its command over needs nothing else.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ _sent: list[int] = []
 
 
 def run(arguments: Sequence[str]) -> int | None:
-    """Have a waiting process run the command `arguments`, in the form of `sys.argv`. Return the exit status.
+    """Hand the command `arguments`, in the form of `sys.argv`, over to a waiting process. Return the command's exit
+    status.
 
-    Return `None` if no process can run the command; then nothing was done.
+    Return `None` if no waiting process takes the command; then the command has not run.
     """
     path = socket_path()
     if path is None:
@@ -81,9 +82,9 @@ def _hand_over(line: Socket, arguments: Sequence[str]) -> None:
 
 
 def _ignored() -> str:
-    """Return the numbers of the signals that this process ignores, for example after ``nohup``.
+    """Return the numbers of the signals that this process ignores, for example after ``nohup``, as one text.
 
-    The command in the waiting process must ignore them, too.
+    The process that runs the command has to ignore the same signals.
     """
     import signal
 
@@ -91,12 +92,15 @@ def _ignored() -> str:
 
 
 def packed(fields: Sequence[str]) -> bytes:
-    """Return `fields` as one message. Fields are arguments and variables, which cannot contain a NUL."""
+    """Return the texts `fields` as the body of one message, separated by NUL.
+
+    The fields are arguments and environment variables, which cannot contain a NUL.
+    """
     return _SEPARATOR.join(map(os.fsencode, fields))
 
 
 def unpacked(body: bytes) -> list[str]:
-    """Return the fields of a message body that `packed` made."""
+    """Return the texts from which `packed` made the message `body`."""
     return [os.fsdecode(one) for one in body.split(_SEPARATOR)]
 
 
@@ -117,9 +121,9 @@ def _send(line: Socket, number: int) -> None:
 
 
 def _outcome(line: Socket) -> int:
-    """Wait until the waiting process has run the command, and return the exit status.
+    """Wait until the process at the other end of `line` has run the command. Return the command's exit status.
 
-    If the command starts an agent in this terminal, become that agent's program instead.
+    If the command starts an agent in this terminal, this process becomes the agent's program and does not return.
     """
     while True:
         try:
@@ -133,9 +137,9 @@ def _outcome(line: Socket) -> int:
 
 
 def _killed() -> int:
-    """End as the process that ran the command was ended: by the last signal that this process passed on to it.
+    """End this process as the process that ran the command has ended: by the last signal that was passed on to it.
 
-    If it was killed without such a signal, print an error and return 1.
+    If no signal was passed on, another process killed it: print an error and return 1.
     """
     import signal
 
@@ -172,15 +176,15 @@ def exactly(line: Socket, size: int) -> bytes:
 
 
 def message(kind: bytes, body: bytes) -> bytes:
-    """Return a message with this kind and body, in the form that `received` reads."""
+    """Return a message of this `kind` with this `body`, encoded as `received` decodes it."""
     return kind + len(body).to_bytes(SIZE) + body
 
 
 def _become(fields: list[str]) -> OSError:
-    """Replace this process by a program, so that an agent gets the person's terminal.
+    """Replace this process by an agent's program, so that the agent gets the person's terminal.
 
-    `fields` are its directory, the number of arguments, the arguments and the variables. Return the error if the
-    program cannot be started.
+    `fields` has the working directory, the number of arguments, the arguments, and the environment variables. If the
+    program cannot be started, return the error.
     """
     import signal
 
@@ -212,23 +216,24 @@ _PACKAGES = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../.."))
 
 
 def folder() -> str:
-    """Return the folder of the preloaders' sockets, in the state folder."""
+    """Return the folder with the sockets of preloaders (processes that run commands faster), in the state folder."""
     state = os.environ.get("SMART_FORK_HOME") or "~/.smart-fork"
     return os.path.join(os.path.expanduser(state), "preload")  # noqa: PTH111, PTH118
 
 
 def socket_path() -> str | None:
-    """Return the path of the socket of the preloader that runs this code; `None` if the path is too long for a
-    socket.
+    """Return the socket path of the preloader that has imported the same code as this process.
+
+    Return `None` if the path is too long for a Unix socket.
     """
     path = os.path.join(folder(), code())  # noqa: PTH118
     return path if len(os.fsencode(path)) <= MAX_PATH_BYTES else None
 
 
 def code() -> str:
-    """Return a checksum of smart-fork's code and of everything that a Python process reads only at its start.
+    """Return a checksum of smart-fork's code and of all settings that Python reads only when a process starts.
 
-    Another installation, version, edit, encoding or library path has another checksum.
+    Two processes with another installation, version, edited file, encoding or library path have different checksums.
     """
     newest = max(_changed(f"{_PACKAGES}/{name}") for name in ("smart_fork", "indexer"))
     read = _READ_AT_START[sys.flags.ignore_environment :]
@@ -240,7 +245,8 @@ def code() -> str:
 def _changed(package: str) -> int:
     """Return the time of the last change in the folder `package`, in nanoseconds.
 
-    For an installed package that is the folder's own time; only in a checkout, each file is looked at.
+    For an installed package this is the modification time of the folder itself. In a source checkout, it is the time
+    of the newest Python file below the folder.
     """
     if "site-packages" in package:
         return os.stat(package).st_mtime_ns  # noqa: PTH116
@@ -255,10 +261,9 @@ def _changed(package: str) -> int:
 
 
 def start_preloader() -> None:
-    """Start the preloader as a detached process. It ends immediately if there is one already.
+    """Start the preloader (the process that keeps waiting processes ready) in the background.
 
-    Do nothing if smart-fork keeps nothing in this home (looking must leave no trace), or with
-    ``SMART_FORK_BACKGROUND=0``.
+    Do nothing if a preloader runs already, if smart-fork has no state folder yet, or with ``SMART_FORK_BACKGROUND=0``.
     """
     from contextlib import suppress
 
@@ -279,8 +284,9 @@ def start_preloader() -> None:
 
 
 def _listens(path: str) -> bool:
-    """Return True if a preloader listens on the socket `path`. The file alone proves nothing: a killed one leaves
-    it.
+    """Return True if a preloader listens on the socket `path`.
+
+    That the socket's file exists proves nothing: a killed preloader leaves its file.
     """
     import errno
     import socket

@@ -1,7 +1,8 @@
-"""The preloader: a process that has everything imported, and two forks of it that wait for a command each.
+"""The preloader: a process that has imported all modules, and keeps two forks of itself waiting for a command each.
 
-A waiting process takes one command, runs it as that command's own process would, and ends. The preloader replaces it.
-No process runs two commands, so no command sees what another one left behind. See docs/decisions/010-preloader.md.
+A waiting process takes one command, runs it as the client's own process would, and ends. The preloader then forks a
+new waiting process. No process runs two commands, so no command sees what another one left behind. See
+docs/decisions/010-preloader.md.
 """
 
 from __future__ import annotations
@@ -55,10 +56,10 @@ _GIVEN_UP = ("NoNewPrivs", "Seccomp", "CapEff", "CapBnd", "Groups")
 
 
 def may_ask(line: socket.socket) -> bool:
-    """Return True if the other side of the connection is the same user, in the same namespaces and restrictions.
+    """Return True if the client at the other end of `line` may hand its command over to this process.
 
-    The command runs with the variables and the directory of the other side. A process in a sandbox or in another
-    container must not escape that way.
+    The client must run as the same user, in the same namespaces, and with the same restrictions as this process.
+    Otherwise a process in a sandbox or a container could run a command outside of it.
     """
     pid, user = credentials(line)
     try:
@@ -76,7 +77,7 @@ def _confined(process: str) -> list[str]:
 
 
 def _label(of: Path) -> str:
-    """Return the security label of a process, such as its AppArmor profile; empty without one.
+    """Return the security label of a process, such as its AppArmor profile; empty if the process has no label.
 
     `of` is the folder of the process in ``/proc``.
     """
@@ -109,9 +110,9 @@ _NOT_LOADED = ("smart_fork.team.server", "smart_fork.page", "smart_fork.cli.serv
 
 
 def main() -> None:
-    """Run the preloader: import everything, listen, and keep two processes waiting for commands.
+    """Run the preloader: import all modules, listen on the socket, and keep two processes waiting for commands.
 
-    It ends when no command has come for a while, or when smart-fork's code changes.
+    The preloader ends when no command has come for a while, or when smart-fork's code has changed.
     """
     path = socket_path()
     if path is None:
@@ -131,7 +132,7 @@ def main() -> None:
 
 
 def _load() -> None:
-    """Import the modules of commands, compile patterns and dataclasses, and load the default model."""
+    """Import the modules of all commands, compile patterns and dataclasses, and load the default embedding model."""
     load_all(but=_NOT_LOADED)
     for name in ("rich.table", "rich.padding", "rich.progress", "typer.rich_utils", "encodings.utf_16_be"):
         importlib.import_module(name)
@@ -154,7 +155,7 @@ def _listening(path: str) -> socket.socket:
 
 
 class _Keeper:
-    """The loop of the preloader, which keeps `WAITING` forked processes waiting for commands."""
+    """The main loop of the preloader. It keeps `WAITING` forked processes ready, each waiting for a command."""
 
     def __init__(self, listener: socket.socket, path: str, own: str) -> None:
         self._listener, self._path, self._own = listener, path, own
@@ -165,7 +166,10 @@ class _Keeper:
         self._waiting: set[int] = set()
 
     def run(self) -> None:
-        """Keep the number of waiting processes: replace each one that has taken a command or was killed."""
+        """Fork waiting processes, and replace each one that has taken a command or was killed.
+
+        Return when no command has come for a while, or when smart-fork's code has changed.
+        """
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how they ended
         asked = looked = time.monotonic()
         while True:
@@ -190,7 +194,10 @@ class _Keeper:
             return False
 
     def _begun(self) -> int:
-        """Fork a waiting process. Return a pipe that reports when this process takes a command or ends."""
+        """Fork a process that waits for a command. Return the reading end of a pipe from the forked process.
+
+        The pipe gets a byte when the forked process takes a command. It is closed when the forked process ends.
+        """
         taken, take = os.pipe()
         if os.fork() == 0:
             for one in (self._held, taken, *self._waiting):
@@ -200,8 +207,9 @@ class _Keeper:
         return taken
 
     def _wait(self, take: int) -> NoReturn:
-        """Wait for a command in this forked process, run it, and end. When a command is taken, write to the pipe
-        `take`.
+        """In a forked process: wait for a command, run it, and end. End also when the preloader ends.
+
+        Write a byte to the pipe `take` when a command is taken.
         """
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         while True:
@@ -222,10 +230,10 @@ class _Keeper:
 
 
 class _Asked:
-    """A client's request to run a command.
+    """A client's request to run its command in this process.
 
-    It has program, umask, priority, ignored signals, arguments, variables, directory, streams, and the error handling
-    of stdin.
+    It has everything that the command gets from the client's process: program name, umask, priority, ignored signals,
+    arguments, variables, directory, streams, and the error handling of stdin.
     """
 
     def __init__(self, fields: list[str], descriptors: Sequence[int]) -> None:
@@ -238,9 +246,9 @@ class _Asked:
 
 
 def _agreed(line: socket.socket) -> _Asked | None:
-    """Agree with the client over the connection `line`, and return the command that this process has to run.
+    """Receive a request over `line`, agree with the client that this process runs the command, and return the request.
 
-    Return `None` if the client may not hand over commands, or no longer waits.
+    Return `None` if the client may not hand its command over, or has stopped waiting.
     """
     line.settimeout(_HANGUP_SECONDS)
     with suppress(OSError):
@@ -257,10 +265,7 @@ def _agreed(line: socket.socket) -> _Asked | None:
 
 
 def _asked(line: socket.socket) -> _Asked | None:
-    """Return the request that the client sends over `line`.
-
-    Return `None` if it is incomplete, or if its command must run in the client's process.
-    """
+    """Return the request to run a command that the client sends over `line`; `None` if it is incomplete or invalid."""
     head, descriptors, _, _ = socket.recv_fds(line, SIZE, _DESCRIPTORS)
     with suppress(ValueError, OSError):
         asked = _Asked(unpacked(exactly(line, min(int.from_bytes(head), MAX_REQUEST_BYTES))), descriptors)
@@ -276,7 +281,7 @@ def _close(descriptors: Sequence[int]) -> None:
 
 
 class _Command:
-    """One command that this process runs for the client at the other end of `line`."""
+    """A command that this forked process runs for the client at the other end of `line`."""
 
     def __init__(self, line: socket.socket, asked: _Asked) -> None:
         self._line, self._asked = line, asked
@@ -285,7 +290,9 @@ class _Command:
         self._becoming = False
 
     def run(self) -> NoReturn:
-        """Take over the streams and settings of the client's process, run its command, and report the exit status."""
+        """Take over the streams and settings of the client's process, run the command, and send its exit status to the
+        client.
+        """
         _take_over(self._asked)
         _limit_as(self._pid)
         processes.act_for(processes.ClientProcess(self._pid, self._become, self._end))
@@ -319,7 +326,7 @@ class _Command:
         raise OSError(number, os.strerror(number))
 
     def _listen(self) -> None:
-        """Send the client's signals to this process. End this process when the client ends."""
+        """Raise each signal that the client passes on in this process. If the client ends, end this process."""
         while True:
             try:
                 said = self._line.recv(1)
@@ -362,7 +369,7 @@ def _take_over(asked: _Asked) -> None:
 
 
 def _limit_as(process: int) -> None:
-    """Give this process the resource limits and processors of the process with the id `process`."""
+    """Set this process's resource limits and allowed processors to those of the process with the id `process`."""
     for name in (one for one in dir(resource) if one.startswith("RLIMIT_")):
         with suppress(OSError, ValueError):  # a limit that this user may not raise, or that this system has not
             resource.setrlimit(limit := getattr(resource, name), resource.prlimit(process, limit))
@@ -371,9 +378,9 @@ def _limit_as(process: int) -> None:
 
 
 def _text(number: int, before: TextIO, errors: str | None) -> TextIO:
-    """Return a new text stream for the file descriptor `number`, which was replaced.
+    """Return a new text stream for the file descriptor `number`, which now refers to the client's file.
 
-    It has the encoding of the stream `before`, and handles encoding errors as `errors` says.
+    The new stream has the encoding of the old stream `before`, and handles encoding errors as `errors` says.
     """
     buffering = 1 if number == 2 or os.isatty(number) else -1
     return open(number, "w", buffering, before.encoding, errors, closefd=False)
