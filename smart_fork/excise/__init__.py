@@ -1,4 +1,4 @@
-"""The cutting of turns out of a transcript. Its agent can still resume the session. See docs/how-to/excise.md.
+"""Cuts (removes) turns out of a transcript, so that its agent can still resume the session. See docs/how-to/excise.md.
 
 Scripts import names from this package. The module `scripts` defines them, and is imported when the first of them is
 used.

@@ -12,7 +12,7 @@ from smart_fork.agents.options import said
 
 @dataclass(frozen=True, slots=True)
 class CutRequest:
-    """A request to cut turns out of a session, or to mask its secrets.
+    """A request to cut (remove) turns out of a session, or to mask its secrets.
 
     `follow` is true if copies, branches and the index are changed too.
     """
@@ -68,10 +68,10 @@ class UncutFile(Value):
 
 @record
 class IndexAfterCut(Value):
-    """The state of the index after a cut.
+    """The state of the index after a cut (a removal of turns from a log).
 
-    `updated` is true if the index has read the changed logs again, and `erased` if their old passages are erased.
-    `read` is the number of these logs.
+    `updated` is true if the index has read the changed logs again, and `read` is the number of these logs. `erased` is
+    true if no file of the index has the old text of these logs.
     """
 
     updated: bool
@@ -82,10 +82,10 @@ class IndexAfterCut(Value):
 
 @record
 class Excised(Value):
-    """The answer of a cut: `removed` has the ids of the turns that it removed, or would remove in a dry run.
+    """The answer of a cut. `removed` has the ids of the turns that the cut removed, or would remove in a dry run.
 
-    `next` is the command to run next. A dry run has no fields from `followed` on. `index` and `erased` are set only if
-    copies of the session were searched and cut as well.
+    `next` is the command to run next. The answer of a dry run has no fields from `followed` on. `index` and `erased`
+    are set only if the cut was also made in copies of the session.
     """
 
     session_id: str
@@ -126,7 +126,7 @@ class Parent(Value):
 class Trimmed(Excised):
     """The answer of a cut that leaves the session as it is and writes a copy without the cut records.
 
-    `new_session_id` and `new_path` belong to the copy, `parent` is the session from which it was made.
+    `new_session_id` and `new_path` are the id and path of the copy. `parent` is the session that was copied.
     """
 
     agent_type: str
@@ -143,7 +143,8 @@ class Trimmed(Excised):
 class Restored(Value):
     """A transcript that was restored from a snapshot (a file's content before a cut).
 
-    `snapshot` has the content that was replaced. It is `None` if nothing changed.
+    `restored` is the id of that snapshot. `snapshot` is a new one, with the content before the restoring; it is `None`
+    if nothing changed.
     """
 
     session_id: str
@@ -154,10 +155,10 @@ class Restored(Value):
 
 @record
 class RolledBack(Restored):
-    """The answer of a rollback (the undoing of a cut): the restored transcript, with the other files that the same cut
-    or rollback changed.
+    """The answer of a rollback (the undoing of a cut): the restored transcript.
 
-    `followed` are the other restored files, `left` those that could not be restored.
+    A cut may have changed other files too. `followed` are those that were restored as well, `left` those that could
+    not be restored.
     """
 
     followed: tuple[Restored, ...]
@@ -167,7 +168,7 @@ class RolledBack(Restored):
 
 @value
 class FileWithCutText(Value):
-    """A file, mostly an agent's, that still contains words cut from a session. `reason` says what to do."""
+    """A file, usually an agent's, that still contains words cut from a session. `reason` says what to do."""
 
     path: str
     words_found: tuple[str, ...]

@@ -47,9 +47,9 @@ def closure(turns: Sequence[TranscriptTurn], to_cut: Collection[str]) -> set[str
 
 
 def same_records(turns: Sequence[TranscriptTurn]) -> defaultdict[str, list[str]]:
-    """Map each turn's id to the ids of all lines that repeat its record. A merged session may have a record twice.
+    """Map each turn's id to the ids of the other lines with the same record. A merged session may have a record twice.
 
-    Turns without a repetition are left out. Lines with equal keys and different timestamps are different records.
+    Turns whose record occurs once are missing. Lines with equal keys and different timestamps are different records.
     """
     lines: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for turn in turns:
@@ -59,7 +59,10 @@ def same_records(turns: Sequence[TranscriptTurn]) -> defaultdict[str, list[str]]
 
 
 def repeated_lines(turns: Sequence[TranscriptTurn], gone: Collection[str]) -> set[str]:
-    """Return the ids of titles and summaries that repeat text of cut turns (`gone`) and of no other turn."""
+    """Return the ids of the titles and summaries that repeat text of cut turns (`gone`).
+
+    A title or summary stays if a remaining turn has the text too.
+    """
     cut, staying = set[str](), set[str]()
     for turn in turns:
         (cut if turn.id in gone else staying).update(turn.says)
@@ -99,8 +102,8 @@ def calls_without_result(turns: Sequence[TranscriptTurn]) -> set[str]:
 def _pairs(turns: Sequence[TranscriptTurn]) -> Iterator[tuple[TranscriptTurn, str, TranscriptTurn]]:
     """Yield for each tool result: its turn, the id of its tool call, and the turn with that call.
 
-    Several calls may have one id. Then the last call before the result is taken, or else the first call after it.
-    Results with an empty id are skipped.
+    Several calls may have the same id. Then the last call before the result is taken; without one, the first call
+    after it. Results with an empty id are skipped.
     """
     first: dict[str, TranscriptTurn] = {}
     for turn in reversed(turns):
@@ -117,7 +120,8 @@ def _pairs(turns: Sequence[TranscriptTurn]) -> Iterator[tuple[TranscriptTurn, st
 def calls_with_cut_result(session: Transcript, cut: Collection[str]) -> list[CutWarning]:
     """Return a warning for each tool call in the session that lost its result by a cut.
 
-    `cut` has the ids of the calls with a cut result. Agents themselves also leave calls without a result.
+    `cut` has the ids of the calls whose result was cut. Other calls without a result get no warning, since agents also
+    leave such calls.
     """
     left = {*cut} & calls_without_result(session.turns)
     return sorted(
@@ -139,7 +143,9 @@ def broken_links(session: Transcript) -> list[CutWarning]:
 
 
 class Refused(SmartForkError):
-    """The error for a cut that is possible, but has a problem or a warning. ``--force`` makes the cut nevertheless."""
+    """The error for a cut that has a problem or a warning. The cut is not made; with ``--force`` it is made
+    nevertheless.
+    """
 
     code = "refused"
 
@@ -169,7 +175,8 @@ class CutPlan:
     def of(cls, session: Transcript, to_cut: Collection[str], *, relink: bool = True) -> Self:
         """Plan to cut the turns with the ids in `to_cut`. The plan includes the warnings and problems.
 
-        With `relink`, turns below a cut turn get the next remaining turn above it as their parent.
+        A turn names its parent, the turn before it. With `relink`, a turn whose parent is cut gets the nearest
+        remaining turn above as its parent.
         """
         turns = session.turns
         seeds = frozenset(to_cut) & {turn.id for turn in turns}
@@ -195,8 +202,8 @@ class CutPlan:
     ) -> Self:
         """Plan to mask secrets and to cut the turns in `ids`.
 
-        A mask names the kind of the secret. Masked are the turns of `among`, or all turns if it is `None`. Only lines
-        of the session's own file are masked.
+        Each secret is replaced by a mask that names the kind of secret. Masked are the turns of `among`, or all turns
+        if it is `None`. Only lines of the session's own file are masked.
         """
         if among is not None:
             same = same_records(session.turns)
@@ -319,8 +326,8 @@ def _mask(
 ) -> tuple[dict[int, bytes], Counter[str], set[str]]:
     """Mask the secrets in a session's lines: in the turns of `among`, or in all turns if it is `None`.
 
-    `before` has the new bytes of lines that the plan rewrites already, by position. Return the rewritten lines by
-    position, the number of secrets of each kind, and the ids of turns to cut instead. A turn that has nothing but
+    `before` has, by position, the lines that the plan rewrites anyway, with their new bytes. Return the masked lines
+    by position, the number of secrets of each kind, and the ids of turns to cut instead. A turn that has nothing but
     signed thinking cannot be masked, so it is cut.
     """
     edits: dict[int, bytes] = {}
@@ -373,7 +380,8 @@ def _masked(raw: bytes, keys: Collection[str], *, padded: bool) -> tuple[bytes, 
 
 
 def _without_signed(record: dict[str, Any], new: dict[str, Any]) -> bool:
-    """Remove the thinking blocks that masking changed from `new`: these are signed, so nobody can rewrite them.
+    """Remove from `new` the thinking blocks that masking changed: agents sign these blocks, so changed ones are
+    invalid.
 
     `record` is the unmasked record, and `new` its masked copy. Return False if `new` has no content left.
     """
@@ -396,8 +404,8 @@ def _collecting(
 ) -> tuple[Callable[[str], str], Callable[[list[str]], list[str]]]:
     """Return two masking functions: one for a text, and one for a list of lines that form one text.
 
-    Both append the kinds of masked secrets to `found`. Lines of known private keys (`keys`) are masked wherever they
-    occur.
+    Both append the kinds of the masked secrets to `found`. `keys` are lines of known private keys, which are masked
+    wherever they occur.
     """
 
     def change(text: str) -> str:
@@ -423,7 +431,7 @@ _ChangeAll = Callable[[list[str]], list[str]]
 def map_texts(value: Any, change: _Change, lines: _ChangeAll = list, depth: int = 0) -> Any:
     """Return a copy of a JSON value in which `change` is applied to every text.
 
-    Texts in a list that form one text are changed together by `lines`. A text that is itself JSON is still valid JSON
+    If the items of a list form one text, `lines` changes them together. A text that is itself JSON is still valid JSON
     afterwards.
     """
     if isinstance(value, str):

@@ -144,7 +144,7 @@ def _completed(
 ) -> Excised:
     """Complete the answer of a cut: add `remains` (places that may still have the text), `snapshots`, and `discard`.
 
-    `discard` is the command that deletes these snapshots of the sessions in `ids`.
+    `snapshots` have the old content of the sessions in `ids`; `discard` is the command that deletes them.
     """
     kept = tuple(one.id for name in sorted(ids) for one in snapshots.snapshots(name))
     discard = shlex.join(["smart-fork", "excise", "discard", *kept])
@@ -152,7 +152,7 @@ def _completed(
 
 
 def _places_outside(planned: CutPlan, descent: Descent, others: Iterable[Descendant]) -> list[str]:
-    """Return places that can still have the cut text, which smart-fork leaves alone, such as prompt histories."""
+    """Return places that smart-fork leaves alone and that can still have the cut text, such as prompt histories."""
     session = planned.session
     found = list(map(str, planned.beside))
     if session.tool in READERS.names:
@@ -237,7 +237,9 @@ def _refuse_inherited(planned: CutPlan) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LastCut:
-    """A cut that was not undone. `snapshot` undoes it in all `files` that it changed."""
+    """A cut (removal of turns) that was not undone. A rollback to `snapshot` undoes it in all `files` that it
+    changed.
+    """
 
     snapshot: str
     made: str
@@ -246,7 +248,7 @@ class LastCut:
 
 
 def last_cut(session_id: str) -> LastCut | None:
-    """Return the newest cut of a session's log or of a copy of it, if a snapshot of it exists and it was not undone."""
+    """Return the newest cut of a session's log or of a copy of the log, if it can be undone and was not undone."""
     kept = {one.id for one in snapshots.snapshots(session_id)}
     logged = snapshots.noted_changes()
     sources = {one.source_path for one in logged if one.session_id == session_id and not one.beside}
@@ -271,10 +273,10 @@ class _Undoing:
 def rollback(
     identity: str, *, to: Path | None = None, force: bool = False, disk: Disk = DISK, now: datetime | None = None
 ) -> RolledBack:
-    """Restore a transcript from a snapshot, and all other files that the snapshot's cut or rollback changed.
+    """Restore a transcript from a snapshot (a file's content before a cut or rollback).
 
-    The present content is kept as a new snapshot. With `to`, only one file is written, at that path. Files that cannot
-    be restored are named in `left`.
+    All other files that the same cut or rollback changed are restored too; files that cannot be restored are named in
+    `left`. The present content is kept as a new snapshot. With `to`, only one file is written, at that path.
 
     Raises:
         NotFound, Usage: no snapshot matches, or the path of its file is unknown.
@@ -322,7 +324,7 @@ def _put_back_other(entry: snapshots.NotedChange, undoing: _Undoing) -> Restored
 
 
 def _delete_again(entry: snapshots.NotedChange, undoing: _Undoing) -> Restored:
-    """Delete a file next to a transcript a second time: a cut had deleted it, and a rollback had restored it."""
+    """Delete a file next to a transcript again: a cut had deleted it, and a rollback had restored it."""
     session, path = Transcript(entry.tool, Path(entry.source_path), entry.session_id, ()), Path(entry.source_path)
     before = snapshots.save(path, entry.session_id, undoing.now, disk=undoing.disk)
     snapshots.note(
@@ -450,7 +452,7 @@ def _planned_copy(session: Transcript, turns: str, ids: Sequence[str], *, secret
 
 
 def _name(planned: CutPlan, parent: Conversation) -> str:
-    """Return the parent's title for the copy, or if it quotes a cut prompt, one made from a remaining prompt."""
+    """Return the copy's title: the parent's, or if that quotes a cut prompt, a title made from a remaining prompt."""
     staying = planned.survivors
     gone = titles.marks(key for turn in planned.removed for key in turn.says)
     gone -= titles.marks(key for turn in staying for key in turn.says)

@@ -1,7 +1,8 @@
-"""The erasing of text from smart-fork's own data: worker registry, worker output, logs, kept copies, index.
+"""The erasing of text from smart-fork's own data: worker registry, worker output, logs, kept copies (of agents' logs),
+index.
 
-Cut text is erased, and all text of forgotten sessions. Agents' own logs are not touched here. Snapshots of cuts stay,
-since a cut is undone with them.
+Erased are text that was cut from a session, and all text of forgotten sessions. Agents' own logs are not touched here.
+Snapshots (contents of files before a cut) stay, since a cut is undone with them.
 """
 
 from __future__ import annotations
@@ -59,13 +60,14 @@ _TOKEN = re.compile(rb"[0-9A-Za-z\x80-\xff]{5,}")
 
 
 def note_pending(session: Transcript, session_ids: Collection[str], change: str = "") -> int:
-    """Note a cut before it is made, and return the note's number. The note has none of the cut words.
+    """Store a note about a cut (a removal of turns) before it is made, and return the note's number.
 
-    If the process is killed, `run_pending` reads the note. It completes the cut of the session and its copies, and
-    erases their text for all `session_ids`. `change` is the id of the cut.
+    The note contains none of the cut words. If this process is killed, `run_pending` reads the note later. It
+    completes the cut of the session and its copies, and erases their text for all `session_ids`. `change` is the id of
+    the cut.
 
     Raises:
-        OSError: the note cannot be kept.
+        OSError: the note cannot be stored.
     """
     return _note({
         "path": str(session.source_path), "tool": session.tool, "session_ids": sorted(session_ids), "change": change,
@@ -73,7 +75,8 @@ def note_pending(session: Transcript, session_ids: Collection[str], change: str 
 
 
 def note_cut_done(note: int) -> None:
-    """Record in a cut's note that all files are cut. The cut words are still to be erased from smart-fork's data.
+    """Record in a cut's note (see `note_pending`) that all files are cut. Only the erasing from smart-fork's data is
+    missing.
 
     Raises:
         OSError: the note cannot be changed.
@@ -89,7 +92,9 @@ def _note(facts: dict[str, object]) -> int:
 
 
 def erase_again(reference: str | None, tool: str = "auto") -> bool:
-    """Erase the cut text of a session again, wherever it is found. Return True if no cut text is known to be left.
+    """Erase again the text that was cut from a session, in copies of the session and in smart-fork's own files.
+
+    Return True if no cut text is known to be left.
 
     Raises:
         NotFound, Usage: no transcript matches.
@@ -103,10 +108,11 @@ def erase_again(reference: str | None, tool: str = "auto") -> bool:
 
 
 def run_pending(known: Mapping[int, Collection[str]] = MappingProxyType({})) -> bool:
-    """Run the erasures that stored notes of cuts ask for. Skip notes of other live processes. Return True if no note
-    is left.
+    """Run the erasures that stored notes of cuts ask for (see `note_pending`). Notes of other live processes are
+    skipped.
 
-    `known` has the cut words by number of the note, so that these sessions are not read again.
+    Return True if no note is left. `known` maps numbers of notes to the cut words, so that these sessions are not read
+    again.
     """
     try:
         notes = state.rows("SELECT id, pid, facts FROM owed_erasures ORDER BY id")
@@ -118,7 +124,7 @@ def run_pending(known: Mapping[int, Collection[str]] = MappingProxyType({})) -> 
 
 
 def _is_erased_elsewhere() -> bool:
-    """Erase deleted text from the index of qmd, a search program that few users have.
+    """Erase deleted text from the index of qmd, an optional search program.
 
     Return True if that succeeded, or if qmd is not used.
     """
@@ -221,14 +227,17 @@ def forget_workers(session_id: str) -> bool:
 
 
 def _drop_kept_parts(copy: kept_logs.KeptLog, wanted: frozenset[str]) -> None:
-    """Delete files kept with smart-fork's copy of a log, such as long outputs, if they contain one of the words."""
+    """Delete parts of smart-fork's copy of a log that contain one of the words.
+
+    Such parts are files that belong next to the log, such as long outputs.
+    """
     texts = {name: b"".join(pieces(copy.folder, part)) for name, part in copy.beside.items()}
     if names := [name for name, text in texts.items() if wanted & words_in(text.decode("utf-8", "ignore"))]:
         kept_logs.leave_out(copy, names)
 
 
 def _erase_registry(session_ids: Collection[str], wanted: frozenset[str]) -> tuple[list[WorkerRecord], bool]:
-    """Remove the words from the entries of the sessions' workers in the worker registry.
+    """Remove the words from entries of the worker registry: those of workers that belong to the sessions.
 
     Return the workers of other sessions, and True if no trace of the words is left in the registry's file.
     """
@@ -288,9 +297,9 @@ FORGET_SECONDS = 60.0
 class Removal(Value):
     """The answer of ``forget``. `jsonl_path` is the agent's own log, which is unchanged.
 
-    `erased` is true if no file of smart-fork has the session's text; `None` after an undo. `left` names the logs of
-    sessions made from this one, which still have its text. If a log is gone, `left` names smart-fork's own files of
-    that session.
+    `erased` is true if no file of smart-fork has the session's text; it is `None` after an undo. `left` names the logs
+    of sessions made from the forgotten one, since they still have its text. For such a session whose log is deleted,
+    `left` names smart-fork's own files of it.
     """
 
     session_id: str
@@ -305,7 +314,8 @@ def forget(reference: str) -> Removal:
     """Forget a session: delete its export, copies, snapshots, passages and vectors. `reference` is an id or a part of
     one.
 
-    The session is first put on the list of forgotten sessions. If this is interrupted, the next indexing completes it.
+    The session is first put on the list of forgotten sessions. If the deletion is interrupted, the next indexing
+    completes it.
 
     Raises:
         SmartForkError: no session matches, or another process is indexing for too long.

@@ -37,10 +37,10 @@ class Writer:
     tool: model.Tool = Session.UNKNOWN
 
     def write(self, session: Session, turns: Sequence[Turn], *, relink: bool = False, disk: Disk = DISK) -> Path:
-        """Write the session with only these turns. Lines stay as they are; with `relink`, they get new parents where
-        the old ones are gone.
+        """Write the session's file with only these turns, and return the path of the written file.
 
-        Return the path of the written file.
+        The lines of these turns are not changed. Only with `relink`, a turn whose parent is left out gets another
+        parent.
 
         Raises:
             Usage: the session is another agent's, or has no path.
@@ -62,7 +62,9 @@ def writer_of(tool: model.Tool) -> type[Writer]:
 
 
 def write(session: Session, turns: Sequence[Turn], *, relink: bool = False) -> Path:
-    """Write the session with only these turns, with the writer of its agent. Raises the errors of `Writer.write`."""
+    """Write the session's file with only these turns, by the `Writer` of its agent. Raises the errors of
+    `Writer.write`.
+    """
     writer = writer_of(session.tool) if session.tool in AGENTS.cuttable() else Writer
     return writer().write(session, turns, relink=relink)
 

@@ -37,7 +37,9 @@ def suggest(reference: str | None, tool: str = "auto") -> Suggestions:
 
 
 def suggestions(session: Transcript) -> list[Suggestion]:
-    """Return the suggested cuts for a loaded session. Turns that are in the file of its parent are ignored."""
+    """Return the suggested cuts for a loaded session. Turns that the session reads from its parent's file are
+    ignored.
+    """
     found = [
         *_reverted(session), *_repeated_outputs(session), *_unused_outputs(session), *_secrets(session),
     ]  # fmt: skip
@@ -45,7 +47,9 @@ def suggestions(session: Transcript) -> list[Suggestion]:
 
 
 def _reverted(session: Transcript) -> Iterator[Suggestion]:
-    """Suggest edits that were reverted: from the first edit after a prompt to the command that reverted it."""
+    """Suggest edits that were reverted: the turns from the first edit after a prompt to the command that reverted the
+    edits.
+    """
     began: int | None = None
     for position, turn in enumerate(session.turns):
         if turn.is_parents:
@@ -62,7 +66,7 @@ def _reverted(session: Transcript) -> Iterator[Suggestion]:
 
 
 def _repeated_outputs(session: Transcript) -> Iterator[Suggestion]:
-    """Suggest long tool outputs that occur again later in the same words; the last one stays."""
+    """Suggest long tool outputs that occur again later in the same words; the last occurrence is not suggested."""
     last: dict[bytes, TranscriptTurn] = {}
     for turn in session.turns:
         if turn.is_parents or not turn.tool_results or turn.token_est < MIN_REPEATED_TOKENS:
@@ -110,10 +114,10 @@ def _suggestion(session: Transcript, kind: str, ids: Collection[str], reason: st
 
 
 def _with_calls(session: Transcript, turn: TranscriptTurn) -> list[str]:
-    """Return the ids of the turns to cut so that a turn's tool results go.
+    """Return the ids of the turns to cut, so that the tool results of `turn` are removed.
 
-    These are the turns with only the calls of these results: a result is cut together with its call. Without such a
-    turn, it is the turn itself.
+    A result is cut together with its call. So these are the turns that have calls of these results and no other calls.
+    If there is no such turn, return the id of `turn`.
     """
     wanted = {result.tool_use_id for result in turn.tool_results}
     calls = [one for one in session.turns if one.tool_calls and {call.id for call in one.tool_calls} <= wanted]

@@ -62,10 +62,7 @@ def words_of(lines: Iterable[bytes]) -> set[str]:
 
 
 def runs_of(lines: Iterable[bytes]) -> set[str]:
-    """Return all runs of four successive words in the texts of JSON lines.
-
-    The words of a run are joined with single blanks.
-    """
+    """Return all runs of four successive words in the texts of JSON lines, each joined with single blanks."""
     return {run for line in lines for text in _texts(line) for run in _runs(text)}
 
 
@@ -118,10 +115,10 @@ def _found(lines: Iterable[bytes], *searches: _Search) -> set[str]:
 
 
 class _Search:
-    """A search for many words in lines. All words are searched in one pass, without splitting most lines into words.
+    """A search for many words in lines. It looks for all words in one pass, without splitting most lines into words.
 
-    `spelled` converts a line to the form that is searched, for example lower case. `exact`, if given, returns the
-    words of a line: only these count as found.
+    `spelled` converts a line to the form in which it is searched, such as lower case. Without `exact`, a word is found
+    anywhere in a line. With `exact`, which returns a line's words, only whole words are found.
     """
 
     def __init__(
@@ -144,7 +141,9 @@ class _Search:
 
 
 def _lower(line: bytes) -> bytes:
-    r"""Return a line in lower case. If escapes such as ``\u0041`` may hide words, its decoded texts follow."""
+    r"""Return a line in lower case. If it has escapes such as ``\u0041``, which may hide words, add its decoded
+    texts.
+    """
     if (apart := _ESCAPE.search(line)) is None and line.isascii():
         return line.lower()
     read = list(_texts(line)) if apart or _CAPITAL_SIGMA in line else []
@@ -227,9 +226,10 @@ def worker_text(worker: WorkerRecord) -> str:
 
 
 def words_at(path: Path, wanted: frozenset[str], parts: Mapping[str, str] = MappingProxyType({})) -> set[str]:
-    """Return which of the `wanted` words a file contains; it is decompressed if needed.
+    """Return which of the `wanted` words a file contains. A compressed file is decompressed.
 
-    `parts` maps further words to texts, which may also be found inside a longer word.
+    `wanted` words are found only as whole words. `parts` maps further words to texts that are also found inside a
+    longer word.
     """
     return words_among(_pieces(path), wanted, parts)
 
@@ -239,7 +239,8 @@ def words_among(
 ) -> set[str]:
     """Return which of the `wanted` words some pieces of bytes contain.
 
-    `parts` maps further words to texts, which may also be found inside a longer word.
+    `wanted` words are found only as whole words. `parts` maps further words to texts that are also found inside a
+    longer word.
     """
     found: set[str] = set()
     for piece in pieces:
@@ -272,7 +273,10 @@ def own_source() -> str:
 
 
 class _OwnFiles:
-    """smart-fork's own files except databases: the kind of each, and whether it has one of the `wanted` words."""
+    """smart-fork's own files except databases.
+
+    It tells the kind of a file, and whether the file has one of the `wanted` words.
+    """
 
     def __init__(self, agent: AgentName | None, session_ids: Collection[str], wanted: frozenset[str]) -> None:
         self._session_ids, self._wanted = session_ids, wanted
@@ -299,7 +303,7 @@ class _OwnFiles:
         return "file"
 
     def has_trace(self, path: Path, kind: str) -> bool:
-        """Return True if a file contains one of the wanted words.
+        """Return True if a file contains one of the wanted words. `kind` is the kind of the file.
 
         In logs, words of smart-fork's own messages do not count.
         """
@@ -340,7 +344,9 @@ def telling_words(lines: Iterable[bytes], gone: Collection[str]) -> set[str]:
 
 
 def is_telling(word: str) -> bool:
-    """Return True if a word, or a run of words, identifies cut text: smart-fork's own messages do not contain it."""
+    """Return True if a word, or a run of words, shows that a file has cut text: smart-fork's own messages do not
+    contain it.
+    """
     if " " in word:
         return word not in _own_text()
     return any(map(str.isdigit, word)) or bool(words_in(word) - own_words())

@@ -1,7 +1,7 @@
-"""The transcript to cut: finding it, loading it, numbering its turns, and finding everything that was made from it.
+"""The transcript to cut: finding and loading it, numbering its turns, and finding everything that was made from it.
 
-Copies, branches, forks and hand-overs were made from it (`derived_from`). smart-fork's own files of a session are its
-export, its kept copy and its rows in the index.
+Copies, branches, forks and hand-overs are made from a transcript (`derived_from`). smart-fork's own files of a session
+are its export (a Markdown file), its kept copy (smart-fork's copy of the log) and its rows in the index.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def load_numbered(tool: str, path: Path, composer: str = "") -> Transcript:
 def resolve_transcript(
     reference: str | None, tool: str = AGENTS.AUTO, composer: str = "", *, numbered: bool = False
 ) -> Transcript:
-    """Find a transcript (see `locate_transcript`) and load it.
+    """Find a transcript by `reference` (see `locate_transcript`) and load it.
 
     Raises:
         NotFound, Usage, ForkRefused: the errors of `locate_transcript` and `load_with_tool`.
@@ -177,12 +177,12 @@ def _found(reference: str | None, tool: str) -> tuple[Path, str]:
 
 
 def _log_to_cut(found: sessions.Located, longest: Path) -> Path:
-    """Return the log to cut, of a session with several logs: the one that was cut before, or else the longest.
+    """Return the log to cut if a session has several logs: a log that was cut before, or else the longest.
 
     A cut log may be shorter than its copies that were not cut.
 
     Raises:
-        ForkRefused: the session continued in two logs. Then `smart-fork show` counts the messages of both.
+        ForkRefused: the session was continued in several logs. `smart-fork show` counts the messages of all of them.
     """
     logs = READERS[found.agent].locate(found.session_id)
     if len(logs) < 2:
@@ -321,13 +321,13 @@ def _is_number(text: str) -> bool:
 def keys_of(turns: Iterable[TranscriptTurn]) -> set[str]:
     """Return the keys of records. A record's key is equal in every copy of its session.
 
-    The keys of titles that quote these records are included.
+    The keys also find titles that quote these records.
     """
     return {key for turn in turns for key in (turn.key, *turn.aliases, *titles.marks(turn.says)) if key}
 
 
 def matching_turns(session: Transcript, keys: Collection[str]) -> set[str]:
-    """Return the ids of turns with one of the keys, in a copy of a session.
+    """Return the ids of the turns, in a copy of a session, that have one of the keys.
 
     Titles that quote a record with one of the keys are included.
     """
@@ -339,9 +339,9 @@ def matching_turns(session: Transcript, keys: Collection[str]) -> set[str]:
 
 
 def dependent_logs(tool: str, paths: Collection[Path], first: int = 0) -> list[Path]:
-    """Return the logs of forks that do not copy their parent's records, but read them from one of these files.
+    """Return the logs of forks that read their parent's records from one of these files instead of copying them.
 
-    Forks of such forks are included. Only records from number `first` on count.
+    Forks of such forks are included. `first` limits this to forks that read records from that number on.
     """
     return agent.heirs(paths, first) if (agent := AGENTS.find_cutter(tool)) else []
 
@@ -362,7 +362,7 @@ INDEX_LOCK_SECONDS = 30.0
 def derived_from(session: Transcript, keys: Collection[str] = ()) -> Descent:
     """Return the sessions made from a session: copies, branches, forks and hand-overs that the calling client may see.
 
-    Copies are recognized by records with one of the `keys`.
+    A copy is recognized by a record with one of the `keys`.
     """
     if session.tool not in READERS.names:
         return Descent()
@@ -380,10 +380,10 @@ def derived_from(session: Transcript, keys: Collection[str] = ()) -> Descent:
 
 
 def derived_from_log(agent: AgentName, path: Path, keys: Collection[str] = ()) -> Descent:
-    """Return the sessions made from the session of a log: copies, branches, forks and hand-overs. The log may be
-    deleted.
+    """Return the sessions made from the session of a log, which may be deleted: copies, branches, forks and
+    hand-overs.
 
-    Copies are recognized by records with one of the `keys`.
+    A copy is recognized by a record with one of the `keys`.
     """
     return derived_from(Transcript(agent, path, READERS[agent].id_of(path), ()), keys)
 
@@ -395,7 +395,7 @@ def other_files(session: Transcript) -> list[Path]:
 
 
 def _is_permitted(one: Descendant) -> bool:
-    """Return True if the calling client may read the project of this copy, and therefore cut it."""
+    """Return True if the calling client may read the project of a session made from another one, and so may cut it."""
     if not call_context.limited():
         return True
     with suppress(OSError):
@@ -430,7 +430,7 @@ def own_files_with(agent: AgentName, session_id: str, gone: Collection[str]) -> 
 def copies_with(agent: AgentName, session_id: str, gone: Collection[str], reason: str) -> Iterator[FileWithCutText]:
     """Yield smart-fork's own files of a session that contain cut words (`gone`), each with this `reason`.
 
-    A file is skipped if all its found words also occur in smart-fork's own messages.
+    A file is skipped if smart-fork's own messages contain all the words found in it.
     """
     for path, said in own_files_with(agent, session_id, gone):
         if any(map(is_telling, said)):
@@ -447,7 +447,7 @@ def _indexed(store: SqliteStore, row: SessionRow, gone: Collection[str]) -> set[
 
 
 def _is_form(word: str, others: set[str]) -> bool:
-    """Return True if the index may treat `word` as a form of another word, as "raising" of "raises"."""
+    """Return True if a full-text index may treat `word` as a form of one of the `others`, as "raising" of "raises"."""
     stem = word[: max(3, len(word) - 3)]
     return word.isalpha() and (len(word) == len(stem) or any(one.startswith(stem) for one in others))
 

@@ -43,8 +43,9 @@ def check(reference: str | None, tool: str = "auto") -> Soundness:
     """Find the defects of a transcript, and cut text that remains in the index, in copies, or in smart-fork's own
     files.
 
-    The cut text is known from snapshots. `unknown` counts the cuts without a snapshot. If there are any, `ok` is
-    False, and `unsearched` names the logs of sessions that received a hand-over of this one.
+    The cut text is known from snapshots (contents of files before a cut). `unknown` counts the cuts without a
+    snapshot. If such cuts exist, `ok` is False, and `unsearched` names the logs of sessions that received a hand-over
+    of this one.
 
     Raises:
         NotFound, Usage: no transcript matches.
@@ -89,7 +90,10 @@ def still_shared(session: Transcript) -> list[FileWithCutText]:
 
 
 def still_kept(session: Transcript) -> tuple[list[str], int]:
-    """Return the ids of the snapshots that have the session's cut text, and the number of cuts without a snapshot."""
+    """Return the ids of the snapshots (contents of files before a cut) that have text cut from the session.
+
+    Also return the number of cuts without a snapshot.
+    """
     cuts = [one.snapshot for one in cuts_of(session) if one.snapshot]
     there = [one.id for one in snapshots.snapshots(session.session_id)]
     return there if cuts else [], len(set(cuts) - set(there))
@@ -111,8 +115,8 @@ def words_found(session: Transcript, gone: set[str]) -> list[str]:
 class CutText(NamedTuple):
     """The lines that were cut from a session, and their words and texts that no remaining line has.
 
-    `runs` are runs of four words, and texts without blanks. `in_bytes` are words long enough to be searched in raw
-    bytes.
+    `runs` are runs of four words, and texts without blanks. `in_bytes` are the words that are long enough to be
+    searched in files that are not text.
     """
 
     lines: set[bytes]
@@ -122,9 +126,10 @@ class CutText(NamedTuple):
 
 
 def cut_text_of(session: Transcript) -> CutText:
-    """Return the text that cuts removed from a session, as the snapshots have it. Each snapshot is read once.
+    """Return the text that cuts removed from a session. It is read from snapshots (contents before a cut), each of
+    them once.
 
-    A word that occurs inside a longer remaining word is left out.
+    A word that also occurs inside a longer remaining word is left out.
     """
     found = [_gone_of(session, path) for path in (None, *transcript.other_files(session))]
     return CutText(*(set().union(*some) for some in zip(*found, strict=True)))
@@ -147,9 +152,10 @@ def cuts_of(session: Transcript) -> list[snapshots.NotedChange]:
 
 
 def cut_lines(session: Transcript, path: Path | None = None) -> set[bytes]:
-    """Return the lines that cuts removed from a session's log, or from its other file at `path`.
+    """Return the lines that cuts removed from a session's log, or from another file of the session at `path`.
 
-    The snapshots have these lines. Lines that the file still has are not included.
+    The lines are read from the snapshots (the file's contents before cuts). Lines that the file still has are not
+    included.
     """
     made = {entry.snapshot for entry in snapshots.cuts(path or written_path(session))}
     kept = [one for one in snapshots.snapshots(session.session_id) if one.id in made]
@@ -161,7 +167,9 @@ def cut_lines(session: Transcript, path: Path | None = None) -> set[bytes]:
 
 
 def _staying(session: Transcript, path: Path | None) -> Iterator[bytes]:
-    """Yield the lines that a session still has, and all lines of its other file at `path`."""
+    """Yield all lines of a session's transcript. If `path` names another file of the session, also yield the file's
+    lines.
+    """
     yield from TranscriptTurn.raws(session.turns)
     if path is not None:
         with path.open("rb") as file:
@@ -194,7 +202,8 @@ def beside_logs(session: Transcript, gone: Collection[str], below: Iterable[Desc
 class _FileSearch:
     """A search for cut words (`gone`) in files of agents.
 
-    In files that name one of `session_ids`, every cut word counts.
+    In files that name one of `session_ids`, every cut word counts. In other files only words that look like secrets
+    count.
     """
 
     def __init__(self, gone: Collection[str], session_ids: Collection[str]) -> None:
@@ -229,7 +238,7 @@ class _FileSearch:
             yield FileWithCutText(where, tuple(sorted(found)), reason)
 
     def _in_store(self, store: Path) -> set[str]:
-        """Return the cut secrets in any version of any file of a git repository.
+        """Return the secrets among the cut words that any version of any file of a git repository contains.
 
         Ordinary cut words are not searched, since such a repository does not name sessions.
         """
@@ -280,7 +289,9 @@ _LOSES_IT_TOO = "It loses the text when that session does."
 
 
 def _secrets_aside(session: Transcript, secrets: Collection[str]) -> list[FileWithCutText]:
-    """Find cut secrets in a session's remaining lines other than messages: summaries, titles, rewound turns."""
+    """Find cut secrets in a session's remaining lines that are not messages: summaries, titles, turns that the user
+    has undone.
+    """
     wanted = text_search.remaining_secrets(TranscriptTurn.raws(session.turns), secrets)
     if not wanted:
         return []
@@ -337,10 +348,10 @@ def has_cut_text(one: Descendant, planned: CutPlan) -> bool:
 
 
 class _CopySearch:
-    """A search in the copies of a session: for cut words (`gone`), for keys of cut records (`cut`), and for cut
-    secrets.
+    """A search in the logs of sessions made from a session, such as its copies.
 
-    `asides` lists the secrets found in lines that are not messages.
+    It looks for cut words (`gone`), for keys of cut records (`cut`), and for cut secrets. `asides` lists the secrets
+    found in lines that are not messages.
     """
 
     def __init__(
@@ -350,9 +361,9 @@ class _CopySearch:
         self.asides = _secrets_aside(session, secrets)
 
     def into(self, one: Descendant, *, is_unclear: bool) -> Iterator[FileWithCutText]:
-        """Search one log and the files next to it. Yield those with cut text.
+        """Search the log of one session and the files next to it. Yield the files with cut text.
 
-        `is_unclear` is true if it is unknown whether the log is the copy or the original.
+        `is_unclear` is true if it is unknown whether this log is the copy or the original.
         """
         copy = None if one.handed_over else transcript.load_copy(self.session, one.path)
         self.asides += _secrets_aside(copy, self._secrets) if copy and not is_unclear else []
@@ -393,7 +404,10 @@ class _CopySearch:
 
 
 def _archived(look: _CopySearch, descent: Descent, keys: Collection[str]) -> Iterator[FileWithCutText]:
-    """Search what smart-fork keeps of related sessions whose logs are deleted. Yield the files with cut text."""
+    """Search smart-fork's own files of sessions that were made from this one and whose logs are deleted.
+
+    Yield the files with cut text. `keys` are the keys of the records by which copies are recognized.
+    """
     session = look.session
     cutter, lost = AGENTS.find_cutter(session.tool), set(descent.without_log)
     if call_context.limited() or cutter is None:

@@ -59,7 +59,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CutChange:
-    """The values that all files of one cut share, such as its id and time.
+    """The values that all files of one cut (a removal of turns) share, such as its id and time.
 
     `keys` are the keys of the removed records, and `masked` the keys of records with masked secrets. `follows` is true
     if copies, and the files next to a log, are changed too.
@@ -85,8 +85,8 @@ def write(
 ) -> tuple[str | None, list[CutFile]]:
     """Cut one transcript as planned, and delete or rewrite the files next to it.
 
-    The log of snapshots gets an entry, which also names the sessions made from this one (`descent`). Return the id of
-    the snapshot of the old content, and the changed files next to the transcript.
+    The cut is noted in the log of snapshots (contents before a cut), with the sessions made from this one (`descent`).
+    Return the id of the snapshot with the old content, and the changed files next to the transcript.
 
     Raises:
         ForkRefused: the session is running, or its file has changed.
@@ -128,9 +128,10 @@ def write(
 
 
 def cut_copies(session: Transcript, change: CutChange, copies: Iterable[Path]) -> tuple[list[CutFile], list[UncutFile]]:
-    """Cut the records of a cut out of copies and branches of its session. Return the cut files, and those not cut.
+    """Remove the records that were cut from a session from its copies and branches too.
 
-    Copies that do not have these records are in neither list.
+    Return the files that were cut, and those that could not be cut. Copies that do not have these records are in
+    neither list.
     """
     done = [one for copy in copies for one in _followed(session, change, copy)]
     left = [one for one in done if isinstance(one, UncutFile)]
@@ -197,9 +198,9 @@ def write_or_delete(path: Path, new: bytes) -> None:
 
 
 def _noted(session: Transcript, path: Path, change: CutChange, size: int) -> CutFile:
-    """Take a snapshot of a file next to a log, and record its change in the snapshot log.
+    """Take a snapshot (a copy of the content) of a file next to a log, before a cut changes it.
 
-    `size` is its size afterwards.
+    The change is recorded in the log of snapshots. `size` is the file's size after the change.
     """
     snapshot = snapshots.save(path, session.session_id, change.now, disk=change.disk)
     command = f"{change.command} (beside {session.session_id})"
@@ -215,13 +216,16 @@ def _masked(planned: CutPlan) -> list[str]:
 
 
 def _is_as_before(session: Transcript, made: snapshots.NotedChange) -> bool:
-    """Return True if a file still begins with its content before the cut `made`: the cut was recorded but not made."""
+    """Return True if a session's file still begins with its whole content before the cut `made`.
+
+    Then the cut was recorded, but not made.
+    """
     kept = next((one for one in snapshots.snapshots(made.session_id) if one.id == made.snapshot), None)
     return kept is not None and AGENTS.cutter_of(session.tool).begins_with(session.source_path, snapshots.content(kept))
 
 
 def write_lines(session: Transcript, gone: Collection[int], edits: Mapping[int, bytes], *, disk: Disk = DISK) -> Path:
-    """Write a session's file without the turns at the positions in `gone`. Lines in `edits` get new bytes, by
+    """Write a session's file without the turns at the positions in `gone`. `edits` has new bytes for lines, by
     position.
 
     Return the path of the file. Raises the errors of `write`.
@@ -266,7 +270,7 @@ def _lines(session: Transcript, gone: Collection[int], edits: Mapping[int, bytes
 
 
 def _padded(session: Transcript, gone: Collection[int], edits: Mapping[int, bytes]) -> Iterator[bytes]:
-    """Yield the lines of a log with blanks in place of cut text, so that every remaining byte keeps its offset.
+    """Yield the lines of a log with blanks in place of the cut text, so that every remaining line keeps its offset.
 
     Codex's own database and the headers of forks refer to offsets in the log.
     """
@@ -289,7 +293,9 @@ def _padded(session: Transcript, gone: Collection[int], edits: Mapping[int, byte
 
 
 def _blank(size: int) -> bytes:
-    """Return filler of `size` bytes between two lines: one line end, and a blank line if there is room for it."""
+    """Return `size` bytes to fill the gap between two lines: a line end, and a line of blanks if there is room for
+    it.
+    """
     return b"\n" * size if size < 2 else b"\n" + b" " * (size - 2) + b"\n"
 
 
@@ -302,9 +308,10 @@ MAX_WAITING = 2048
 
 
 def refresh(tool: str, paths: Iterable[Path]) -> IndexAfterCut:
-    """Let the index read logs of one agent again from the first byte, and the logs of forks that read from them.
+    """Let the index read some logs of one agent again from the beginning, and the logs of forks that read from these
+    logs.
 
-    Afterwards no export, passage or vector has cut text.
+    Afterwards no export (a session's Markdown file), passage or vector has cut text.
     """
     changed = list(paths)
     logs = (log for path in changed for log in _logs_of(tool, path))
@@ -335,9 +342,10 @@ def _logs_of(tool: str, path: Path) -> list[Path]:
 
 
 def _kept_again(tool: str, path: Path) -> None:
-    """Delete a log's export. If smart-fork keeps a copy of the log, replace the copy by the present log.
+    """Delete the export (Markdown file) of a log's session. If smart-fork keeps a copy of the log, renew the copy.
 
-    The export of a log that the index does not know would stay otherwise. A copy that cannot be replaced is removed.
+    Without this, the export of a log that the index does not know would stay. A copy that cannot be renewed is
+    deleted.
     """
     file = _log_file(tool, str(path))
     if file is None:
@@ -356,9 +364,10 @@ def _kept_again(tool: str, path: Path) -> None:
 
 
 def _read_again(store: SqliteStore, tool: str, paths: list[Path]) -> tuple[int, list[tuple[int, bytes]]]:
-    """Read logs into the index again. Return their number, and the known vectors of passages with unchanged text.
+    """Read logs into the index again. Return how many logs were read, and the known vectors of passages with unchanged
+    text.
 
-    A vector comes with the number of its passage.
+    Each vector comes with the number of its passage.
     """
     there = {path.resolve() for path in paths}
     names = {path.name for path in (*paths, *there)}  # of very many: to resolve one asks for each folder above it
@@ -390,7 +399,7 @@ def _row_of(store: SqliteStore, tool: str, location: str) -> SessionRow | None:
 
 
 def _empty(store: SqliteStore, row: SessionRow, file: LogFile) -> None:
-    """Remove the text of a session from the index, so that no search finds it: its log has no prompt any more."""
+    """Remove the text of a session from the index, so that no search finds it. Its log has no prompt left."""
     rest = Conversation(row.agent, row.session_id, file.path, (), cwd=row.cwd, root_id=row.root_id)
     project = project_of(row.repo_root) if row.repo_root else Project("", "", git=False)
     document = Document(rest, project, row.resolved_cwd, (), Words("", "", "", "", ""))
@@ -400,10 +409,9 @@ def _empty(store: SqliteStore, row: SessionRow, file: LogFile) -> None:
 
 
 def _agent_of(tool: str, location: str) -> AgentName | None:
-    """Return the agent of the log at `location`: `tool`, the agent of the cut, if known, or else the agent that owns
-    the log.
+    """Return the agent of the log at `location`; `None` if no agent that can be indexed owns it.
 
-    Return `None` if no agent owns it.
+    It is `tool`, the agent of the cut transcript, if that is known, or else the agent that owns the log.
     """
     if tool != Transcript.UNKNOWN:
         return tool if tool in READERS.names else None
@@ -422,7 +430,7 @@ def _log_file(tool: str, location: str) -> LogFile | None:
 
 def _embed(known: Sequence[tuple[int, bytes]]) -> str:
     """Compute vectors for the passages in the index that have none, if the index has vectors. Return a note if some
-    remain.
+    passages still have none.
 
     `known` are vectors of passages with unchanged text, which are reused.
     """
