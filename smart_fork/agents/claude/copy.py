@@ -1,6 +1,6 @@
 """Copies of Claude Code's sessions, and the conversion of its records for sharing.
 
-A copy has the records of the active chain as one line of parents.
+A copy has the records of the current conversation as one chain: each record names the one before it as its parent.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ def is_boundary(record: Record) -> bool:
 
 
 def is_between(record: Record) -> bool:
-    """Return True if a record of the conversation is no message but a note, by the program or for its model."""
+    """Return True if a record of the conversation is not a message but a note, by the program or for its model."""
     return record.get("type") in ("attachment", "system") and record.get("isSidechain") is not True
 
 
 def copy_backups(names: Iterable[str], old: str, new: str, created: list[Path]) -> list[str]:
-    """Copy versions of files from before edits, with these `names`, from the session `old` to its copy `new`. Return a
-    sentence if some are missing.
+    """Copy backups (versions of files from before edits) with these `names` from the session `old` to its copy `new`.
+    Return a sentence if some are missing.
 
     Raises:
-        OSError: A version cannot be copied.
+        OSError: A backup cannot be copied.
     """
     folder = file_history(new)
     missing = 0
@@ -95,7 +95,8 @@ _OF_SESSION = frozenset({"atis-latch", "tools-used", "memory-mode", "repl-mode",
 class ClaudeCopy(TreeCopy):
     """The lines of a copy of a session of Claude Code. `backups` are the file versions that its records refer to.
 
-    The context size in each answer is replaced by the copy's size, because Claude Code compacts by it.
+    The context size noted in each answer is replaced by the copy's size, because Claude Code decides by it when to
+    compact the conversation.
     """
 
     is_link = staticmethod(is_between)
@@ -138,7 +139,9 @@ class ClaudeCopy(TreeCopy):
         return record
 
     def order(self, turns: Sequence[Turn]) -> list[str]:
-        """Return the ids of remembered turns. Messages that a compaction kept come after its summary."""
+        """Return the ids of the turns that Claude Code sends to the model, in the order of sending. Messages that a
+        compaction kept come after the compaction's summary.
+        """
         order, known = super().order(turns), {turn.id for turn in turns}
         boundary = turns[-len(order)].parent_id
         for line in LineReader(self._source.source_path) if len(order) < len(turns) else ():
@@ -149,10 +152,10 @@ class ClaudeCopy(TreeCopy):
         return order
 
     def beside(self, turns: Sequence[Turn]) -> Beside:
-        """Return a function that converts records without a place in the chain, for these turns.
+        """Return a function that converts, for these turns, the records that are not part of the chain of messages.
 
-        These are file versions before a message, shortened results that the model saw, and records about the whole
-        session.
+        Such records have file versions from before a message, shortened results that the model saw, or facts about the
+        whole session.
         """
         messages = {turn.id for turn in turns[self._source.compacted(len(turns) - 1) :]}
         calls = {call.id for turn in turns for call in turn.tool_calls}
@@ -182,8 +185,8 @@ class ClaudeCopy(TreeCopy):
         return record
 
     def left(self, entry: Entry) -> Entry:
-        """Return a compaction's summary as an ordinary message: with its mark, Claude Code would forget the turns
-        before.
+        """Return a compaction's summary as an ordinary message. If it stayed marked as a summary, Claude Code would
+        not load the turns before it.
         """
         marks = ("isCompactSummary", "isVisibleInTranscriptOnly", "logicalParentUuid")
         kept = {name: value for name, value in entry[1].items() if name not in marks}
@@ -220,9 +223,9 @@ class ClaudeCopier(TreeCopier):
 
 def replacements(record: Record, calls: Container[str], session_id: str) -> Record | None:
     """Return a record of shortened tool results that the model saw, limited to the results of these `calls`; `None` if
-    none is left.
+    the record has no result of them.
 
-    Without it, Claude Code would send the long results.
+    Without this record, Claude Code would send the long results.
     """
     own = [one for one in dicts_in(record.get("replacements")) if _in(one.get("toolUseId"), calls)]
     return record | {"sessionId": session_id, "replacements": own} if own and not record.get("agentId") else None
@@ -267,8 +270,8 @@ _BLOCKS = {
 
 
 class ClaudeForms(ClaudeCodec, Forms):
-    """The conversion of Claude Code's records. Their places in the tree are removed, since shared records are in
-    order.
+    """The conversion of Claude Code's records for sharing. The ids of parent records are removed, since shared records
+    are in order.
     """
 
     taken = frozenset({"sessionId", "parentUuid", "logicalParentUuid", "forkedFrom"})
@@ -308,8 +311,8 @@ class ClaudeForms(ClaudeCodec, Forms):
         return kept
 
     def withheld(self, record: Record, ids: Collection[str], mark: str) -> Record:
-        """Return the record with `mark` instead of the inputs and outputs of the calls `ids`, also in the result for
-        display.
+        """Return the record with `mark` instead of the inputs and outputs of the calls `ids`. The result that the
+        record keeps for display is replaced too.
         """
 
         def change(block: Record) -> Record:

@@ -27,8 +27,8 @@ _TITLES = {"custom-title": "customTitle", "agent-name": "agentName", "ai-title":
 
 
 def _thought_for(message: dict[str, Any], blocks: list[dict[str, Any]]) -> tuple[str, ...]:
-    """Return the key of the answer to which a line with only thoughts belongs; empty for other lines. The line is
-    useless without the rest of the answer.
+    """Return the key of the answer that a line with only thoughts belongs to; empty for other lines. The line is
+    removed with the answer, because it is useless alone.
     """
     return () if _part_of(message, blocks) or not message.get("id") else (f"part:{message['id']}",)
 
@@ -61,7 +61,7 @@ def discover_newest_claude() -> Path:
     """Return the newest session of Claude Code in all projects.
 
     Raises:
-        NotFound: There is none.
+        NotFound: No project has a session.
     """
     if log := AGENTS["claude"].reader.newest_log():
         return log
@@ -77,7 +77,8 @@ class ClaudeCutter(TreeCutter):
     def begins(self, record: Record) -> bool:
         """Return True if a transcript of Claude Code may begin with this record.
 
-        Other agents with a similar format have parts in messages, or a payload.
+        Records of other agents with a similar format differ: their messages have a field ``parts``, or they have a
+        ``systemPayload``.
         """
         of_another = "systemPayload" in record or "parts" in dict_in(record.get("message"))
         return "type" in record and any(key in record for key in _MARKS) and not of_another
@@ -123,8 +124,8 @@ class ClaudeCutter(TreeCutter):
         return bool(turn.key)
 
     def pieces(self, line: bytes) -> list[bytes]:
-        """Return the line in a list; an empty list if it repeats a request to the model. A request also has the
-        program's own texts, which are in other lines too.
+        """Return a line of a snapshot (a transcript saved before a cut) in a list. Return an empty list if the line
+        repeats a request to the model, because its texts are in other lines too.
         """
         requests = b'"api-request' in line and any(is_request(record) for _, record in decode_line(line)[0])
         return [] if requests else [line]
@@ -139,7 +140,9 @@ class ClaudeCutter(TreeCutter):
         return [folder for folder in found if folder.is_dir()]
 
     def apart(self) -> list[Path]:
-        """Return Claude Code's settings file, in which old versions kept a person's prompts."""
+        """Return the path of ``~/.claude.json``, a settings file in which old versions of Claude Code kept a person's
+        prompts.
+        """
         return [Path.home() / ".claude.json"]
 
     def beside(self, path: Path, removed: Sequence[TranscriptTurn]) -> list[Path]:

@@ -59,7 +59,9 @@ class ClaudeAnswers(QuotedAnswers):
 
 
 class ClaudeCodec(MessageCodec):
-    """The decoder of Claude Code's records. The patch of an edit is beside its result."""
+    """The decoder of Claude Code's records. A record with an edit's result also has the edit's patch, in another
+    field.
+    """
 
     field = "content"
     shell = "Bash"
@@ -114,7 +116,7 @@ class ClaudeCodec(MessageCodec):
 
 
 def is_request(record: Record) -> bool:
-    """Return True if a record repeats a request to the model. Claude Code does not need it, and writes new ones."""
+    """Return True if a record repeats a request to the model. Claude Code does not need such records to resume."""
     return record.get("type") in ("api-request", "api-request-blob")
 
 
@@ -170,7 +172,9 @@ class ClaudeTree(Tree):
             self.chain.leaf = text_in(record.get("leafUuid"))
 
     def _is_own(self, record: Record) -> bool:
-        """Return True if a title is the session's own. A copy also has its original's titles."""
+        """Return True if a record with a title names this session. A copy also has records with the original's
+        titles.
+        """
         named, stem = record.get("sessionId"), self.path.stem
         return not isinstance(named, str) or len(stem) < ID_CHARACTERS or named == stem
 
@@ -180,7 +184,9 @@ class ClaudeTree(Tree):
         return next(iter(self.chain.turns), None) is not None
 
     def is_copied(self, record: Record) -> bool:
-        """Return True if the record was copied: it names its parent or another session, or is older than the fork."""
+        """Return True if the record was copied from another session: it names its source or another session, or is
+        older than the fork.
+        """
         begun, moment = self.facts.get("begun", ""), utc(record.get("timestamp"))
         return super().is_copied(record) or not self._is_own(record) or "" < moment < begun
 
@@ -215,8 +221,10 @@ class ClaudeTree(Tree):
         return None
 
     def _cached_for(self, message: Record) -> int:
-        """Return for how many seconds the API caches a request's prompt; 0 if unknown. A request that only reads the
-        cache has the time of the last one that wrote it, and of two times the shorter counts.
+        """Return for how many seconds the API caches the prompt of the request that `message` answers; 0 if unknown.
+        If the request wrote cache entries with two lifetimes, return the shorter. If it only read the cache, return
+        the
+        lifetime of the last request that wrote it.
         """
         if not (usage := usage_of(message)):
             return 0
@@ -274,11 +282,15 @@ class ClaudeTree(Tree):
         return shorten(joined(": ", (said, title_of("", (turn.text for turn in own if turn.prompt)))), TITLE_CHARACTERS)
 
     def _is_parents(self, name: str) -> bool:
-        """Return True if a name may be the parent's: Claude Code's own forks begin with it, and repeat it."""
+        """Return True if a name may be the parent's: a fork made by Claude Code itself begins with its parent's
+        name.
+        """
         return "own" in self.facts and "parent" not in self.facts and name in self.facts.get("named_before", ())
 
     def names(self, turns: tuple[Turn, ...]) -> Iterator[str]:
-        """Yield all names of the session, and the summaries that name sessions it was continued from."""
+        """Yield all names of the session, and the summaries with which old versions named the sessions that it
+        continues.
+        """
         summaries = self.facts.get("summaries", {})
         yield from (str(summaries[turn.id]) for turn in turns if summaries and turn.id in summaries)
         yield from self.facts.get("names", ())
@@ -309,7 +321,8 @@ class ClaudeTree(Tree):
 def _is_of_a_machine(record: Record) -> bool:
     """Return True if a schedule, a background task, a hook or another agent wrote the record.
 
-    Records without an origin count as a person's, like in Claude Code; so do prompts of programs.
+    As in Claude Code, a record that does not name its origin counts as a person's. Prompts that a program sent also
+    return False.
     """
     kind = dict_in(record.get("origin")).get("kind")
     told = record.get("promptSource") == "system" or record.get("commandMode") == "task-notification"
@@ -319,7 +332,8 @@ def _is_of_a_machine(record: Record) -> bool:
 def _typed_by(record: Record) -> Literal["by_hand", "by_program", ""]:
     """Return the author of a prompt; empty if the agent itself sent it.
 
-    Copies in a fork keep these signs, while ``entrypoint`` becomes the fork's own.
+    The fields ``promptSource`` and ``origin`` decide, since records copied into a fork keep them. The copies'
+    ``entrypoint`` names the fork's own program instead.
     """
     source, origin = record.get("promptSource"), record.get("origin")
     if isinstance(origin, dict) and origin.get("kind") == "human":

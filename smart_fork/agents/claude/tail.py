@@ -102,7 +102,9 @@ def _task_end(task: Mapping[str, Any], name: str) -> log_tail.Steps:
 
 
 def _answers(records: Iterable[Mapping[str, Any]]) -> log_tail.AnswerTokens:
-    """Yield the token counts in records. Several records of one message each have the count up to then."""
+    """Yield the token counts in records. If several records belong to one message, each has the count up to that
+    record.
+    """
     for record in records:
         message = dict_in(record.get("message"))
         if record.get("type") == "assistant":
@@ -110,7 +112,9 @@ def _answers(records: Iterable[Mapping[str, Any]]) -> log_tail.AnswerTokens:
 
 
 def _is_prompt(record: Mapping[str, Any]) -> bool:
-    """Return True if a record notes the system prompt. In older versions the prompt depends on the directory."""
+    """Return True if a record notes the session's system prompt. Older versions of Claude Code note none, and their
+    prompt depends on the directory.
+    """
     return dict_in(record.get("attachment")).get("type") == "prompt_snapshot"
 
 

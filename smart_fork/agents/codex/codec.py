@@ -35,8 +35,8 @@ class ForkBase(NamedTuple):
     """The rollout (log file) that a fork continues. `end` is the number of that rollout's first record that the fork
     does not have.
 
-    `rollout_id` is the id of the rollout's session, or the rollout's own id after a rewind. An odd log gives "" and
-    `None`.
+    `rollout_id` is the id of the rollout's session, or the rollout's own id after a rewind (return to an earlier
+    prompt). If the log's header is damaged, the id is "" and `end` is `None`.
     """
 
     rollout_id: str
@@ -61,7 +61,9 @@ def base_of(header: Mapping[str, Any]) -> ForkBase | None:
 
 
 def payload_of(record: Record) -> tuple[str, Record]:
-    """Return the kind and the payload of a record. The oldest rollouts have no envelope around the payload."""
+    """Return the kind and the payload of a record: its fields ``type`` and ``payload``. In the oldest rollouts (logs),
+    the record itself is the payload.
+    """
     payload = record.get("payload")
     if isinstance(payload, dict):
         return str(record.get("type")), payload
@@ -87,14 +89,16 @@ class CodexAnswers(JsonAnswers):
 
 
 class CodexCodec(CopyCodec):
-    """The decoder of Codex's records. The change of an edit is the patch in its call."""
+    """The decoder of Codex's records. For a file edit, the change is the patch in the tool call's input."""
 
     starting = ("spawn_agent",)
     shell, not_run = None, ("failed in sandbox", "exec_command failed for", "exec command rejected")
     answers = CodexAnswers()
 
     def decode(self, record: Record) -> Item:
-        """Return the item in a record. Encrypted thoughts cannot be read; there may be a summary."""
+        """Return the item in a record: its text, tool call, tool result or thoughts. Encrypted thoughts cannot be
+        read; then only their summary is returned, if the record has one.
+        """
         item = payload_of(record)[1]
         kind, call_id = item.get("type"), str(item.get("call_id") or item.get("id") or "")
         if kind in CALLS:
@@ -112,7 +116,9 @@ class CodexCodec(CopyCodec):
         return Item(text_of(item.get("content")) if kind == "message" else "", images=images)
 
     def thoughts_between(self, session: Session) -> Mapping[int, str]:
-        """Return the thoughts in the session's own log. A fork has its parent's records without thoughts."""
+        """Return the thoughts in the session's own log, by the number of the turn that follows each. Thoughts in the
+        log of a fork's parent are left out.
+        """
         ordinals = [int(turn.id) for turn in session.turns]
         found: dict[int, list[str]] = {}
         try:
@@ -173,11 +179,11 @@ def ordinal_of(line: Line) -> int:
 
 
 def without_second_copies(turns: list[Turn]) -> tuple[Turn, ...]:
-    """Return the turns without second copies: Codex writes messages as the model's input and as an event for the
-    screen.
+    """Return the turns without second copies. Codex writes a message twice: as an item (the model's input) and as an
+    event (for the screen).
 
-    A person's prompts are taken from the events, which have no injected text, and from the items after the last event
-    (newer versions write none). Answers are taken from the items, which the model remembers, if there are any.
+    A person's prompts are taken from the events, which have no injected text. After the last event they are taken from
+    the items, since newer versions write no events. Answers are taken from the items, if any.
     """
     items = any(turn.role == "assistant" and turn.group == Turn.ITEM for turn in turns)
     second = _second_copies(turns)
@@ -189,7 +195,9 @@ def without_second_copies(turns: list[Turn]) -> tuple[Turn, ...]:
 
 
 def _second_copies(turns: list[Turn]) -> set[int]:
-    """Return the positions of prompts that are second copies. A prompt given twice has two items and two events."""
+    """Return the positions of prompts that are second copies. A prompt that a person gave twice has two items (the
+    model's input) and two events (for the screen), so one of each pair is a copy.
+    """
     items: defaultdict[str, list[int]] = defaultdict(list)
     events: defaultdict[str, list[int]] = defaultdict(list)
     for i, turn in enumerate(turns):
@@ -260,12 +268,14 @@ def _is_instruction(item: Record) -> bool:
 
 
 def added(text: str) -> Record:
-    """Return a message with a note of smart-fork."""
+    """Return a note of smart-fork as a message of the user role."""
     return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": aside(text)}]}
 
 
 def compaction_items(payload: Record) -> list[Record]:
-    """Return the items with a compaction's summary: a message with its text, or data that only its maker can read."""
+    """Return the items that give the model a compaction's summary: a message with the summary's text, or encrypted
+    data.
+    """
     if isinstance(said := payload.get("message"), str) and said.strip():
         return [added(said)]
     return [one for one in dicts_in(payload.get("replacement_history")) if one.get("type") in COMPACTIONS][-1:]

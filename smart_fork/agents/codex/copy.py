@@ -40,7 +40,9 @@ OF_EACH_HEADER = {"originator": "smart-fork", "cli_version": "0.0.0"}
 
 
 class CodexCopy(Copy):
-    """The lines of a copy of a Codex session, in the format from before copy-on-write (forks with all records)."""
+    """The lines of a copy of a Codex session. They have the older format, in which a fork's log contains all records,
+    its parent's included.
+    """
 
     def own(self, kind: str, payload: Record) -> Record:
         """Return a new record of this kind, with the time of the copy."""
@@ -92,8 +94,8 @@ class CodexCopy(Copy):
         yield respelled(source, record)
 
     def summary(self, entry: Entry) -> Iterator[bytes]:
-        """Yield a compaction's summary as messages. With the record of the compaction, Codex would forget the turns
-        before.
+        """Yield a compaction's summary as messages. If the record of the compaction were copied, Codex would not load
+        the turns before it.
         """
         moment = entry[1].get("timestamp", "")
         for item in compaction_items(entry[1]["payload"]):
@@ -130,7 +132,8 @@ class CodexCopier(Copier):
 
 
 def records_up_to(path: Path, last: str | None) -> Iterator[Entry]:
-    """Yield the records of a session and its ancestors, up to the turn `last` and the end of its task.
+    """Yield the records of a session and its ancestors, up to the turn `last` and the record that ends this turn's
+    task.
 
     Raises:
         NotFound: A session that this one was forked from is gone.
@@ -148,7 +151,7 @@ def records_up_to(path: Path, last: str | None) -> Iterator[Entry]:
 
 
 def through_parents(path: Path) -> Iterator[tuple[str, Entry]]:
-    """Yield the records of a session from all its rollouts, each with the id of its turn.
+    """Yield the records of a session from all its rollouts (log files), each with the id that the record's turn has.
 
     Raises:
         NotFound: A rollout of its history is gone.
@@ -166,7 +169,7 @@ def _begins_a_turn(kind: str, payload: Record) -> bool:
 
 
 def to_legacy(payload: Record) -> None:
-    """Convert an event for the screen to the older form, in place."""
+    """Change an event (a record for the screen) in place to the form that older versions of Codex write."""
     item = payload.get("item")
     if payload.get("type") != "item_completed" or not isinstance(item, dict):
         return
@@ -212,9 +215,10 @@ _IMAGE_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,")
 
 
 class CodexForms(CodexCodec, Forms):
-    """The conversion of Codex's records in today's form, including those of the session's ancestors.
+    """The conversion of Codex's records for sharing, including records of the session's ancestors. All records have
+    the fields ``timestamp``, ``type`` and ``payload``.
 
-    Headers are left out; one is made for each file.
+    Headers are not shared; each written log gets a new one.
     """
 
     taken = frozenset({"ordinal"})
@@ -236,7 +240,9 @@ class CodexForms(CodexCodec, Forms):
         return any(isinstance(one, dict) and base_of(one) for one in payloads)
 
     def anew(self, records: Iterable[Record], becomes: TargetSession) -> Iterator[Record]:
-        """Yield a header, and the records in the format from before copy-on-write, which has no numbers."""
+        """Yield a new header, and the records without numbers: in the older format, in which a fork's log contains all
+        records.
+        """
         begun = False
         for record in records:
             if record.get("type") == "session_meta":  # one of somebody else's could name any file as its beginning
@@ -305,7 +311,9 @@ class CodexForms(CodexCodec, Forms):
         return super().without_thoughts(record, of)
 
     def changed(self, record: Record, change: Callable[[Record], Record | None]) -> Record | None:
-        """Apply `change` to each item of a record. A record of a compaction stays, even if no item is left."""
+        """Apply `change` to each item of a record. If no item is left, return `None`; but keep the record of a
+        compaction.
+        """
         old = list(_items(record))
         new = [one for item in old if (one := change(item)) is not None]
         if new == old:
@@ -326,7 +334,9 @@ def _untied(item: Record) -> Record | None:
 
 
 def _item(item: Record) -> Record | None:
-    """Return an item with only the fields that may be shared; `None` for a message of the program."""
+    """Return an item with only the fields that may be shared; `None` if it is a message that the program itself sent
+    to the model.
+    """
     if item.get("type") == "message":
         texts = [part.get("text") for part in dicts_in(item.get("content"))]
         around = texts and all(isinstance(text, str) and _AROUND.match(text) for text in texts)

@@ -1,4 +1,6 @@
-"""The cutter of Codex's rollouts, which share records with those of ancestors, and have records that repeat others."""
+"""The cutter of Codex's rollouts (log files), for the removal of turns. A rollout shares records with its ancestors'
+rollouts, and has records that repeat others.
+"""
 
 from __future__ import annotations
 
@@ -63,10 +65,11 @@ class _RolloutReader:
 
 
 def _without_repeated(record: dict[str, Any], gone: frozenset[str]) -> bool:
-    """Remove texts that begin like one in `gone` (removed messages) from a record that must stay. Return True if any
-    was removed.
+    """Remove texts that begin like one in `gone` (removed messages) from a record that must stay. Return True if a
+    text was removed.
 
-    The end of a turn repeats its last answer. A compaction repeats a person's prompts, and is sent to the model.
+    Two kinds of records repeat messages: the record at the end of a turn has the turn's last answer, and the record of
+    a compaction has a person's prompts.
     """
     kind, payload = payload_of(record)
     if payload.get("type") == "task_complete" and head(str(payload.get("last_agent_message") or "")) in gone:
@@ -84,7 +87,7 @@ class CodexCutter(Cutter):
     """The cutter of Codex's transcripts: ``rollout-….jsonl``. Records inherited from a fork's parent come first."""
 
     def detect(self, path: Path) -> bool:
-        """Return True if the first record is Codex's, a header with or without an envelope."""
+        """Return True if the first record is Codex's: a record with a ``payload``, or the header of an old log."""
         if path.suffix.lower() != ".jsonl":
             return False
         record = first_record(path)
@@ -133,7 +136,9 @@ class CodexCutter(Cutter):
         return len(headers) > 1 or any(isinstance(one, dict) and "forked_from_id" in one for one in headers)
 
     def others(self, path: Path) -> list[Path]:
-        """Return the thread's rollouts from before a rewind, which have the turns that it took back."""
+        """Return the session's rollouts (log files) from before a rewind. They have the turns that the rewind
+        removed.
+        """
         of_session = rollouts(id_in(path)) if id_in(path) else ()
         return [file.path for file in of_session if rollout_in(file.path) != rollout_in(path)]
 
@@ -175,7 +180,9 @@ def _without(session: Transcript, gone: Collection[str], heads: frozenset[str]) 
 
 @lru_cache(maxsize=1 << 17)
 def _base_in(file: LogFile) -> ForkBase | None:
-    """Return the rollout that a file continues; `None` without one. Cached: a cut asks repeatedly for all logs."""
+    """Return the rollout that a file continues; `None` if it continues none. The result is cached, because a cut asks
+    repeatedly for all logs.
+    """
     with suppress(OSError):
         return base_of(first_header(file.path))
     return None

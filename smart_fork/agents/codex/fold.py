@@ -73,7 +73,7 @@ _HEADER_LINES = 2
 
 
 def subagent_in(path: Path) -> Session | None:
-    """Return the conversation of a sub-agent with raw records; `None` if it has none.
+    """Return the conversation of a sub-agent with raw records; `None` if the log has no conversation.
 
     Raises:
         OSError: The log cannot be read.
@@ -120,8 +120,8 @@ class CodexFold(fold.LineFold):
     is_joined = False
 
     def is_known(self, record: fold.Record) -> bool:
-        """Return True if the record's type is known. An item has its own type; the first record of an old log has
-        none.
+        """Return True if the record's type is known. For an item (model input), the item's type counts. The first
+        record of an old log has no type, and is known.
         """
         item = record.get("payload") if record.get("type") == "response_item" else record
         kind = item.get("type") if isinstance(item, dict) else None
@@ -152,17 +152,18 @@ class CodexFold(fold.LineFold):
         return pack(self.facts | parts, self.recorder.kept(), self.all_turns())
 
     def finish(self, *, turns: bool) -> bool:
-        """Add turns and facts from a fork's parents. Return True if there are such turns: a parent may be gone
-        later.
+        """Add turns and facts from a fork's parents. Return True if turns were added, so that they are saved: a
+        parent's log may be gone later.
         """
         self.inherit((), turns=turns)
         return bool(self.inherited)
 
     def inherit(self, below: tuple[str, ...], *, turns: bool) -> None:
-        """Take over from the parent, through any number of levels: the family's root, the origin, and shared `turns`.
+        """Take over from the parent's log, and from its parents: the family's first id, the origin, and the shared
+        `turns`.
 
-        A rollout after a rewind takes over from the rollout before it in the same way. A missing rollout may come
-        back, so that the next reading looks for it again. `below` are the rollouts that were followed so far.
+        A rollout (log) after a rewind takes over from the rollout before it in the same way. If a rollout is missing,
+        the next reading looks for it again. `below` are the ids of the rollouts followed so far.
         """
         facts = self.facts
         named = facts.get("base") or facts.get("parent")
@@ -214,7 +215,9 @@ class CodexFold(fold.LineFold):
         return id_in(self.path) or str(self.facts.get("id") or self.path.name.partition(".")[0])
 
     def family(self, turns: tuple[Turn, ...] = ()) -> str:
-        """Return the name of the family. If a fork's parent is gone, the parent's id: its siblings still share it."""
+        """Return the id of the first session in the family (a session and its forks). If a parent's log is gone,
+        return the parent's id, so that all its forks return the same id.
+        """
         return str(self.facts.get("root") or self.facts.get("parent") or self.own_id())
 
     def _share(self, turns: list[Turn], above: CodexFold) -> None:
@@ -358,7 +361,9 @@ class CodexFold(fold.LineFold):
         return missing
 
     def _asked(self, prompt: int) -> None:
-        """Note that a compaction at the beginning of this prompt's turn is undone when the prompt is rolled back."""
+        """Note that a compaction between the turn's beginning and this prompt is undone if the prompt is rolled
+        back.
+        """
         began, compacted = self.facts.pop("began", None), self.facts.get("compacted", ())
         if began is not None and compacted and compacted[-1][0] > began:
             self.facts["compacted"] = [*compacted[:-1], (*compacted[-1][:2], prompt, compacted[-1][3])]
@@ -406,13 +411,13 @@ class CodexFold(fold.LineFold):
         return tuple(turns)
 
     def is_loaded(self) -> bool:
-        """Return True if Codex can load the session: not with a header of 2025 or a missing earlier rollout."""
+        """Return True if Codex can load the session: no rollout is missing, nor a header's field (as in 2025)."""
         return bool(self.facts.get("headed") and self.facts.get("joined", "base" not in self.facts))
 
     def resumed(self, turns: tuple[Turn, ...]) -> Resumed:
         """Return which turns Codex loads. A compaction keeps the last prompts, in some versions final answers as well.
 
-        Its summary is no turn. If Codex cannot load the session, no turn is loaded.
+        The compaction's summary is no turn. If Codex cannot load the session, no turn is loaded.
         """
         if not self.is_loaded():
             return Resumed(len(turns), "gap")
@@ -434,7 +439,7 @@ class CodexFold(fold.LineFold):
         return [_digest(role, mask_once(text) if self.masks else text) for role, text in said if text]
 
     def _left_by(self, compacted: dict[str, Any]) -> list[tuple[str, str]]:
-        """Return the messages of a compaction that no turn has, with their digests. They are its summary."""
+        """Return the messages in a compaction's record that no turn has, with their digests. They are the summary."""
         said = {_digest(turn.role, turn.text) for turn in self.turns}
         items = ((one.get("role"), _said(one)) for one in dicts_in(compacted.get("replacement_history")))
         texts = [("user", text_in(compacted.get("message"))), *items]
@@ -466,7 +471,7 @@ class CodexFold(fold.LineFold):
     def origin(self) -> Origin:
         """Return who started the session.
 
-        It is the way in which the session, or its parent, was started: forks inherit the ``originator``.
+        A named session, and a fork of a person's session, count as a person's, since forks inherit the ``originator``.
         """
         facts = self.facts
         automated = facts.get("source") in ("exec", "mcp") or (

@@ -1,5 +1,5 @@
-"""The history of a Codex session: the rollouts from before a rewind, those of its ancestors, and their first
-records.
+"""The history of a Codex session: its rollouts (log files) from before a rewind, its ancestors' rollouts, and the
+headers of all.
 """
 
 from __future__ import annotations
@@ -32,14 +32,16 @@ if TYPE_CHECKING:
 
 
 class RolloutPart(NamedTuple):
-    """A rollout, and the number of its first record that the session does not have; `None` if it has all."""
+    """A rollout (log file), and the number of its first record that the session does not have; `None` if the session
+    has all of its records.
+    """
 
     path: Path
     end: int | None = None
 
 
 def first_header(path: Path) -> Record:
-    """Return the header of a rollout; empty if there is none.
+    """Return the header (the first record's payload) of a rollout; empty if the file has no record.
 
     Raises:
         OSError: The file cannot be read.
@@ -65,7 +67,7 @@ def history(path: Path) -> tuple[list[RolloutPart], str]:
 
 
 def lines_of(parts: Iterable[RolloutPart]) -> Iterator[Line]:
-    """Yield the lines that a session has of the rollouts in `parts`.
+    """Yield the lines of the rollouts in `parts` that belong to the session.
 
     Raises:
         OSError: A rollout cannot be read.
@@ -130,8 +132,8 @@ def complete_history(path: Path) -> list[RolloutPart]:
 
 
 class CodexHeads(Heads):
-    """The reader of the first records of rollouts, which finds the parents of sessions. Headers name the parent in one
-    of three ways.
+    """The reader of the first records of rollouts (logs), which finds the parents of sessions. A header names the
+    parent as the session forked from, as the rollout it continues, or by the parent's own header after it.
     """
 
     goes_on = True
@@ -168,8 +170,8 @@ class CodexHeads(Heads):
 
 
 def _born(log: Path, header: Record) -> Record:
-    """Return the header of the rollout with which the thread of `log` began, for a log that a rewind made; else
-    `header`, the log's own.
+    """Return the header with the time when the session began. After a rewind, this is the header of the session's
+    first rollout; else `header`, the log's own.
     """
     began = find_rollout(id_in(log)) if rollout_in(log) != id_in(log) else None
     return first_header(began) if began else header

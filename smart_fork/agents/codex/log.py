@@ -1,9 +1,9 @@
 """Codex's logs: ``<home>/sessions/YYYY/MM/DD/rollout-<local time>-<thread>.jsonl``, called rollouts.
 
-Each line has one envelope with a record (old versions: bare records). A rewind (``thread/revert``, Esc Esc in the
-terminal) begins another rollout of the thread, ``rollout-<local time>-<thread>_<rollout>.jsonl``, which continues from
-a record of an earlier one. A session is a thread: its log is the rollout that Codex loads. Modules needed only for
-reading are imported when a log is read.
+Each line has a JSON object with a record in its field ``payload`` (old versions: only the record). A rewind
+(``thread/revert``, Esc Esc in the terminal) begins another rollout of the thread, ``rollout-<local
+time>-<thread>_<rollout>.jsonl``, which continues from a record of an earlier one. A session is a thread: its log is
+the rollout that Codex loads. Modules needed only for reading are imported when a log is read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from smart_fork.agents.log_adapters import LogAdapter, newest_first
 
 
 class CodexAdapter(LogAdapter):
-    """The adapter that finds and reads Codex's rollouts. Files of 2025 without envelopes, up to 0.169, were seen."""
+    """The adapter that finds and reads Codex's rollouts (logs). Files of 2025 with records without ``payload``, up to
+    version 0.169, were seen.
+    """
 
     name = "codex"
     endings = rollouts.ENDINGS
@@ -60,7 +62,9 @@ class CodexAdapter(LogAdapter):
         return [file for file in rollouts.rollouts(session_id) if rollouts.id_in(file.path) == session_id]
 
     def _loaded(self, files: list[LogFile]) -> list[LogFile]:
-        """Return the rollouts that Codex loads: of a thread with several, the one in its database, else the newest."""
+        """Return the rollouts that Codex loads, one for each thread (session). If a thread has several, it is the one
+        named in Codex's database, else the newest.
+        """
         rewound = {rollouts.id_in(file.path) for file in files if "_" in file.location.rpartition("/")[2]}
         if not rewound:
             return files
@@ -74,7 +78,9 @@ class CodexAdapter(LogAdapter):
         return rollouts.rollout_in(file.path) != rollouts.id_in(file.path) or rollouts.is_compressed(file.path)
 
     def as_file(self, path: Path) -> AbstractContextManager[Path]:
-        """Return a context with the whole session as one file. A rollout after a rewind needs those before it."""
+        """Return a context with the whole session as one file. If a rewind began the rollout, the file also has the
+        records of the rollouts before it.
+        """
         from smart_fork.agents.codex.history import merged_rollouts, unpacked
 
         if rollouts.rollout_in(path) != rollouts.id_in(path):
@@ -117,8 +123,8 @@ def threads(home: Path) -> Mapping[str, Thread]:
 
 @lru_cache(maxsize=4)
 def _threads(path: Path, _stamps: tuple[tuple[int, ...], ...]) -> Mapping[str, Thread]:
-    """Return the threads in the database as of one version of its files; empty if it is not Codex's, or cannot be
-    read.
+    """Return the threads in Codex's database, by id; empty if the database is not Codex's, or cannot be read. The
+    result is cached for each version of the database's files.
     """
     import apsw
 
@@ -173,7 +179,9 @@ def thread_name(home: Path, session_id: str) -> str:
 
 @lru_cache(maxsize=1)
 def _names(path: Path, *_state: int) -> Mapping[str, str]:
-    """Return the names of threads by id, from Codex's index of names as of one version of the file."""
+    """Return the names of threads by id, from Codex's index of names. The result is cached for each version of the
+    file.
+    """
     names = {}
     for line in reversed([*last_lines(path, _MAX_BYTES)]):
         for _, record in decode_line(line)[0] if line else ():

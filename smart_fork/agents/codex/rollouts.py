@@ -31,13 +31,15 @@ def is_id(session_id: str) -> bool:
 
 
 def id_in(path: Path) -> str:
-    """Return the id of the session that the file is named after; empty without one."""
+    """Return the id of the session (thread) in the file's name; empty if the name has none."""
     named = _IDS.search(path.name.partition(".")[0])
     return named[1] if named else ""
 
 
 def rollout_in(path: Path) -> str:
-    """Return the id of the rollout in the file: the session's id, or another one after a rewind."""
+    """Return the id of the rollout in the file: the session's id, or another one if a rewind (return to an earlier
+    prompt) began the file.
+    """
     named = _IDS.search(path.name.partition(".")[0])
     return named[2] or named[1] if named else ""
 
@@ -55,15 +57,16 @@ def is_moved(path: Path) -> bool:
 
 
 def folders() -> tuple[tuple[Path, int], ...]:
-    """Return the folders of all rollouts, each with its depth."""
+    """Return the folders of all rollouts, each with the number of folder levels to search below it."""
     return tuple((home / name, 3) for home in HOME.folders() for name in HOME.logs)
 
 
 def rollouts(part: str = "") -> list[LogFile]:
-    """Return all rollouts with `part` in their names, also those that a rewind has replaced.
+    """Return all rollouts with `part` in their names, also those that a rewind (return to an earlier prompt) has
+    replaced.
 
-    Codex compresses old rollouts, and unpacks one to continue it. While both files exist, the compressed one is left
-    out.
+    Codex compresses old rollouts, and unpacks a rollout before it continues the session. While both files exist, the
+    compressed one is left out.
     """
     found = [
         file

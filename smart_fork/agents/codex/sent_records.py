@@ -34,10 +34,10 @@ _OF_THE_WHOLE = ("token_count", "thread_rolled_back", "thread_name_updated", "co
 
 
 class SeenRecord(NamedTuple):
-    """A line of a rollout: its turn, and the texts by which lines that repeat others are found.
+    """A line of a rollout (Codex's log): its turn, and the texts by which lines that repeat others are found.
 
-    `is_thought` is True for a thought. `begins` is the beginning of a message; `repeats` the beginning of a message
-    that the line repeats.
+    `is_thought` is True for a thought. `begins` is the beginning of the line's message. `repeats` is the beginning of
+    another line's message that this line repeats.
     """
 
     turn: TranscriptTurn
@@ -49,7 +49,7 @@ class SeenRecord(NamedTuple):
     def of(
         cls, number: int, record: Record, kept: LinePlace | bytes = b"", *, inherited: bool = False, apart: bool = False
     ) -> Self:
-        """Return the line `number` with this record; an empty record could not be read."""
+        """Return the line `number` with this `record`, which is empty if the line could not be decoded."""
         kind, payload = payload_of(record)
         turn = _turn(number, record, kept, inherited=inherited, apart=apart)
         is_thought = payload.get("type") == "reasoning"
@@ -78,7 +78,9 @@ def linked_turns(seen: Sequence[SeenRecord]) -> tuple[TranscriptTurn, ...]:
 
 
 def with_event_numbers(turns: Sequence[TranscriptTurn], numbers: Sequence[int | None]) -> Sequence[int | None]:
-    """Return the message numbers of turns: an item for the model and its event for the screen get the same number."""
+    """Return `numbers`, the message number of each turn (`None` without one), completed: an item for the model gets
+    the number of its event for the screen, and the event that of its item.
+    """
     found = list(numbers)
     at = {turn.id: position for position, turn in enumerate(turns)}
     for position, turn in enumerate(turns):
@@ -139,7 +141,9 @@ def _repeated(kind: str, payload: dict[str, Any]) -> str:
 
 
 def _keys_repeated(payload: dict[str, Any]) -> tuple[str, ...]:
-    """Return the keys of what an event repeats: a call, an item, or the prompt in a name of the session."""
+    """Return the keys of the records that an event repeats: a call, an item, or the prompt that a session's name
+    quotes.
+    """
     item = payload.get("item")
     named = [payload.get("call_id"), payload.get("callId"), item.get("id") if isinstance(item, dict) else None]
     keys = (key for one in named if isinstance(one, str) for key in (f"call:{one}", f"item:{one}"))
@@ -149,11 +153,11 @@ def _keys_repeated(payload: dict[str, Any]) -> tuple[str, ...]:
 def sent_records(
     turns: Sequence[TranscriptTurn], shown: Sequence[Turn], records: Iterable[tuple[str, Entry]]
 ) -> Iterator[tuple[int, Entry]]:
-    """Yield the records that the model remembers, each with the number of its turn.
+    """Yield the records that are still sent to the model, each with the number of its turn.
 
-    `turns` are the turns of all lines, `shown` those of the session; `records` have the ids of their turns.
-    Rolled-back records are left out. A thought belongs to the answer after it, a second copy to its message, and a
-    note of the program to what follows.
+    `turns` are the turns of all lines, `shown` the turns of the session. Each of `records` comes with the id of its
+    turn. Rolled-back records are left out. A thought gets the number of the answer after it, a second copy of a
+    message the number of the message, and a note of the program the number of the next turn.
     """
     lines = {line.id: line for line in turns}
     places = {turn.id: number for number, turn in enumerate(shown)}
@@ -182,7 +186,7 @@ def sent_records(
 
 
 def _of(line: TranscriptTurn, found: dict[str, int]) -> int | None:
-    """Return the number of the turn that a thought led to; `None` without one."""
+    """Return the number of the answer that follows a thought; `None` if the session has no such answer."""
     named = (found.get(one.removeprefix("turn:")) for one in line.repeats if one.startswith("turn:"))
     return next((number for number in named if number is not None), None)
 
@@ -202,7 +206,7 @@ class Measured:
         self._last = 0
 
     def add(self, line: Line) -> None:
-        """Add the next line."""
+        """Add the record on the next line of the rollout."""
         if line.number != self._last:
             with only_prompts_previewed():
                 self._seen.append(SeenRecord.of(line.number, line.record))
@@ -218,19 +222,21 @@ class Measured:
             )
 
     def above(self, other: Measured, end: int) -> None:
-        """Add the records before number `end` of the rollout that this rollout continues."""
+        """Put the records of `other`, the rollout that this rollout continues, before this one's: all records with a
+        number below `end`.
+        """
         self._seen = [one for one in other._seen if not one.turn.id.isdigit() or int(one.turn.id) < end] + self._seen
         self._records = [one for one in other._records if int(one[0]) < end] + self._records
 
     def sizes(self, shown: Sequence[Turn]) -> Iterator[tuple[int, RecordSize]]:
-        """Yield the sizes of the records that the model remembers, each with the number of its turn."""
+        """Yield the sizes of the records that are still sent to the model, each with the number of its turn."""
         for number, (_, stub) in sent_records(linked_turns(self._seen), shown, self._records):
             yield number, stub["size"]
 
 
 def enveloped(source: bytes, record: Record) -> Entry | None:
-    """Return a record with today's envelope; `None` if it is no part of the conversation. The oldest rollouts have
-    none.
+    """Return a record with the fields ``timestamp``, ``type`` and ``payload``, and its bytes; `None` if it is no part
+    of the conversation. A record of the oldest rollouts (logs) has no such fields, and becomes the ``payload``.
     """
     if isinstance(record.get("payload"), dict) and isinstance(record.get("type"), str):
         return source, record

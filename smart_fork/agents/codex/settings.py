@@ -110,7 +110,7 @@ class CodexRegistration(Registration):
         return entry_in(_understood(text or ""), _SERVERS, "a table")
 
     def raw(self, text: str | None) -> str | None:
-        """Return the tables of the entry as written, without comments behind the last key."""
+        """Return the text of the entry's tables as it is in the settings, without comments after the last key."""
         _, tables, _ = _parts(text or "") if self.value(text) is not None else ("", [], "")
         return "".join(one.text for one in tables) or None
 
@@ -161,7 +161,8 @@ def _understood(text: str) -> dict[str, Any]:
 
 
 def _parts(text: str) -> tuple[str, list[Statement], str]:
-    """Return the text before the entry's tables, the tables, and the text after them.
+    """Return three parts of the settings: the text before the tables of smart-fork's entry, the tables, and the text
+    after them.
 
     Raises:
         UnsuitableError: The entry is not written as tables next to each other.
@@ -187,7 +188,9 @@ def _parts(text: str) -> tuple[str, list[Statement], str]:
 def _merged(
     tables: list[Statement], there: Mapping[str, Any], entry: Mapping[str, Any], end: str
 ) -> Iterator[Statement]:
-    """Yield the tables with the changes in `entry`. New keys come right below the header."""
+    """Yield the tables `tables` with the values of `entry` instead of those in `there`. New keys come directly after
+    the header.
+    """
     changed = {key: value for key, value in entry.items() if there.get(key) != value}
     own = 0
     for one in tables:
@@ -218,7 +221,7 @@ def _toml(value: Any) -> str:
 
 
 def _checked(made: str, before: str, entry: dict[str, Any] | None) -> str:
-    """Return `made`, if it has the same settings as `before` except for the entry.
+    """Return `made` (the new settings), if it has the same values as `before` except for smart-fork's entry.
 
     Raises:
         UnsuitableError: Other settings would change.
@@ -241,7 +244,9 @@ _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 def _trusted(text: str) -> dict[str, Any]:
-    """Return Codex's notes about the hooks that a person trusts, by the place of each hook."""
+    """Return Codex's notes about the hooks that a person trusts. The key of each is the hook's place in the hooks
+    file.
+    """
     return dict_in(dict_in(_loaded(text).get("hooks")).get("state"))
 
 
@@ -279,10 +284,11 @@ class CodexHooks(Hooks):
             yield f"Codex runs no hooks at all: set `hooks = true` below [features] in {config}"
 
     def distrusting(self, left: str) -> tuple[Path, str, str] | None:
-        """Return the file config.toml, its text, and its text without the trust in smart-fork's hooks; `None` if there
-        is no such trust.
+        """Return the file config.toml, its text, and its text without the trust in smart-fork's hooks; `None` if a
+        person trusts none of them.
 
-        `left` is the text of the hooks file without these hooks. Each hook's place has a table; comments stay.
+        `left` is the text of the hooks file without smart-fork's hooks. In config.toml, each trusted hook has a table,
+        named after the hook's place in the hooks file. Comments stay.
         """
         path, of = HOME.folder() / "config.toml", f"{self.path()}:"
         if not path.exists():

@@ -19,7 +19,9 @@ _SAID = re.compile(rb'"model_context_window":\s*(\d{4,8})\b')
 
 
 def _window() -> int | None:
-    """Return the context window in tokens that the newest logs state; `None` if none does."""
+    """Return the context window in tokens that the newest log with such a number states; `None` if no new log has
+    one.
+    """
     newest = sorted(CodexAdapter().discover(), key=lambda file: file.mtime_ns, reverse=True)
     for log in newest[:_LOGS]:
         try:
@@ -107,10 +109,11 @@ def _come_to_rest(states: Mapping[str, Any]) -> log_tail.Steps:
 
 
 def _answers(records: Iterable[Mapping[str, Any]]) -> log_tail.AnswerTokens:
-    """Yield the token counts in records. A repeated count has the same total, which is its key.
+    """Yield the token counts in records. Each has the session's total as its key, so that a repeated count has the
+    same key.
 
-    Totals continue from the parent's. A fork may have copies of its parent's records with new times: those after the
-    parent's header, or with the parent's thread id, are the parent's.
+    The totals of a fork continue from its parent's totals. A fork may have copies of its parent's records with new
+    times. Counts after the parent's header, or with the parent's thread id, are marked as the parent's.
     """
     thread = ""
     for number, record in enumerate(records):
