@@ -1,1 +1,4 @@
-"""The service: a long-running process with MCP over HTTP, one embedding model for all clients, and a fresh index."""
+"""The service: a long-running process that keeps the index fresh.
+
+It also offers MCP over HTTP, a page for the browser, and one embedding model for all of its clients.
+"""

@@ -1,6 +1,7 @@
-"""The work after each index run: noting the commits that sessions made, and updating a configured search program.
+"""The work after each index run.
 
-The search program is another one than smart-fork's own search; it reads the exports (Markdown files of sessions).
+It notes which commits each session made, and lets a configured search program (a search other than smart-fork's own)
+read the exports, which are Markdown files of sessions.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def renewed(store: Store, patience: float, progress: Progress | None = None, *, vectors: bool = True) -> Iterator[None]:
-    """A context for an index run. When it ends, do the work after the run, even if the run had no embedding model.
+    """A context for an index run. When the run ends, note the commits of sessions, and update the search program.
 
-    The work is to note commits for sessions, and to have a configured search program read the exports. Without
-    `vectors`, that program gets words only.
+    A search program (a search other than smart-fork's own) is optional. It reads the exports, which are Markdown files
+    of sessions; without `vectors` it gets words only. This work is done even if the embedding model was missing.
 
     Raises:
         IndexBusyError: another process has been indexing for `patience` seconds.
@@ -59,9 +60,9 @@ def _renew(store: Store, patience: float, progress: Progress | None = None, *, v
 
 
 class Renewal:
-    """The work after the service's index runs, done in a thread.
+    """The work after the service's index runs (see `renewed`), done in one background thread.
 
-    One piece of work runs at a time. If another index run ended meanwhile, the work is done again.
+    If another index run ends during the work, the work is done once more.
     """
 
     def __init__(self) -> None:
@@ -70,7 +71,7 @@ class Renewal:
         self._thread: threading.Thread | None = None
 
     def soon(self) -> None:
-        """Start the work after an index run in a background thread. Return immediately."""
+        """Have the background thread do the work after an index run (see `renewed`). Return immediately."""
         with self._lock:
             self._due = True
             if self._thread is None:
@@ -78,7 +79,7 @@ class Renewal:
                 self._thread.start()
 
     def finish(self) -> None:
-        """Wait until the background work is done."""
+        """Wait until the background thread has done the work after index runs."""
         if (thread := self._thread) is not None:
             thread.join()
 
@@ -95,7 +96,10 @@ class Renewal:
 
 
 def renew_quietly() -> None:
-    """Do the work after an index run (see `renewed`). Log a failure with its next step instead of raising it."""
+    """Do the work after an index run: note commits, and update the search program (see `renewed`).
+
+    A failure is logged with its next step, and not raised.
+    """
     try:
         with opened() as store:
             _renew(store, patience=0.0)

@@ -1,7 +1,7 @@
-"""The service's web application and its parts.
+"""The service's web application, and the parts that it needs.
 
-Its routes serve MCP, hooks, recall, the page, the state of indexing, and a health check. Its parts are the model, the
-MCP server, the page and the indexer.
+Its routes serve MCP, hooks, recall, the browser page, the state of indexing, and a health check. Its parts are the
+embedding model, the MCP server, the page and the indexer.
 """
 
 from __future__ import annotations
@@ -84,10 +84,10 @@ def application(
     indexing: Callable[[], Mapping[str, object]],
     restart: Callable[[], Mapping[str, str] | None] = lambda: None,
 ) -> tuple[Starlette, Doors]:
-    """Return the service's web application, and the rules that say which caller may use which route.
+    """Return the service's web application, and the rules that say which routes each kind of client may use.
 
-    The health check calls `question`, a test search. `indexing` returns the state of indexing, `restart` the version
-    of a pending restart.
+    The health check calls `question`, a test search. `indexing` returns the state of indexing. `restart` returns the
+    old and the new version if a restart after an upgrade is pending.
     """
 
     async def hint(ask: Callable[[Library, HookEvent], Hint | None], event: HookEvent) -> Hint | None:
@@ -174,7 +174,7 @@ def application(
 
 
 def _problem(question: Callable[[], object]) -> str | None:
-    """Run the test search `question`. Return the type of its error; `None` if it succeeds."""
+    """Run the test search `question` of the health check. Return the type of its error; `None` if it succeeds."""
     try:
         question()
     except Exception as error:
@@ -184,7 +184,7 @@ def _problem(question: Callable[[], object]) -> str | None:
 
 
 def _how(indexing: Mapping[str, object]) -> str:
-    """Return the state of indexing in one word for the health check: "off", "failing" or "ok"."""
+    """Return "off", "failing" or "ok" for the state of indexing; the health check reports this word."""
     if indexing.get("state") in ("off", "stopped"):
         return "off"
     return "failing" if indexing.get("failing") else "ok"
@@ -202,9 +202,10 @@ async def _object(request: Request) -> dict[str, Any] | None:
 
 
 class Entrance(SignIn):
-    """Authentication of the service at `host`: the token, and the cookies and codes that derive from it.
+    """The authentication of clients by the service at `host`.
 
-    A new token invalidates all cookies and codes.
+    Programs need the token. Browsers need a cookie, which they get for a sign-in code. If the token is changed, all
+    cookies and codes become invalid.
     """
 
     def __init__(self, folder: Path, host: str) -> None:
@@ -213,16 +214,16 @@ class Entrance(SignIn):
         self._guards: list[Guard] = []
 
     def guard(self, app: ASGIApp, names: Sequence[str], doors: Doors) -> Guard:
-        """Return `app` behind a guard that accepts requests with one of the host names `names`.
+        """Return a guard that checks each request before it reaches `app`.
 
-        `doors` says which addresses each kind of caller may use.
+        The guard accepts requests for the host names `names`. `doors` says which paths each kind of client may use.
         """
         made = Guard(app, token=self.token, hosts=names, doors=doors, sign_in=self)
         self._guards.append(made)
         return made
 
     def hang_up(self) -> None:
-        """Close all streams that clients keep open."""
+        """Close all response streams that clients keep open."""
         for guard in self._guards:
             guard.hang_up()
 
@@ -243,9 +244,9 @@ STOP_SECONDS = 1.0
 
 
 class ServiceParts:
-    """All parts of one service: model, MCP server, page and indexer. Nothing runs before `start`.
+    """The parts of one service: embedding model, MCP server, page and indexer. `start` starts them.
 
-    `restart` returns the version of a pending restart.
+    `restart` returns the old and the new version if a restart after an upgrade is pending.
     """
 
     def __init__(self, restart: Callable[[], Mapping[str, str] | None] = lambda: None) -> None:
@@ -254,13 +255,18 @@ class ServiceParts:
         self._restart = restart
 
     def application(self, entrance: Entrance) -> tuple[Starlette, Doors]:
-        """Return the service's web application, and the rules that say which caller may use which route."""
+        """Return the service's web application, and the rules that say which routes each kind of client may use.
+
+        `entrance` authenticates browsers at the page.
+        """
         page = routes.Page(self.library, entrance, self._state)
         return application(create_server(self.model), page, self._question, self._status, self._restart)
 
     def start(self) -> None:
-        """Load the model, recover workers, delete old snapshots, and keep the index fresh if SMART_FORK_INDEXING is
-        true.
+        """Load the model, find running workers again, delete old snapshots (logs before a cut), and run pending
+        erasures.
+
+        If SMART_FORK_INDEXING is true, also start the indexer, which keeps the index fresh.
         """
         self.model.start()
         recover()
@@ -277,7 +283,7 @@ class ServiceParts:
             log.warning("smart_fork indexes only when it is asked: SMART_FORK_INDEXING is not set to true")
 
     def stop(self) -> None:
-        """Stop the indexer and the model, even in the middle of embedding. Finished embeddings are kept."""
+        """Stop the indexer and the model, even while passages are being embedded. Finished embeddings are kept."""
         if self.model.indexer is not None:
             self.model.indexer.stop(0.0)
         self.model.close()
@@ -285,9 +291,9 @@ class ServiceParts:
             self.model.indexer.stop(STOP_SECONDS)
 
     def idle(self, waited: float) -> bool:
-        """Return True if a restart of the service may stop it now.
+        """Return True if indexing allows the service to restart now.
 
-        That is so if no index run would be interrupted, or if the restart has `waited` for enough seconds.
+        It does if no index run is active, or if the restart has already `waited` for long enough (in seconds).
         """
         indexing = self._indexing()
         return indexing is None or waited >= RUN_SECONDS or indexing.state != "indexing"
@@ -310,7 +316,7 @@ class ServiceParts:
 
 
 def refusing(app: Starlette, path: str) -> Starlette:
-    """Make the MCP route at `path` refuse request bodies that are no JSON-RPC message. Return `app`."""
+    """Make the MCP route at `path` of `app` refuse request bodies that are no JSON-RPC message. Return `app`."""
     for route in app.router.routes:
         if isinstance(route, Route) and route.path == path:
             route.app = _Bodies(route.app)
@@ -318,15 +324,16 @@ def refusing(app: Starlette, path: str) -> Starlette:
 
 
 class _Bodies:
-    """A web application in front of the MCP route. It passes on JSON-RPC messages, and answers other bodies with an
-    error.
+    """A web application that checks the bodies of requests for the MCP route.
+
+    It passes JSON-RPC messages on to that route, and answers other bodies with an error.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one HTTP request: pass it on to the MCP route, or answer with an error."""
+        """Answer one HTTP request: pass it on to the MCP route, or answer it with an error."""
         if scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
@@ -342,9 +349,9 @@ class _Bodies:
 
 
 def _with_id(number: str | int, send: Send) -> Send:
-    """Return a `send` function that adds the request's id to errors, because the MCP library sends them without one.
+    """Return a `send` function that adds the id `number` of a JSON-RPC request to error responses.
 
-    Such errors are about an unknown session, or wrong headers.
+    The MCP library omits the id in errors about an unknown session or wrong headers.
     """
     held: list[Message] = []
 

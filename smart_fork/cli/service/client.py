@@ -1,4 +1,7 @@
-"""The client of the service, over its Unix socket. Only this user's processes can listen there: it needs no token."""
+"""The client side of the service, over the service's Unix socket.
+
+The client needs no token: it checks that a process of the same user listens on the socket.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,11 @@ from smart_fork.system.peers import SERVICE, is_ours
 
 @value
 class ServiceStatus(Value):
-    """The service's own status.
+    """The report of a running service about itself.
 
-    `indexing` is the state of indexing (see `indexer.runs.Freshness`); a service of another version may add keys. Its
-    key ``state`` is ``off`` if the service indexes only on demand. `restart` has the versions ``from`` and ``to`` of a
-    pending restart.
+    `version` is the service's version. `indexing` is the state of indexing (see `indexer.runs.Freshness`), to which a
+    service of another version may add keys. Its key ``state`` is ``off`` if the service indexes only on demand. If a
+    restart after an upgrade is pending, `restart` has the versions ``from`` and ``to``.
     """
 
     version: str
@@ -34,13 +37,16 @@ class ServiceStatus(Value):
 
     @property
     def change(self) -> str:
-        """The versions of a pending restart, such as ``1.0 -> 1.1``; empty if no restart is pending."""
+        """The old and the new version if a restart is pending, such as ``1.0 -> 1.1``; else empty."""
         return "{from} -> {to}".format_map(self.restart) if self.restart else ""
 
 
 @value
 class WayIn(Value):
-    """A sign-in for a browser, valid for some `seconds`: a `file` to open, or a `code` to enter at `page`."""
+    """A way to sign a browser in to the service's page, valid for some `seconds`.
+
+    The person opens the `file` in the browser, or enters the `code` at the address `page`.
+    """
 
     file: str
     page: str
@@ -58,7 +64,7 @@ log = logging.getLogger(__name__)
 
 
 class ServiceGoneError(SmartForkError):
-    """An error: the service does not answer, or refuses a request."""
+    """An error: the service does not answer, or has refused a request."""
 
     code = "service_gone"
     http_status = 502
@@ -66,7 +72,7 @@ class ServiceGoneError(SmartForkError):
 
 
 class _Connection(http.client.HTTPConnection):
-    """An HTTP connection over a Unix socket."""
+    """An HTTP connection to the service over its Unix socket."""
 
     def __init__(self, path: str, seconds: float) -> None:
         super().__init__(SERVICE, timeout=seconds)
@@ -81,7 +87,7 @@ class _Connection(http.client.HTTPConnection):
 
 
 class Service:
-    """A running service: its address, and the status that it reported when it was found."""
+    """A running service: its `address`, and the `status` that it reported when it was found."""
 
     def __init__(self, address: Address, status: ServiceStatus) -> None:
         self.address = address
@@ -89,7 +95,7 @@ class Service:
         self.status = status
 
     def way_in(self, project: str = "") -> WayIn:
-        """Return a sign-in that opens the service's page in a browser, once. The page then shows `project`.
+        """Ask the service for a sign-in that opens its page in a browser, once. The page then shows `project`.
 
         Raises:
             ServiceGoneError: the service does not answer.
@@ -110,9 +116,9 @@ class Service:
 
 
 def find_service() -> Service | None:
-    """Return the service of this home, of any version; `None` if none answers.
+    """Return the running service of this smart-fork home, of any version; `None` if no service answers.
 
-    With ``SMART_FORK_SERVICE=false`` return `None`.
+    With ``SMART_FORK_SERVICE=false``, always return `None`.
     """
     address = None if Setting.SERVICE.is_off() else announced()
     if address is None or address.pid == os.getpid():
@@ -128,9 +134,10 @@ def find_service() -> Service | None:
 
 
 def started_service(starts: Callable[[], bool] = lambda: False) -> Service | None:
-    """Return the service of this home; wait for one that is just starting. Return `None` if none runs.
+    """Return the running service of this smart-fork home. Wait for a service that is just starting.
 
-    `starts` returns True while a new process is alive that has not taken the lock yet.
+    Return `None` if no service runs. A service that is starting holds a lock; `starts` returns True while a new
+    process is alive that has not taken this lock yet.
     """
     deadline = time.monotonic() + START_SECONDS
     while (service := find_service()) is None and not Setting.SERVICE.is_off():
@@ -143,7 +150,7 @@ def started_service(starts: Callable[[], bool] = lambda: False) -> Service | Non
 def _answer(
     address: Address, method: str, path: str, body: dict[str, Any] | None = None, *, seconds: float = WORK_SECONDS
 ) -> tuple[int, bytes]:
-    """Send one request to the service. Return the status and the content of the answer.
+    """Send a request with the JSON `body` to the service at `address`. Return the answer's HTTP status and content.
 
     Raises:
         ServiceGoneError: the service does not answer.

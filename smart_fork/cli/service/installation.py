@@ -1,4 +1,4 @@
-"""Installs the service with launchd or systemd, and returns the state of the installation."""
+"""Installs the service with a service manager (launchd or systemd), and returns the state of the installation."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ log = logging.getLogger(__name__)
 
 
 def native_kind() -> Kind | None:
-    """Return the service manager of this system; `None` if it has neither launchd nor systemd."""
+    """Return the service manager of this operating system: launchd on macOS, systemd on Linux, else `None`."""
     return "launchd" if sys.platform == "darwin" else "systemd" if sys.platform.startswith("linux") else None
 
 
 def supervisor(kind: Kind | None = None, processes: Processes | None = None) -> Supervisor:
-    """Return the service manager of this system, launchd or systemd.
+    """Return an object for this system's service manager (launchd or systemd).
 
-    With `kind`, return that one, also on another system, to print its file.
+    With `kind`, return one for that service manager, also on another system, to print the file that it would read.
 
     Raises:
         SmartForkError: this system has neither launchd nor systemd.
@@ -54,9 +54,9 @@ def supervisor(kind: Kind | None = None, processes: Processes | None = None) -> 
 
 
 def installed(keeper: Supervisor) -> UnitSettings | None:
-    """Return the settings of this home's installed service, which `keeper` runs.
+    """Return the settings of the installed service of this smart-fork home.
 
-    Return `None` if no service is installed, or if its settings are damaged.
+    Return `None` if the service manager `keeper` has no such service, or if the settings are damaged.
     """
     if not keeper.path.exists():
         return None
@@ -70,13 +70,19 @@ def installed(keeper: Supervisor) -> UnitSettings | None:
 def settings_for(
     keeper: Supervisor, *, port: int | None = None, every: str | None = None, env: Mapping[str, str] | None = None
 ) -> UnitSettings:
-    """Return the settings with which to install the service for `keeper`. Errors are those of `new_settings`."""
+    """Return the settings for installing the service with the service manager `keeper`.
+
+    The arguments override the settings of an installed service. Errors are those of `new_settings`.
+    """
     said = os.environ if env is None else env
     return new_settings(installed(keeper), said, port=port, every=every, otherwise=_free_port(keeper))
 
 
 def _free_port(keeper: Supervisor) -> int:
-    """Return the service's default port; any free port if another home's service or another program has that one."""
+    """Return a TCP port for the service.
+
+    This is the default port, or any free port if the service of another smart-fork home, or another program, has that.
+    """
     units = [path for path in keeper.path.parent.glob("*smart-fork*") if path != keeper.path and path.is_file()]
     taken = {int(port) for path in units for port in _PORT.findall(path.read_bytes())}
     for wanted in (PORT, *(0 for _ in range(_TRIES))):
@@ -89,7 +95,7 @@ def _free_port(keeper: Supervisor) -> int:
 
 
 def install(keeper: Supervisor, settings: UnitSettings) -> list[str]:
-    """Write the file for the service manager `keeper` and start the service. Return notes for the person.
+    """Write the file for the service manager `keeper`, and have it start the service. Return notes for the person.
 
     Raises:
         SmartForkError: the service cannot be installed here, or does not start.
@@ -115,7 +121,7 @@ def install(keeper: Supervisor, settings: UnitSettings) -> list[str]:
 
 @record
 class ServiceInstallation(Value):
-    """The answer of ``service status``: what is installed, and whether it runs."""
+    """The answer of ``service status``: the settings of the installed service, and whether it runs."""
 
     kind: str
     unit: str
@@ -133,7 +139,7 @@ class ServiceInstallation(Value):
 
 
 def look(keeper: Supervisor) -> ServiceInstallation:
-    """Return the state of the service that `keeper` manages: what is installed, and whether it runs."""
+    """Return the settings of the service that `keeper` (launchd or systemd) manages, and whether it runs."""
     there, settings = keeper.path.exists(), installed(keeper)
     state = keeper.state() if there else UnitState()
     service = find_service() if state.running else None

@@ -1,7 +1,7 @@
-"""The one service of a smart-fork home: its address in a file, its lock, the count of its starts, and its end.
+"""The only service process of a smart-fork home: its published address, its lock, its noted starts, and its end.
 
-The service's process holds the lock from its start to its end, however it ends. The starts are counted to end a loop
-of crashes: systemd gives up by itself, but launchd restarts a failing program forever.
+The process holds the lock from its start until it ends for any reason. Starts are noted to stop a loop of crashes:
+systemd stops restarting a failing program, but launchd restarts it forever.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ log = logging.getLogger(__name__)
 class Address:
     """The address of a running service.
 
-    `host` is a literal address, not a name. `pid` is the service's process, `started` the time of its start, `version`
-    the program's version then. `socket` is the path of the Unix socket for the user's own programs; empty if this
-    machine allows none.
+    `host` is an IP address, not a name. `pid` is the service's process, `started` the time of its start, and `version`
+    the program's version at that time. `socket` is the path of the Unix socket for the user's own programs; it is
+    empty if this machine allows no such socket.
     """
 
     host: str
@@ -58,15 +58,15 @@ class Address:
 
 
 def publish(address: Address) -> None:
-    """Write the service's address to a file in its home, where other programs read it."""
+    """Write the service's address to a file in the smart-fork home, where other programs find it."""
     private_dir(state_home())
     replace_file(_address_file(), [orjson.dumps(asdict(address))])
 
 
 def withdraw() -> None:
-    """Delete the file with the service's address, and the socket.
+    """Delete the file with the service's address, and the service's Unix socket.
 
-    Call this only while no other process runs this home's service.
+    Call this only while no other process runs the service of this smart-fork home.
     """
     if (address := announced()) is not None:
         _address_file().unlink(missing_ok=True)
@@ -75,7 +75,7 @@ def withdraw() -> None:
 
 
 def remove_socket(path: Path) -> None:
-    """Delete the service's socket at `path`, and the folder around it if that was made for the socket."""
+    """Delete the service's Unix socket at `path`, and its folder if the folder was made only for the socket."""
     path.unlink(missing_ok=True)
     if path.parent != state_home():
         with suppress(OSError):
@@ -83,7 +83,10 @@ def remove_socket(path: Path) -> None:
 
 
 def announced() -> Address | None:
-    """Return the address that the service has written; `None` without a valid one. The service may have ended since."""
+    """Return the address that a service has written to this home's address file; `None` without a valid address.
+
+    The service may have ended since.
+    """
     try:
         given: dict[str, Any] = orjson.loads(_address_file().read_bytes())
         address = Address(**given)
@@ -96,10 +99,11 @@ def announced() -> Address | None:
 def wanted_port(
     env: Mapping[str, str], installed: int | None = None, state: Path | None = None, otherwise: int = PORT
 ) -> int:
-    """Return the service's port.
+    """Return the port at which the service should listen.
 
-    The order is: the port in `env`, the `installed` service's port, the port kept in the folder `state`, `otherwise`.
-    The port must stay the same, because clients' settings name it.
+    These are tried in turn: the port in `env`, the port `installed` of an installed service, the port that an earlier
+    service has written to the folder `state`, and `otherwise`. The port must stay the same, because clients' settings
+    name it.
     """
     try:
         kept = ((state or state_home()) / "service-port").read_text("ascii")
@@ -131,7 +135,7 @@ _held: int | None = None
 
 
 def hold() -> bool:
-    """Take the lock of this home's service. Return False if another process holds it.
+    """Take the lock of this home's service for this process. Return False if another process holds the lock.
 
     Raises:
         OSError: the state folder cannot be written.
@@ -148,9 +152,9 @@ def hold() -> bool:
 
 
 def holder() -> int | None:
-    """Return the id of the process that holds the lock of this home's service; `None` if none does.
+    """Return the id of the process that holds the lock of this home's service; `None` if no process does.
 
-    The id is 0 if the process is in another container or on another machine.
+    The id is 0 if that process is in another container or on another machine.
     """
     if _held is not None:  # to open the file and close it again would release the lock
         return os.getpid()
@@ -167,10 +171,10 @@ LOOK_SECONDS = 0.05
 
 
 def stop() -> bool:
-    """End the service, even one that is just starting: with SIGTERM, then with SIGKILL. Return False if none runs.
+    """End this home's service, even while it is starting: with SIGTERM, then with SIGKILL. Return False if none runs.
 
     Raises:
-        ProgramFailed: it does not end.
+        ProgramFailed: the service does not end.
     """
     process = holder()
     if process is not None:
@@ -208,7 +212,7 @@ _STARTS = "service-starts.json"
 def note_start(state: Path, now: Callable[[], float] = time.time) -> bool:
     """Note a start of the service in the folder `state`. Return False after too many starts in a short time.
 
-    The service must then end with the exit code 0, so that launchd does not start it again.
+    After False, the service must end with the exit code 0, so that launchd does not start it again.
     """
     time_now = now()
     # A clock that was set back leaves starts in the future: they are not counted.
@@ -221,12 +225,18 @@ def note_start(state: Path, now: Callable[[], float] = time.time) -> bool:
 
 
 def forget_starts(state: Path) -> None:
-    """Delete the noted starts of the service: a stop on request, a restart or an installation is no crash."""
+    """Delete the noted starts of the service, so that they do not count as crashes.
+
+    Call this after a stop on request, a restart, or an installation.
+    """
     (state / _STARTS).unlink(missing_ok=True)
 
 
 def shorten_log(crash_log: Path) -> None:
-    """Keep only the end of a large log, in the same file: launchd or systemd holds it open."""
+    """Delete all but the end of the file `crash_log`, if it is large.
+
+    The file is not replaced, because launchd or systemd has it open.
+    """
     with suppress(FileNotFoundError), crash_log.open("r+b") as file:
         if file.seek(0, 2) > 10 * KEPT_BYTES:
             file.seek(-KEPT_BYTES, 2)

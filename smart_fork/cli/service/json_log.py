@@ -1,4 +1,4 @@
-"""The service's log: a private file that is rotated, with one JSON object a line and masked secrets."""
+"""The service's log: a private, rotated file with one JSON object on each line, and with masked secrets."""
 
 from __future__ import annotations
 
@@ -46,14 +46,15 @@ class JsonLines(logging.Formatter):
 
 
 def _said(text: Masked) -> str:
-    """Return `text` as valid Unicode: names of files may hold lone surrogates."""
+    """Return `text` as valid Unicode: lone surrogates, which names of files may contain, are escaped."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 class _Private(RotatingFileHandler):
-    """The handler that writes the private log file.
+    """The logging handler that writes the service's log, a private file.
 
-    If the disk is full, it keeps the oldest `WAITING_BYTES` of the records in memory and writes them later.
+    While the disk is full, it keeps up to `WAITING_BYTES` of records in memory, the oldest ones, and writes them
+    later.
     """
 
     def _open(self) -> TextIOWrapper:
@@ -62,13 +63,16 @@ class _Private(RotatingFileHandler):
         return TextIOWrapper(file, encoding="utf-8", errors="replace")
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - what logging calls it
-        """Ignore an error of writing the log.
+        """Ignore an error that occurred while the log was written.
 
-        Printing it could block the service: standard error may be a pipe without a reader.
+        To print the error could block the service, because standard error may be a pipe that nobody reads.
         """
 
     def shouldRollover(self, record: logging.LogRecord) -> bool:  # noqa: N802 - what logging calls it
-        """Return True if the log file is full, and no earlier record waits for free space on the disk."""
+        """Return True if the log file has its full size, so that a new file must be begun.
+
+        Return False while earlier records wait for free space on the disk.
+        """
         try:
             return bool(super().shouldRollover(record))
         except OSError:
@@ -76,12 +80,12 @@ class _Private(RotatingFileHandler):
 
 
 def log_file() -> Path:
-    """Return the path of the service's log."""
+    """Return the path of the service's log file. Create the folder if it is missing."""
     return private_dir(state_home() / "logs") / "service.log"
 
 
 def log_to_file() -> None:
-    """Write all log records of this process to the service's log file."""
+    """Write the log records of this process only to the service's log file from now on."""
     handler = _Private(log_file(), maxBytes=MAX_BYTES, backupCount=KEPT_FILES, encoding="utf-8")
     handler.setFormatter(JsonLines())
     root = logging.getLogger()
@@ -96,7 +100,7 @@ def log_to_file() -> None:
 def last_lines(number: int) -> list[dict[str, Any]]:
     """Return the newest `number` records of the service's log, oldest first. Invalid lines are skipped.
 
-    The last rotated file is read, too.
+    If the log file has fewer lines, the file before the last rotation is read, too.
     """
     now = log_file()
     lines: list[bytes] = []
@@ -116,9 +120,9 @@ def _last_of(path: Path, number: int) -> list[bytes]:
 
 
 def follow(wait: Callable[[], None] = lambda: time.sleep(LOOK_SECONDS)) -> Iterator[dict[str, Any]]:
-    """Yield new records of the service's log forever, across rotations of the file.
+    """Yield each record that is added to the service's log, forever, also after the file is rotated.
 
-    Call `wait` while there is no new record.
+    Whenever no new record is there, call `wait` and look again.
     """
     file, rest = _opened(), b""
     if file is not None:

@@ -1,7 +1,8 @@
-"""The run of ``smart-fork serve``: the addresses where the service listens, its start and its end.
+"""The run of ``smart-fork serve``, from the choice of addresses where the service listens to its end.
 
-A program that connects to a name of this machine may reach any of the name's addresses. So the service accepts a name
-only if it listens at each of them. Another program at one of them would get the token.
+A program that connects to a host name of this machine may use any of the name's IP addresses. If another program
+listened at one of them, it would get the service's token. So the service accepts a name in requests only if it listens
+at all addresses of the name.
 """
 
 from __future__ import annotations
@@ -59,10 +60,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """The open sockets of the service: its TCP `sockets`, all at the port `port`. The first one listens at `host`.
+    """The open sockets of the service.
 
-    The Host header of a request must be one of `names`. The last socket is a Unix socket for the user's own programs,
-    at the path `local`; the path is empty without one.
+    The TCP `sockets` all have the port `port`; the first one listens at `host`. The last socket is a Unix socket for
+    the user's own programs at the path `local`; without one, `local` is empty. The Host header of a request must be
+    one of `names`.
     """
 
     sockets: tuple[socket.socket, ...]
@@ -72,7 +74,7 @@ class Listening:
     local: str = ""
 
     def close(self) -> None:
-        """Close the sockets, and delete the Unix socket."""
+        """Close all sockets, and delete the file of the Unix socket."""
         for one in self.sockets:
             one.close()
         if self.local:
@@ -80,10 +82,10 @@ class Listening:
 
 
 def addresses(host: str, *, allow_remote: bool) -> list[str]:
-    """Return the literal addresses of the name or address `host`.
+    """Return the IP addresses of `host`, which is a name or an address.
 
     Raises:
-        Usage: other machines can reach it and `allow_remote` is false, or clients cannot use it.
+        Usage: other machines can reach `host` and `allow_remote` is false, or clients cannot use it.
         ProgramFailed: `host` has no address.
     """
     found = list(LOOPBACKS) if host.lower() == LOCALHOST else _looked_up(host)
@@ -107,7 +109,9 @@ def _looked_up(host: str) -> list[str]:
 
 
 def listen(host: str, port: int | None, *, allow_remote: bool = False) -> Listening:
-    """Listen at `host` and `port`. Without `port`, use the wanted port (see `wanted_port`), or else any free one.
+    """Open the service's sockets at `host` and `port`.
+
+    Without `port`, use the wanted port (see `wanted_port`), or any free port if the wanted one is taken.
 
     Raises:
         Usage: other machines can reach `host` and `allow_remote` is false, or clients cannot use it.
@@ -135,11 +139,10 @@ def listen(host: str, port: int | None, *, allow_remote: bool = False) -> Listen
 
 
 def listen_locally(state: Path) -> socket.socket | None:
-    """Listen on a Unix socket in the folder `state`, for the user's own programs. Replace the socket of a killed
-    service.
+    """Open a Unix socket in the folder `state` for the user's own programs. Replace the socket of a killed service.
 
-    If the path is too long or the file system has no sockets, use a private folder in ``/tmp``. Return `None` if that
-    fails too: the user's programs then work without the service.
+    If the path is too long, or the file system allows no sockets, use a private folder in ``/tmp``. Return `None` if
+    that fails too; then the user's own programs work without the service.
     """
     for folder in (state, None):
         made = socket.socket(socket.AF_UNIX)
@@ -184,7 +187,7 @@ def _bound(literal: str, port: int) -> socket.socket:
 
 
 def _named(host: str, port: int) -> str:
-    """Return `host` and `port` in the form of a request's Host header."""
+    """Return `host` and `port` as a request's Host header has them, such as ``localhost:80`` or ``[::1]:80``."""
     return f"[{host}]:{port}" if ":" in host else f"{host.lower()}:{port}"
 
 
@@ -195,9 +198,9 @@ REQUEST_SECONDS, STREAM_SECONDS = 3600.0, 600.0
 
 
 class Traffic:
-    """A web application that counts the running requests of `app`, so that a restart can wait for their end.
+    """A web application that passes requests on to `app`, and counts those that are running.
 
-    Requests for the paths in `passing` are not counted.
+    A restart of the service waits for their end. Requests for the paths in `passing` are not counted.
     """
 
     def __init__(
@@ -210,12 +213,16 @@ class Traffic:
         self._last = clock()
 
     def may_end(self, waited: float) -> bool:
-        """Return True if no request runs, or if a restart has already `waited` for enough seconds."""
+        """Return True if the running requests allow the service to restart now.
+
+        They do if no request is running or just ended, or if the restart has already `waited` for long enough (in
+        seconds).
+        """
         quiet = not self._requests and self._clock() - self._last >= QUIET_SECONDS
         return (quiet or waited >= REQUEST_SECONDS) and (not self._streams or waited >= STREAM_SECONDS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass one request on to the application, and count it while it runs."""
+        """Pass one request on to the application behind this one, and count the request while it runs."""
         counts = scope["type"] == "http" and scope["path"] not in self._passing
         # What a client of MCP keeps open to be told something.
         stream = counts and scope["method"] == "GET" and scope["path"] == "/mcp"
@@ -240,9 +247,9 @@ Told = Callable[[Address], None]
 def serve(
     host: str = LOCALHOST, port: int | None = None, *, allow_remote: bool = False, told: Told | None = None
 ) -> None:
-    """Run the service until a signal ends it. It restarts itself after an upgrade.
+    """Run the service until a signal ends it. After an upgrade of smart-fork, the service restarts itself.
 
-    `told` is called with the address when the service listens.
+    When the service listens, `told` is called with its address.
 
     Raises:
         Usage: other machines can reach `host` and `allow_remote` is false, or clients cannot use it.
@@ -275,7 +282,10 @@ def serve(
 
 
 def allow_files() -> None:
-    """Raise the limit of open files to the number of connections and index files: macOS begins with 256."""
+    """Allow this process as many open files as connections and index files may need.
+
+    macOS allows only 256 at first.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(MAX_OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -284,7 +294,10 @@ def allow_files() -> None:
 
 
 def _serve(listening: Listening, told: Told | None) -> int | None:
-    """Serve on the open sockets until the end. Return the port if the service has to restart, else `None`."""
+    """Serve on the open sockets until the service ends. Return the port if it has to restart, else `None`.
+
+    When the service listens, `told` is called with its address.
+    """
     from smart_fork.cli.service.app import PUBLIC, Entrance, ServiceParts
     from smart_fork.page import routes
 
@@ -326,9 +339,10 @@ def _serve(listening: Listening, told: Told | None) -> int | None:
 
 
 class _ServiceServer(uvicorn.Server):
-    """A uvicorn server that calls `hang_up` at its end to close streams, because it would wait for their end.
+    """A uvicorn server that calls `hang_up` when it shuts down, to close the streams that clients keep open.
 
-    After a signal has ended it, it does not raise the signal again, as uvicorn does.
+    uvicorn alone would wait for the streams' end. Unlike uvicorn, this server does not raise a signal again that has
+    ended it.
     """
 
     def __init__(self, config: uvicorn.Config, hang_up: Callable[[], None]) -> None:
@@ -336,22 +350,23 @@ class _ServiceServer(uvicorn.Server):
         self._hang_up = hang_up
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start the server, then set the sockets' backlog (waiting connections) again.
+        """Start the server, then set the backlog (the number of connections that may wait) of each socket.
 
-        asyncio uses one number for the backlog and for the connections that it accepts at a time.
+        asyncio uses one number for the backlog and for how many connections it accepts in a row, so the backlog is set
+        again here.
         """
         await super().startup(sockets)
         for one in sockets or ():
             one.listen(BACKLOG)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Close the streams, then wait for the other requests to be answered, and end the server."""
+        """Close the clients' open streams, wait for the other running requests, and end the server."""
         self._hang_up()
         await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Handle SIGINT and SIGTERM while the server runs."""
+        """Handle SIGINT and SIGTERM while the server runs. Restore the former handlers afterwards."""
         before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield

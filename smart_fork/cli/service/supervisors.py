@@ -1,4 +1,4 @@
-"""The service managers launchd (macOS) and systemd (Linux), with which smart-fork's service is installed."""
+"""The service managers that can run smart-fork's service: launchd (macOS) and systemd (Linux)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STOP_SECONDS = 20
 
 
 def launchd_plist(settings: UnitSettings, label: str = LABEL) -> bytes:
-    """Return the property list (launchd's settings file) of a launchd job that keeps the service running."""
+    """Return the property list (the settings file) of a launchd job that keeps smart-fork's service running."""
     log = str(settings.crash_log)
     return plistlib.dumps(
         {
@@ -48,9 +48,11 @@ def launchd_plist(settings: UnitSettings, label: str = LABEL) -> bytes:
 
 
 def other_label(content: bytes, state: Path, label: str = LABEL) -> str:
-    """Return the label of a launchd job that runs this home's service under another label than `label`.
+    """Return the label (name) of a launchd job, if the job runs this home's service but has another label than
+    `label`.
 
-    `content` is the job's property list, `state` the home's state folder. For all other jobs, return an empty text.
+    `content` is the job's property list (settings file), `state` is the state folder of this home. Return an empty
+    text for all other jobs.
     """
     try:
         given: Any = plistlib.loads(content)
@@ -76,7 +78,7 @@ PAUSE = 0.25
 
 
 class Launchd:
-    """launchd as a service manager. `Systemd` has the same methods."""
+    """Installs and controls smart-fork's service with launchd. `Systemd` has the same methods."""
 
     name = "launchd"
 
@@ -88,11 +90,11 @@ class Launchd:
 
     @property
     def path(self) -> Path:
-        """The path of the property list, launchd's settings file for the service."""
+        """The path of the property list, launchd's settings file for smart-fork's service."""
         return Path.home() / "Library/LaunchAgents" / f"{self._label}.plist"
 
     def written(self, settings: UnitSettings) -> bytes:
-        """Return the content of the property list for a service with these settings."""
+        """Return the content of the property list (launchd's settings file) for a service with these settings."""
         return launchd_plist(settings, self._label)
 
     def reach(self) -> None:
@@ -106,7 +108,9 @@ class Launchd:
             raise ProgramFailed(f"launchd has no session for this user: {answer.complaint}", step)
 
     def install(self, content: bytes) -> list[str]:
-        """Write the property list, stop a running service, and start the new one. Return notes for the person.
+        """Write `content` as the property list (settings file), stop a running service, and start the new one.
+
+        Jobs with other labels that run the same service are stopped for good. Return a note for the person about each.
 
         Raises:
             ProgramFailed: the service could not be started.
@@ -123,7 +127,7 @@ class Launchd:
         return notes
 
     def uninstall(self) -> None:
-        """Stop the service and delete the property list. Do nothing if the service is not installed.
+        """Stop the service and delete its property list (settings file). Do nothing if the service is not installed.
 
         Raises:
             ProgramFailed: the service could not be stopped; the file is still there.
@@ -145,9 +149,9 @@ class Launchd:
         return UnitState(loaded=True, running=said.get("state") == "running", pid=number, ended=ended)
 
     def _others(self) -> Iterator[tuple[str, Path]]:
-        """Yield label and file of launchd jobs that run this home's service under another label.
+        """Yield label and file of each other launchd job that also runs the service of this smart-fork home.
 
-        Such a job and this one would fight for the service's port.
+        Such a job and the job of this object would compete for the service's port.
         """
         for path in sorted(self.path.parent.glob("*.plist")):
             try:
@@ -158,7 +162,7 @@ class Launchd:
                 yield label, path
 
     def _retire(self, label: str, path: Path) -> str:
-        """Stop the launchd job `label` for good, but leave its file `path`. Return a note for the person."""
+        """Stop and disable the launchd job `label`. Its file `path` stays. Return a note for the person."""
         self._stop(label)
         self._launchctl("disable", self._target(label))
         return f"{label} also ran the service. It was stopped and disabled. Its file stays: {path}"
@@ -196,9 +200,9 @@ _UNNAMEABLE = re.compile(r"[\"'\\$*?\[]")
 
 
 def systemd_unit(settings: UnitSettings) -> str:
-    """Return the content of the systemd unit for a service with these settings.
+    """Return the content of the systemd unit (settings file) for a service with these settings.
 
-    systemd gives up after five failures in ten minutes.
+    With this unit, systemd stops restarting the service after five failures in ten minutes.
     """
     argv = [*(_BY_NAME if _UNNAMEABLE.search(settings.program) else ()), *settings.argv]
     variables = [_quoted(f"{name}={text}") for name, text in settings.environment.items()]
@@ -226,7 +230,7 @@ _LINGER = "It ends when you log out. `loginctl enable-linger` keeps it running, 
 
 
 class Systemd:
-    """systemd's user manager as a service manager. `Launchd` has the same methods."""
+    """Installs and controls smart-fork's service with systemd's user manager. `Launchd` has the same methods."""
 
     name = "systemd"
 

@@ -1,4 +1,4 @@
-"""The token that admits clients to the service over TCP: its private file, and its rotation."""
+"""The token (a secret text) that clients of the service need over TCP: its private file, and its change."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class TokenUnsafe(SmartForkError):
 
 
 def token() -> str:
-    """Return the token of this home's service. The first call makes the token.
+    """Return the token for the service of this smart-fork home. If there is no token yet, make one.
 
     Raises:
-        TokenUnsafe: others could read or write its file, or the file is damaged.
+        TokenUnsafe: others could read or write the token's file, or the file is damaged.
     """
     path = _file()
     try:
@@ -49,7 +49,7 @@ def token() -> str:
 
 
 def change() -> str | None:
-    """Write a new token. Return the old token if it was usable."""
+    """Replace the token by a new one. Return the old token; `None` if it was missing or unsafe."""
     path = _file()
     try:
         before = _private_token(path)
@@ -60,9 +60,10 @@ def change() -> str | None:
 
 
 class Token:
-    """The current token of a running service. Each call reads the token's file, and calls `changed` after a change.
+    """The current token of a running service. Each call reads the token's file.
 
-    If the file is unsafe, a random token takes its place, which no client has.
+    When the token has changed, `changed` is called. While the file is unsafe, the token is a random text that no
+    client has.
     """
 
     def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
@@ -118,9 +119,9 @@ MAX_SETTINGS = 64 * 1024 * 1024
 
 @record
 class Rotated(Value):
-    """The answer of ``service rotate``, which changes the token.
+    """The answer of ``service rotate``, which replaces the token.
 
-    `service` is the running service's URL, `holders` are settings files that still have the old token.
+    `service` is the URL of the running service. `holders` are agents' settings files that still contain the old token.
     """
 
     rotated: bool = True
@@ -129,10 +130,10 @@ class Rotated(Value):
 
 
 def rotate() -> Rotated:
-    """Change the token. The old token and its cookies stop working.
+    """Replace the token by a new one. The old token and its cookies stop working.
 
     Raises:
-        OSError: the file cannot be written; the old token stays.
+        OSError: the token's file cannot be written; the old token stays.
         ProgramFailed: the token is changed, but the running service does not answer.
     """
     before = (change() or "").encode()

@@ -1,4 +1,7 @@
-"""Settings of the installed service: program, port and environment variables. A new installation keeps them."""
+"""The settings of the installed service: program, port and environment variables.
+
+A later installation keeps the values that it does not change.
+"""
 
 from __future__ import annotations
 
@@ -26,19 +29,22 @@ from smart_fork.errors import ProgramMissing, SmartForkError, Usage
 
 
 def login_home() -> Path:
-    """Return the home directory of the user's login, whatever HOME says: launchd and systemd know no other."""
+    """Return the home directory of the user's login, even if HOME names another one.
+
+    launchd and systemd start services with that directory.
+    """
     return Path(pwd.getpwuid(os.getuid()).pw_dir)
 
 
 def is_usual(state: Path) -> bool:
-    """Return True if `state` is the default state folder."""
+    """Return True if the folder `state` is smart-fork's default state folder."""
     return os.path.realpath(state) == os.path.realpath(login_home() / ".smart-fork")
 
 
 def mark() -> str:
-    """Return the suffix of the service's name in launchd or systemd, which differs for each state folder.
+    """Return the suffix for the service's name in launchd or systemd; empty for the default state folder.
 
-    It is empty for the default state folder.
+    Each other state folder has its own suffix, so that several services can be installed.
     """
     if is_usual(state_home()):
         return ""
@@ -48,7 +54,10 @@ def mark() -> str:
 
 @dataclass(frozen=True, slots=True)
 class UnitState:
-    """The state of the service in launchd or systemd. `ended` says how it last failed; empty if unknown."""
+    """The state of smart-fork's service as launchd or systemd reports it.
+
+    `ended` says how the service's process last failed; empty if unknown.
+    """
 
     loaded: bool = False
     running: bool = False
@@ -74,10 +83,10 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class UnitSettings:
-    """The settings of the service in launchd or systemd: `program` (an absolute path), `port` and variables.
+    """The settings of the service in launchd or systemd: `program` (an absolute path), `port` and `environment`.
 
     Raises:
-        Usage: a text in it has a line break, another control character, or invalid Unicode, and cannot be written.
+        Usage: a text in the settings has a line break, another control character, or invalid Unicode.
     """
 
     program: str
@@ -98,20 +107,24 @@ class UnitSettings:
 
     @property
     def state(self) -> Path:
-        """The state folder of the service. It is also the working directory, because it belongs to no project."""
+        """The service's state folder. The service also uses it as its working directory, because it belongs to no
+        project.
+        """
         return state_of(self.environment)
 
     @property
     def crash_log(self) -> Path:
-        """The file for stdout and stderr of the service's process. The service's own log is in the same folder."""
+        """The file that gets stdout and stderr of the service's process. The service's own log is in the same
+        folder.
+        """
         return self.state / "logs" / "service-crash.log"
 
 
 def checked_interval(text: str) -> str:
-    """Return the indexing interval `text` in the spelling of the service's scheduler.
+    """Return the indexing interval `text`, such as ``15m`` or five cron fields, in lower case with single spaces.
 
     Raises:
-        Usage: the scheduler does not understand it, or its time never comes.
+        Usage: the service's scheduler does not understand the interval, or its time never comes.
     """
     wanted = " ".join(text.lower().split())
     try:
@@ -128,12 +141,12 @@ def keep(settings: UnitSettings) -> None:
 
 
 def kept() -> UnitSettings:
-    """Return the written settings of this home's service, which a person may have edited.
+    """Return the settings of this home's service from the file that `keep` wrote. A person may have edited the file.
 
     Raises:
         ValueError: the file is damaged.
         OSError: the file cannot be read.
-        Usage: a text in it cannot be written into a service manager's file.
+        Usage: a text in the file cannot be written into a service manager's file.
     """
     given = orjson.loads((state_home() / _KEPT).read_bytes())
     try:
@@ -147,10 +160,10 @@ def new_settings(
     before: UnitSettings | None, env: Mapping[str, str], *, port: int | None = None, every: str | None = None,
     otherwise: int = PORT,
 ) -> UnitSettings:  # fmt: skip
-    """Return the settings with which to install the service.
+    """Return the settings for installing the service.
 
-    Each value comes from the arguments, else from `env`, else from the settings `before`, else from the defaults.
-    `otherwise` is the default port. A variable that is empty in `env` is removed.
+    Each value comes from the arguments, else from the variables `env`, else from the earlier settings `before`, else
+    it is the default. `otherwise` is the default port. A variable that is empty in `env` is removed from the settings.
 
     Raises:
         Usage: a value is not acceptable.
@@ -186,9 +199,9 @@ def _absolute(folder: str) -> str:
 
 
 def _unwritable(character: str) -> bool:
-    """Return True for a character that launchd or systemd would not read back from its file.
+    """Return True for a character that launchd or systemd could not read back from its settings file.
 
-    These are controls, lone surrogates and non-characters.
+    These are control characters, lone surrogates and non-characters.
     """
     code = ord(character)
     return unicodedata.category(character) in {"Cc", "Cs"} or 0xFDD0 <= code <= 0xFDEF or code & 0xFFFE == 0xFFFE
@@ -205,7 +218,9 @@ _OF_ONE_SHELL = "fnm_multishells"
 
 
 def own_program(env: Mapping[str, str], python: str = sys.executable) -> str:
-    """Return the path of the ``smart-fork`` command in the folder of `python`, else of the first one on PATH.
+    """Return the path of the command ``smart-fork`` that belongs to the Python interpreter `python`.
+
+    If the interpreter's folder has no such command, return the first one on PATH.
 
     Raises:
         ProgramMissing: there is no such command.
@@ -222,10 +237,11 @@ def own_program(env: Mapping[str, str], python: str = sys.executable) -> str:
 
 
 def search_path(env: Mapping[str, str], before: str = "", python: str = sys.executable) -> str:
-    """Return the PATH for the service: folders in which `PROGRAMS` (agents, git, tmux …) are found now.
+    """Return the PATH for the service: the folders in which `PROGRAMS` (agents, git, tmux …) are found now.
 
-    Existing folders of the PATH `before` follow, so an installation with a bare PATH removes no folder. The folder of
-    smart-fork's own Python is left out: programs of agents would find that Python.
+    Existing folders of the earlier PATH `before` are added, so that an installation in a process with a bare PATH
+    removes no folder. The folder of smart-fork's own Python is left out, because agents' programs would use that
+    Python.
     """
     own = str(Path(python).parent) if sys.prefix != sys.base_prefix else ""
     folders = [one for one in _folders(env) if str(Path(one)) != own]
@@ -238,7 +254,7 @@ def search_path(env: Mapping[str, str], before: str = "", python: str = sys.exec
 
 
 def _folders(env: Mapping[str, str]) -> list[str]:
-    """Return the absolute folders in which to search for programs: the folders of PATH, and the usual ones."""
+    """Return the absolute folders in which to search for programs: those of PATH, and the usual ones for this user."""
     home = env.get("HOME") or str(Path.home())
     folders = [*env.get("PATH", os.defpath).split(os.pathsep), *Program.usual_folders(home)]
     return [one for one in folders if Path(one).is_absolute()]

@@ -1,4 +1,6 @@
-"""The service's restart after an upgrade: it notices a newly installed version, and restarts when it is idle."""
+"""The service's restart after an upgrade: it notices a newly installed version of smart-fork, and restarts when
+idle.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,10 @@ log = logging.getLogger(__name__)
 
 
 class Upgrade:
-    """A watch on the installed version of smart-fork, which restarts the service after an upgrade.
+    """A watch on the installed version of smart-fork. After an upgrade, it restarts the service.
 
-    `may` gets the seconds that the restart has waited, and returns True if the service may restart now. `restart` is
-    called once.
+    `may` gets the seconds for which the restart has waited, and returns True if the service may restart now. Then
+    `restart` is called, once.
     """
 
     def __init__(
@@ -53,9 +55,9 @@ class Upgrade:
         return {"from": self._running.version, "to": self._seen.version}
 
     def step(self) -> float:
-        """Look at the installed version once, and restart the service if it changed and the service may restart.
+        """Check the installed version once. If it has changed, and the service may restart, restart the service.
 
-        Return the seconds until the next look.
+        Return the number of seconds until the next check.
         """
         now = self._look()
         if now is None or self._running is None or now == self._running or self._done:
@@ -73,15 +75,15 @@ class Upgrade:
         return SOON_SECONDS
 
     def run(self, stop: threading.Event) -> None:
-        """Look at the installed version again and again, until `stop` is set."""
+        """Check the installed version at intervals, until `stop` is set."""
         while not stop.wait(self.step()):
             pass
 
 
 def adopt() -> None:
-    """Wait, in threads, for the child processes that the service started before its restart.
+    """Wait, in new threads, for the end of the child processes that the service started before its restart.
 
-    The threads that waited for them ended with the restart.
+    The restart ended the threads that waited for these processes before.
     """
     import psutil
 
@@ -90,15 +92,16 @@ def adopt() -> None:
 
 
 def load_service() -> None:
-    """Import all modules that the service may need later."""
+    """Import all modules that the service may need later, so that none is imported after an upgrade."""
     load_all(but=(_COMMANDS,))
     _load(import_module(_SERVICE), ())
 
 
 def load_all(*, but: Collection[str]) -> None:
-    """Import all modules of smart-fork, except the packages and modules in `but` and everything below them.
+    """Import all modules of smart-fork, except the packages and modules in `but`, and their submodules.
 
-    After an upgrade, a module that is not imported yet would come from the other version.
+    A module that is first imported after an upgrade would come from the new version, and might not fit the old
+    modules.
     """
     for package in ("indexer", "smart_fork"):
         _load(import_module(package), but)
@@ -114,10 +117,10 @@ def _load(package: ModuleType, but: Collection[str]) -> None:
 
 
 def become(port: int) -> NoReturn:
-    """Replace this process by the newly installed version of the service, with the same arguments and port.
+    """Replace this process by the newly installed version of the service, with the same arguments, at `port`.
 
     Raises:
-        OSError: the Python of this process is gone.
+        OSError: the Python interpreter of this process is gone.
     """
     env = os.environ | {Setting.PORT: str(port)}
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], env)  # noqa: S606 - no shell is what we want
