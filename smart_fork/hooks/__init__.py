@@ -1,5 +1,5 @@
-"""Hooks: programs that an agent runs at its events. This package handles the events, and gives hints from past
-sessions.
+"""Hooks: programs that an agent runs at its events. This package handles the events, and gives the model hints (one
+line about a fitting past session).
 
 This file imports nothing, because every hook of every session begins here and must cost next to nothing.
 """

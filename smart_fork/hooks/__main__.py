@@ -24,8 +24,8 @@ _AGENTS = f"{os.path.dirname(os.path.dirname(os.path.abspath(__file__)))}/agents
 
 
 def main(agent: str) -> None:
-    """Read the hook's event from stdin, print a hint if there is one, and store what a worker does. Exit the
-    process.
+    """Read the hook's event from stdin, print a hint (one line about a fitting past session) if there is one, store
+    the worker's state if the event is a worker's, and exit the process.
     """
     body = b""
     with _silence():
@@ -53,7 +53,9 @@ class _silence:  # noqa: N801 - as a function; `contextlib` takes longer to impo
 
 
 def _tell(agent: str, body: bytes) -> None:
-    """Print a hint for the event in `body`, if hints are on for the agent and the session is not a worker's."""
+    """Print a hint (one line about a fitting past session) for the event in `body`, if hints are on for the agent and
+    the session is not a worker's.
+    """
     before_an_edit = b"PreToolUse" in body and any(map(body.__contains__, _EDITS))
     compacted = b'"SessionStart"' in body and b'"compact"' in body
     failed = b'"PostToolUse' in body and any(map(body.__contains__, _FAILED))
@@ -69,7 +71,9 @@ def _tell(agent: str, body: bytes) -> None:
 
 
 def _note(agent: str, body: bytes) -> None:
-    """Store the agent's environment variables when a session begins, except a worker's: those are known already."""
+    """Store the agent's environment variables when a session begins. A worker's variables are not stored, because
+    smart-fork knows them already.
+    """
     if not os.environ.get("SMART_FORK_WORKER_ID") and b'"SessionStart"' in body:
         from smart_fork.agents.login_variables import note_variables
 
@@ -77,9 +81,10 @@ def _note(agent: str, body: bytes) -> None:
 
 
 def _hear(agent: str, body: bytes) -> None:
-    """Store the event in the registry of workers if its session can be a worker's. For other sessions, import nothing.
+    """Store the event in the registry of workers if its session can be a worker's. For any other session, return
+    without importing anything.
 
-    An agent's daemon runs hooks without the worker's environment variable.
+    A session can be a worker's without the worker's environment variable, if the agent runs its hooks in a daemon.
     """
     daemon = f"{_AGENTS}/{agent}/daemon.py"
     if os.environ.get("SMART_FORK_WORKER_ID") or (agent and os.path.isfile(daemon)):  # noqa: PTH113 - as above

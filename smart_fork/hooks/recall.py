@@ -1,8 +1,9 @@
-"""Gets hints in a hook: asks smart-fork's service about past sessions, and gives the model one line.
+"""Gets a hint (one line about a fitting past session) in a hook, by asking smart-fork's local service, and prints it
+for the model.
 
-A session waits for this, so it imports next to nothing, asks once, and ends in time. A first prompt is asked about
-once a session, an edit or failure each time; no hint is given twice in a session. Any failure leaves it silent: no
-service, a slow one, another user's socket, an invalid answer.
+The agent's session waits for the hook, so this module imports next to nothing, asks once and ends in time. It asks
+about a session's first prompt, and about each edit or failure. It gives no hint twice in a session. If anything fails,
+it prints nothing: without the service, with a slow service or another user's socket, and for an invalid answer.
 """
 
 from __future__ import annotations
@@ -50,11 +51,14 @@ _BEGUN = (b'"role":"assistant"', b'"forked_from_id":"', b'"subagent"')
 
 
 class _LateError(BaseException):
-    """An error: the hook's time limit is over. It is a `BaseException` so that no code handles it as another error."""
+    """An error that says that the hook's time limit is over. It is a `BaseException` so that ``except Exception``
+    elsewhere does not catch it.
+    """
 
 
 def tell(agent: str, body: bytes, state: str) -> None:
-    """Print the service's hint for the event in `body`, in the format that agents read; print nothing without a hint.
+    """Print the hint (one line about a fitting past session) for the event in `body`, in the format that agents read.
+    Print nothing if smart-fork's service gives no hint.
 
     `state` is smart-fork's folder.
     """
@@ -76,14 +80,16 @@ def tell(agent: str, body: bytes, state: str) -> None:
 
 
 def limit() -> float:
-    """Return how many seconds a prompt may wait for a hint."""
+    """Return how many seconds the agent may wait for a hint."""
     said = os.environ.get(VARIABLE, "")
     wanted = int(said) if said.isascii() and said.isdigit() else MILLISECONDS
     return min(wanted, MAX_MILLISECONDS) / 1000
 
 
 def age() -> float:
-    """Return how many seconds this process has run; if the system does not say, its processor time."""
+    """Return how many seconds this process has run. If the system does not tell, return the processor time it has
+    used.
+    """
     try:
         with open("/proc/self/stat", "rb") as file:  # noqa: PTH123 - nothing is imported for it
             began = int(file.read().rpartition(b")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
@@ -97,13 +103,15 @@ def _late(_number: int, _frame: FrameType | None) -> None:
 
 
 def line_for(agent: str, event: Any, state: str, until: float) -> str:
-    """Return the hint for a hook's event, as text for the model; empty for none. `until` is the time limit."""
+    """Return the hint (one line about a fitting past session) for a hook's event, or an empty text. `until` is the
+    time at which the hook must end.
+    """
     ask = {EVENT: _first_prompt, BEGUN: _compacted}.get(event["hook_event_name"], _at_a_call)
     return ask(agent, event, state, until)
 
 
 def _first_prompt(agent: str, event: Any, state: str, until: float) -> str:
-    """Return the hint for a session's first prompt; empty for none, and for all later prompts."""
+    """Return the hint for a session's first prompt. Return an empty text without a hint, and for all later prompts."""
     session_id, prompt = event["session_id"], event["prompt"]
     marks = _marks(f"{state}/{RECALL}/{agent}")
     if event.get("agent_id") or not (_is_id(session_id) and prompt) or NO_PROMPTS in marks:
@@ -123,7 +131,9 @@ def _first_prompt(agent: str, event: Any, state: str, until: float) -> str:
 
 
 def _at_a_call(agent: str, event: Any, state: str, until: float) -> str:
-    """Return the hint for a tool call that is about to edit lines, or that failed; empty for none or a repeated one."""
+    """Return the hint for a tool call that is about to edit lines, or that has failed. Return an empty text without a
+    hint, and for a hint that the session already got.
+    """
     folder, route = _CALLS[event["hook_event_name"]]
     given = event["tool_input"]
     if folder == ERRORS:
@@ -143,18 +153,18 @@ def _at_a_call(agent: str, event: Any, state: str, until: float) -> str:
 
 
 def output_of(event: Any) -> str:
-    """Return the output of a tool call from its event: Claude Code reports a failed call as an error, Codex as a
-    response.
+    """Return the output of a failed tool call from its event. Claude Code reports it in the field ``error``, Codex in
+    ``tool_response``.
     """
     output = event.get("error") or event.get("tool_response")
     return output if isinstance(output, str) else ""
 
 
 class _late_noted:  # noqa: N801 - as a function; `contextlib` takes longer to import than most of this
-    """A context manager around a question to the service. If the answer comes too late, it writes that to the open
-    file `note`.
+    """A context manager around a question to smart-fork's service. If the answer comes too late, it writes `late`, the
+    mark of a late answer, to the open file `note`.
 
-    At the end it closes the file.
+    It closes the file at the end of the block.
     """
 
     def __init__(self, note: int, late: bytes) -> None:
@@ -176,8 +186,8 @@ def _compacted(_agent: str, event: Any, _state: str, _until: float) -> str:
 
 
 def _sound(line: object) -> str:
-    """Return the hint if it is safe to show to a model: one short, printable line. Return an empty text for anything
-    else.
+    """Return `line`, a hint, if it is safe to show to a model: one short, printable line. Otherwise return an empty
+    text.
     """
     return line if isinstance(line, str) and line.isprintable() and len(line) <= LINE_CHARACTERS else ""
 
@@ -190,7 +200,9 @@ def _is_id(text: object) -> bool:
 
 
 def _noted(path: str) -> int | None:
-    """Create and open the file that says that a session was asked about; return `None` if the file exists already."""
+    """Create and open the file at `path`, which records that the service was asked about a session. Return `None` if
+    the file exists already.
+    """
     try:
         return os.open(path, _NOTE | os.O_EXCL, 0o600)
     except FileExistsError:
@@ -198,16 +210,16 @@ def _noted(path: str) -> int | None:
 
 
 def _marks(switch: str) -> list[bytes]:
-    """Return texts that only the logs of already begun sessions contain. They were stored when hints were switched
-    on.
+    """Return the stored texts by which the log of a session that already had a prompt is recognized. They were written
+    to the file `switch` when hints were switched on.
     """
     with open(switch, "rb") as file:  # noqa: PTH123 - nothing is imported for it
         return file.read(ANSWER_BYTES).split()
 
 
 def _is_begun(log: object, marks: Iterable[bytes]) -> bool:
-    """Return True if the session of a log had a prompt before: the log contains one of `marks`. The log may not exist
-    yet.
+    """Return True if the session of a log already had a prompt, which is so if the log contains one of `marks`. Return
+    False if the log does not exist yet.
     """
     if not isinstance(log, str) or not log:
         return False
@@ -223,8 +235,8 @@ def _is_begun(log: object, marks: Iterable[bytes]) -> bool:
 
 
 def _answer(state: str, to: str, asked: dict[str, object], until: float) -> dict[str, Any]:
-    """Return the service's answer to the question `asked`, sent to the path `to`. The service must run as the same
-    user.
+    """Return the answer of smart-fork's local service to the question `asked`, posted to the URL path `to`. The
+    service must run as the same user.
 
     Raises:
         TimeoutError: the time limit is over.

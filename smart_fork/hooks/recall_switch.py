@@ -1,4 +1,4 @@
-"""Switches hints from past sessions on and off for each agent, and counts how hints were used."""
+"""Switches hints (lines about fitting past sessions) on and off for each agent, and counts how hints were used."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ KEPT_SECONDS = 30 * 24 * 3600.0
 
 
 class PromptHintCounts(NamedTuple):
-    """Counts of recent first prompts: sessions that the service was asked about, hints given (`told`), late answers."""
+    """The counts of hints at recent first prompts. `sessions` counts the sessions in which the hook asked smart-fork's
+    service for a hint, `told` the hints that it gave, and `late` the answers that came too late.
+    """
 
     sessions: int
     told: int
@@ -29,9 +31,10 @@ class PromptHintCounts(NamedTuple):
 
 
 class HintCounts(NamedTuple):
-    """Counts of recent hints at edits or failures: hints given (`told`), answers that came late, hints followed.
+    """The counts of recent hints at edits or failures. `told` counts the hints given, `late` the answers that came too
+    late, and `followed` the hints that were followed.
 
-    A hint is followed if the session passes the hinted session's id to a tool or a command later.
+    A session follows a hint if it later passes the id of the hinted session to a tool or a command.
     """
 
     told: int
@@ -40,7 +43,7 @@ class HintCounts(NamedTuple):
 
 
 def file_of(agent: AgentName) -> Path:
-    """Return the path of the file that exists while hints are on for an agent."""
+    """Return the path of the switch for an agent: a file that exists while hints (lines about past sessions) are on."""
     return state_home() / RECALL / agent
 
 
@@ -50,7 +53,8 @@ def is_on(agent: AgentName) -> bool:
 
 
 def turn_on(agent: AgentName) -> None:
-    """Switch hints on for an agent. The created file holds what the hook needs to know about the agent.
+    """Switch hints on for an agent, by creating a file. The file holds the texts by which the hook recognizes that a
+    session of this agent already had a prompt.
 
     Raises:
         OSError: the folder cannot be written.
@@ -62,7 +66,7 @@ def turn_on(agent: AgentName) -> None:
 
 
 def turn_off(agent: AgentName) -> None:
-    """Switch hints off for an agent. If hints are then on for no agent, all stored counts of hints are deleted.
+    """Switch hints off for an agent. If no other agent has hints on, also delete all stored counts of hints.
 
     Raises:
         OSError: the folder cannot be written.
@@ -79,8 +83,8 @@ def prompt_hint_counts() -> PromptHintCounts:
 
 
 def hint_counts(folder: str) -> HintCounts:
-    """Return the counts of recent hints in a folder: `EDITS` for hints before edits, `ERRORS` for hints after
-    failures.
+    """Return the counts of recent hints that `folder` stores. `folder` is `EDITS` for hints before edits, or `ERRORS`
+    for hints after failures.
     """
     lines = [line for path in _notes(folder) for line in _content(path).splitlines()]
     late, followed = lines.count(LATE), sum(line.startswith(FOLLOWED) for line in lines)
@@ -88,8 +92,8 @@ def hint_counts(folder: str) -> HintCounts:
 
 
 def follow(session_id: str | None, given: str) -> None:
-    """Record that a session follows hints: which hinted sessions' ids are in `given`, its input to a tool or
-    command.
+    """Record which of its hints (lines about past sessions) a session follows. The session follows a hint if `given`,
+    the session's input to a tool or command, contains the hinted session's id.
     """
     for path in (one for folder in NOTED for one in _notes(folder) if one.name == session_id):
         lines = _content(path).splitlines()

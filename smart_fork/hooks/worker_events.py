@@ -1,13 +1,13 @@
 """Stores a worker's state (working, waiting, ended) from the events of hooks.
 
-The event's worker is decided by evidence only. The worker's environment variable is not enough:
+Evidence decides which worker an event belongs to. The worker's environment variable is not enough:
 
 * Any process that a worker starts inherits the variable, another agent too. So the agent that runs the hook must be the
   process that smart-fork started.
 * An agent may run the hooks of all its terminals in one background server, with the environment of the first terminal.
-  There only the session counts: its id is known, or its log begins with the worker's prompt.
+  Then only the session counts: its id is a known worker's, or its log begins with the worker's prompt.
 
-Any other event is from a person's session and is ignored.
+An event without such evidence is from a person's session and is ignored.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ _FAR_ENOUGH = 6
 
 @dataclass(frozen=True, slots=True)
 class Ancestor:
-    """A process above this one (its parent, and so on), and the words of its command line, if the system says them."""
+    """An ancestor process (the parent, its parent, and so on) of this process. `words` is its command line, empty if
+    the system does not tell it.
+    """
 
     pid: int
     words: tuple[str, ...]
@@ -48,9 +50,9 @@ class Ancestor:
 
 
 def ancestors() -> tuple[Ancestor, ...] | None:
-    """Return the ancestors of this process, the nearest first; `None` if the system does not say.
+    """Return the ancestor processes of this process, the nearest first; `None` if the system does not tell them.
 
-    Unlike environment variables, a process cannot have inherited them from another process.
+    They are better evidence than environment variables, which a process inherits from its parent.
     """
     import psutil
 
@@ -65,8 +67,8 @@ def ancestors() -> tuple[Ancestor, ...] | None:
 class WorkerEvent:
     """An event that an agent reports to a hook, in Claude Code's field names. A missing field is empty.
 
-    `asks` is the action that needs a permission. The event is parsed by hand because importing pydantic takes longer
-    than everything else in a hook. No event is rejected: each version of an agent adds fields, and an agent stops or
+    `asks` is the action that needs a permission. The event is parsed without pydantic, because importing that takes
+    longer than the rest of a hook. No event is rejected: each version of an agent adds fields, and an agent stops or
     complains if a hook fails. Unknown keys are ignored, and values of another type count as missing.
     """
 
@@ -94,7 +96,7 @@ def _text(value: object) -> str:
 
 
 def _command(value: object) -> str:
-    """Return the command of a tool call as text. It may be given as a list of words."""
+    """Return the command of a tool call as text. `value` is the text itself or a list of words."""
     return " ".join(map(_text, value)) if isinstance(value, list) else _text(value)
 
 
@@ -113,11 +115,11 @@ def receive(
     *,
     began: float | None = None,
 ) -> WorkerRecord | None:
-    """Store the event in `body` and return its worker, or `None` if it is not a worker's. A repeated event changes
-    nothing.
+    """Store the event in `body` and return its worker. Return `None` if the event is not a worker's. A repeated event
+    changes nothing.
 
-    `environment` and `ancestry` are those of the process that the agent ran, and `began` is its start in seconds since
-    1970; `None` if unknown.
+    `environment` and `ancestry` are the variables and the ancestor processes of the hook's process, which the agent
+    ran. `began` is that process's start in seconds since 1970. Each is `None` if unknown.
     """
     hooks = AGENTS.hooks_of(agent)
     event = WorkerEvent.of(hooks.event(body))
@@ -141,9 +143,9 @@ def receive(
 def _seen(
     registry: Registry, worker: WorkerRecord, environment: Mapping[str, str] | None, runner: Sequence[Ancestor] | None
 ) -> WorkerRecord:
-    """Store that a worker's process runs, and its process id and terminal if they are not known yet.
+    """Store that the worker's process runs. If its process id and terminal are not stored yet, store them too.
 
-    `runner` is the agent's process that ran the hook.
+    `runner` is the agent's process that ran the hook, followed by the processes above it.
     """
     if worker.state != "running":
         worker = registry.set_state(worker.id, "running")
@@ -160,9 +162,9 @@ def _whose(
     environment: Mapping[str, str] | None,
     ancestry: Sequence[Ancestor] | None,
 ) -> tuple[WorkerRecord | None, bool]:
-    """Return the worker of an event's session, and True if the worker's own process ran the hook.
+    """Return the worker that an event belongs to, and True if the worker's own process ran the hook.
 
-    Return `None` if the session is not a worker's.
+    Return `None` and False if the event is from no worker's session.
     """
     agent, runner = hooks.agent, _runner(hooks, ancestry)
     if environment is not None and not hooks.in_background(runner[0].words if runner else None):
@@ -179,8 +181,10 @@ def _whose(
 
 
 def _speaks(worker: WorkerRecord, session_id: str, runner: Sequence[Ancestor] | None) -> bool:
-    """Return True if the agent that ran the hook is the worker's own process or, like npm's Codex, was started by
-    it.
+    """Return True if the agent that ran the hook (`runner`) is the worker's own process, or a process that this
+    started, as npm's Codex does. If the processes are unknown, return True if the event's session is the worker's, or
+    the
+    worker's session is not known yet.
     """
     if runner is None or worker.pid is None:  # the system does not tell; or its start was not, or not yet, written down
         return worker.session_id in (None, session_id)
@@ -188,7 +192,9 @@ def _speaks(worker: WorkerRecord, session_id: str, runner: Sequence[Ancestor] | 
 
 
 def _runner(hooks: Hooks, ancestry: Sequence[Ancestor] | None) -> Sequence[Ancestor] | None:
-    """Return the process of the agent that ran the hook, and the processes above it, without the shells in between."""
+    """Return the process of the agent that ran the hook, then its ancestors as far as they can be the agent's too.
+    Shells between the hook and the agent are skipped. Return `None` if the ancestors are unknown.
+    """
     above = list(ancestry or ())
     while above and above[0].is_shell:
         above.pop(0)
@@ -196,7 +202,8 @@ def _runner(hooks: Hooks, ancestry: Sequence[Ancestor] | None) -> Sequence[Ances
 
 
 def _is_the_sources_own(worker: WorkerRecord, event: WorkerEvent) -> bool:
-    """Return True if the event names the session that the worker was forked from, instead of the fork.
+    """Return True if a fork's first event names the session from which the worker was forked, instead of the fork's
+    own.
 
     Claude Code starts a fork under the id of the forked session, and changes the id afterwards.
     """
@@ -218,7 +225,9 @@ _WORKING: tuple[Status, str] = ("working", "")
 
 
 def _status(event: WorkerEvent) -> tuple[Status, str] | None:
-    """Return the worker's new status and what it waits for; `None` if the event does not change the status."""
+    """Return the worker's new status, and the question that it waits for (empty if none). Return `None` if the event
+    does not change the status.
+    """
     name = event.hook_event_name
     if name == "UserPromptSubmit":
         return _WORKING
@@ -236,9 +245,10 @@ def _status(event: WorkerEvent) -> tuple[Status, str] | None:
 
 
 def hear(agent: str, body: bytes, patience: int) -> None:
-    """Store the event in `body`. This runs in the process that the agent started for its hook.
+    """Store the event in `body` in the registry of workers. This function runs in the process that the agent started
+    for its hook.
 
-    `patience` is the time, in milliseconds, to wait for another writer.
+    `patience` is how many milliseconds to wait while another process writes the registry.
 
     Raises:
         Exception: of many kinds; the caller ignores them.

@@ -1,5 +1,5 @@
-"""smart-fork's MCP server: its tools, its prompts, and serving on stdin and stdout. Heavy modules are imported by the
-first call that needs them.
+"""smart-fork's MCP server: its tools, its prompts, and the connection on stdin and stdout. Modules that are slow to
+import are imported by the first call that needs them.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ FEW = ("smart_fork", "find_sessions", "list_sessions", "read_session", "list_wor
 
 
 class Server(MCPServer[Any]):
-    """smart-fork's MCP server. It lists only the tools in `FEW`, or all if `everything`, and can call all of them. An
-    unknown tool is refused with the known names.
+    """smart-fork's MCP server. It lists only the tools in `FEW`, or all tools if `everything` is set. It runs any tool
+    that is called, listed or not, and refuses an unknown name with a list of the known names.
     """
 
     def __init__(self, *args: Any, everything: bool, **options: Any) -> None:
@@ -83,8 +83,8 @@ class Server(MCPServer[Any]):
         self.begun = Begun()
 
     async def run_stdio_async(self) -> None:
-        """Serve one client on stdin and stdout. If another process has read the first lines from stdin, continue after
-        them (see `Begun`).
+        """Serve one client on stdin and stdout. If another process has already read the first lines from stdin, handle
+        these lines first (see `Begun`).
         """
         inner = self._lowlevel_server
         options = inner.create_initialization_options()
@@ -113,8 +113,8 @@ _FORM = {"name": "text", "uri": "text", "arguments": "an object"}
 
 
 async def refuse_malformed(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-    """Pass a request on, and turn failures of its validation into errors that name the wrong parameter. A middleware
-    of the server.
+    """Pass a request on to the server. If its parameters are invalid, raise an error that names the wrong one. This is
+    a middleware of the server.
 
     Raises:
         MCPError: The request is malformed, or comes before the client's handshake.
@@ -146,9 +146,10 @@ _ABSENT = ("resources",)
 
 
 async def hide_absent(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-    """Remove capabilities that the server lacks from its answer to a client's handshake. A middleware of the server.
+    """Remove capabilities that this server does not have from its answer to a client's handshake. This is a middleware
+    of the server.
 
-    The SDK announces resources even if there are none.
+    Without it, the MCP SDK announces resources, which this server does not have.
     """
     result = await call_next(ctx)
     if ctx.method in _INTRODUCTIONS and isinstance(result, dict):
@@ -158,10 +159,10 @@ async def hide_absent(ctx: ServerRequestContext[Any, Any], call_next: CallNext) 
 
 
 def create_server(embedder: Embedder | None = None, *, everything: bool | None = None) -> Server:
-    """Return an MCP server for any transport. If `embedder` is given, the search uses it instead of the configured
-    one.
+    """Return an MCP server for any transport. If `embedder` is given, searches use it instead of the configured one.
 
-    The server lists a few tools, or all if `everything`. If it is `None`, ``SMART_FORK_TOOLS`` decides.
+    The server lists all tools if `everything` is true, and only a few if it is false. If it is `None`, the variable
+    ``SMART_FORK_TOOLS`` decides.
     """
     searching = find_tools.SearchTools(embedder)
     starting = session_tools.SessionTools(searching.library)
@@ -199,10 +200,10 @@ def create_server(embedder: Embedder | None = None, *, everything: bool | None =
 
 
 def run_stdio(begun: str = "", embedder: Embedder | None = None, *, everything: bool | None = None) -> None:
-    """Serve one client on stdin and stdout until stdin closes, then end the process. `begun` encodes what another
-    process has read from stdin (see `Begun.of`).
+    """Serve one client on stdin and stdout until stdin closes, then end the process. `begun` encodes the input that
+    another process has already read from stdin (see `Begun.of`).
 
-    The SDK keeps stdout for the protocol, whatever other code prints.
+    The SDK reserves stdout for the protocol: anything that other code prints does not reach the client.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)  # agents end their servers by them

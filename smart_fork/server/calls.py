@@ -66,10 +66,10 @@ def identify(
     *,
     arguments: Mapping[str, Any] | None = None,
 ) -> ToolCaller:
-    """Return the agent, session and project that one request comes from.
+    """Return the agent, session and project that one request comes from. A value that is unknown is `None`.
 
     `client` is the client's own name, `meta` the request's metadata, and `roots` the client's root URIs. `environment`
-    and `directory` are those of the server's process. `arguments` are those of the tool call.
+    and `directory` belong to the server's process. `arguments` are the tool call's.
     """
     agent = agent_of(client)
     candidates = [
@@ -89,8 +89,8 @@ def identify(
 
 
 def agent_of(client: str | None) -> Agent | None:
-    """Return the agent that an MCP client belongs to, by the client's name; `None` if unknown. Some agents add a
-    server's name to their own.
+    """Return the agent that an MCP client belongs to, recognized by the client's name `client`; `None` if unknown. The
+    name may be the agent's, followed by the name of an MCP server.
     """
     name = (client or "").lower()
     signs = [(at, agent) for agent in AGENTS for sign in agent.clients if (at := name.find(sign)) >= 0]
@@ -130,8 +130,8 @@ _named: ContextVar[tuple[object, list[str]]] = ContextVar("named", default=(None
 
 
 def sent_arguments(ctx: Context[Any, Any]) -> Mapping[str, Any]:
-    """Return the arguments that the client has sent with a tool call. Parameters with their default values are not
-    among them.
+    """Return the arguments that the client has sent with a tool call. Arguments that the client omitted, so that their
+    default values apply, are not included.
     """
     return (ctx.request_context.params or {}).get("arguments") or {}
 
@@ -159,8 +159,8 @@ def _client(ctx: Context[Any, Any]) -> str | None:
 
 
 def process_place(ctx: Context[Any, Any]) -> ProcessPlace | None:
-    """Return the environment and the directory of this process, if the calling agent started it. Return `None` for a
-    client of smart-fork's HTTP service.
+    """Return the environment and the directory of this process, if the calling agent started it. Return `None` if the
+    client uses smart-fork's HTTP service, which no agent started.
     """
     if ctx.request_context.request is not None:
         return None
@@ -171,11 +171,11 @@ def process_place(ctx: Context[Any, Any]) -> ProcessPlace | None:
 
 
 async def own_projects(ctx: Context[Any, Any]) -> tuple[call_context.Permitted, ...] | None:
-    """Return the projects that a client of the HTTP service may ask about: its roots, its workspaces, and those that
-    the settings always allow.
+    """Return the projects that a client of the HTTP service may ask about: its roots, its workspaces, and the projects
+    that the settings always allow.
 
-    Return `None` for any other client, which may ask about all projects. The client itself names its directories; the
-    model's arguments cannot add one.
+    Return `None` for a client on stdin and stdout, which may ask about all projects. Roots and workspaces come from
+    the client itself; the model's arguments cannot add a directory.
     """
     if process_place(ctx) is not None:
         return None
@@ -208,9 +208,11 @@ async def _roots(ctx: Context[Any, Any]) -> list[str]:
 
 
 def roots_question(ctx: Context[Any, Any]) -> InputRequests:
-    """Return the question that asks a client of the HTTP service for its roots; empty if the question is not needed.
+    """Return the MCP question that asks a client of the HTTP service for its roots. Return an empty mapping if the
+    client need not be asked.
 
-    A client with the protocol of 2026 or later cannot be asked during a call. It sends the answer with its next call.
+    A client with the protocol of 2026 or later cannot be asked during a call. So the call ends with the question, and
+    the client's next call has the answer.
     """
     modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
     return {ROOTS: ListRootsRequest()} if modern and _knows_roots(ctx) and process_place(ctx) is None else {}
@@ -221,8 +223,8 @@ def _knows_roots(ctx: Context[Any, Any]) -> bool:
 
 
 def project_for(path: str | None, caller: ToolCaller) -> str:
-    """Return the project's directory that `path` names, or the caller's if `path` is empty. A relative path starts at
-    the caller's directory.
+    """Return the directory of the project that `path` names, or of the caller's project if `path` is empty. A relative
+    path starts at the caller's directory.
 
     Raises:
         ToolError: The caller's directory is unknown.
@@ -239,7 +241,8 @@ unawaited_answer: ContextVar[Callable[[object], None]] = ContextVar("unawaited_a
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Run `work` in a thread and return its result. Expected errors become tool errors that also say what to do next.
+    """Run `work` in a thread and return its result. Turn expected errors into tool errors, which also say what to do
+    next.
 
     Raises:
         ToolError: The work was refused, or a file could not be read or written.
@@ -273,7 +276,9 @@ Send = Callable[[float, float, str], Awaitable[None]]
 
 
 class Reporter:
-    """A sender of one tool call's progress notifications to the client. Only the event loop's thread uses it."""
+    """An object that sends one tool call's progress notifications to the client. Only the thread of the event loop may
+    use it.
+    """
 
     def __init__(self, send: Send, clock: Callable[[], float] = time.monotonic) -> None:
         self._send, self._clock = send, clock
@@ -284,8 +289,8 @@ class Reporter:
         self._words = ""
 
     async def tell(self, stage: str, done: int, total: int) -> None:
-        """Report that `done` of `total` steps of the stage `stage` are done. The number that is sent also counts the
-        steps of earlier stages.
+        """Tell the client that `done` of `total` steps of the stage `stage` are done. The sent numbers also include
+        the steps of earlier stages.
         """
         if total == 0:
             return
@@ -303,12 +308,14 @@ class Reporter:
             await self._say(whole, whole - self._done[stage] + max(total, self._done[stage]))
 
     async def say(self, number: float, total: float, words: str) -> None:
-        """Report `number` of `total` as the progress, described by `words`."""
+        """Tell the client that `number` of `total` steps are done. `words` describe the present step."""
         self._words = words
         await self._say(number, total)
 
     async def beat(self) -> None:
-        """Repeat the last report whenever `BEAT_SECONDS` have passed without a report. Run until cancelled."""
+        """Send the last notification again whenever `BEAT_SECONDS` have passed without one, until this task is
+        cancelled.
+        """
         while True:
             await anyio.sleep(max(0.0, self._told_at + BEAT_SECONDS - self._clock()))
             if self._clock() - self._told_at >= BEAT_SECONDS:
@@ -341,7 +348,9 @@ async def _report(
 
 
 async def with_progress(context: Context[Any, Any], work: Awaitable[T]) -> T:
-    """Wait for `work` and return its result. Send progress notifications to the client meanwhile."""
+    """Wait for `work`, a tool call's work, and return its result. Meanwhile, send progress notifications to the
+    client.
+    """
     before = _reporter.set(Reporter(partial(_report, context, tasks.current.get())))
     beat = asyncio.ensure_future(reporter().beat())
     try:
@@ -352,7 +361,9 @@ async def with_progress(context: Context[Any, Any], work: Awaitable[T]) -> T:
 
 
 def progress_callback() -> Progress:
-    """Return a function by which a working thread reports steps (stage, done, total) of the current tool call."""
+    """Return a function by which a working thread reports the progress of the current tool call. Its arguments are the
+    stage, and how many of the stage's steps are done and in total.
+    """
     told = reporter()
 
     def report(stage: str, done: int, total: int) -> None:

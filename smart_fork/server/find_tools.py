@@ -74,10 +74,10 @@ class NoIndex(Value):
 
 
 class Unanswered(AnswerPending):
-    """The exception that ends a call whose question to the person has no answer yet. The client shows the question,
+    """The exception that ends a tool call which waits for a person's answer. The client shows the person the question,
     then repeats the call with the answer.
 
-    The argument is the result with the question, which the client gets until then.
+    The exception's argument is the call's result until then: the question.
     """
 
 
@@ -144,8 +144,8 @@ def _asked_again(ctx: Context[Any, Any], request: ElicitRequest) -> ElicitResult
 
 
 def labels(hits: Sequence[Hit]) -> dict[str, str]:
-    """Return a line of text for each found session, by session id: title, agent, date and score. Titles are untrusted
-    quotations.
+    """Return a line of text for each found session, by session id. The line has the session's title, agent, date and
+    score. Titles are untrusted quotations.
     """
     told = {hit.session_id: _label(hit) for hit in hits}
     often = Counter(told.values())
@@ -153,8 +153,8 @@ def labels(hits: Sequence[Hit]) -> dict[str, str]:
 
 
 def no_choice_error(hits: Sequence[Hit], why: str) -> NotFound:
-    """Return the error for a fork that needs the person's choice, if the person could not be asked or gave no answer.
-    `why` says which.
+    """Return the error for a fork that needs the person's choice among the sessions `hits`, but got none. `why` says
+    why: the person could not be asked, or gave no answer.
     """
     several = len(hits) > 1
     what = f"{len(hits)} sessions have about the same score" if several else f"it loads {_tokens(hits[0])}"
@@ -163,8 +163,8 @@ def no_choice_error(hits: Sequence[Hit], why: str) -> NotFound:
 
 
 def declined_error(hits: Sequence[Hit]) -> NotFound:
-    """Return the error for a person who chose to fork none of the found sessions. Codex also declines by itself if it
-    may not ask.
+    """Return the error for a person who refused to fork any of the found sessions `hits`. Codex refuses by itself if
+    its settings forbid questions.
     """
     what = "none of the sessions" if len(hits) > 1 else f"no fork that loads {_tokens(hits[0])}"
     return NotFound(
@@ -210,7 +210,7 @@ _ALSO = {
 
 
 class SearchTools:
-    """The MCP tools that search, with one embedder that all calls share."""
+    """The MCP tools that search for sessions. All their calls share one embedder."""
 
     def __init__(self, embedder: Embedder | None = None) -> None:
         self._lock = threading.Lock()
@@ -280,7 +280,7 @@ class SearchTools:
             return form.args[0]
 
     def library(self, path: str | None = None, **how: Any) -> AbstractContextManager[Library]:
-        """Open the library of sessions that a caller can find, with the shared embedder (see `Library.open`)."""
+        """Open the library (all sessions that a caller can find) with the shared embedder (see `Library.open`)."""
         from indexer.default_embedder import configured_embedder
         from indexer.shared_embedder import SharedEmbedder
         from smart_fork.finding.session_library import MODEL_SECONDS, library
@@ -350,8 +350,8 @@ def after_search(answer: Answer) -> str:
 
 
 def _cheaper(best: Hit) -> str:
-    """Return advice for forking the best result with fewer tokens: up to the match, or within a budget. Return an
-    empty text if its fork needs none.
+    """Return advice to fork the best result with fewer tokens: only up to the matching message, or within a token
+    budget. Return an empty text if the search suggests neither, or the result cannot be forked.
     """
     at, budget = best.suggested_at, best.suggested_budget
     if not best.can_fork or (at is None and budget is None):
@@ -363,7 +363,7 @@ def _cheaper(best: Hit) -> str:
 
 
 def _in_worktree(options: Options) -> Options:
-    """Return the options with ``worktree`` as true or false if it is a text that says so: some models write text.
+    """Return the options with ``worktree`` as true or false, even if a model wrote it as a text ("true").
 
     Raises:
         ToolError: Changes are wanted without a worktree.

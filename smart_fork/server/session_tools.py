@@ -63,8 +63,8 @@ Orders = Annotated[
 
 
 class SessionTools:
-    """The MCP tools that start workers and branch sessions. They need a `library` to choose which exchanges a budget
-    keeps.
+    """The MCP tools that start workers and branch sessions. With `library`, they choose which exchanges a fork keeps
+    within a token budget.
     """
 
     def __init__(self, library: Opening) -> None:
@@ -116,8 +116,8 @@ class SessionTools:
 
 
 def _in_project(order: Any, caller: ToolCaller) -> Any:
-    """Return the order for a worker with an absolute ``project_path``. A relative path starts at the caller's
-    directory; other orders stay unchanged.
+    """Return `order`, a request to start a worker, with an absolute ``project_path``. A relative path starts at the
+    caller's directory. An order with any other path, or none, stays unchanged.
     """
     path = order.get("project_path") if isinstance(order, dict) else None
     if not isinstance(path, str) or not path or path.startswith("~") or Path(path).is_absolute():
@@ -331,8 +331,8 @@ def compare_workers(
 
 
 def about_workers(workers: Sequence[WorkerState], *, waited: bool = False, done: bool = True) -> str:
-    """Return advice to the model about these workers; empty if none is needed. It covers workers that need an answer,
-    that failed, and that are not done.
+    """Return advice to the model about these workers: which need an answer, which failed, and which are not done.
+    Return an empty text if no advice is needed.
     """
     steps = []
     if asking := ", ".join(str(one.worker_id) for one in workers if one.waiting_for):

@@ -1,7 +1,7 @@
-"""The server's connection to one client on stdin and stdout, with handling of cases that the MCP SDK gets wrong.
+"""The server's connection to one client on stdin and stdout. It handles three cases that the MCP SDK gets wrong.
 
-The SDK does not answer a line that is no message, drops open requests when stdin closes, and refuses a handshake after
-another request.
+The SDK does not answer a line that is not a valid message, drops open requests when stdin closes, and refuses a
+handshake after another request.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _BEGUN_AGAIN = "The client has begun again with the handshake."
 
 
 class Begun(NamedTuple):
-    """The bytes that another process has already read from the client on stdin.
+    """The client's bytes that another process has already read from stdin, before this process started.
 
-    `hello` is the client's `initialize` request, which that process has answered; empty without one. `rest` are the
-    bytes after it.
+    `hello` is the client's `initialize` request, if that process has answered it; otherwise it is empty. `rest` are
+    the bytes after `hello`.
     """
 
     hello: bytes = b""
@@ -40,16 +40,16 @@ class Begun(NamedTuple):
 
     @classmethod
     def of(cls, argument: str) -> Begun:
-        """Return the bytes that `argument` encodes, as `cli.mcp_handshake.begun` makes it for this process's command
-        line.
+        """Decode the bytes in `argument`, a part of this process's command line. `cli.mcp_handshake.begun` encodes
+        them.
         """
         hello, _, rest = argument.partition(".")
         return cls(base64.b64decode(hello), base64.b64decode(rest))
 
 
 class Stdio:
-    """The connection to one client on stdin and stdout. Valid messages go to the SDK; all other lines are answered
-    here.
+    """The connection to one client on stdin and stdout. It passes valid messages to the SDK, and answers all other
+    lines itself.
     """
 
     def __init__(self, begun: Begun) -> None:
@@ -62,10 +62,10 @@ class Stdio:
         self._out: Any = None
 
     async def serve(self, run: Callable[[Any, Any], Awaitable[None]]) -> None:
-        """Call `run`, the SDK's server, with a stream of the client's messages and one for answers, until the client
-        closes stdin.
+        """Call `run`, the SDK's server, with two streams: the client's messages, and the answers to it. Return when
+        the client closes stdin.
 
-        Call it again for a client that sends its handshake after another request.
+        If the client sends its handshake only after another request, call `run` again from the handshake on.
         """
         begins = True
         while begins:
@@ -74,8 +74,8 @@ class Stdio:
             begins = bool(self._again)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield the lines from the client that the SDK should read. End when stdin closes, or when the client begins
-        again with a handshake.
+        """Yield the client's lines that the SDK should read. End when stdin closes, or when the client sends a new
+        handshake.
         """
         opened_by = ""
         if self._hello:
@@ -113,8 +113,8 @@ class Stdio:
             yield line
 
     def _is_waited_for(self, message: Any) -> bool:
-        """Return whether the client waits for `message`. The answer to a request that the client has cancelled is not
-        waited for.
+        """Return whether the client waits for `message`. It does not if `message` answers a request that the client
+        has cancelled.
         """
         return hasattr(message, "method") or self._close(message.id)
 
@@ -139,7 +139,9 @@ class Stdio:
 
 
 class _Answers(ObjectSendStream[SessionMessage]):
-    """A stream of messages to the client, `out`, that drops answers to cancelled requests."""
+    """The stream of messages to the client. It passes them to the stream `out`, except answers to cancelled
+    requests.
+    """
 
     def __init__(self, out: Any, is_waited_for: Callable[[Any], bool]) -> None:
         self._out, self._is_waited_for = out, is_waited_for
@@ -155,8 +157,8 @@ class _Answers(ObjectSendStream[SessionMessage]):
 
 
 class _Written:
-    """A message that is already encoded as JSON, for the SDK to write. The SDK's own class accepts no id with a
-    fraction or a lone surrogate.
+    """A message that is already encoded as JSON, in a form that the SDK can send. The SDK's own message class refuses
+    ids with a fraction or a lone surrogate.
     """
 
     def __init__(self, answer: RpcMessage) -> None:
@@ -183,8 +185,8 @@ class _Continued(RawIOBase):
 
 
 def _own_stdin() -> int:
-    """Return a new descriptor of stdin for the protocol, and replace descriptor 0 by the null device. So started
-    programs cannot read the client's messages.
+    """Return a new descriptor of stdin for the protocol, and replace descriptor 0 by the null device, so that programs
+    which this process starts cannot read the client's messages.
     """
     ours = os.dup(0)
     null = os.open(os.devnull, os.O_RDONLY)

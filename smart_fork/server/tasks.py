@@ -1,7 +1,7 @@
-"""Long tool calls as tasks of an MCP extension (SEP-2663), which an agent can leave to the background.
+"""Long tool calls as tasks, an MCP extension (SEP-2663). An agent can let a task run in the background.
 
-Claude Code moves a task to the background, and tells its model the result as a message of its own. So a call becomes a
-task only if it has no answer after a few seconds.
+When Claude Code's task ends, its model gets the result as a separate message. So a call becomes a task only if it has
+no result after a few seconds.
 """
 
 from __future__ import annotations
@@ -27,13 +27,17 @@ DIRECT_SECONDS, KEPT_SECONDS, POLL_SECONDS = 5.0, 3600.0, 1.0
 
 
 class TaskParams(InputParams):
-    """The parameters of a ``tasks/…`` request about one task. Only ``tasks/update`` has responses of the person."""
+    """The parameters of a ``tasks/…`` request about one task. In ``tasks/update``, they include the person's answers
+    to questions.
+    """
 
     task_id: str
 
 
 class McpTask:
-    """A running tool call. It becomes a task, which the client polls, if it takes longer than `DIRECT_SECONDS`."""
+    """A running tool call. If it takes longer than `DIRECT_SECONDS`, it becomes a task: the client gets a task id, and
+    asks for the result later.
+    """
 
     def __init__(self, work: Awaitable[HandlerResult]) -> None:
         current.set(self)
@@ -65,7 +69,7 @@ class McpTask:
     async def ask(self, name: str, question: ElicitRequest) -> InputResponse | None:
         """Show the person `question` under `name` as part of the task's state, and wait for the answer.
 
-        Return `None` if the call is not yet a task. Then the call must be answered with the question.
+        Return `None` if the call is not a task yet. The caller must then answer the call with the question.
         """
         self.asks_directly = not self.in_background
         if self.asks_directly:
@@ -76,7 +80,7 @@ class McpTask:
         return answer
 
     def answer(self, params: TaskParams) -> None:
-        """Pass on the person's answer in `params` to the waiting `ask`. Ignore it if the task waits for none."""
+        """Pass the person's answer in `params` to the waiting `ask`. Ignore the answer if no `ask` waits for it."""
         given = [one for name, one in (params.input_responses or {}).items() if name in self._question]
         if given and not self._response.done():
             self._response.set_result(given[0])
@@ -102,8 +106,8 @@ class Tasks(Extension):
     async def intercept_tool_call(
         self, params: CallToolRequestParams, ctx: ServerRequestContext[Any, Any], call_next: CallNext
     ) -> HandlerResult:
-        """Run a tool call and return its answer. If the client supports tasks and the answer takes longer than
-        `DIRECT_SECONDS`, return a task.
+        """Run a tool call and return its result. If the client supports tasks, and the call takes longer than
+        `DIRECT_SECONDS`, return a task instead.
         """
         capabilities = ctx.session.client_capabilities
         if not capabilities or self.identifier not in (capabilities.extensions or {}):

@@ -58,8 +58,8 @@ _LEFT_OUT = ("query", "also", "collections", "count", "engine", "fallback_used")
 
 
 def brief(answer: Mapping[str, Any], *, places: bool) -> dict[str, Any]:
-    """Return a search's answer with only the fields by which a model decides. With `places`, results also keep their
-    paths and commands.
+    """Return a search's answer with only those fields that a model needs to choose a result. With `places`, the
+    results also keep their paths and commands.
     """
     kept = {key: value for key, value in answer.items() if places or key not in _LEFT_OUT}
     if "index" in answer:
@@ -100,13 +100,13 @@ def _result(hit: Mapping[str, Any], answer: Mapping[str, Any], *, places: bool) 
 
 
 def _selected(selection: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the selection of a fork within a budget, without the exchanges that it left out."""
+    """Return the exchanges that a fork within a token budget keeps: `selection` without the exchanges that it omits."""
     return {**selection, "exchanges": [one for one in selection["exchanges"] if one["kept"] != "nothing"]}
 
 
 def _cut(answer: dict[str, Any]) -> None:
-    """Shorten the results' snippets in place, so that the answer has at most `ANSWER` bytes. With more than `RESULTS`
-    results, the limit grows in proportion.
+    """Shorten the snippets of a search's results in place, so that the answer has at most `ANSWER` bytes. If there are
+    more than `RESULTS` results, the limit is higher in proportion.
     """
     hits = [hit for hit in answer["results"] if hit.get("snippet")]
     if hits:
@@ -118,7 +118,7 @@ def _cut(answer: dict[str, Any]) -> None:
 
 
 def _beginning(text: str, most: int) -> str:
-    """Return the beginning of `text` that takes at most `most` bytes in JSON."""
+    """Return the longest beginning of `text` that takes at most `most` bytes in JSON."""
     short = text[:most]
     while len(written := _written(short)) > most + 2:  # its quotes
         short = short[: -max(1, (len(written) - most) // 2)]
@@ -204,8 +204,8 @@ def _allowed(schema: Mapping[str, Any]) -> str:
 
 
 def _wrong(arguments: Mapping[str, Any], model: type[BaseModel]) -> list[str]:
-    """Return the names of the arguments that have a type which `model` does not accept. Types are not converted: true
-    is no number, and a number no text.
+    """Return the names of the arguments with a type that `model` does not accept. No type is converted: true is not
+    accepted as a number, nor a number as a text.
     """
     try:
         model.model_validate(arguments, strict=True)
@@ -230,8 +230,8 @@ def _parsed(value: object) -> object:
 
 
 def _passable(arguments: Mapping[str, Any]) -> bool:
-    """Return whether the arguments can be encoded as JSON and UTF-8. A lone surrogate or too deep nesting prevents
-    it.
+    """Return whether the arguments can be encoded as JSON and UTF-8. Arguments with a lone surrogate, or nested too
+    deeply, cannot.
     """
     try:
         json.dumps(arguments, ensure_ascii=False).encode()
@@ -244,11 +244,11 @@ Handler = Callable[..., Any]
 
 
 def asynchronous(handler: Handler) -> Handler:
-    """Return a coroutine function that the SDK can call instead of `handler`. It runs `handler` in a thread, unless
-    that is a coroutine function itself.
+    """Return a coroutine function for the SDK that runs `handler`: in a thread, or directly if `handler` is a
+    coroutine function itself.
 
-    A parameter of `handler` that is a request class is replaced by one parameter for each of its fields. `caller` is
-    filled in. An argument `None` means the default.
+    A parameter of `handler` that is a request class becomes one parameter for each field of the class. The parameter
+    `caller` gets the identified caller. An argument `None` means the parameter's default.
     """
     context = Parameter("ctx", Parameter.KEYWORD_ONLY, annotation=Context[Any, Any])
     arguments, requests = inputs(handler, _made)
@@ -279,9 +279,9 @@ def asynchronous(handler: Handler) -> Handler:
 
 
 def _made(one: DataclassField[Any], said: FieldInput, other: Mapping[str, Any]) -> Iterator[Parameter]:
-    """Yield the tool's parameter for one field of a request class. Yield nothing if the field has no description.
+    """Yield the tool's parameter for `one`, a field of a request class. Yield nothing if the field has no description.
 
-    `other` maps field names to descriptions that this tool uses instead.
+    `other` maps field names to descriptions that this tool uses instead of the class's.
     """
     described = other.get(one.name, said.described)
     if not described:
@@ -293,7 +293,7 @@ def _made(one: DataclassField[Any], said: FieldInput, other: Mapping[str, Any]) 
 
 
 def _optional(one: Parameter) -> Parameter:
-    """Return a parameter as keyword-only. If it has a default, its type also accepts null."""
+    """Return the parameter `one` as keyword-only. If it has a default value, null is accepted as well."""
     kind: Any = one.annotation
     if one.default is not Parameter.empty:
         kind = Annotated[(kind.__origin__ | None, *kind.__metadata__)]
@@ -305,17 +305,15 @@ _late: defaultdict[str, list[str]] = defaultdict(list)
 
 
 def _client_key(context: Context[Any, Any]) -> str:
-    """Return a key that identifies the calling client among all clients of this server; empty over stdio, which has
-    only one.
+    """Return a key that distinguishes the calling client from the server's further clients. It is empty on stdin and
+    stdout, where a server has only one client.
     """
     request = context.request_context.request
     return "" if request is None else f"session {request.headers.get('mcp-session-id', id(context))}"
 
 
 def _late_workers(tool: str, answer: object) -> Iterator[str]:
-    """Yield a note for each worker in `answer`, the result of a call that started workers although the client had
-    cancelled it.
-    """
+    """Yield a note for each worker that a cancelled call has started nevertheless. `answer` is the call's result."""
     told = answer.as_json() if isinstance(answer, Value) else answer
     waiting: list[Any] = [told]
     while waiting:
@@ -326,9 +324,10 @@ def _late_workers(tool: str, answer: object) -> Iterator[str]:
 
 
 class StrictTool(Tool):
-    """An MCP tool that refuses unknown parameters and wrong values, with error messages that a model can act on.
+    """An MCP tool that refuses unknown parameters and wrong values. Its error messages tell a model how to correct the
+    call.
 
-    A misspelled parameter must not be ignored silently, and the SDK's own messages do not help a model.
+    The SDK would silently ignore a misspelled parameter, and its own messages do not help a model.
     """
 
     async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:  # noqa: FBT001, FBT002
@@ -362,8 +361,8 @@ class StrictTool(Tool):
 
 
 class _UnchangedArguments(FuncMetadata):
-    """The SDK's metadata of a tool's function, changed in two ways. Arguments are passed on as checked, and answers
-    are encoded by `answered`.
+    """The SDK's metadata of a tool's function, changed in two ways. The SDK does not convert the arguments, which are
+    already checked, and `answered` encodes the result.
     """
 
     def pre_parse_json(self, data: dict[str, Any]) -> dict[str, Any]:
@@ -377,7 +376,7 @@ def strict(handler: Handler, title: str, *, reads: bool = True, ends: bool = Fal
     """Return the MCP tool that runs `handler` (see `asynchronous`). `reads` marks a tool that changes nothing, `ends`
     one that deletes or ends something.
 
-    The tool publishes no schema of its answers, since no agent shows that to its model.
+    The tool publishes no schema of its results, since no agent shows such a schema to its model.
     """
     hints = ToolAnnotations(
         read_only_hint=reads, destructive_hint=ends, idempotent_hint=reads or ends, open_world_hint=False
