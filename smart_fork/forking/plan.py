@@ -1,4 +1,6 @@
-"""Plan of a fork: turns a request into the command to run, the fork's content, and its cost in tokens."""
+"""Plan of a fork (a copy of a session that an agent continues): the command to run, the fork's content, and its cost
+in tokens.
+"""
 
 from __future__ import annotations
 
@@ -45,12 +47,16 @@ _CHOOSING = 0.2
 
 
 class _Dropped(Exception):
-    """Exception that unwinds a plan's context when the fork is not started, so that its temporary files are deleted."""
+    """Exception raised to leave a plan's context when the fork is not started, so that its temporary files are
+    deleted.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """A planned fork, ready to start. `held` keeps temporary logs and copies for it until it is started or shown."""
+    """A planned fork, ready to start. `held` keeps the temporary logs and copies made for the fork until it is
+    started, shown as a dry run, or dropped.
+    """
 
     request: ForkRequest
     here: Sequence[Resolved]
@@ -62,14 +68,14 @@ class Fork:
 
     @property
     def content(self) -> ForkContent:
-        """The turns or the handover text that go into the fork."""
+        """The turns that go into the fork, or their text if the session is handed over to another agent."""
         return self.prepared.spec.content
 
     @classmethod
     def plan(cls, request: ForkRequest, library: Opening | None = None, machine: Machine | None = None) -> Self:
         """Decide everything about a fork; start nothing.
 
-        `library` is the index to search, by default the command line's.
+        `library` is the index to search; by default, the index that the command line uses.
 
         Raises:
             SmartForkError: the fork cannot be started.
@@ -104,7 +110,8 @@ class Fork:
         return self._told(self.launch())
 
     def launch(self, *, patience: float = CONFIRM_SECONDS) -> LaunchedWorker:
-        """Start the fork. Wait up to `patience` seconds until its log or screen shows that it has taken its prompt.
+        """Start the fork. Wait up to `patience` seconds until its log or screen shows that the agent has taken its
+        prompt.
 
         Raises:
             SmartForkError: nothing was started, and nothing is left of the attempt.
@@ -113,7 +120,7 @@ class Fork:
             return self.prepared.launch(patience=patience)
 
     def preview(self) -> Forked:
-        """Return the fork as a dry run shows it: command, cost, and alternatives."""
+        """Return the fork as a dry run shows it: the command, its cost, and other ways to fork the session."""
         with self.held:  # a team's copy is known as one until it goes
             forked = self._told(self.prepared.preview())
             shared = [session_origins.viewed_as(one.session_id) or one.session_id for one in self.sessions]
@@ -127,7 +134,7 @@ class Fork:
         return replace(forked, warnings=tuple(said))
 
     def drop(self) -> None:
-        """Give up the fork without starting it; delete the logs and copies made for it."""
+        """Give up the fork without starting it; delete the temporary logs and copies made for the plan."""
         with suppress(_Dropped), self.held:
             raise _Dropped
 
@@ -144,7 +151,7 @@ class Fork:
 
 
 def fork_session(request: ForkRequest, library: Opening | None = None) -> Forked:
-    """Fork a session, or in a dry run only show the fork.
+    """Fork a session. If the request is for a dry run, only return what the fork would be.
 
     Raises:
         SmartForkError: nothing was started, and nothing is left of the attempt.
@@ -155,8 +162,7 @@ def fork_session(request: ForkRequest, library: Opening | None = None) -> Forked
 
 @bounded()
 def check_startable(request: ForkRequest) -> None:
-    """Refuse a session whose whole fork could not start, for example because its agent is not installed or not logged
-    in.
+    """Refuse a session if a fork of the whole session could not start, for example because its agent is not installed.
 
     Nothing is written or started.
 
@@ -176,7 +182,8 @@ def check_startable(request: ForkRequest) -> None:
 
 
 def check_forkable(session: Session, cwd: str | None) -> None:
-    """Refuse a session that cannot be forked to work in the directory `cwd`, by default its own.
+    """Refuse a session that cannot be forked to work in the directory `cwd`. Without `cwd`, that is the session's own
+    one.
 
     Raises:
         ForkRefused: the session cannot be forked.
@@ -209,9 +216,10 @@ def _compared(
     prepared: PreparedWorker,
     answers: IntentEvidence | None,
 ) -> tuple[ForkPrice | None, tuple[Way, ...]]:
-    """Return the price of a fork of one session, and in a dry run the other ways to fork it with their prices.
+    """Return the price of a fork of one session. In a dry run, also return the other ways to fork it, with their
+    prices.
 
-    Both are missing for a merge.
+    For a merge of several sessions, return neither.
     """
     if request.merge:
         return None, ()
@@ -245,9 +253,10 @@ def ways(
     """Return the ways to fork a session, with their prices: whole, up to message `at`, up to the best answer, within
     budgets.
 
-    The `evidence` finds the best answer; with `matched`, it ends at `at`. The budget `wanted` is among the ways.
-    Impossible ways are left out, and ways that cost more than the whole session without carrying more of the answer.
-    `kept` is the choice of `wanted` and `loads` the result of `loads_of`, if known. `elsewhere`: see `shared_until`.
+    The best answer is found with the `evidence`; with `matched`, `at` is already its end. The budget `wanted` is among
+    the ways. A way that is impossible is left out. So is a way that costs more than the whole session, unless it
+    carries the best answer and the session has forgotten it. `kept` is the choice for the budget `wanted` and `loads`
+    the result of `loads_of`, if they are known. `elsewhere`: see `shared_until`.
     """
     priced = partial(price_of, session, loads=loads_of(session) if loads is None else loads, elsewhere=elsewhere)
     price = partial(_up_to, session, priced)
@@ -290,10 +299,10 @@ def _is_forgotten(session: Session, match: ForkPoint | None) -> bool:
 
 
 def _offered(session: Session, found: Sequence[Way], match: ForkPoint | None, at: ForkPoint | None) -> tuple[Way, ...]:
-    """Return the ways `found`. If a compaction made the session forget the matching exchange, mark the ways that carry
-    it.
+    """Return the ways `found`. Usually each way's `carries` becomes `None`.
 
-    `match` is the fork point after that exchange.
+    If a compaction made the session forget the exchange that matches the intent, `carries` says whether the way has
+    it. `match` is the fork point (the last turn to copy) after that exchange.
     """
     if match is None or not _is_forgotten(session, match):
         return tuple(replace(one, carries=None) for one in found)
@@ -303,10 +312,10 @@ def _offered(session: Session, found: Sequence[Way], match: ForkPoint | None, at
 
 
 def parts_in_words(ways: Sequence[Way]) -> Iterator[str]:
-    """Yield a sentence on the tokens of a fork of the whole session, by part: conversation, and instructions with
-    tools.
+    """Yield a sentence on the tokens of a fork of the whole session: how many are conversation, and how many are
+    instructions and tools.
 
-    Nothing is yielded if the parts are unknown.
+    If these numbers are unknown, yield nothing.
     """
     for one in ways:
         if one.conversation:
@@ -318,8 +327,10 @@ def parts_in_words(ways: Sequence[Way]) -> Iterator[str]:
 
 
 def way_in_words(way: Way) -> str:
-    """Return a text that says when a way's tokens were last used, whether they are cached, and whether it carries the
-    match.
+    """Return a text about one way to fork a session: when the model last received its tokens, and if its cache holds
+    them.
+
+    If the session has forgotten the matching exchange, the text also says whether this way has that exchange.
     """
     carried = {None: "", True: "carries the match", False: "has forgotten the match"}[way.carries]
     age, cached = age_of(way.used_at), cache_in_words(way.cached_until, way.cached_tokens)
@@ -351,7 +362,10 @@ def _counted(session: Session) -> Costs | None:
 
 
 def _in_parts(session: Session, whole: Way, counted: Costs | None) -> Way:
-    """Return the way `whole` (a fork of the whole session) with the tokens of its conversation, if `counted`."""
+    """Return the way `whole` (a fork of the whole session) with the number of its conversation's tokens.
+
+    If the costs `counted` are unknown, return `whole` unchanged.
+    """
     if counted is None:
         return whole
     end = len(session.turns) - 1
@@ -359,7 +373,10 @@ def _in_parts(session: Session, whole: Way, counted: Costs | None) -> Way:
 
 
 def _end_of(session: Session, exchange: int) -> ForkPoint | None:
-    """Return the fork point after the exchange with index `exchange`; `None` for the session's end."""
+    """Return the fork point (the last turn to copy) after the exchange with index `exchange`.
+
+    Return `None` if that exchange is the session's last, or does not exist.
+    """
     starts = [one.start for one in session.exchanges()]
     if not 0 <= exchange < len(starts):
         return None
@@ -371,10 +388,11 @@ def price_of(
     session: Session, point: ForkPoint | None, within: int | None = None, loads: Sequence[int] | None = None,
     *, new_from: int | None = None, elsewhere: bool = False,
 ) -> ForkPrice:  # fmt: skip
-    """Return the price of a fork at `point`, or of one that loads `within` tokens by a budget or handover.
+    """Return the price of a fork that ends at `point`, or of one that loads `within` tokens by a budget or handover.
 
-    Text in a new form is in no cache: within a budget, only turns before `new_from` can be cached. `loads` is the
-    result of `loads_of`, if known. `elsewhere`: see `shared_until`.
+    Usually the model's cache can hold all of a fork. With `within`, it holds only the turns before `new_from`: the
+    later text is shortened or converted. `loads` is the result of `loads_of`, if known. `elsewhere`: see
+    `shared_until`.
     """
     loads = loads_of(session) if loads is None else loads
     whole = loads[-1] if loads else 0
@@ -389,11 +407,11 @@ def price_of(
 
 
 def shared_until(session: Session, end: int | None = None, *, elsewhere: bool = False) -> str:
-    """Return until when the model's cache holds the beginning of a fork at turn `end`, as a time.
+    """Return the time until which the model's cache holds the text of a fork up to turn `end`.
 
-    Empty if the log does not tell, or if the fork begins with other text than the session. That is so for another
-    user's session, after a gap in the log, or `elsewhere`: in another directory, which most agents name before the
-    conversation.
+    Return an empty string if the log does not tell, or if the fork begins with other text than the session. That is so
+    for another user's session, after a gap in the log, or `elsewhere`: in another directory, since most agents name
+    their directory before the conversation.
     """
     until = own_cached_until(str(session.source_path), session.cache(end))
     if elsewhere and is_cached(until) and not AGENTS.tail_of(session.agent).keeps_prompt(session.source_path):
@@ -402,8 +420,9 @@ def shared_until(session: Session, end: int | None = None, *, elsewhere: bool = 
 
 
 def loads_of(session: Session) -> Sequence[int]:
-    """Return for each turn the tokens that a fork after it loads: the agent's count, else an estimate of all text
-    before.
+    """Return for each turn the tokens that a fork up to this turn loads.
+
+    They are the agent's own counts. Without counts, they are estimated from all text up to the turn.
     """
     if not any(turn.loaded for turn in session.turns):
         with suppress(SmartForkError):  # such as of an agent whose sessions have no records
@@ -412,17 +431,18 @@ def loads_of(session: Session) -> Sequence[int]:
 
 
 def loaded_within(session: Session, kept: Selection, end: int) -> int:
-    """Return the tokens that a fork up to turn `end` loads if it keeps only the exchanges in `kept`.
+    """Return the tokens that a fork up to turn `end` loads if a budget keeps only the exchanges in `kept`.
 
-    A budget counts the conversation only; the agent's instructions and tools are added here.
+    A budget counts the conversation only, so the tokens of the agent's instructions and tools are added here.
     """
     return kept.tokens + beside(session, kept.whole_tokens, end)
 
 
 def beside(session: Session, conversation: int, end: int) -> int:
-    """Return the tokens of instructions and tools in a fork at turn `end`, which come on top of its `conversation`.
+    """Return the tokens of instructions and tools that a fork up to turn `end` loads besides its `conversation`.
 
-    They are the loaded tokens minus the conversation. After a compaction, they are the agent's first count.
+    They are the agent's count of loaded tokens, minus those of the conversation. After a compaction, they are the
+    agent's first count in the session.
     """
     first, loaded = session.instructions, session.loads()[end]
     if not first or loaded <= conversation or session.compacted(end):

@@ -1,8 +1,11 @@
-"""Preconditions of starting a worker: its session is not in use, the worker limit allows it, the agent is logged in.
+"""Preconditions of starting a worker (an agent that smart-fork runs): its session is not in use, the worker limit
+allows it, the agent is logged in.
 
-Workers that use a session are in the registry. Other processes are found in the agent's own records (see `Presence`),
-in command lines, or by the open log file. An agent hands its MCP servers only a part of the user's environment, and a
-service has almost none. So the variables that a person set for the agent are known by name, and read from the login
+Workers that use a session are in the registry. Other processes that use it are found in the agent's own records (see
+`Presence`), in command lines, or by the open log file.
+
+An agent passes only a part of the user's environment to its MCP servers, and a background service has almost none. So
+smart-fork notes the names of the variables that a person set for the agent, and reads their values from the login
 shell.
 """
 
@@ -44,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class WorkerLimit(ForkRefused):
-    """Error: as many workers are running as the setting allows."""
+    """Error: the setting for the number of running workers (agents that smart-fork started) allows no more."""
 
     code = "worker_limit"
     http_status = 429
@@ -76,9 +79,10 @@ def limit(env: Mapping[str, str]) -> int:
 
 
 def admission(request: LaunchRequest, machine: Machine, *, counts: bool) -> Callable[[Sequence[WorkerRecord]], None]:
-    """Return a check to call with the running workers. It refuses a new worker if its session or name is in use.
+    """Return a check for a new worker. The check receives the running workers, and refuses if one has the session or
+    name.
 
-    With `counts`, it also refuses if too many workers run. A worker in a person's own terminal does not count.
+    With `counts`, the check also refuses if too many workers run. A worker in a person's own terminal does not count.
 
     Raises:
         Usage: the limit is not a number.
@@ -106,7 +110,10 @@ def admission(request: LaunchRequest, machine: Machine, *, counts: bool) -> Call
 
 
 def occupant(session_id: str, running: Sequence[WorkerRecord], machine: Machine) -> WorkerRecord | None:
-    """Return the worker that runs now and has the session open, if any, of the workers recorded as `running`."""
+    """Return the worker that has the session open, out of the workers recorded as `running`.
+
+    Return `None` if none of them has it, or if that worker does not run any more.
+    """
     return next((worker for worker in running if session_id in _sessions(worker) and _lives(worker, machine)), None)
 
 
@@ -124,7 +131,10 @@ FRESH_SECONDS = 5.0
 
 
 class Occupation:
-    """The workers and other processes that use one session, looked up at first use. Its `log` is not always known."""
+    """The workers and other processes that use one session. They are looked up when they are first needed.
+
+    `log` is the path of the session's log, if it is known.
+    """
 
     def __init__(
         self, agent: AgentName, session_id: str, log: Path | None, around: Machine | None = None
@@ -150,7 +160,7 @@ class Occupation:
     def processes(self) -> list[int]:
         """Return the ids of the agent's processes that have the session open.
 
-        For a session that belongs to a worker, evidence that is not certain is ignored.
+        If the session belongs to a worker, only processes of which that is certain are returned.
         """
         if not self._presence:
             return []
@@ -159,8 +169,9 @@ class Occupation:
 
     @property
     def since(self) -> str | None:
-        """Return when the agent that has the session open was started. Empty if unknown, `None` if no agent has it
-        open.
+        """Return when the agent process that has the session open was started; `None` if no agent process has it open.
+
+        If the log changed just now, but no process was found, return an empty string.
         """
         if self.worker:
             return max(self.worker.started_at, _started(self.worker.pid))
@@ -169,7 +180,9 @@ class Occupation:
         return "" if self._is_fresh else None
 
     def check_free(self, *, force: bool = False) -> None:
-        """Refuse to resume a session that is open elsewhere. With `force`, refuse only if a running worker has it.
+        """Refuse to resume a session that is open in a worker or another process.
+
+        With `force`, only a running worker that has the session open leads to a refusal.
 
         Raises:
             AlreadyRuns: a worker has the session open.
@@ -204,7 +217,7 @@ class Occupation:
 
     @property
     def writer(self) -> str:
-        """Return a text that names who may write to the log; empty if no process was found.
+        """Return a text that names the process or worker that may write to the session's log; empty if none was found.
 
         A process can write to the log without having the session open.
         """
@@ -237,8 +250,9 @@ class Occupation:
 
     @cached_property
     def _is_fresh(self) -> bool:
-        """Return True if the log has just changed, so that some process may be writing it. Always False for a worker's
-        session.
+        """Return True if the log changed just now, so that an unknown process may be writing it.
+
+        Return False if the session belongs to a worker: its process is known.
         """
         try:
             now = self._around.clock.now()
@@ -252,9 +266,9 @@ def _started(pid: int | None) -> str:
 
 
 def _holder_of_file(log: Path) -> str:
-    """Return a text that names another process with the file open for writing. Empty if there is none.
+    """Return a text that names another process that has the log open for writing; empty if no such process is found.
 
-    Only some systems can tell (Linux); on others the text is empty too.
+    Linux can tell this. On other systems the text is always empty.
     """
     with suppress(OSError):
         wanted = log.stat()
@@ -266,12 +280,12 @@ def _holder_of_file(log: Path) -> str:
 
 
 def _opened_by_others() -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Yield (process id, link) for each file that another process has open, with the link from ``/proc``.
+    """Yield (process id, link) for each file that another process has open. The link is its entry below ``/proc``.
 
-    There are thousands, so no `Path` objects are made.
+    There are thousands of links, so no `Path` objects are made.
 
     Raises:
-        OSError: the system does not tell.
+        OSError: the system has no ``/proc``.
     """
     for process in [*os.scandir("/proc")]:
         if process.name.isdigit() and int(process.name) != os.getpid():
@@ -287,7 +301,7 @@ def _writes(info: Path) -> bool:
 
 
 class NotLoggedIn(ForkRefused):
-    """Error: the agent is not logged in. It would ask for a login and do nothing."""
+    """Error: the agent is not logged in. If it were started, it would only ask for a login."""
 
     code = "not_logged_in"
 
@@ -300,7 +314,9 @@ class Provisions:
     notes: tuple[str, ...] = ()
 
     def environment(self, plan: ForkPlan, env: Mapping[str, str]) -> dict[str, str]:
-        """Return the full environment for the plan's program: `env`, its search path, and the added variables."""
+        """Return the full environment for the plan's program: `env`, a search path that finds the program, and the
+        added variables.
+        """
         return plan.environment({**env, **Program.path_for(plan.argv[0], env), **self.variables})
 
 
@@ -309,10 +325,10 @@ def provisions(
 ) -> Provisions:
     """Return the environment variables that a worker of `agent` needs in `place` and that `env` lacks.
 
-    They are read from the login shell.
+    Their values are read from the user's login shell.
 
     Raises:
-        NotLoggedIn: the agent says that it would not be logged in.
+        NotLoggedIn: the agent's own check says that the agent is not logged in.
     """
     if place.replaces:  # a person sits there, whom the agent asks itself
         return Provisions()
@@ -340,10 +356,10 @@ def provisions(
 
 
 def _lacks(names: Sequence[str], whence: str, shell: str) -> str:
-    """Return the end of a sentence that names the variables that are not set; empty if `names` is empty.
+    """Return the end of a sentence about the environment variables `names`, which are not set; empty without names.
 
-    `whence` says where they are needed, such as "its settings name". `shell` is the login shell that was asked, if
-    any.
+    `whence` says why they are expected, such as "its settings name". `shell` is the login shell that was asked for
+    them, if any.
     """
     if not names:
         return ""
@@ -365,7 +381,10 @@ def _step(login: Login) -> str:
 
 
 def check_handed_over(spec: WorkerSpec) -> None:
-    """Refuse to start an agent on another agent's session without a handover: no agent reads another agent's log."""
+    """Refuse to start an agent on another agent's session without a handover (the session as text for this agent).
+
+    No agent reads another agent's log.
+    """
     source = spec.source
     if source is not None and source.agent != spec.agent and not (spec.content.handover or spec.written):
         raise ForkRefused(
@@ -378,7 +397,10 @@ def check_handed_over(spec: WorkerSpec) -> None:
 
 
 def check_permissions(request: LaunchRequest) -> None:
-    """Refuse to skip permission prompts in another user's session: its author could have planted instructions there."""
+    """Refuse to start an agent without permission prompts in another user's session.
+
+    The session's author could have planted instructions in it.
+    """
     if request.of_others and request.skip_permissions:
         raise ForkRefused(
             f"{request.session_id} continues a teammate's session: its agent asks before it acts",
@@ -390,8 +412,9 @@ def check_permissions(request: LaunchRequest) -> None:
 
 
 def check_resumable(spec: WorkerSpec, request: LaunchRequest) -> None:
-    """Refuse a resume that cannot work: in a new worktree, from an earlier message, or where the agent does not find
-    the log.
+    """Refuse to resume a session in a new worktree, from an earlier message, or where the agent does not find its log.
+
+    Only a fork can do that.
     """
     if spec.options.in_worktree or spec.content.point:
         raise Usage("Only a fork can have a worktree or begin at an earlier message", "Fork the session instead.")
@@ -408,8 +431,9 @@ def check_resumable(spec: WorkerSpec, request: LaunchRequest) -> None:
 
 
 def check_delivery(plan: ForkPlan, place: WorkerPlace) -> None:
-    """Refuse a prompt that `place` (such as tmux) cannot deliver as the agent needs it: typed, on stdin, or as an
-    argument.
+    """Refuse a prompt if `place` (such as tmux) cannot pass it to the agent in the way that this agent needs.
+
+    The ways are: typed, on standard input, or as an argument.
     """
     if plan.prompt and plan.delivery not in place.delivers:
         hint = advice(
@@ -422,8 +446,9 @@ def check_delivery(plan: ForkPlan, place: WorkerPlace) -> None:
 
 
 def place_of_work(worked_in: str, cwd: str | Path | None = None) -> Path:
-    """Return the directory to start in: `cwd` if given, otherwise the current path of the session's directory
-    `worked_in`.
+    """Return the directory in which an agent starts: `cwd` if given, otherwise the session's directory `worked_in`.
+
+    If that directory was moved, return its current path.
 
     Raises:
         ForkRefused: the session's directory is unknown.

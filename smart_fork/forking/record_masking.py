@@ -1,6 +1,6 @@
 """Masking of secrets in log records: passwords, keys and tokens become ``[REDACTED:<kind>]``.
 
-Ids that link records cannot be masked: a record with an id that looks like a secret is refused.
+An id that links records cannot be masked: if it looks like a secret, its record is refused.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class MaskedSecrets:
 
 
 class RecordMasker:
-    """A masker of secrets in texts and records. It knows the usual patterns and the user's own (setting `redact`).
+    """Masks secrets in texts and log records. It finds secrets by known patterns, and by the user's patterns in
+    `redact`.
 
     Texts in `allow` are not masked.
     """
@@ -74,7 +75,10 @@ class RecordMasker:
         return self._long(text) if len(text) > _LONG else self._masked(text)
 
     def name(self, text: str) -> str:
-        """Return a session's title with its secrets masked, including secrets found earlier in the conversation."""
+        """Return a session's title with its secrets masked.
+
+        Secrets that this masker found earlier, in the session's records, are masked in the title too.
+        """
         text = self.text(text)
         spans = [
             Span(at.start(), SHAPE, at.end(), kind)
@@ -84,25 +88,26 @@ class RecordMasker:
         return hidden(text, spans)
 
     def learn(self, records: Iterable[Record]) -> None:
-        """Remember the lines of all private keys in `records`: an edit may show single lines of a key, without its
-        heading.
+        """Remember the lines of all private keys in `records`, so that they are masked wherever they occur.
+
+        An edit may show single lines of a key, without the heading by which a key is recognized.
         """
         for record in records:
             self._known |= key_lines(orjson.dumps(record).decode())
         self._long.cache_clear()
 
     def lines(self, parts: list[str]) -> tuple[str, str, list[str]]:
-        """Mask text that is split into `parts` (lines). Return the joined text, its masked form, and each part
-        masked.
+        """Mask a text that is given as `parts` (its lines). Return the whole text, the masked text, and the masked
+        parts.
         """
         text = "\n".join(parts)
         return text, self.text(text), hidden_in_parts(parts, self._spans(text))
 
     def record(self, record: Record, forms: Forms, found: MaskedSecrets) -> Record | None:
-        """Return a record with its secrets masked; `None` if nothing of it remains.
+        """Return a record with its secrets masked; `None` if the record is dropped.
 
-        A thought with a secret is removed completely. `forms` describes the agent's records; masked secrets are
-        counted in `found`.
+        A thought with a secret is removed completely; a record with nothing else is dropped. `forms` describes the
+        agent's records. Masked secrets are counted in `found`.
 
         Raises:
             Unshareable: an id, or a name outside the agent's own vocabulary, looks like a secret.
@@ -147,8 +152,10 @@ class _Walk:
         self._forms, self._found = forms, found
 
     def value(self, value: Any, name: str, *, free: bool, depth: int = 0) -> Any:
-        """Return the value of the field `name`, masked. Inside `free` fields (such as tool inputs), names can have any
-        meaning.
+        """Return the value of the field `name`, masked with all values in it.
+
+        Usually a field's name tells whether its value is text or an id. In `free` fields (such as tool inputs), names
+        can have any meaning, so all texts are masked.
         """
         if isinstance(value, str):
             return self._of_field(value, name, free=free)
@@ -187,7 +194,9 @@ class _Walk:
         return new
 
     def _json(self, text: str) -> str:
-        """Return a text with its secrets masked. If the text is JSON, the result is JSON too."""
+        """Return a text with its secrets masked. If `text` is JSON, its values are masked one by one, so that it stays
+        JSON.
+        """
         new = self._text(text)
         if new == text:
             return text
@@ -199,7 +208,8 @@ class _Walk:
         return self._changed(orjson.dumps(walked).decode())
 
     def _in_context(self, value: Any) -> Any:
-        """Return a tool's input, masked once more with names and values together.
+        """Return a tool's input, in which each text is masked already, with further values masked because of their
+        names.
 
         A name, such as "password", can mark the value next to it as secret.
         """
@@ -214,8 +224,8 @@ class _Walk:
 
 
 class _NamedSecrets:
-    """A masker of values that are secret because of a name next to them, such as "password". It reads both as one
-    text.
+    """Masks values that are secret because of a name next to them, such as "password": it checks name and value
+    together.
     """
 
     def __init__(self, text: Callable[[str], str], found: MaskedSecrets) -> None:
@@ -242,8 +252,8 @@ class _NamedSecrets:
         return value
 
     def _listed(self, values: list[Any]) -> list[Any]:
-        """Return a list of a program's arguments, masked: an option such as ``--token`` marks the next argument as
-        secret.
+        """Return a list of a program's arguments with secrets masked: the argument after an option such as
+        ``--token``.
         """
         for position in range(len(values) - 1):
             first, second = values[position : position + 2]

@@ -1,4 +1,6 @@
-"""Requests of users and models: to fork or branch a session, within a budget, and which found session to choose."""
+"""Requests by users and models to fork or branch a session, token budgets, and rules to choose one of the found
+sessions.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,10 @@ MAX_BUDGET_TOKENS = 100_000_000
 def parse_amount(given: object) -> Amount:
     """Parse the size of a budget: tokens such as ``30000``, ``30k`` or ``1.5m``, or the word ``match``.
 
+    The word stands for the smallest fork that answers the request's intent.
+
     Raises:
-        Usage: `given` is no budget.
+        Usage: `given` is not a budget.
     """
     if given == MATCH:
         return MATCH
@@ -51,14 +55,17 @@ def parse_amount(given: object) -> Amount:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The size of a fork in tokens, and the numbers of the exchanges to keep or drop in any case."""
+    """The size of a fork: its tokens, or ``"match"`` for the least that answers the intent.
+
+    `keep` and `drop` are numbers of exchanges (a prompt and its answer) that are always or never in the fork.
+    """
 
     budget: Amount
     keep: frozenset[int] = frozenset()
     drop: frozenset[int] = frozenset()
 
     def changed(self) -> bool:
-        """Return True if the user named exchanges to keep or drop."""
+        """Return True if the user named exchanges to keep or to drop."""
         return bool(self.keep or self.drop)
 
 
@@ -80,9 +87,9 @@ class BudgetOptions:
 
 
 def parse_budget(budget: object, keep: str | None = None, drop: str | None = None) -> Budget | None:
-    """Return the budget with this size, which keeps or drops the given exchanges (such as ``3,5-7``) in any case.
+    """Return a budget from texts: its size, and the numbers of exchanges to always keep or drop (such as ``3,5-7``).
 
-    Return `None` without a size.
+    Return `None` if `budget` is `None`.
 
     Raises:
         Usage: a value is invalid, or exchanges are named without a budget.
@@ -126,11 +133,12 @@ MAX_MERGED = 8
 
 @dataclass(frozen=True, slots=True)
 class SessionRequest:
-    """A request to fork or branch `session`, a reference that `sessions.locate` takes.
+    """A request to fork or branch (copy) `session`, a reference that `sessions.locate` takes.
 
-    The copy ends after message number `at`, or with ``"match"`` after the exchange that answers the `intent`. With a
-    `budget`, only what answers the intent is copied. The copy works in `cwd`, by default the session's directory.
-    `as_agent` is the agent to hand the session over to.
+    Usually the copy contains the whole session. With a number `at`, it ends after that message; with ``"match"``,
+    after the exchange that answers the `intent` (what the user looks for). With a `budget`, only what answers the
+    intent is copied. The copy works in `cwd`, by default the session's directory. `as_agent` is the agent that
+    receives the session as text, if it is not the session's own.
     """
 
     session: str = said(default="", key="fork_session_id", described="Fork this session.")
@@ -151,12 +159,12 @@ class SessionRequest:
 
     @property
     def looked_for(self) -> str:
-        """Return the intent to search for; without an intent, the prompt."""
+        """Return the intent (what the user looks for); if the request gives none, return its prompt."""
         return (self.options.prompt if self.intent is None else self.intent) or ""
 
     @property
     def at_match(self) -> bool:
-        """Return True if the copy ends after the exchange that answers the intent."""
+        """Return True if the copy ends after the exchange that answers the intent (what the user looks for)."""
         return self.at == MATCH
 
     @property
@@ -192,9 +200,9 @@ class SessionRequest:
 class ForkRequest(SessionRequest):
     """A request to fork `session`. With `merge`, the fork also contains parts of these further sessions.
 
-    `found` is the id of a message that the search has found; the fork ends with its exchange if the best answer is
-    unknown. With `or_without`, the fork starts even if no worktree can be made. `notes` are put before the fork's
-    warnings.
+    With `at` "match", the fork ends with the best answer; if that is unknown, with the exchange of the message
+    `found`, which the search has found. With `or_without`, the fork starts even if no worktree can be made. `notes`
+    are put before the fork's warnings.
     """
 
     found: str | None = None
@@ -216,10 +224,10 @@ class ForkRequest(SessionRequest):
 
 @dataclass(frozen=True, slots=True)
 class BranchRequest(SessionRequest):
-    """A request to copy `session` under a `title` of its own. With a `project`, sessions of other projects are
-    refused.
+    """A request to copy `session` under a `title` of its own.
 
-    With `start`, the copy is resumed immediately, with the worker `options`.
+    With a `project`, a session of another project is refused. With `start`, the copy is resumed immediately, with the
+    worker `options`.
     """
 
     session: str = said(
@@ -240,13 +248,14 @@ class BranchRequest(SessionRequest):
 
 @dataclass(frozen=True, slots=True)
 class SessionChoice:
-    """Rules for choosing one of the found sessions to fork. If neither these nor the fork's request choose, nothing is
+    """Rules for choosing one of the found sessions to fork. Without a rule or a session in the fork's request, none is
     forked.
 
-    `auto_fork` forks the best session if it scores at least the search's `min_score`, else `ranking.LIKELY_SCORE`. If
-    several sessions fit about as well, `ask` lets the user choose one. With `or_all`, all agents' sessions are
-    searched if no session of the request's agent fits. `auto_fork` then forks only a session that starts that agent.
-    `call` has the arguments of the calling tool, for the calls suggested in the answer.
+    `auto_fork` forks the best session if it scores at least the search's `min_score`, by default
+    `ranking.LIKELY_SCORE`. If several sessions fit about as well, `ask` lets the user choose one. `fork_index` forks
+    the result with this index. With `or_all`, all agents' sessions are searched if no session of the requested agent
+    fits; `auto_fork` then forks a session only if its fork starts the requested agent. `call` has the arguments of the
+    tool call that asked, so that the answer can suggest similar calls.
     """
 
     auto_fork: bool = said(bool, default=False, described="Fork your agent's best, if it scores min_score (0.5).")
@@ -307,12 +316,12 @@ def _check_merge(request: ForkRequest, number: int) -> None:
 
 
 class AnswerPending(Exception):
-    """Exception: the user was asked, and the answer comes in a later request. Until then, nothing is forked or
-    returned.
+    """Raised after the user was asked, if the answer comes in a later request. This request then forks and returns
+    nothing.
     """
 
 
 def about_as_likely(hits: Sequence[Hit]) -> list[Hit]:
-    """Return those search results that are about as likely to be meant as the likeliest."""
+    """Return the search results whose scores are close to the best one: each may be the session that the user means."""
     least = least_close(max((hit.score for hit in hits), default=0.0))
     return [hit for hit in hits if hit.score >= least]

@@ -18,10 +18,10 @@ Kept = Literal["whole", "shortened", "part", "words", "nothing"]
 
 @record
 class SelectedExchange(Value):
-    """One exchange of a session, as a budget keeps it. `number` counts from 1, as ``--keep`` takes it.
+    """One exchange (a prompt and its answer) of a session, and how much of it a budget keeps. `number` counts from 1.
 
-    `message` is the number of its first message in ``show``. `tokens` is its full size, `kept_tokens` the size of the
-    kept part. `why` is the reason to keep it.
+    `message` is the number of its first message in the command ``show``. `tokens` is its full size, `kept_tokens` the
+    size of the kept part. `why` is the reason to keep the exchange.
     """
 
     number: int
@@ -35,11 +35,11 @@ class SelectedExchange(Value):
 
 @record
 class Selection(Value):
-    """The exchanges that a budget keeps of a session.
+    """The exchanges (a prompt and its answer) of a session that a budget keeps.
 
     `tokens` is the size of the kept conversation, `whole_tokens` that of the complete one. `new_from` is the first
-    dropped or shortened message: everything before it may come from the model's cache. `smallest` is true if nothing
-    smaller can be kept, although it exceeds the budget. `whole` is true if everything is kept.
+    dropped or shortened message: everything before it may come from the model's cache. `smallest` is true if the kept
+    part exceeds the budget because nothing smaller can be kept. `whole` is true if everything is kept.
     """
 
     session_id: str
@@ -59,9 +59,9 @@ class Selection(Value):
 class ForkPrice(Value):
     """The estimated tokens that a fork loads, and the tokens that a fork of the whole session would load.
 
-    `cached` is true if the model's cache still holds the fork's tokens, which then cost a fraction. `cached_until` is
-    the time when the cache forgets them; empty if the log does not tell. Within a budget, only the first
-    `cached_tokens` are cached.
+    `cached` is true if the model's cache still holds all these tokens, which then cost a fraction. `cached_until` is
+    the time when the cache drops them; empty if the log does not tell. Within a budget, the cache holds only the first
+    `cached_tokens`.
     """
 
     tokens: int
@@ -73,11 +73,13 @@ class ForkPrice(Value):
 
 @value
 class Way(Value):
-    """One way to fork a session: its option (empty for the whole session), and the estimated tokens it loads.
+    """One way to fork a session: the option for it (empty for the whole session), and the estimated tokens that it
+    loads.
 
-    For a whole session, `conversation` is the conversation's part; the rest is instructions and tools. `used_at` is
-    the last time that the model received these tokens; empty for a new form. For cached values see `ForkPrice`.
-    `carries` is true if the way has the matching exchange, set only if the whole session has forgotten it.
+    For a whole session, `conversation` is the number of the conversation's tokens; the others are instructions and
+    tools. `used_at` is the last time that the model received these tokens; empty if it never received them in this
+    form. For cached values see `ForkPrice`. `carries` is `None` unless a compaction made the session forget the
+    exchange that the user looks for; then it says whether this way has that exchange.
     """
 
     option: str
@@ -92,9 +94,9 @@ class Way(Value):
 
 @value
 class HandoverSize(Value):
-    """The size of a handover from a session of `from_agent`: its exchanges and estimated tokens.
+    """The size of a handover (a session as text for another agent): its exchanges and estimated tokens.
 
-    The `earlier` exchanges are not handed over, only their number. `left_out` counts messages dropped from a last
+    `earlier` counts exchanges before these, which are not in the text. `left_out` counts messages dropped from a last
     exchange that is too large. `lost` counts, by kind, the parts that no other agent can receive.
     """
 
@@ -109,7 +111,7 @@ class HandoverSize(Value):
 
 @record
 class Forked(Value):
-    """The answer about a fork that was started, or in a dry run would be."""
+    """The answer about a fork: it was started, or in a dry run it would be."""
 
     # `session_name` is the worker's name, `resume_session_id` the session that was forked, `new_session_id` the fork's
     # own (`None` where the agent had not told it in time), `command` one line for display, `attach` what shows the
@@ -153,7 +155,9 @@ class NotForked(Value):
 
 @value
 class FannedOut(Value):
-    """The answer about several forks with one prompt. `left_out` counts found sessions with too low a score."""
+    """The answer about several forks with one prompt. `left_out` counts found sessions that score too low to be
+    forked.
+    """
 
     prompt: str
     forks: tuple[Forked | NotForked, ...]
@@ -165,8 +169,8 @@ class StartedWorker(Value):
     """The answer about a started worker (an agent that smart-fork runs).
 
     `session_id` is its own session; `source_session_id` is the session that it forked or resumed. `worktree` and
-    `branch` (of git) were made for it. `confirmed` is true if the worker was seen to take its prompt, or to be ready
-    for one. `news` are notes on repository changes, put before a fork's prompt.
+    `branch` (of git) were made for the worker. `confirmed` is true if smart-fork saw the worker take its prompt, or be
+    ready for one. `news` are notes on changes in the repository, put before a fork's prompt.
     """
 
     worker_id: str
@@ -190,7 +194,7 @@ class StartedWorker(Value):
 
 @record
 class NumberedResult(Value):
-    """The result for one of several requested workers. `index` is its place in the request."""
+    """The result for one of several requested workers. `index` is the worker's position in the request, from 0."""
 
     index: int
 
@@ -201,7 +205,7 @@ class SpawnedWorker(StartedWorker, NumberedResult):
 
     @classmethod
     def numbered(cls, index: int, worker: StartedWorker, notes: Sequence[str]) -> Self:
-        """Return `worker` as the result number `index`, with `notes` before its warnings."""
+        """Return the result for the started `worker` at position `index`, with `notes` before the worker's warnings."""
         known = {one.name: getattr(worker, one.name) for one in fields(worker)}
         return cls(**known | {"index": index, "warnings": (*notes, *worker.warnings)})
 
@@ -254,7 +258,7 @@ class Branched(Value):
 
 @value
 class LeftAt(Value):
-    """The fork point in a family: the last message that a fork shares with its parent."""
+    """The last message that a fork shares with its parent."""
 
     message: int
     role: str
@@ -263,7 +267,7 @@ class LeftAt(Value):
 
 @record
 class RunningWorker(Value):
-    """The running worker that has a session of the family open."""
+    """The running worker (an agent that smart-fork started) that has a session of the family open."""
 
     worker_id: str
     kind: str
@@ -275,7 +279,7 @@ class RunningWorker(Value):
 
 @record
 class Relative(Value):
-    """One session of a family. `depth` is 0 for the oldest ancestor.
+    """One session of a family (ancestors and forks). `depth` is 0 for the oldest ancestor, 1 for its forks.
 
     The session is a fork of `parent`, and also has text of the sessions in `merged_from`.
     """
@@ -307,7 +311,7 @@ class Relative(Value):
 class Family(Value):
     """The answer of the tool ``session_lineage``: a session's ancestors and forks.
 
-    `left_out` says which part of a very long log was not read.
+    `left_out` says which part of the session's log was not read because the log is very long.
     """
 
     session_id: str

@@ -1,4 +1,6 @@
-"""Search and fork in one call: find sessions, choose one, and fork it; or fork several of the best with one prompt."""
+"""Search and fork in one call: find sessions, choose one, and fork it; or fork several of the best results with one
+prompt.
+"""
 
 from __future__ import annotations
 
@@ -63,12 +65,12 @@ def find_and_fork(
 ) -> Answer:
     """Search for sessions and fork the chosen one. The answer has the results, and the fork as ``forked_session``.
 
-    If the fork fails or no session is chosen, the answer has the results with ``error`` and ``hint``. ``next_steps``
-    has calls that fork a session that fitted but was not forked.
+    If the fork fails or no session is chosen, the answer has the results with ``error`` and ``hint``. If a session
+    fits but was not forked, ``next_steps`` has the tool calls that fork it.
 
     Raises:
         Usage: the request is invalid; nothing was read or started.
-        AnswerPending: the user's choice comes in a later request.
+        AnswerPending: the user was asked to choose; the answer comes in a later request.
     """
     fork = replace(fork, merge=fork.merge or None)
     request = replace(_checked(request, choice, fork), works_in=library.path)
@@ -108,9 +110,9 @@ def find_and_fork(
 
 
 def _checked(request: FindRequest, choice: SessionChoice, fork: ForkRequest) -> FindRequest:
-    """Return the search request with an intent (by default the fork's prompt). Refuse an invalid fork request.
+    """Return the search request with an intent (what the user looks for), by default the fork's prompt.
 
-    Nothing has been read yet.
+    Refuse an invalid search or fork request, before anything is read.
     """
     prompt, place = fork.options.prompt, fork.options.place
     if (choice.auto_fork or choice.fork_index is not None or fork.session) and is_empty(request.intent):
@@ -131,8 +133,9 @@ def _checked(request: FindRequest, choice: SessionChoice, fork: ForkRequest) -> 
 
 
 def _completed(fork: ForkRequest, request: FindRequest, library: Library) -> ForkRequest:
-    """Return the fork request with directory, caller and intent from the search. Its prompt is by default the
-    intent.
+    """Return the fork request with the directory, caller and intent of the search request.
+
+    If the fork request has no prompt, the intent (what the user looks for) becomes its prompt.
     """
     return replace(
         fork, options=replace(fork.options, prompt=fork.options.prompt or request.intent), intent=request.intent,
@@ -145,16 +148,19 @@ def _telling(library: Library) -> Progress:
 
 
 def _check_startable(hit: Hit, fork: ForkRequest) -> None:
-    """Refuse a found session whose fork could not start. A teammate's session is checked later: it has no local log."""
+    """Refuse a search result whose fork could not start.
+
+    A session of a teammate has no local log yet, so it is checked later.
+    """
     if hit.origin is None:
         plan.check_startable(replace(fork, session=hit.session_id))
 
 
 def _startable(hits: Sequence[Hit], fork: ForkRequest) -> list[Hit]:
-    """Return the hits whose agent can be started, for example because it is installed. Each agent is tried once.
+    """Return the search results whose agent can be started. For each agent, one result is tried.
 
     Raises:
-        SmartForkError: no agent could be started.
+        SmartForkError: no result's agent could be started.
     """
     refused: dict[AgentName, SmartForkError] = {}
     for agent in dict.fromkeys(hit.agent_type for hit in hits):
@@ -169,14 +175,17 @@ def _startable(hits: Sequence[Hit], fork: ForkRequest) -> list[Hit]:
 
 
 def _is_barred(hit: Hit, library: Library) -> bool:
-    """Return True if the hit is a teammate's session, and the user has not allowed to fork these without being
-    asked.
+    """Return True if the result is a teammate's session, and the settings do not allow to fork such a session
+    unasked.
     """
     return bool(hit.origin or hit.author) and not (library.elsewhere and library.elsewhere.auto_fork)
 
 
 def _unasked(hit: Hit, request: FindRequest, fork: ForkRequest, library: Library, *, or_all: bool) -> str:
-    """Return why the hit is forked only if the user chooses it; empty if it may be forked as the best result."""
+    """Return why this result is forked only if the user chooses it.
+
+    Return an empty string if it may be forked without a question.
+    """
     if _is_barred(hit, library):
         return "it is a teammate's"
     if or_all and fork.as_agent is None and hit.agent_type != request.agent_type:
@@ -185,10 +194,10 @@ def _unasked(hit: Hit, request: FindRequest, fork: ForkRequest, library: Library
 
 
 def _equals(answer: Answer, library: Library) -> list[Hit]:
-    """Return the results that are about as likely as the best one; an empty list if the best one stands alone.
+    """Return the results that are about as likely as the best one. If no other result is, return an empty list.
 
-    They share the probability that one of them is meant, so each may be below the limit for a fork. Other search
-    engines' scores are no probabilities.
+    Scores are probabilities: about equal results share the probability that one of them is meant, so each may be below
+    the limit for a fork. Other search engines' scores are no probabilities; for these, return an empty list.
     """
     if not isinstance(answer, Found) or answer.engine != OWN:
         return []
@@ -197,20 +206,20 @@ def _equals(answer: Answer, library: Library) -> list[Hit]:
 
 
 def _ask(ask: Ask, fork: ForkRequest, library: Library, hits: Sequence[Hit]) -> str:
-    """Ask the user to choose one of the hits that can be started. Return the id of the chosen session."""
+    """Ask the user to choose one of those results whose agent can be started. Return the id of the chosen session."""
     able = _startable(hits, fork)
     _telling(library)("waiting for a choice", 0, 1)
     return ask(able)
 
 
 def _loads_much(hit: Hit, fork: ForkRequest) -> bool:
-    """Return True if a fork of the hit would load so many tokens that the user must be asked first."""
+    """Return True if a fork of the result would load so many tokens that the user must be asked first."""
     tokens = hit.match.token_estimate or 0 if fork.at_match else hit.token_estimate if fork.at is None else 0
     return tokens > MUCH_TOKENS and fork.budget is None and not fork.dry_run
 
 
 def _best(answer: Answer, request: FindRequest, choice: SessionChoice, fork: ForkRequest, library: Library) -> str:
-    """Return the id of the session that fits best. Of several about equal ones, return the first that needs no
+    """Return the id of the session that fits best. If several fit about equally, return the first that needs no
     question.
     """
     best = about_as_likely(fitting(answer, MAX_LIMIT, request.min_score)[0])
@@ -224,8 +233,9 @@ def _best(answer: Answer, request: FindRequest, choice: SessionChoice, fork: For
 
 
 def _passed_over(results: Sequence[Hit], request: FindRequest, choice: SessionChoice, fork: ForkRequest) -> Hit | None:
-    """Return the hit that should have been forked but was not: the one chosen by index, or the likeliest one if it
-    fits.
+    """Return the result that should have been forked but was not; `None` if there is no such result.
+
+    It is the result chosen by index. Without an index, it is the likeliest one, if its score is high enough.
     """
     if choice.fork_index is not None:
         return next(iter(results[choice.fork_index : choice.fork_index + 1]), None)
@@ -236,8 +246,9 @@ def _passed_over(results: Sequence[Hit], request: FindRequest, choice: SessionCh
 
 
 def _calls(results: Sequence[Hit], request: FindRequest, choice: SessionChoice, fork: ForkRequest) -> tuple[str, ...]:
-    """Return tool calls that would fork the hit that was not forked: with the caller's agent, and with the session's
-    own.
+    """Return tool calls that would fork the result that should have been forked but was not.
+
+    One call hands the session over to the caller's agent (as text), the other starts the session's own agent.
     """
     if (hit := _passed_over(results, request, choice, fork)) is None:
         return ()
@@ -260,7 +271,10 @@ def _calls(results: Sequence[Hit], request: FindRequest, choice: SessionChoice, 
 
 
 def _chosen(results: Sequence[Hit], fork_index: int | None, session_id: str | None) -> tuple[int | None, str]:
-    """Return (index, id) of the chosen session. It is chosen by `session_id`, or by its index in `results`."""
+    """Return (index, id) of the chosen session. It is given by `session_id`, or by its index in `results`.
+
+    If the session `session_id` is not among the results, the index is `None`.
+    """
     if session_id:
         return next((i for i, hit in enumerate(results) if hit.session_id == session_id), None), session_id
     if fork_index is None or not results:
@@ -277,11 +291,12 @@ def _chosen(results: Sequence[Hit], fork_index: int | None, session_id: str | No
 
 
 def find_in_all(request: FindRequest, find: Callable[[FindRequest], Answer]) -> Answer:
-    """Search the sessions of the request's one agent. If nothing fits, search all agents and say so in
-    ``agents_notice``.
+    """Search the sessions of the request's one agent. If none of them fits, search all agents' sessions.
+
+    The answer's ``agents_notice`` then says so.
 
     Raises:
-        Usage: see `find`.
+        Usage: the search request is invalid.
     """
     if request.code:  # whoever wrote it is meant
         return find(replace(request, agent_type=AGENTS.ALL))
@@ -302,8 +317,8 @@ def find_in_all(request: FindRequest, find: Callable[[FindRequest], Answer]) -> 
 def fits(answer: Found) -> bool:
     """Return True if the session that the user means may be among the results.
 
-    Similar sessions share a probability, so their scores are added up. Other search engines' scores are no
-    probabilities, so their results always fit.
+    Scores are probabilities, which similar sessions share, so they are added up. Other search engines' scores are no
+    probabilities; their results always count as fitting.
     """
     return bool(answer.results) and (answer.engine != OWN or sum(hit.score for hit in answer.results) >= LIKELY_SCORE)
 
@@ -320,9 +335,9 @@ MAX_CONCURRENT_STARTS = 4
 def fan_out(asked: Sequence[ForkRequest], *, in_worktrees: bool | str, library: Opening | None = None) -> FannedOut:
     """Fork each session in `asked`. A session may occur twice.
 
-    All forks are planned before the first one starts. A later failure becomes a `NotForked` in `forks` and does not
-    stop the others. Each fork's name is the requested name with a number, and so is its worktree's. A text in
-    `in_worktrees` replaces the name for the worktrees.
+    All forks are planned before the first one starts. If a fork then fails to start, its entry in `forks` is a
+    `NotForked`, and the others still start. Each fork is named with the requested name and a number, and so is its
+    worktree. If `in_worktrees` is a text, it replaces the name for the worktrees.
 
     Raises:
         SmartForkError: a session cannot be forked; nothing was started.
@@ -368,7 +383,7 @@ def search_for(like: ForkRequest, best: BestSessions) -> FindRequest:
 
 
 def best_of(answer: Answer, like: ForkRequest, best: BestSessions) -> tuple[list[ForkRequest], int]:
-    """Return requests like `like` to fork the best results that fit, and the number of results with too low a score.
+    """Return fork requests like `like` for the best results that fit. Also return how many results score too low.
 
     Raises:
         Usage: the number of forks is out of range.
@@ -395,7 +410,7 @@ def _started_or_not(planned: Fork) -> Forked | NotForked:
 
 
 def fitting(answer: Answer, most: int, min_score: float | None) -> tuple[tuple[Hit, ...], int]:
-    """Return those of the `most` best forkable results whose score is high enough, and how many score too low.
+    """Return up to `most` of the best forkable results whose score is high enough, and how many score too low.
 
     Raises:
         IndexUnavailable: the index cannot be searched.
@@ -421,10 +436,11 @@ def fitting(answer: Answer, most: int, min_score: float | None) -> tuple[tuple[H
 
 
 def recommended(hit: Hit, asked: ForkRequest, min_score: float | None = None) -> ForkRequest:
-    """Return the request `asked` for this hit. If a fork of the whole session would lack the match, set a fork point.
+    """Return the fork request `asked`, completed for the search result `hit`.
 
-    If the request names no fork point or budget, the fork then ends at the match, with a budget if it would load very
-    much. If the session's own evidence shows no answer, the passage that the search has found counts instead.
+    Usually the whole session is forked. If that fork would lack the passage that matches the search, and `asked` names
+    no fork point or budget, the fork ends at the match, with a budget if it would load very much. If the session's own
+    evidence shows no match, the passage that the search has found counts instead.
     """
     floor = LIKELY_SCORE if min_score is None else min_score
     asked = replace(asked, found=hit.match.message_id if hit.score >= floor else None)
@@ -436,7 +452,7 @@ def recommended(hit: Hit, asked: ForkRequest, min_score: float | None = None) ->
 
 
 def none_can_be_forked(results: Sequence[Hit]) -> NotFound:
-    """Return the error that none of the results can be forked, with the reason and the next step."""
+    """Return the error that none of the results can be forked, with the first result's reason and the next step."""
     reason = f"The reason: {results[0].warning if results else 'nothing was found'}"
     if results and (install := _missing(results[0].agent_type)):
         return NotFound("No forkable sessions found", joined(reason, install))

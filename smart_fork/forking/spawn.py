@@ -1,6 +1,7 @@
-"""Starting up to four workers in one call, and finding the sessions that are resumed instead of forked.
+"""Starting up to four workers (agents that smart-fork runs) in one call, and finding the session that a worker
+resumes.
 
-All workers are checked before the first one starts. A session that is open elsewhere is never resumed.
+All workers are checked before the first one starts. A session that is open in another process is not resumed.
 """
 
 from __future__ import annotations
@@ -64,11 +65,11 @@ def spawn(
 ) -> Spawned:  # fmt: skip
     """Start 1 to 4 workers, each described by the keys of `KEYS`. Return one result for each, also for a failed one.
 
-    All of them together take hardly longer than one fork. `library` is the index to search, by default the command
-    line's.
+    The workers share one waiting time, so together they take hardly longer than one fork. `library` is the index to
+    search; by default, the index that the command line uses.
 
     Raises:
-        SmartForkError: a worker cannot be started; then none was.
+        SmartForkError: a worker cannot be started; then no worker was started.
     """
     if not workers:
         raise Usage("At least one worker is required", "Give each a project_path and a prompt.")
@@ -100,9 +101,9 @@ class ReadyWorker(NamedTuple):
 
 
 def _result(index: int, ready: ReadyWorker, left: float) -> SpawnedWorker | NotSpawned:
-    """Start a worker, and wait about `left` seconds for it to take its prompt.
+    """Start a worker, and wait about `left` seconds until it takes its prompt.
 
-    A failure is returned as a result, so that the other workers start.
+    A failure is returned as a result instead of raised, so that the other workers still start.
     """
     try:
         launched = ready.worker.launch(patience=max(MIN_CONFIRM_SECONDS, left))
@@ -116,9 +117,9 @@ def _result(index: int, ready: ReadyWorker, left: float) -> SpawnedWorker | NotS
 
 
 def checked_options(said: Any) -> dict[str, Any]:
-    """Return the options of one requested worker, after checking their names, types and contradictions.
+    """Return the JSON options of one requested worker, after checking their names, types and contradictions.
 
-    Checked by hand, because importing pydantic takes a tenth of a second of each command.
+    They are checked without pydantic: importing it would cost every command a tenth of a second.
 
     Raises:
         Usage: an option is unknown, has a wrong type, or contradicts another.
@@ -158,7 +159,8 @@ class WorkerRequest:
         return directory(self.said["project_path"])
 
     def ready(self, library: Opening | None = None) -> ReadyWorker:
-        """Check the request. Return the worker, ready to start. `library` is the index to search for a fork point.
+        """Check the request. Return the worker, ready to start. `library` is the index in which a fork's end is looked
+        up.
 
         Raises:
             SmartForkError: the worker cannot be started.
@@ -226,7 +228,7 @@ class WorkerRequest:
         return ReadyWorker(planned, notes)
 
     def _source(self, kind: Kind, agent: AgentName) -> Session | None:
-        """Return the session that the worker resumes; `None` for a new session."""
+        """Return the session that the worker resumes; `None` if the worker begins a new session."""
         if kind == "new":
             return None
         source = self._newest(agent) if kind == "continue" else self._resumed(str(self.said["resume_session_id"]))
@@ -271,12 +273,12 @@ def session_to_resume(
 ) -> Session:  # fmt: skip
     """Return the session that `reference` names (see `sessions.locate`), to be resumed in its own directory.
 
-    With an `agent`, there is no search: the agent receives the id unchanged, in `cwd`. With `force`, a session that
-    seems to be open elsewhere is allowed.
+    With an `agent`, the session is not looked up: the agent receives the id unchanged, in `cwd`. With `force`, a
+    session that seems to be open in another process is allowed.
 
     Raises:
         AlreadyRuns: a worker has the session open.
-        ForkRefused: the session seems to be open elsewhere.
+        ForkRefused: the session seems to be open in another process.
         SmartForkError: there is no such session.
     """
     if agent is not None:
@@ -297,10 +299,11 @@ def session_to_resume(
 def newest_session(
     target: Path, agent: AgentName, *, automated: bool = False, apart_from: str | None = None
 ) -> Session:
-    """Return the newest session of an agent in the directory `target`, except the caller's own, `apart_from`.
+    """Return the newest session of an agent in the directory `target`, except the caller's own session, `apart_from`.
 
-    The agents' own commands for this consider other directories in some versions, and do not tell the id before the
-    start. As with them, sessions that scripts began count only with `automated`, for a worker without a terminal.
+    Sessions begun by scripts count only with `automated`, as for a worker without a terminal. The agents' own commands
+    that continue the newest session are not used: some versions consider other directories, and they do not tell the
+    session's id before the start.
 
     Raises:
         NotFound: the directory has no session of this agent.
@@ -320,18 +323,22 @@ def newest_session(
 
 
 def check_free(session: Session, *, force: bool = False, machine: Machine | None = None) -> None:
-    """Refuse a session that is in use. With `force`, refuse only if a running worker of smart-fork has it open.
+    """Refuse a session that another process or a worker has open. With `force`, refuse only for a running worker.
 
     Raises:
-        AlreadyRuns: a worker has the session open.
-        ForkRefused: another process seems to have it open.
+        AlreadyRuns: a worker of smart-fork has the session open.
+        ForkRefused: another process seems to have the session open.
     """
     log = session.source_path if session.turns else READERS.original_of(session.agent, session.session_id)
     Occupation(session.agent, session.session_id, log, machine).check_free(force=force)
 
 
 def _check_alone(reference: str) -> None:
-    """Refuse an id that sessions of two agents have, if a worker has one of them open."""
+    """Refuse a session id that two agents' sessions share. Called when a worker has one of the two open.
+
+    Raises:
+        Ambiguous: sessions of several agents have this id.
+    """
     try:
         sessions.locate(reference)
     except Ambiguous:
@@ -341,7 +348,10 @@ def _check_alone(reference: str) -> None:
 
 
 def _running_worker(reference: str, machine: Machine | None) -> WorkerRecord | None:
-    """Return the running worker that `reference` names; its session need not be known yet. `None` if there is none."""
+    """Return the running worker that `reference` names; `None` if no running worker has that name or id.
+
+    The worker's session need not be known yet.
+    """
     if not has_registry():
         return None
     agent, name = Reference.parsed(reference)

@@ -68,7 +68,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PreparedWorker:
-    """A worker that has been checked and is ready to start. No file or process has been made for it yet."""
+    """A worker (an agent to run) that was checked and is ready to start. No file or process has been made for it
+    yet.
+    """
 
     spec: WorkerSpec
     machine: Machine
@@ -82,11 +84,13 @@ class PreparedWorker:
 
     @property
     def cwd(self) -> Path:
-        """Return the directory that the worker will work in, as far as it is known before the start."""
+        """Return the directory that the worker will work in: its planned worktree, otherwise the requested
+        directory.
+        """
         return self.worktree or self.request.target_cwd
 
     def plan(self, cwd: Path | None = None, worker_id: str = "") -> ForkPlan:
-        """Return the command that starts the worker. `cwd` is the directory made for it, if any.
+        """Return the command that starts the worker. `cwd` is the worktree made for it, if any.
 
         Raises:
             Usage: an id, the prompt or the nesting depth is invalid.
@@ -142,7 +146,7 @@ class PreparedWorker:
                 return launched
 
     def preview(self) -> LaunchedWorker:
-        """Return the worker as a dry run shows it, without starting it."""
+        """Return the worker as a dry run shows it: the command and warnings. Nothing is started."""
         plan = self.plan(self.cwd)
         warnings = self.spec.deviations(self.place, self.request.target_cwd)
         warnings += self.spec.made_first(plan, in_worktree=self.worktree is not None)
@@ -151,7 +155,9 @@ class PreparedWorker:
         return LaunchedWorker(plan, self.place.name, warnings=warnings, note=self.note, name=self.spec.called)
 
     def drop(self) -> None:
-        """Do nothing: a worker that was not started has no files. Other plans with this method delete theirs."""
+        """Do nothing: a worker that was not started has no files. `Fork.drop`, which callers use alike, deletes
+        files.
+        """
 
 
 def prepare(spec: WorkerSpec, machine: Machine | None = None, *, dry_run: bool = False) -> PreparedWorker:
@@ -168,7 +174,7 @@ def prepare(spec: WorkerSpec, machine: Machine | None = None, *, dry_run: bool =
 
 
 def _home_of(spec: WorkerSpec) -> AbstractContextManager[None]:
-    """Return a context that uses the agent home directory of the session: a person may have several accounts."""
+    """Return a context in which the agent uses the home directory (one for each account) that has the session."""
     own = spec.source if spec.source and spec.source.turns and not spec.content.handover else None
     return AGENTS[spec.agent].home.used(own.source_path if own else None)
 
@@ -222,7 +228,7 @@ def start(spec: WorkerSpec, machine: Machine | None = None) -> StartedWorker:
 
 
 def _registered(prepared: PreparedWorker, attempt: Attempt) -> WorkerRecord:
-    """Add the worker to the registry before anything is made for it, so that the worker limit counts it."""
+    """Add the worker to the registry before files are made for it, so that it counts for the worker limit."""
     spec, request, machine = prepared.spec, prepared.request, prepared.machine
     worker = attempt.registry.add(
         request.agent,
@@ -269,7 +275,7 @@ def _note_running(registry: Registry, worker: WorkerRecord, plan: ForkPlan, star
 
 
 def _give_back(attempt: Attempt, plan: ForkPlan, worker: WorkerRecord) -> None:
-    """If the start fails, record again that the resumed session belongs to the worker that had it before."""
+    """Prepare for a failed start: record then that the resumed session belongs to the earlier worker again."""
     owner = attempt.registry.of_session(plan.new_session_id) if plan.new_session_id else None
     if owner and owner.id != worker.id and owner.session_id and owner.session_id == plan.new_session_id:
         attempt.otherwise(partial(attempt.registry.set_session_id, owner.id, owner.session_id))
@@ -278,9 +284,9 @@ def _give_back(attempt: Attempt, plan: ForkPlan, worker: WorkerRecord) -> None:
 def _noted(
     registry: Registry, worker: WorkerRecord, launched: LaunchedWorker, look: Callable[[], Confirmation]
 ) -> tuple[LaunchedWorker, Confirmation | None]:
-    """Wait until `look` has seen how a started worker behaves, and record that. If it ended early, also return how.
+    """Wait until `look` has seen how a started worker behaves, and record that in the registry. Return the worker.
 
-    "Early" is before it took its prompt. The worker runs already, so an error here does not undo the start.
+    If it ended before it took its prompt, also return what was seen. An error here does not undo the start.
     """
     plan, started = launched.plan, launched.started
     try:
@@ -302,9 +308,9 @@ def _noted(
 
 
 def _depth(env: Mapping[str, str], caller_session_id: str | None) -> int:
-    """Return how many workers started each other above this one.
+    """Return the nesting depth of the caller: how many workers started one another before it.
 
-    It is read from the environment, or from the caller's registry row, since Codex drops the variable.
+    It is read from an environment variable, or from the caller's registry row, since Codex drops the variable.
     """
     text = env.get(DEPTH, "")
     told = int(text) if text.isascii() and text.isdigit() else 0
@@ -356,9 +362,7 @@ def undone(undo: Callable[[], object]) -> None:
 
 
 class Attempt:
-    """An attempt to start a worker, as a context manager. Leaving it undoes all that was made, unless it
-    `succeeded`.
-    """
+    """An attempt to start a worker, as a context manager. Leaving it undoes what was made, unless it `succeeded`."""
 
     def __init__(self, machine: Machine, registry: Registry) -> None:
         self.machine = machine
@@ -378,11 +382,11 @@ class Attempt:
         self._made.append(undo)
 
     def succeeded(self) -> None:
-        """Keep everything that was made: the worker runs, and later errors undo nothing."""
+        """Record that the worker runs: what was made for it is kept, also if an error follows."""
         self._began = self._kept = True
 
     def failed(self) -> None:
-        """Undo everything although the worker was started: it ended without doing anything."""
+        """Record that the started worker ended without doing anything, so that what was made for it is deleted."""
         self._kept = False
 
     def worktree(
@@ -399,15 +403,15 @@ class Attempt:
         return made
 
     def _without(self, made: Worktree) -> None:
-        """Remove the worktree `made`. If an agent ran in it and left unsaved work, refuse."""
+        """Remove the worktree `made`. If an agent ran in it and left unsaved work there, refuse to remove it."""
         if not self._began:
             made.remove(self.machine.processes)
         elif problem := made.remove_if_saved(self.machine.processes):
             raise ForkRefused(problem)
 
     def stage(self, plan: ForkPlan, spec: WorkerSpec, worker: WorkerRecord) -> list[str]:
-        """Write the files that the plan's command needs, made from the source session's log. Return notes for the
-        user.
+        """Write the files that the plan's command needs, such as a copy of the source session's log. Return user
+        notes.
         """
         delete_leftover_logs()
         source = spec.source if spec.source and spec.source.turns else None
@@ -432,10 +436,10 @@ class Attempt:
         self.otherwise(stage_transcript(log, session_id, folder).undo)
 
     def _name(self, plan: ForkPlan, log: Path | None) -> list[str]:
-        """Give the session's log a second name (a hard link) where the agent looks for it. Return notes for the user.
+        """Give the session's log a second name (a hard link) in the folder where the agent looks for it. Return notes.
 
-        Both names are one file, so both have the later messages. The link is never undone: a started agent may delete
-        the log.
+        Both names are one file, so both have the later messages. The link is kept even if the start fails: a started
+        agent may have deleted the first name.
         """
         log = log or READERS.original_of(plan.agent, plan.source_session_id)
         target = AGENTS.storage_of(plan.agent).resumed(log, plan.source_session_id, plan.cwd) if log else None
@@ -453,7 +457,7 @@ class Attempt:
         return [f"Its log is also {target} now: two names of one file"] if target.parent != log.parent else []
 
     def _make_room(self, log: Path, target: Path, session_id: str) -> None:
-        """Delete the copy at `target` that an earlier start made, if `log` still begins with its whole text."""
+        """Delete the log copy at `target` that an earlier start made, if `log` begins with the same text."""
         is_ours = (
             self.registry.staged_copies().get(target) == session_id and target.is_file() and not target.samefile(log)
         )
@@ -465,7 +469,7 @@ class Attempt:
     ) -> list[str]:
         """Write the fork's content as the new session `new_id`. Return notes for the user.
 
-        If the new log will not name its parent, record the parent elsewhere.
+        If the new log will not name its parent (after a handover or merge), record the parent elsewhere.
         """
         now = datetime.fromtimestamp(self.machine.clock.now())  # noqa: DTZ006 - files may be named by local time
         reader, becomes = READERS[plan.agent], NewSession(new_id, plan.cwd, now, plan.title)

@@ -1,7 +1,8 @@
-"""Temporary logs, written only to be read and then deleted. Leftovers of killed processes are deleted later.
+"""Temporary logs, written only to be read once and then deleted.
 
-The next fork, cut (removal of turns) or forget does that. Processes that write share a lock; deleting takes it
-exclusively, so that only files of dead processes go.
+A killed process leaves its temporary logs behind. The next command that forks, cuts (removes turns) or forgets
+sessions deletes them. Processes that write temporary logs hold a shared lock. Deleting needs the exclusive lock, so
+that only files of dead processes are deleted.
 """
 
 from __future__ import annotations
@@ -17,14 +18,17 @@ from indexer.safe_files import private_dir, remove, state_home
 
 @contextmanager
 def temporary_log_folder() -> Iterator[Path]:
-    """Yield the private folder for temporary logs. Leftovers are deleted first; a shared lock protects new files."""
+    """Yield the private folder for temporary logs. Logs of killed processes are deleted first.
+
+    Inside the context, a shared lock protects the folder's new files from deletion by other processes.
+    """
     delete_leftover_logs()
     with held(private_dir(_folder()), fcntl.LOCK_SH):
         yield _folder()
 
 
 def delete_leftover_logs() -> None:
-    """Delete temporary logs of killed processes, unless a process is writing one."""
+    """Delete temporary logs of killed processes. If a living process is writing a temporary log, delete nothing."""
     if not any(_folder().glob("*")):
         return
     with suppress(BlockingIOError), held(_folder(), fcntl.LOCK_EX | fcntl.LOCK_NB):

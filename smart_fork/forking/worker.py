@@ -1,4 +1,6 @@
-"""The specification of a worker to start, the check that it has really begun, and the answer about it."""
+"""The specification of a worker (an agent to run), the check that it has begun with its prompt, and the answer about
+it.
+"""
 
 from __future__ import annotations
 
@@ -64,10 +66,10 @@ def name_of(prompt: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ForkContent:
-    """The content of a fork: its session up to `point` or the turns of `excerpt`, and the kept parts of `others`.
+    """The content of a fork: its session up to `point`, or the turns of `excerpt`, then the kept turns of `others`.
 
-    `asked` is the requested fork point; `leaves` is the fork point before a budget dropped anything. `handover` is the
-    text for another agent. `selected` has the budget's choice for each session.
+    `point` is the last turn; `asked` is the one that was requested; `leaves` is the one before a budget dropped turns.
+    `handover` is the text, if another agent receives it. `selected` has the budget's choice for each session.
     """
 
     asked: ForkPoint | None = None
@@ -84,8 +86,8 @@ class ForkContent:
 class WorkerSpec:
     """A worker to start. `source` is the session that it forks or resumes, `None` for a new session.
 
-    Only the `content` of `source` goes into a fork. With `or_without`, the worker starts even if no worktree can be
-    made. `written` is a copy of `source` that exists already, to resume.
+    A fork gets only the `content` of `source`. With `or_without`, the worker starts even if no worktree can be made.
+    `written` is an existing copy of `source`, which the worker resumes.
     """
 
     kind: Kind
@@ -100,20 +102,20 @@ class WorkerSpec:
 
     @property
     def called(self) -> str | None:
-        """Return the name for a fork, its worktree and its branch: the given name, or one made from its prompt, if
-        any.
+        """Return the name for the worker, its worktree and its branch: the given one, or for a fork one from its
+        prompt.
         """
         named = name_of(self.options.prompt) if self.kind == "fork" else UNNAMED
         return self.options.name or (named if named != UNNAMED else None)
 
     @property
     def worktree_name(self) -> str | None:
-        """Return the name for the worker's worktree: the requested one, or that of the fork."""
+        """Return the name for the worker's worktree: the requested one, otherwise the worker's name."""
         return self.options.worktree if isinstance(self.options.worktree, str) else self.called
 
     @property
     def form(self) -> LaunchKind:
-        """Return which command of the agent starts the worker: begin a new session, fork one, or resume one."""
+        """Return the kind of agent command that starts the worker: begin a new session, fork one, or resume one."""
         match self.kind:
             case "continue":
                 return "resume"
@@ -123,8 +125,8 @@ class WorkerSpec:
                 return kind
 
     def note_in(self, target: Path, processes: Processes) -> str:
-        """Return the note on what changed in the repository `target` since the session. Empty if not needed or not
-        wanted.
+        """Return a note on what changed in the repository `target` after the forked session, if one is wanted; else
+        empty.
         """
         source = self.source if self.form == "fork" and self.options.brief else None
         if source is None or (then := self.known_until(source)) is None:
@@ -155,7 +157,7 @@ class WorkerSpec:
         )  # fmt: skip
 
     def unloaded(self) -> list[str]:
-        """Return a warning if the agent, when it resumes the session, will not load all of it."""
+        """Return a warning if the worker resumes a session of which its agent will load only a part."""
         session = self.source if self.form == "resume" else None
         part = session and resumed_part(session.resumed, session.compacted(), len(session.turns))
         return [f"Its agent {part.sentence}"] if part else []
@@ -165,9 +167,9 @@ class WorkerSpec:
         return [*_elsewhere(self, place), *_another_agent(self), *_moved(self, target)]
 
     def made_first(self, plan: ForkPlan, *, in_worktree: bool) -> list[str]:
-        """Return a note on what a real run makes before the command, such as a worktree.
+        """Return a note on what a real run makes before it runs the command, such as a worktree.
 
-        A dry run makes none of it, so that its command would fail.
+        A dry run makes nothing, so the command that it shows would fail.
         """
         content, branch = self.content, plan.staging == "branch"
         worked_in = recorded(self.source.cwd if self.source else "")
@@ -195,8 +197,8 @@ LAST_CHARACTERS = 1000
 class LaunchedWorker:
     """A started worker; in a dry run, only its plan. `session_id` is `None` until known.
 
-    `confirmed` is true if the worker was seen to take its prompt, or to be ready for one. `note` is the text put
-    before the prompt. `name` is set in a dry run only.
+    `confirmed` is true if the worker was seen to take its prompt, or to be ready for one. `note` is the text that was
+    put before the prompt. `name` is set in a dry run only.
     """
 
     plan: ForkPlan
@@ -238,7 +240,7 @@ def describe(worker: WorkerRecord, command: str, warnings: Sequence[str], *, con
 
 
 def unexpected(error: Exception) -> SmartForkError:
-    """Return `error` as a `SmartForkError` that says the fork failed, with a hint."""
+    """Return an unexpected `error` as a `SmartForkError` that says that the fork failed, with a hint."""
     hint = advice("`smart-fork doctor` checks what forks need.", tool="Run the result's fork_command yourself.")
     return SmartForkError(f"The fork failed: {error}", hint)
 
@@ -253,14 +255,16 @@ def _another_agent(spec: WorkerSpec) -> list[str]:
 
 
 def _elsewhere(spec: WorkerSpec, place: WorkerPlace) -> list[str]:
-    """Return a warning if the worker runs in another place (such as tmux) than requested."""
+    """Return a warning if the worker runs in another kind of place (tmux, process, …) than requested."""
     if spec.options.place in (None, place.name):
         return []
     return [f"This {AGENTS.title_of(spec.agent)} has no background sessions of its own: it runs as a {place.name}"]
 
 
 def _moved(spec: WorkerSpec, target: Path) -> list[str]:
-    """Return a warning if a session continues in another directory than its own, although none was requested."""
+    """Return a warning if a session continues in another directory than its own although the user named no
+    directory.
+    """
     if spec.source is None or spec.cwd is not None:
         return []
     if where_now(spec.source.cwd) == spec.source.cwd:
@@ -269,7 +273,7 @@ def _moved(spec: WorkerSpec, target: Path) -> list[str]:
 
 
 def _as_guest(session: Session, target: Path) -> list[str]:
-    """Return a warning if the session worked in the current repository but began elsewhere: the fork works there."""
+    """Return a warning if the session also worked in the current repository, but the fork will work where it began."""
     try:
         here = project_of(Path.cwd())
     except OSError:  # that directory is gone
@@ -284,9 +288,9 @@ def _as_guest(session: Session, target: Path) -> list[str]:
 
 
 def same_command(references: Sequence[str], request: ForkRequest, point: ForkPoint | None = None) -> str:
-    """Return the ``smart-fork fork`` command line for the same fork. Several `references` are merged.
+    """Return the ``smart-fork fork`` command line that makes the same fork. Several `references` mean a merge.
 
-    `point` is the fork point, if any.
+    `point` is the last turn of the session to copy, if any.
     """
     options = request.options
     given: list[tuple[str, object]] = [("--merge", len(references) > 1), ("--at", point and point.index)]
@@ -318,14 +322,14 @@ def _words(given: Iterable[tuple[str, object]]) -> Iterator[str]:
 
 
 def _prompt(prompt: str | None) -> tuple[str, ...]:
-    """Return the prompt as command-line arguments, after ``--`` if it looks like an option or a session."""
+    """Return the prompt as command-line arguments, after ``--`` if it could be taken for an option or a session."""
     if not prompt:
         return ()
     return ("--", prompt) if prompt.startswith("-") or Reference.parsed(prompt).names_session else (prompt,)
 
 
 def preceded(prompt: str | None, note: str) -> str | None:
-    """Return `prompt` with `note` before it. Return `prompt` alone if either is empty, or both are too long."""
+    """Return `prompt` with `note` before it; only `prompt` if either is empty or both together are too long."""
     if not note or not (prompt or "").strip():
         return prompt
     both = f"{note}\n\n{prompt}"
@@ -346,7 +350,7 @@ _RECORD_SECONDS = 0.002
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """What was seen of a started worker. `taken` is true if it has taken its prompt, or is ready for one.
+    """The behavior that was seen of a started worker. `taken` is true if it took its prompt, or is ready for one.
 
     `last_words` is the output of a worker that has ended, otherwise `None`. `status` is its exit status, if known,
     negative for a signal. `asks` is the question that it waits on. `untold` is true if its prompt could not be typed.
@@ -373,9 +377,7 @@ class Confirmation:
         )
 
     def remark(self, plan: ForkPlan, started: WorkerLocation) -> str:
-        """Return a remark for the user if a started worker ended with an error or has not taken its prompt; otherwise
-        empty.
-        """
+        """Return a remark if the worker ended with an error or did not take its prompt; otherwise an empty text."""
         if self.last_words is not None:
             how = Completed.in_words(self.status)
             return (
@@ -399,7 +401,10 @@ class Confirmation:
 
 @contextlib.contextmanager
 def one_at_a_time(plan: ForkPlan) -> Iterator[None]:
-    """Hold a lock during a start if the agent chooses session ids: two workers at a time could be confused."""
+    """Hold a lock during the start of an agent that chooses its session ids itself.
+
+    Two such workers that start at the same time could be mistaken for each other.
+    """
     if plan.new_session_id or not _writes_at_once(plan):  # no log will tell an id that nobody knows beforehand
         yield
         return
@@ -456,7 +461,7 @@ def _writes_at_once(plan: ForkPlan) -> bool:
 
 
 def _took(plan: ForkPlan, session_id: str, adapter: AgentAdapter, began: float) -> bool:
-    """Return True if the log shows that the worker has begun with its prompt. That the log exists is not enough."""
+    """Return True if the log shows that the worker has begun with its prompt: an agent may create the log before."""
     if not plan.prompt:
         return True
     for path in adapter.locate(session_id):
@@ -476,9 +481,10 @@ def _written(plan: ForkPlan, adapter: AgentAdapter, began: float) -> str | None:
 
 
 def _own_id(file: LogFile, plan: ForkPlan, began: float) -> Iterator[str]:
-    """Yield the session id of the log `file` if the worker of `plan` can have begun it after `began`.
+    """Yield the session id of the log `file` if the worker of `plan` can have begun this session after `began`.
 
-    Parent and directory must match. A new session has no parent; its first prompt must match.
+    The session's parent and directory must match the plan. A new session has no parent, so its first prompt must
+    match.
     """
     births = AGENTS[plan.agent].births
     birth = births.birth(file.path) if births else None
