@@ -1,4 +1,7 @@
-"""The reading of shared sessions: lists, messages, families, differences, and the state of each local alias."""
+"""Read shared sessions: lists, messages, families (sessions with their forks), differences, and the state of aliases.
+
+An alias is the local name of a shared session.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +32,8 @@ from smart_fork.team.wire import SessionInfo
 
 
 def listed(directory: Path, agents: Collection[AgentName], limit: int) -> SharedSessions:
-    """Return the newest shared sessions of the project at `directory`, or an error.
-
-    Wait for the server only a moment.
+    """Return the newest shared sessions of the project at `directory`, or an error. Wait for the server only a
+    moment.
     """
 
     def ask(client: Client) -> tuple[wire.SessionInfo, ...]:
@@ -47,13 +49,13 @@ def listed(directory: Path, agents: Collection[AgentName], limit: int) -> Shared
 
 
 def read(reference: str, missing: SmartForkError, directory: Path, reading: ReadRange) -> Conversation:
-    """Return the messages of a shared session that `reading` selects. `reference` is an alias, an id, or the beginning
-    of one.
+    """Return the messages of a shared session that `reading` selects.
 
-    Messages have the numbers that they get in a local copy of the session.
+    `reference` is an alias, an id, or the beginning of an id. Messages have the numbers that they get in a local copy
+    of the session.
 
     Raises:
-        SmartForkError: the `missing` error if the team does not have it either; or it cannot be read.
+        SmartForkError: the session cannot be read; or the error `missing`, if the team does not have it.
     """
     if not has_login():
         raise missing
@@ -69,7 +71,8 @@ def read(reference: str, missing: SmartForkError, directory: Path, reading: Read
 
 
 def look_into(session_id: str, directory: Path) -> SharedReading:
-    """Return a shared session of the project at `directory`, for a person to read. Nothing is written to disk.
+    """Return a shared session of the project at `directory`, to be shown to a person. No copy is written to this
+    machine.
 
     Raises:
         SmartForkError: the session does not exist, or cannot be read.
@@ -88,7 +91,7 @@ def _read(where: TeamProject, reference: str, reading: ReadRange) -> Conversatio
 
 
 def _read_shared(where: TeamProject, reference: str) -> tuple[wire.SessionInfo, Session]:
-    """Download a shared session. Return its description on the server, and the parsed session."""
+    """Download a shared session. Return the server's description of it, and the parsed session."""
     taken = download(where.client, where.find_session(reference))
     info, mine = taken.info, where.is_mine(taken.info)
     with arrived(taken.records, info.agent, info.id, where.place.root, others=not mine, keep_raw=True) as one:
@@ -120,8 +123,7 @@ _MAX_SHOWN_MESSAGES = 3
 class Member(Value):
     """A session of a family (a session with all its branches and forks).
 
-    `session_id` is `None` if the session is only on this machine. `depth` counts the generations from the first
-    ancestor.
+    `session_id` is `None` if the session is only on this machine. `depth` is its generation: 0 for the first ancestor.
     """
 
     session_id: str | None
@@ -148,7 +150,7 @@ class TeamMessage(Value):
 
 @dataclass(frozen=True, slots=True)
 class Side(Value):
-    """One of two compared sessions, with its first messages after those that both have."""
+    """One of two compared sessions. `said` are its first messages after those that both sessions have."""
 
     session_id: str
     owner: str
@@ -159,7 +161,9 @@ class Side(Value):
 
 @dataclass(frozen=True, slots=True)
 class Divergence(Value):
-    """The point where two sessions diverge, after their common records and messages."""
+    """The point from which on two sessions differ: the numbers of their common records and messages, and what
+    follows.
+    """
 
     common_records: int
     common_messages: int
@@ -179,9 +183,9 @@ class TeamConversation(Value):
 
 
 def family(project: TeamProject, reference: str | None) -> tuple[Member, ...]:
-    """Return the family of a session: all sessions with the same first ancestor that the user may read or has here.
+    """Return all sessions of a family: those with the same first ancestor as the session that `reference` names.
 
-    Each comes after its parent.
+    These are sessions that the user may read on the server, or has here. Each comes after its parent.
 
     Raises:
         NotFound: the session does not exist.
@@ -201,7 +205,7 @@ def family(project: TeamProject, reference: str | None) -> tuple[Member, ...]:
 
 
 def divergence(project: TeamProject, a: str | None, b: str | None = None) -> Divergence:
-    """Find where two sessions diverge. Without `b`, compare a session with its parent.
+    """Find the first record and message in which two sessions differ. Without `b`, compare a session with its parent.
 
     Raises:
         Usage: the session has no parent.
@@ -221,10 +225,10 @@ def divergence(project: TeamProject, a: str | None, b: str | None = None) -> Div
 
 
 def messages_of(project: TeamProject, reference: str | None, at: int | None = None) -> TeamConversation:
-    """Return a shared session with its first `at` messages, or all of them.
+    """Return a shared session with its first `at` messages, or with all messages.
 
     Raises:
-        Usage: it has fewer messages.
+        Usage: the session has fewer messages.
         NotFound: the session does not exist.
     """
     one = _downloaded(project, project.session_id_of(reference))
@@ -268,9 +272,9 @@ def _member(one: SessionInfo | Alias, alias: str | None, **more: Any) -> Member:
 
 
 def _in_order(members: Sequence[Member]) -> Iterator[Member]:
-    """Yield each session of a family after its parent, with its depth.
+    """Yield each session of a family (a session and its forks) after its parent, with its generation as `depth`.
 
-    A session whose parent the user may not read counts as a root.
+    A session whose parent the user may not read gets depth 0.
     """
     below: dict[str | None, list[Member]] = {}
     ids = {one.session_id for one in members if one.session_id}
@@ -295,10 +299,10 @@ AliasState = Literal["up_to_date", "ahead", "behind", "diverged", "changed", "pe
 class AliasStatus(Value):
     """The state of one alias (the local name of a shared session), compared with the server.
 
-    `ahead` counts local records that are not pushed, and `behind` records that only the server has. States: `changed`,
-    pushed records were altered here; `pending`, the server does not have the session yet; `missing`, its log is gone.
-    `seen` is the time of the server's last answer. Without an answer now, `behind` is `None`, and `state` is the last
-    known.
+    `ahead` counts local records that were not pushed, and `behind` records that only the server has. In the state
+    `changed`, already pushed records were altered here. `pending` means that the server does not have the session yet,
+    and `missing` that its local log is gone. `seen` is the time of the server's last answer. If the server does not
+    answer now, `behind` is `None`, and `state` is the last known one.
     """
 
     alias: str
@@ -345,10 +349,11 @@ def _info_on_server(project: TeamProject, one: Alias) -> SessionInfo | None:
 
 
 def _state_of(one: Alias, more: int | None, *, gone: bool, moved: bool) -> tuple[AliasState, int]:
-    """Return the state of an alias, and the number of unpushed records.
+    """Return the state of an alias (the local name of a shared session), and the number of unpushed records.
 
-    `more` is that number, negative if pushed records changed, or `None` if the log is gone. `gone` and `moved` are
-    true if the server lost the session or has other records.
+    `more` is the number of records that the local log has more than were pushed, negative if pushed records changed,
+    or `None` if the log is gone. `gone` is true if the server does not have the session any longer, and `moved` if the
+    server has other records than at the last pull or push.
     """
     if one.session_id is None or gone:
         return "pending" if one.session_id is None else "withdrawn", max(more or 0, 0)

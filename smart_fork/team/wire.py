@@ -1,6 +1,6 @@
 """The messages between client and server, in version 1 of the protocol. A message with unknown fields is refused.
 
-Only team clients and servers import this module: pydantic makes the import take 0.1 s.
+Only modules of the team feature import this module, since it needs pydantic, whose import takes 0.1 s.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ M = TypeVar("M", bound=canonical.WireModel)
 
 
 def valid_message(model: type[M], **values: Any) -> M:
-    """Return a message with values that a person typed in.
+    """Return a message of the type `model` with the given values, which a person typed in.
 
     Raises:
         Usage: a value is not valid.
@@ -103,8 +103,8 @@ Token = Annotated[str, StringConstraints(pattern=r"^sft_[A-Za-z0-9_-]{20,100}$")
 class LoginRequest(canonical.WireModel):
     """``POST login``: an invitation, which works once, and the machine's name.
 
-    The client makes and stores the `token` before it asks, since an answer can be lost. A repeated request with an
-    equal token is accepted. Without a token, the server makes one.
+    The client makes and stores the `token` before it sends the request. If the answer is lost, it can send the same
+    invitation and token again. Without a token, the server makes one.
     """
 
     invite: Annotated[str, StringConstraints(pattern=r"^sfi_[A-Za-z0-9_-]{20,100}$")]
@@ -140,7 +140,9 @@ class LoggedIn(canonical.WireModel):
 
 
 class Failure(canonical.WireModel):
-    """The body of an error answer. If a session has advanced (status 409), `count` and `digest` are the server's."""
+    """The body of an error answer. If the session has advanced (status 409), `count` and `digest` describe its records
+    now.
+    """
 
     error: Annotated[str, StringConstraints(pattern=r"^[a-z_]{1,40}$")]
     message: canonical.Text
@@ -185,14 +187,16 @@ class SessionInfo(canonical.WireModel):
 
 
 class SessionRead(canonical.WireModel):
-    """``GET sessions/{id}``: a session and the positions of its segments (blocks of records)."""
+    """``GET sessions/{id}``: a session and the positions of its segments (compressed blocks of records)."""
 
     session: SessionInfo
     segments: Annotated[tuple[SegmentPlace, ...], Field(max_length=MAX_SEGMENTS)]
 
 
 class EditableDescription(canonical.WireModel):
-    """The editable description of a session: title, tags, summary. A field without a value stays as it is."""
+    """The editable description of a session: title, tags, summary. A request without a field does not change that
+    field.
+    """
 
     title: canonical.Text | None = None
     tags: Tags | None = None
@@ -200,7 +204,7 @@ class EditableDescription(canonical.WireModel):
 
 
 class SessionChange(EditableDescription):
-    """``PATCH sessions/{id}``: a new description or visibility of a session. A field without a value stays as it is."""
+    """``PATCH sessions/{id}``: a new description or visibility of a session. Missing fields do not change."""
 
     visibility: Visibility | None = None
 
@@ -213,7 +217,7 @@ class SessionListPage(canonical.WireModel):
 
 
 class Have(canonical.WireModel):
-    """``POST projects/{p}/have``: asks which segments (compressed blocks of records) need not be sent."""
+    """``POST projects/{p}/have``: asks which segments (compressed blocks of records) the server already has."""
 
     segments: Annotated[tuple[canonical.SegmentDigest, ...], Field(max_length=10_000)]
 
@@ -232,9 +236,9 @@ class SegmentBody(canonical.WireModel):
 
 
 class Vector(canonical.WireModel):
-    """The vector of a passage, in 16-bit floats.
+    """The vector (for search by meaning) of a text passage, in 16-bit floats.
 
-    The server makes the passages itself, and finds this one by its hash.
+    The passage itself is not sent: the server makes the passages from the records. `chunk` is the hash of the passage.
     """
 
     chunk: canonical.SegmentDigest
@@ -242,7 +246,7 @@ class Vector(canonical.WireModel):
 
 
 class Vectors(canonical.WireModel):
-    """Vectors of passages, all computed with one embedding model."""
+    """Vectors (for search by meaning) of text passages. `space` names the embedding model that computed all of them."""
 
     space: Fingerprint
     vectors: Annotated[tuple[Vector, ...], Field(max_length=MAX_VECTORS)]
@@ -252,9 +256,9 @@ class Push(SessionChange):
     """``POST projects/{p}/push``: a session's new state, valid only if the server has the expected old state.
 
     `base_count` and `base_digest` describe the old state, `count` and `digest` the new one. `segments` (blocks of
-    records) begin at `position`, with the first new one, or with the last one if it had room. `agent` and the
-    description count only for a new session; other requests change them later. `vectors` are those that the client has
-    for passages of the session. The server computes the others.
+    records) replace the session's segments from number `position` on: they have the new records, and before these the
+    records of a last segment that had room. `agent` and the description are used only for a new session; other
+    requests change the description later. `vectors` are those that the client has for text passages of the session.
     """
 
     id: canonical.SessionId
@@ -291,9 +295,10 @@ class Pushed(canonical.WireModel):
 
 
 class Branch(SessionChange):
-    """``POST projects/{p}/branches``: a new session of the caller with the first `count` records of another session.
+    """``POST projects/{p}/branches``: create a session of the caller with the first `count` records of another
+    session.
 
-    ``branch`` takes one of the caller's own sessions, ``fork`` another person's public one.
+    The verb ``branch`` takes one of the caller's own sessions, ``fork`` another person's public session.
     """
 
     verb: Literal["branch", "fork"]
@@ -306,7 +311,7 @@ class Branch(SessionChange):
 class RecordEdit(canonical.WireModel):
     """The replacement of a record, or its removal if `new` is missing.
 
-    `old` and `new` are SHA-256 hashes of canonical bytes.
+    `old` and `new` are SHA-256 hashes of records in canonical form.
     """
 
     old: canonical.SegmentDigest
@@ -314,9 +319,9 @@ class RecordEdit(canonical.WireModel):
 
 
 class Rewrite(EditableDescription):
-    """``POST sessions/{id}/rewrites``: records to take back, and the replacements of some.
+    """``POST sessions/{id}/rewrites``: records to withdraw (remove), and the replacements of some.
 
-    A given title, summary or tags also replace equal ones in sessions made from the session.
+    A title, summary or tags in the request replace those of the session, and equal ones in sessions made from it.
     """
 
     kind: Literal["cut", "mask"]
@@ -326,16 +331,16 @@ class Rewrite(EditableDescription):
 
 
 class Rewritten(canonical.WireModel):
-    """The answer to a withdrawal: the changed session, and the number of other sessions that changed with it."""
+    """The answer to a withdrawal: the changed session, and the number of sessions made from it that changed too."""
 
     session: SessionInfo
     descendants: canonical.Count
 
 
 class WithdrawnRecords(canonical.WireModel):
-    """A withdrawal (records that an owner took back) from a session.
+    """A withdrawal: records that an owner removed from a session, or replaced.
 
-    With the kind ``delete``, of all its own records.
+    The kind ``delete`` means that the owner removed all of the session's own records.
     """
 
     session_id: canonical.SessionId
@@ -346,17 +351,20 @@ class WithdrawnRecords(canonical.WireModel):
 
 
 class WithdrawnPage(canonical.WireModel):
-    """``GET changes?since=``: later withdrawals (records taken back) from sessions that the caller pulled or forked."""
+    """``GET changes?since=``: withdrawals (removals of records by their owners) after the bookmark `since`.
+
+    They are from the caller's own sessions, and from sessions that the caller pulled or forked.
+    """
 
     changes: tuple[WithdrawnRecords, ...]
     next_page: Bookmark
 
 
 class Search(canonical.WireModel):
-    """``POST projects/{p}/search``: a question in several phrasings, with vectors of these to search by meaning.
+    """``POST projects/{p}/search``: a question in one or more phrasings, with vectors of these to search by meaning.
 
-    Vectors are 16-bit floats, in the order of `smart_fork.finding.query.Query.meanings`. The server ignores vectors of
-    another model, and computes its own if the message has none.
+    Vectors are 16-bit floats, in the order of `smart_fork.finding.query.Query.meanings`. If they are missing or come
+    from another model, the server computes its own.
     """
 
     question: Annotated[str, StringConstraints(min_length=1, max_length=_MAX_QUESTION)]
@@ -383,7 +391,9 @@ class Speaking(canonical.WireModel):
 
 
 class SearchPassage(canonical.WireModel):
-    """The best passage of a found session: its text and position, and the tokens that a fork after it loads."""
+    """The best passage of a found session: its text, its position, and the number of tokens that a fork after it would
+    load.
+    """
 
     text: Annotated[str, StringConstraints(max_length=_MAX_QUESTION)]
     turn: canonical.Count
@@ -396,9 +406,9 @@ class SearchPassage(canonical.WireModel):
 
 
 class SearchHit(canonical.WireModel):
-    """A session that the search found, with the evidence for it. `similar` is true if its meaning was compared, too.
+    """A session that the search found, with the evidence for it. `similar` is true if it was also found by meaning.
 
-    `family` is the id of its first ancestor, which is equal in a local copy.
+    `family` is the id of the session's first ancestor, from which local copies of the session are recognized.
     """
 
     session: SessionInfo
@@ -414,9 +424,10 @@ class SearchHit(canonical.WireModel):
 
 
 class SearchAnswer(canonical.WireModel):
-    """The answer to a search: the best session of each family. `embedded` is true if meanings were compared, too.
+    """The answer to a search: the best session of each family (a session and its forks).
 
-    `sessions` counts the searched sessions, `by_words_only` those without comparable vectors.
+    `embedded` is true if the search also compared meanings. `sessions` is the number of searched sessions, and
+    `by_words_only` the number of those without vectors, which can be found only by words.
     """
 
     hits: Annotated[tuple[SearchHit, ...], Field(max_length=MAX_PAGE)]

@@ -1,8 +1,8 @@
-"""The withdrawal of shared sessions or messages: a withdrawal removes text on the server and in copies of it.
+"""Withdraw shared sessions or messages: remove text on the server, and in copies of it.
 
-The user's own withdrawals are sent to the server. Those of teammates are fetched and applied to copies on this
-machine. A withdrawal of messages is planned as a cut of the server's records, so that calls and their results go
-together.
+The user's own withdrawals are sent to the server. Withdrawals by teammates are fetched and applied to copies on this
+machine. A withdrawal of messages is planned with the server's records, so that tool calls and their results are
+removed together.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WithdrawalRequest:
-    """A request to withdraw (take back) messages, secrets, or both from a shared session. Messages count from 1."""
+    """A request to withdraw (remove) messages from a shared session, or to mask secrets in it. Messages count from
+    1.
+    """
 
     reference: str
     messages: str = ""
@@ -54,9 +56,10 @@ class WithdrawalRequest:
 
 @dataclass(frozen=True, slots=True)
 class PlannedWithdrawal:
-    """A planned withdrawal. `edits` maps the hash of each record to its replacement, or to `None` to remove it.
+    """A planned withdrawal (removal of shared text).
 
-    `left` is the digest of the records that remain.
+    `edits` maps the SHA-256 of each record to its replacement, or to `None` to remove the record. `left` is the digest
+    of the session's records after the withdrawal.
     """
 
     info: wire.SessionInfo
@@ -68,13 +71,17 @@ class PlannedWithdrawal:
 
     @property
     def cut(self) -> int:
-        """The number of records that are removed, without the replaced ones."""
+        """The number of records to remove; replaced records are not counted."""
         return sum(new is None for new in self.edits.values())
 
 
 @dataclass(frozen=True, slots=True)
 class WithdrawalResult:
-    """The result of taking back messages: how many sessions made from this one changed, and what changed here."""
+    """The result of withdrawing (removing) text from a shared session.
+
+    `descendants` is the number of sessions made from it that changed on the server. `here` names the copies on this
+    machine that changed.
+    """
 
     info: wire.SessionInfo
     descendants: int
@@ -82,24 +89,25 @@ class WithdrawalResult:
 
 
 def change_visibility(project: TeamProject, reference: str, visibility: wire.Visibility) -> wire.SessionInfo:
-    """Make a session public or private. Forks that other people made before are not changed.
+    """Make a session public or private. Forks that other people already made stay as they are.
 
     Raises:
         NotFound: the session cannot be read.
-        WrongVerb: it belongs to another person.
+        WrongVerb: the session belongs to another person.
     """
     session_id = project.session_id_of(reference)
     return project.client.change(project.key, session_id, wire.SessionChange(visibility=visibility))
 
 
 def delete(project: TeamProject, reference: str, *, everywhere: bool) -> WithdrawalResult | None:
-    """Hide a session. With `everywhere`, take its own records back instead, also from all sessions made from it.
+    """Hide a session on the server, and return `None`. Its records stay in sessions made from it.
 
-    Return `None` for a hidden session.
+    With `everywhere`, also remove the session's own records from it and from all sessions made from it, and return the
+    result.
 
     Raises:
         NotFound: the session cannot be read.
-        WrongVerb: it belongs to another person.
+        WrongVerb: the session belongs to another person.
     """
     session_id = project.session_id_of(reference)
     if not everywhere:
@@ -110,12 +118,12 @@ def delete(project: TeamProject, reference: str, *, everywhere: bool) -> Withdra
 
 
 def plan_withdrawal(project: TeamProject, asked: WithdrawalRequest) -> PlannedWithdrawal:
-    """Plan which records of a shared session to withdraw (take back) for the requested messages. Nothing is sent.
+    """Plan which records of a shared session must be removed or replaced to withdraw the requested text. Send nothing.
 
     Raises:
-        Usage: nothing is named, a message does not exist, or nothing would change.
+        Usage: the request names no text, a message does not exist, or nothing would change.
         WrongVerb: some messages belong to the parent session.
-        Refused: calls would lose their results, and `force` is not set.
+        Refused: tool calls would lose their results, and `force` is not set.
     """
     if not (asked.messages or asked.secrets):
         raise Usage("Nothing to withdraw was named", "Give messages such as 5-7,9, or --secrets.")
@@ -138,16 +146,18 @@ def plan_withdrawal(project: TeamProject, asked: WithdrawalRequest) -> PlannedWi
 
 
 def _left(taken: Download, edits: Mapping[bytes, bytes | None]) -> str:
-    """Return the digest of the session's records after the edits. Records of the parent are not edited."""
+    """Return the digest of the session's records after the edits. Records of the session's parent are not edited."""
     base, own = taken.records[: taken.info.base_count], taken.records[taken.info.base_count :]
     after = (edits.get(sha256(record).digest(), record) for record in own)
     return canonical.digest_of([*base, *(record for record in after if record is not None)])
 
 
 def repeated_withdrawal(project: TeamProject, asked: WithdrawalRequest) -> WithdrawalResult | None:
-    """Return the result of an earlier, equal request to take messages back, if its answer was lost; else `None`.
+    """Return the result of an earlier, equal request to withdraw messages that the server carried out without an
+    answer here.
 
-    Sending the request again would withdraw other messages, since messages have other numbers now.
+    Return `None` if there was no such request. Sending the request again would withdraw other messages, since messages
+    got other numbers by the first withdrawal.
 
     Raises:
         Conflict: an earlier, different request was carried out, so messages have other numbers now.
@@ -176,7 +186,7 @@ def repeated_withdrawal(project: TeamProject, asked: WithdrawalRequest) -> Withd
 
 
 def send_withdrawal(project: TeamProject, made: PlannedWithdrawal) -> WithdrawalResult:
-    """Send a planned withdrawal to the server, then remove the messages from the copies on this machine.
+    """Send a planned withdrawal to the server. Then remove the withdrawn text from the copies on this machine.
 
     Raises:
         Conflict: the session has changed since the plan.
@@ -205,9 +215,9 @@ def send_withdrawal(project: TeamProject, made: PlannedWithdrawal) -> Withdrawal
 
 
 def _followed(project: TeamProject, said: wire.Rewritten) -> WithdrawalResult:
-    """Remove the messages of an answered withdrawal from the copies on this machine, and return the result.
+    """After the server's answer to a withdrawal, remove the withdrawn text from the copies on this machine.
 
-    Only then is the stored request deleted, so that a killed command can be repeated.
+    Then delete the stored request, and return the result. If the command is killed before, it can be repeated.
     """
     done = WithdrawalResult(said.session, said.descendants, apply_withdrawals(project.client, at_once=True))
     _forget(said.session.id)
@@ -215,9 +225,9 @@ def _followed(project: TeamProject, said: wire.Rewritten) -> WithdrawalResult:
 
 
 def _chosen(one: ReceivedSession, session: Transcript, text: str) -> set[str]:
-    """Return the ids of the turns that a range of message numbers names.
+    """Return the ids of the turns that the message numbers in `text` select, such as ``5-7,9``.
 
-    Each message includes the agent's turns up to the next message.
+    A message includes the agent's turns up to the next message.
     """
     said = one.session.messages
     found: set[str] = set()
@@ -235,7 +245,10 @@ def _chosen(one: ReceivedSession, session: Transcript, text: str) -> set[str]:
 
 
 def _edits(project: TeamProject, taken: Download, made: CutPlan) -> dict[bytes, bytes | None]:
-    """Translate a planned cut of the downloaded log to the server's records: what to remove or replace, by hash."""
+    """Translate a planned cut (removal of turns) of the downloaded log into edits of the server's records.
+
+    The edits map the SHA-256 of each record to its replacement, or to `None` to remove the record.
+    """
     forms, place = AGENTS.forms_of(taken.info.agent), HomePlace.of(project.place.root)
     gone: set[str] = set()
     new: dict[str, bytes] = {}
@@ -261,7 +274,10 @@ def _edits(project: TeamProject, taken: Download, made: CutPlan) -> dict[bytes, 
 
 
 def _title(info: wire.SessionInfo, made: CutPlan) -> str | None:
-    """Return a new title for the session if the old one quotes messages that are taken back; `None` if it can stay."""
+    """Return a new title for the session if its title quotes text that is withdrawn; `None` if the title can stay.
+
+    The new title is empty, or the old one with masked secrets.
+    """
     title = str(mask(info.title)) if made.masked else info.title
     beginning = " ".join(titles.without_suffix(info.title).split())[:30].strip("… ")
     removed = [turn.raw for turn in made.removed]
@@ -275,7 +291,7 @@ def _title(info: wire.SessionInfo, made: CutPlan) -> str | None:
 def audit_lines(
     project: TeamProject, reference: str | None, *, since: str | None, mine: bool, limit: int
 ) -> list[wire.AuditLine]:
-    """Return the lines of the server's audit log that the user may see, newest first.
+    """Return the lines of the server's audit log (who did what) that the user may see, newest first.
 
     Raises:
         Usage: `since` is not a time.
@@ -303,11 +319,11 @@ def _time(text: str) -> str:
 
 
 class _Unanswered(canonical.WireModel):
-    """A request to take messages back whose answer has not arrived, with its server, its project and the named
-    messages.
+    """A request to withdraw messages whose answer has not arrived, with its server, its project and the message
+    numbers.
 
-    It is stored before it is sent. Messages are named by numbers, which a withdrawal changes: after a lost answer, a
-    repeated request would withdraw other messages.
+    The request is stored before it is sent. A withdrawal changes the numbers of later messages. So if the user repeats
+    a command whose answer was lost, the same numbers would withdraw other messages.
     """
 
     server: str
@@ -317,7 +333,7 @@ class _Unanswered(canonical.WireModel):
 
 
 def _forget(session_id: str) -> None:
-    """Delete the stored request to take messages of a session back, since its answer has arrived."""
+    """Delete the stored request to withdraw messages of a session, since its answer has arrived."""
     state.change("DELETE FROM withdrawals WHERE session_id = ?", session_id)
 
 
@@ -332,9 +348,10 @@ _MAX_PAGES = 1_000
 def opened_current(
     server: str | None = None, project: str | None = None, *, directory: Path | None = None, ask: bool = False
 ) -> Iterator[TeamProject]:
-    """Open a project and a client of its server. First apply withdrawals, if it is time to ask for them.
+    """Open a project and a client of its server, after removing withdrawn text from the copies on this machine.
 
-    A withdrawal removes text that its owner took back from the copies on this machine.
+    A withdrawal is the removal of shared text by its owner. The server is asked for new ones at most once in 10
+    minutes.
     """
     with opened(server, project, directory=directory, ask=ask) as one:
         if one.away is None:
@@ -345,19 +362,20 @@ def opened_current(
 
 
 def apply_withdrawals(client: Client, *, at_once: bool = False, remove: bool = False) -> AppliedWithdrawals:
-    """Ask for withdrawals (text that owners took back), and remove the text from the copies on this machine.
+    """Ask the server for withdrawals (removals of text by its owner), and remove the text from the copies on this
+    machine.
 
-    With `remove`, delete the affected copies. With `at_once`, ask even if the last request was less than 10 minutes
-    ago.
+    With `remove`, delete the affected copies instead. With `at_once`, ask even if the last request was less than 10
+    minutes ago.
     """
     fetch_withdrawals(client, at_once=at_once)
     return apply_pending(remove=remove)
 
 
 def fetch_withdrawals(client: Client, *, at_once: bool = False) -> None:
-    """Ask the server for new withdrawals (text that owners took back), and store them. Copies are not changed yet.
+    """Ask the server for new withdrawals (removals of text by its owner), and store them. Copies do not change yet.
 
-    This is done at most once in 10 minutes, unless `at_once` is set.
+    The server is asked at most once in 10 minutes, unless `at_once` is set.
     """
     moment = datetime.now(UTC)
     name = f"changes of {client.account.origin}"
@@ -374,9 +392,10 @@ def fetch_withdrawals(client: Client, *, at_once: bool = False) -> None:
 
 
 def apply_withdrawals_to(path: Path, agent: AgentName) -> None:
-    """Before a log is forked that came from a server, remove text from it that its owner took back.
+    """Before a fork of a copied log, remove text from the log that its owner has withdrawn. Do nothing for other logs
+    than copies.
 
-    The server is first asked which text that is. Its answer is awaited only a moment.
+    First ask the server for new withdrawals, and wait only a moment for the answer.
 
     Raises:
         Conflict: the log still contains withdrawn messages.
@@ -392,7 +411,10 @@ def apply_withdrawals_to(path: Path, agent: AgentName) -> None:
 
 
 def _new(client: Client, since: str | None) -> tuple[list[wire.WithdrawnRecords], str | None]:
-    """Return the withdrawals (records taken back) after the bookmark `since`, and the bookmark for the next request."""
+    """Return the withdrawals (removals of text by its owner) after the bookmark `since`, and the next bookmark.
+
+    A bookmark says up to which withdrawal the server has answered. `None` is the bookmark of the first request.
+    """
     found: list[wire.WithdrawnRecords] = []
     for _ in range(_MAX_PAGES):
         page = client.changes(since)
@@ -406,9 +428,9 @@ def _new(client: Client, since: str | None) -> tuple[list[wire.WithdrawnRecords]
 def _withdrawn_of(
     one: received_logs.ReceivedLog, client: Client, found: Sequence[wire.WithdrawnRecords]
 ) -> dict[str, str | None]:
-    """Return the records of one local log that their owners took back.
+    """Return those of the withdrawals in `found` that concern one local log, as edits of the log's records.
 
-    The result maps the digest of each record to that of its replacement, or to `None` if it is removed.
+    The edits map the digest of each withdrawn record to that of its replacement, or to `None` if it is removed.
     """
     if one.server != client.account.origin:
         return {}
@@ -421,9 +443,10 @@ def _withdrawn_of(
 
 
 def _replacing(client: Client, found: Sequence[wire.WithdrawnRecords], wanted: Collection[str]) -> dict[str, bytes]:
-    """Download the records that replace withdrawn ones. Return them by their digests, as far as `wanted`.
+    """Download the records that replace withdrawn ones, and return those in `wanted`, by digest.
 
-    A record is left out if the user may no longer read its session. The withdrawn record is then removed instead.
+    If the user may no longer read a session, its records are missing in the result. The caller then removes the
+    withdrawn record instead of replacing it.
     """
     records: dict[str, bytes] = {}
     for project, session_id in {(change.project, change.session_id): None for change in reversed(found)}:

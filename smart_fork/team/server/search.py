@@ -1,8 +1,8 @@
-"""The search of shared sessions: index a session after a push, and answer questions.
+"""The search of shared sessions on the server: index a session after a push, and answer questions.
 
-Searchable text is made from the records alone. Clients may send vectors, since computing them takes longer than all
-other work. One vector in 64 is computed here as well; if it differs, no vector of the push is used. Missing vectors
-are computed here, up to a limit.
+The index is made from the records alone. Clients may send vectors of text passages, since computing vectors takes
+longer than all other work. The server computes one vector in 64 as well. If one differs, it uses no vector of the
+push. It also computes missing vectors, up to a limit.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ Session = UUID | str
 
 @dataclass(frozen=True, slots=True)
 class _IndexedSession:
-    """The session being indexed. `reach` says who finds it: 0 for all members, else the number of its owner."""
+    """The session that is being indexed. `reach` is 0 if all members may find it, else the number of its owner."""
 
     project_id: int
     session_id: Session
@@ -68,9 +68,9 @@ class _IndexedSession:
 
 
 def index_session(db: Connection, project_id: int, session_id: Session, revision: int) -> None:
-    """Make a session searchable as it is now, in the transaction of `db`.
+    """Bring the search index of a session up to date, in the transaction of `db`.
 
-    If the session is already indexed at `revision` or later, do nothing: several pushes may have asked for one run.
+    Do nothing if the session is already indexed at `revision` or later, since each push asks for an index of its own.
     """
     db.execute("SELECT set_config('smartfork.user', %s, true)", (str(INDEXER_USER),))
     row = _told(db, project_id, session_id)
@@ -110,7 +110,9 @@ def _told(db: Connection, project_id: int, session_id: Session) -> dict[str, Any
 
 
 def store_offered_vectors(db: Connection, person: Person, project_id: int, session_id: Session, given: Vectors) -> None:
-    """Store the vectors that came with a push until its session is indexed. Vectors of another model are ignored."""
+    """Store the vectors that came with a push, for the later indexing of its session. Ignore vectors of another
+    model.
+    """
     known = _embedding_model()
     if known is None or given.space != vector_space(known.model, known.dimensions):
         return
@@ -140,7 +142,7 @@ def known_space(db: Connection, fingerprint: str) -> int | None:
 
 
 def space(db: Connection, fingerprint: str) -> int:
-    """Return the number under which the vectors of an embedding model are stored. A new model gets a number."""
+    """Return the number under which the vectors of an embedding model are stored. Give a new model the next number."""
     number = known_space(db, fingerprint)
     if number is None:
         db.execute("INSERT INTO spaces(fingerprint) VALUES (%s) ON CONFLICT (fingerprint) DO NOTHING", (fingerprint,))
@@ -150,7 +152,7 @@ def space(db: Connection, fingerprint: str) -> int:
 
 
 def own_space() -> str | None:
-    """Return the name of the server's embedding model with its dimensions; `None` if the model is not installed."""
+    """Return a name for the server's embedding model and its dimensions; `None` if the model is not installed."""
     known = _embedding_model()
     return vector_space(known.model, known.dimensions) if known else None
 
@@ -168,7 +170,7 @@ def embed_questions(texts: Sequence[str]) -> list[bytes]:
 
 
 def _store_words(db: Connection, here: _IndexedSession, found: Searched, title: str) -> None:
-    """Store a session's words, weighted by place (title, prompts, answers …), and facts that results show."""
+    """Store a session's words, weighted by their place (title, prompts, answers …), and the data that results show."""
     document, said = found.document, found.own
     texts = {
         "A": f"{title}\n{said.title}\n{said.also_called}",
@@ -205,9 +207,9 @@ def _store_words(db: Connection, here: _IndexedSession, found: Searched, title: 
 def _store_chunks(
     db: Connection, here: _IndexedSession, document: Document, chunks: Sequence[Chunk]
 ) -> dict[bytes, int]:
-    """Store the session's passages and their positions. Return the passages' row numbers by hash.
+    """Store the session's passages and their positions in the session. Return the passages' row numbers by hash.
 
-    Words are stored only for passages that are new in the project.
+    A passage that another session of the project has too is stored only once.
     """
     had = db.execute(
         "WITH gone AS (DELETE FROM placements WHERE project_id = %s AND session_id = %s RETURNING chunk_id)"
@@ -258,7 +260,10 @@ def _place(db: Connection, here: _IndexedSession, document: Document, ids: Mappi
 
 
 def _vectors(db: Connection, here: _IndexedSession, chunks: Sequence[Chunk]) -> dict[bytes, HalfVector]:
-    """Return vectors for passages without one: the client's if they are correct, else newly computed ones."""
+    """Return vectors for those passages of the session that have no stored vector.
+
+    Vectors that the client sent are used if they are correct. Missing ones are computed.
+    """
     rows = db.execute(
         "SELECT c.hash FROM chunks c JOIN vectors v ON v.project_id = c.project_id AND v.chunk_id = c.id"
         " WHERE c.project_id = %s AND c.reach = %s AND c.hash = ANY(%s)",
@@ -294,9 +299,9 @@ def _checked_vectors(
     offered: Mapping[bytes, tuple[HalfVector, int]],
     model: Embedder,
 ) -> dict[bytes, HalfVector]:
-    """Return the client's vectors of the passages (`offered`), if a sample of them equals vectors computed here.
+    """Return the vectors that the client sent (`offered`) for the passages in `waiting`, if they are correct.
 
-    If not, return no vectors, and note it in the audit log.
+    The server computes a sample of these vectors. If one differs, return no vectors, and note this in the audit log.
     """
     fitting = {digest: offered[name] for digest, text in waiting.items() if (name := hash_of(text)) in offered}
     if not fitting:
@@ -334,7 +339,7 @@ def _store_vectors(db: Connection, here: _IndexedSession, made: Mapping[int, Hal
 
 
 def _count(db: Connection, here: _IndexedSession, chunks: Sequence[int]) -> None:
-    """Store how many passages and vectors this session has, and those sessions that share passages with it."""
+    """Store how many passages and vectors this session has, and each session that has some of the same passages."""
     name = own_space()
     number = space(db, name) if name else 0
     # Asked by themselves: how many they are is not known to who would plan both in one.
@@ -377,9 +382,10 @@ _MAX_TEXT, _MAX_PASSAGE = 200, 10_000
 
 
 def answer_search(db: Connection, project: MemberProject, person: Person, wanted: wire.Search) -> wire.SearchAnswer:
-    """Return the best session of each family (a session and its forks), best first, with the evidence for it.
+    """Return the best session of each family (a session and its forks), best first, with the evidence for each.
 
-    The client computes from the evidence how likely each session is, together with its local results.
+    The evidence is numbers, such as how many words match. From these and its local results, the client computes how
+    likely each session is.
 
     Raises:
         Usage: the question is empty.
@@ -400,7 +406,11 @@ def answer_search(db: Connection, project: MemberProject, person: Person, wanted
 
 
 def _question_vectors(query: Query, wanted: wire.Search, known: str | None) -> Sequence[bytes] | None:
-    """Return the question's vectors: the client's if the server's model made them, else newly computed ones."""
+    """Return the vectors of the question: those from the client if the server's model made them, else newly computed
+    ones.
+
+    Return `None` if the server has no model.
+    """
     from indexer.arrays import np
 
     if known is None:
@@ -417,7 +427,10 @@ def _question_vectors(query: Query, wanted: wire.Search, known: str | None) -> S
 
 
 def _best(found: Gathered, weighed: dict[int, Score]) -> list[int]:
-    """Return the rows of the best session of each family, best first. Of equally good ones, the newest comes first."""
+    """Return the row numbers of the best session of each family (a session and its forks), best first.
+
+    If two are equally good, the newer one comes first.
+    """
     order = sorted(weighed, key=lambda row: found.sessions[row].session_id)
     order.sort(key=lambda row: (weighed[row].lead, found.sessions[row].until), reverse=True)
     best: dict[str, int] = {}
@@ -458,9 +471,9 @@ def _hits(  # noqa: PLR0917 - what was found for whom
 
 
 def _speaking(parts: Parts) -> wire.Speaking:
-    """Convert the evidence for a session into a message.
+    """Convert the evidence for a session into a message for the client.
 
-    Points are limited to their bounds, which rounding may exceed.
+    Each number is limited to its allowed range, which it may exceed slightly by rounding.
     """
     return wire.Speaking(
         **{

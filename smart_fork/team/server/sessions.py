@@ -1,7 +1,7 @@
-"""The stored sessions: how they are read, changed, branched and deleted; their segments, sizes, and the audit log.
+"""The sessions in the server's database: read, change, branch and delete them. Also their sizes, and the audit log.
 
-A segment is a block of records. A branch or fork is a new session with the first records of another. No records are
-sent for it.
+A session's records are stored in segments (blocks of records). A branch or fork is a new session with the first
+records of another session. The client sends no records for it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class QueryParameters(BaseModel):
 
 
 class OverQuota(TooLarge):
-    """The error for data that would exceed a user's or project's limit. `used` and `limit` are numbers of bytes."""
+    """The error for data that would exceed the limit of a user or project. `used` and `limit` are numbers of bytes."""
 
     code = "over_quota"
 
@@ -47,7 +47,7 @@ class OverQuota(TooLarge):
 
 
 def add_usage(db: Connection, project: MemberProject, person: Person, more: int) -> None:
-    """Add `more` bytes to the stored sizes of a user and of a project.
+    """Add `more` bytes to the stored sizes of a user's sessions and of a project's sessions.
 
     Raises:
         OverQuota: a size exceeds its limit.
@@ -71,15 +71,17 @@ VISIBILITIES = ("private", "public")
 
 
 def session_not_found(session_id: str) -> NotFound:
-    """Return the error for a session that does not exist or may not be read: the user cannot tell which."""
+    """Return the error for a session that does not exist or that the user may not read. The text is the same for
+    both.
+    """
     return NotFound(f"Session not found: {session_id}", wire.NOT_FOUND_HINT)
 
 
 def readable(db: Connection, key: str, person: Person, session_id: str, *, own: bool = False) -> Row:
-    """Return the row of a session that the user may read. With `own`, it must be the user's own.
+    """Return the row of a session that the user may read. With `own`, it must be the user's own session.
 
     Raises:
-        NotFound: there is none.
+        NotFound: the session does not exist, or the user may not read it.
     """
     row = db.execute(
         "SELECT s.*, u.name AS owner, p.key FROM projects p JOIN sessions s ON s.project_id = p.id"
@@ -117,7 +119,9 @@ def places(db: Connection, project_id: int, session_id: UUID | str) -> list[Segm
 
 
 def records(db: Connection, project_id: int, session_id: UUID | str, until: int | None = None) -> list[bytes]:
-    """Return the records of a session: of all its segments, or of the first `until` ones."""
+    """Return the records of a session: those of all its segments (blocks of records), or of the first `until`
+    segments.
+    """
     there = places(db, project_id, session_id)[:until]
     bodies = stored_records.bodies(db, project_id, (place.digest for place in there))
     return [record for place in there for record in unpack(bodies[place.digest], place.digest)]
@@ -126,7 +130,7 @@ def records(db: Connection, project_id: int, session_id: UUID | str, until: int 
 def put_places(
     db: Connection, project_id: int, session_id: UUID | str, new: Sequence[SegmentPlace], position: int = 0
 ) -> list[str]:
-    """Replace a session's segments (blocks of records) from number `position` on.
+    """Replace a session's segments (blocks of records) from segment number `position` on by the segments in `new`.
 
     Return the digests of the replaced segments.
 
@@ -164,11 +168,11 @@ def store_size(db: Connection, project_id: int, session_id: UUID | str) -> int:
 
 
 def owned(db: Connection, key: str, person: Person, session_id: str) -> Row:
-    """Return the row of a session that must be the user's own.
+    """Return the row of a session. The session must be the user's own.
 
     Raises:
         NotFound: the session cannot be read.
-        WrongVerb: it belongs to another user.
+        WrongVerb: the session belongs to another user.
     """
     row = readable(db, key, person, session_id)
     if row["owner_id"] != person.id:
@@ -177,11 +181,11 @@ def owned(db: Connection, key: str, person: Person, session_id: str) -> Row:
 
 
 def change(db: Connection, key: str, person: Person, session_id: str, wanted: SessionChange) -> Row:
-    """Change the description or visibility of one of the user's own sessions. Return its row.
+    """Change the description or visibility of one of the user's own sessions. Return the session's row.
 
     Raises:
         NotFound: the session cannot be read.
-        WrongVerb: it belongs to another user.
+        WrongVerb: the session belongs to another user.
     """
     row = owned(db, key, person, session_id)
     visibility = None if wanted.visibility is None else VISIBILITIES.index(wanted.visibility)
@@ -198,7 +202,7 @@ def change(db: Connection, key: str, person: Person, session_id: str, wanted: Se
 
 
 def own(db: Connection, key: str, person: Person, session_id: str) -> Row | None:
-    """Return the row of one of the user's own sessions, even if it is hidden; `None` if it does not exist."""
+    """Return the row of one of the user's own sessions, also if the session is hidden; `None` if it does not exist."""
     return db.execute(
         "SELECT s.*, u.name AS owner, p.key FROM projects p JOIN sessions s ON s.project_id = p.id"
         " JOIN users u ON u.id = s.owner_id WHERE p.key = %s AND s.id = %s AND s.owner_id = %s",
@@ -207,12 +211,13 @@ def own(db: Connection, key: str, person: Person, session_id: str) -> Row | None
 
 
 def delete(db: Connection, key: str, person: Person, session_id: str) -> Row | None:
-    """Hide one of the user's own sessions, and return its row; `None` if it is hidden already. Forks by other users
-    stay.
+    """Hide one of the user's own sessions, and return its row. Forks of it stay visible.
+
+    Return `None` if the session is hidden already.
 
     Raises:
         NotFound: the session cannot be read.
-        WrongVerb: it belongs to another user.
+        WrongVerb: the session belongs to another user.
     """
     row = own(db, key, person, session_id) or owned(db, key, person, session_id)
     return db.execute(
@@ -223,9 +228,9 @@ def delete(db: Connection, key: str, person: Person, session_id: str) -> Row | N
 
 
 def _place(bookmark: str) -> tuple[datetime, UUID]:
-    """Decode the bookmark that says where the next page of a list begins.
+    """Decode a bookmark, which names the last session on a page of a list. The next page begins after that session.
 
-    It is no secret and grants nothing: the user's right to each row is checked again.
+    A bookmark is not secret and grants no access: the user's right to each session is checked again.
     """
     try:
         at, _, session = base64.b64decode(bookmark, altchars=b"-_", validate=True).decode("ascii").partition(" ")
@@ -242,9 +247,10 @@ _FilterText = Annotated[str | None, StringConstraints(pattern=r"^[^\x00]*$")]
 
 
 class AskedPage(QueryParameters):
-    """The filters for a list of sessions: owner, tag, agent, family, beginning of the id, and the page's bookmark.
+    """The query string of a request for a list of sessions: its filters, and the bookmark of the page.
 
-    `mine` selects the user's own sessions.
+    The filters are owner, tag, agent, first ancestor (`root`) and beginning of the id. `mine` selects the user's own
+    sessions.
     """
 
     owner: _FilterText = None
@@ -291,7 +297,9 @@ def page(db: Connection, where: MemberProject, person: Person, asked: AskedPage)
 
 
 def store_pull(db: Connection, project_id: int, person: Person, session_id: str, revision: int) -> None:
-    """Record that a user has a copy of a session, so that its later withdrawals (records taken back) reach the user."""
+    """Store that a user has a copy of a session. So the user learns when its owner later withdraws (removes)
+    records.
+    """
     db.execute(
         "INSERT INTO pulls(project_id, session_id, user_id, token_id, revision) VALUES (%s, %s, %s, %s, %s)",
         (project_id, session_id, person.id, person.token, revision),
@@ -301,7 +309,7 @@ def store_pull(db: Connection, project_id: int, person: Person, session_id: str,
 def add_audit_line(
     db: Connection, person: Person | None, verb: str, project_id: int | None, session_id: str | None, **about: object
 ) -> None:
-    """Add a line to the audit log. It has no text of a session."""
+    """Add a line to the audit log (who did what). The line contains no text of a session."""
     db.execute(
         "INSERT INTO audit(actor, token, verb, project_id, session_id, details) VALUES (%s, %s, %s, %s, %s, %s)",
         (person and person.id, person and person.token, verb, project_id, session_id, Jsonb(about)),
@@ -309,7 +317,9 @@ def add_audit_line(
 
 
 def branch(database: Database, project: MemberProject, person: Person, wanted: Branch) -> Pushed:
-    """Create a session of the user with the first records of another session: a branch of an own one, or a fork.
+    """Create a session of the user with the first records of another session.
+
+    It is a branch of one of the user's own sessions, or a fork of another user's session.
 
     Raises:
         NotFound: the source cannot be read.
@@ -358,9 +368,10 @@ def _right_verb(source: Row, person: Person, wanted: Branch) -> None:
 
 
 def _beginning(db: Connection, project: MemberProject, source: Row, count: int) -> tuple[list[SegmentPlace], bytes]:
-    """Return the positions of the segments with the first `count` records of `source`, and the digest of the records.
+    """Return the positions of the segments (blocks of records) with the first `count` records of `source`.
 
-    If the last segment has more records, a shorter one is stored.
+    Also return the digest of these records. If the last of the segments has more records, store a shorter segment in
+    its place.
     """
     there = places(db, source["project_id"], source["id"])
     kept, part = cut_segments(there, count, stored_records.body_of(db, project))
@@ -375,7 +386,7 @@ def _beginning(db: Connection, project: MemberProject, source: Row, count: int) 
 def _there(
     db: Connection, project: MemberProject, person: Person, wanted: Branch, *, count: int, digest: bytes
 ) -> Pushed:
-    """Return the session that an earlier, equal request created: its answer was lost.
+    """Return the branch or fork that an earlier, equal request created, if the answer to that request was lost.
 
     Raises:
         Conflict: another session has the id.
@@ -399,7 +410,9 @@ AUDIT_PAGE = 200
 
 
 class AuditQuestion(QueryParameters):
-    """The filters for the audit log: session, earliest time, only the user's own lines, and the page's bookmark."""
+    """The query string of a request for audit lines: session, earliest time, only the user's own lines, the page's
+    bookmark.
+    """
 
     session: UUID | None = None
     since: AwareDatetime | None = None

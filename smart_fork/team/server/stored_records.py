@@ -1,4 +1,7 @@
-"""The stored records: segments (compressed blocks of records), who may read them, and digests of records taken back."""
+"""The stored records: segments (compressed blocks of records), the check of who may read them, and withdrawals.
+
+A withdrawal is the removal of records by their owner.
+"""
 
 from __future__ import annotations
 
@@ -38,10 +41,10 @@ _DELETE_UNUSED = "DELETE FROM segments g WHERE g.project_id = %s AND g.digest = 
 
 
 def known_segments(db: Connection, project: MemberProject, person: Person, digests: Iterable[str]) -> list[str]:
-    """Return those of the `digests` whose segments (blocks of records) the user need not send.
+    """Return those `digests` whose segments (blocks of records) are stored, so that the user need not send them.
 
-    These are segments that the user has sent already, or may read. Knowing the digest of another user's private
-    segment is not enough.
+    Only segments count that the user has sent, or that are in a session the user may read. The digest of another
+    user's private segment gives no access to it.
     """
     asked = list(dict.fromkeys(digests))
     values = (project.id, [bytes.fromhex(digest) for digest in asked], person.id)
@@ -58,7 +61,7 @@ def store_upload(  # noqa: PLR0917
 ) -> None:
     """Store a checked segment (a block of records), and record that this user has sent it.
 
-    Repeating it changes nothing.
+    If the user sends the segment again, only the time of the upload changes.
     """
     raw = sum(map(len, records)) + len(records)
     _insert(db, project.id, digest, body, records=len(records), raw=raw)
@@ -70,7 +73,9 @@ def store_upload(  # noqa: PLR0917
 
 
 def store(db: Connection, project_id: int, segment: Segment) -> None:
-    """Store a segment (a block of records) that the server itself made, for example because records were taken back."""
+    """Store a segment (a block of records) that the server made, for example after the owner withdrew some of its
+    records.
+    """
     place = segment.place
     _insert(db, project_id, place.digest, segment.body, records=place.records, raw=place.raw_bytes)
 
@@ -90,7 +95,7 @@ def content(db: Connection, project: MemberProject, person: Person, digest: str)
     """Return the compressed bytes of a segment (a block of records) that the user may read.
 
     Raises:
-        NotFound: there is none.
+        NotFound: the segment does not exist, or the user may not read it.
     """
     if digest not in known_segments(db, project, person, [digest]):
         raise NotFound(f"Segment not found: {digest}")
@@ -131,9 +136,8 @@ def _held(db: Connection, project_id: int, digests: Sequence[bytes]) -> list[byt
 
 
 def delete_unreferenced(db: Connection, project_id: int, digests: Iterable[str]) -> None:
-    """Delete those of the given segments (blocks of records) that no session uses.
-
-    Users' uploads of them are forgotten.
+    """Delete those of the given segments (blocks of records) that no session uses, and the entries of who uploaded
+    them.
     """
     gone = [
         row["digest"]
@@ -148,10 +152,10 @@ def delete_unreferenced(db: Connection, project_id: int, digests: Iterable[str])
 
 
 def delete_unused_with(db: Connection, project: MemberProject, records: Container[bytes]) -> None:
-    """Delete the segments that no session uses and that contain a record which was taken back (its digest in
-    `records`).
+    """Delete the segments (blocks of records) that no session uses and that contain a withdrawn record.
 
-    They are earlier versions of a session's last segment, and uploads that were never committed.
+    `records` are the digests of the records that an owner withdrew (removed). Such segments are earlier versions of a
+    session's last segment, and uploads without a later push.
     """
     unused = [
         row["digest"].hex()
@@ -170,10 +174,11 @@ def delete_unused_with(db: Connection, project: MemberProject, records: Containe
 
 
 def sweep(db: Connection, project_id: int, hours: float = 24) -> int:
-    """Delete segments that no session uses and that were sent more than `hours` ago. Return their number.
+    """Delete segments (blocks of records) that no session uses and that were sent more than `hours` ago. Return their
+    number.
 
-    The segments are locked, then a second statement checks again that they are unused: a push may have used one
-    meanwhile.
+    The segments are first locked. Then a second statement checks again that no session uses them, since a push may
+    have added one meanwhile.
     """
     db.execute(
         "DELETE FROM uploads WHERE project_id = %s AND at < now() - make_interval(hours => %s)", (project_id, hours)
@@ -192,21 +197,24 @@ _NUMBER_LOCK = 0x5F0_4B6
 
 
 def share_project(db: Connection, project_id: int) -> None:
-    """Let no records be withdrawn (taken back) in a project until the end of this transaction. Other pushes may run."""
+    """Block withdrawals (removals of records by their owner) in a project until the end of this transaction.
+
+    Pushes to the project may run at the same time.
+    """
     db.execute("SELECT pg_advisory_xact_lock_shared(hashtextextended('smartfork project ' || %s, 0))", (project_id,))
 
 
 def lock_project(db: Connection, project_id: int) -> None:
-    """Wait until no push or branch runs in a project. Then let none run until the end of this transaction."""
+    """Wait until no push or branch runs in a project, and block new ones until the end of this transaction."""
     db.execute("SELECT pg_advisory_xact_lock(hashtextextended('smartfork project ' || %s, 0))", (project_id,))
 
 
 def refuse_withdrawn(db: Connection, project_id: int, records: Iterable[bytes]) -> None:
-    """Refuse records that were withdrawn (taken back), unless the user also has them from an independent session.
+    """Refuse to store records that were withdrawn (removed by their owner).
 
-    This is a session of the user's own, or one that the user may read and has a copy of. It was not made from the
-    session of the withdrawal. So a user who pushes a copy of another user's records, and withdraws it, takes nothing
-    from the author.
+    A record is accepted if the user has it in an independent session too. This is a session that was not made from the
+    session of the withdrawal, and that belongs to the user, or that the user may read and has a copy of. So if a user
+    pushes a copy of another user's records, and withdraws that copy, the author can still push the records.
 
     Raises:
         Withdrawn: a record was withdrawn.
@@ -228,9 +236,10 @@ def refuse_withdrawn(db: Connection, project_id: int, records: Iterable[bytes]) 
 def _independently_shared(
     db: Connection, project_id: int, withdrawn_from: Collection[UUID], digests: Collection[bytes]
 ) -> set[bytes]:
-    """Return those `digests` of taken back records that the user also has from an independent session.
+    """Return those `digests` of withdrawn records that the user also has in an independent session.
 
-    See `refuse_withdrawn`.
+    `refuse_withdrawn` describes such sessions. `withdrawn_from` are the sessions from which the records were
+    withdrawn.
     """
     rows = db.execute(
         "SELECT DISTINCT g.digest FROM session_segments g"
@@ -248,7 +257,9 @@ def _independently_shared(
 
 
 def add_tombstones(db: Connection, project_id: int, session_id: str, digests: Iterable[bytes]) -> None:
-    """Record that a session's owner took records back (`digests`), so that they cannot be pushed again."""
+    """Store the `digests` of the records that an owner withdrew (removed) from a session, so that they cannot be
+    pushed again.
+    """
     db.execute(
         "INSERT INTO tombstones(project_id, digest, session_id) SELECT %s, unnest(%s::bytea[]), %s"
         " ON CONFLICT (project_id, digest, session_id) DO NOTHING",
@@ -259,9 +270,9 @@ def add_tombstones(db: Connection, project_id: int, session_id: str, digests: It
 def store_withdrawal(
     db: Connection, project_id: int, session_id: str, edits: EditsByDigest, *, kind: str, revision: int
 ) -> None:
-    """Store a withdrawal (records taken back) from a session.
+    """Store a withdrawal (the removal of records by their owner) from a session, for the machines that have copies.
 
-    Users who have a copy of the session are told of it later.
+    Each machine whose user has a copy of the session later asks for it.
     """
     db.execute("SELECT pg_advisory_xact_lock(%s)", (_NUMBER_LOCK,))
     told = [[old.hex(), new.hex() if new is not None else None] for old, new in edits.items()]
@@ -275,9 +286,10 @@ def store_withdrawal(
 def withdrawal_of_revision(
     db: Connection, project_id: int, session_id: str, revision: int
 ) -> dict[bytes, bytes | None] | None:
-    """Return the edits of the withdrawal (of records taken back) that made this revision of a session.
+    """Return the edits of the withdrawal (removal of records by their owner) that made this revision of a session.
 
-    They map the digest of a record to that of its replacement, or to `None`. Return `None` if no withdrawal made it.
+    The edits map the digest of a record to that of its replacement, or to `None` for a removed record. If the revision
+    was not made by a withdrawal, return `None`.
     """
     row = db.execute(
         "SELECT edits FROM rewrites WHERE project_id = %s AND session_id = %s AND revision = %s",
@@ -287,7 +299,8 @@ def withdrawal_of_revision(
 
 
 def edits_of(db: Connection, project_id: int, session_id: str) -> dict[bytes, bytes | None]:
-    """Return all edits that withdrawals made in a session, combined into one mapping.
+    """Return the edits of all withdrawals (removals of records by their owner) from a session, combined into one
+    mapping.
 
     It maps the digest of a record to that of its last replacement, or to `None` if the record was removed.
     """
@@ -306,9 +319,9 @@ def _read(edits: Iterable[tuple[str, str | None]]) -> dict[bytes, bytes | None]:
 
 
 def changes(db: Connection, person: Person, since: int) -> wire.WithdrawnPage:
-    """Return a page of withdrawals (records taken back) after number `since`.
+    """Return a page of the withdrawals (removals of records by their owner) with a number above `since`.
 
-    They are from the user's sessions, and from sessions of which the user has a copy.
+    They concern the user's own sessions, and sessions of which the user has a copy.
     """
     rows = db.execute(
         "SELECT r.seq, r.session_id::text AS session_id, p.key AS project, r.revision, r.kind, r.edits"

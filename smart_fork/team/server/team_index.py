@@ -1,4 +1,5 @@
-"""The index of a project's shared sessions in PostgreSQL, in the form that `smart_fork.finding` searches.
+"""The index of a project's shared sessions in PostgreSQL, with the methods that `smart_fork.finding` needs for a
+search.
 
 Each answer uses only data that the user may read, also for counts and weights of words.
 """
@@ -45,7 +46,7 @@ WHOLE_PROJECT = Scope((1,))
 
 
 class _Term(NamedTuple):
-    """A search term as a PostgreSQL query, with the numbers of passages and of sessions that contain it."""
+    """A term (word or phrase) as a PostgreSQL query, with the numbers of passages and of sessions that contain it."""
 
     query: str
     chunks: int
@@ -54,17 +55,18 @@ class _Term(NamedTuple):
 
 
 class _SearchedRows(NamedTuple):
-    """The rows of a table that a search has looked at, and the score of each row for each term."""
+    """The table rows that an earlier search has scored, and for each term the scores of the rows that contain it."""
 
     rows: frozenset[int]
     scores: dict[str, dict[int, float]]
 
 
 class _Table(NamedTuple):
-    """A database table in which words are searched: that of passages, or that of whole sessions.
+    """A database table in which words are searched: one for passages, one for whole sessions.
 
-    `function` finds rows by their rarest words. `weights` are the weights of a session's parts, and `once` the rank of
-    a single occurrence. `words` is the searched column.
+    `function` is the SQL function that finds rows by their rarest words, and `words` the searched column. `weights`
+    are the weights of a session's parts, such as its title. `once` is the factor that converts PostgreSQL's rank of a
+    word to a number of occurrences.
     """
 
     function: str
@@ -90,10 +92,10 @@ _COLUMNS: Mapping[HavingTable, str] = {"chunks": "words", "sessions": "words", "
 
 @dataclass(slots=True)
 class TeamIndex:
-    """The index of one project, for one user and one transaction; see `indexer.store.base.Searchable`.
+    """The search index of one project, for one user and one transaction; see `indexer.store.base.Searchable`.
 
-    `space` is the number of the embedding model's vectors, `None` without vectors. Sessions get row numbers in the
-    order in which they are first used.
+    `space` is the number of the embedding model of the stored vectors, or `None` for a search without vectors.
+    Sessions get row numbers in the order in which they are first used.
     """
 
     db: Connection
@@ -107,7 +109,7 @@ class TeamIndex:
     _all: tuple[int, int] | None = None
 
     def number(self, session_id: UUID | str) -> int:
-        """Return the row number of a session. Another object may give the session another number."""
+        """Return the row number of a session. It is valid only for this `TeamIndex`."""
         known = self._numbers.get(name := str(session_id))
         if known is None:
             known = self._numbers[name] = len(self._ids)
@@ -122,7 +124,9 @@ class TeamIndex:
         return self._everything()[1]
 
     def without_vectors(self) -> int:
-        """Return how many sessions have passages but no vector of the model, so that they are found only by words."""
+        """Return how many sessions have passages without a vector of the model, so that only their words can be
+        searched.
+        """
         row = self.db.execute(
             "SELECT count(*) AS number FROM session_words WHERE project_id = %s AND reach IN (0, %s)"
             " AND passages > 0 AND (space < %s OR space > %s)",
@@ -185,7 +189,7 @@ class TeamIndex:
         return having
 
     def _key(self, table: HavingTable, row: int) -> int | str:
-        """Return the key that a row number of a search has in the database."""
+        """Return the database key of a row: the row number itself for a passage, else the id of the session."""
         return row if table == "chunks" else self._ids[row]
 
     def _row(self, table: HavingTable, key: Any) -> int:
@@ -246,7 +250,9 @@ class TeamIndex:
         return {(row := self.number(one["session_id"])): _session(row, one) for one in found}
 
     def _learn(self, terms: Iterable[str]) -> None:
-        """Look up the new ones among these terms: the database query for each, and how many rows contain it."""
+        """Read the data of terms that were not searched before: each term's database query, and how many rows contain
+        it.
+        """
         new = [term for term in dict.fromkeys(terms) if term not in self._terms]
         if not new:
             return
@@ -283,7 +289,7 @@ class TeamIndex:
         return {queries[row["n"] - 1]: int(row["sessions"]) for row in rows}
 
     def _everything(self) -> tuple[int, int]:
-        """Return the numbers of all passages and of all sessions that the user may read."""
+        """Return how many passages and how many sessions the user may read."""
         if self._all is None:
             row = self.db.execute(
                 "SELECT coalesce(sum(chunks), 0) AS chunks, coalesce(sum(sessions), 0) AS sessions FROM lexemes"
@@ -294,12 +300,14 @@ class TeamIndex:
         return self._all
 
     def _has_looked_at(self, table: HavingTable, terms: Sequence[str], rows: Collection[int]) -> bool:
-        """Return True if a search has already looked for all terms in all these rows."""
+        """Return True if an earlier search has already scored all these rows for all these terms."""
         known = self._looked_at.get(table)
         return known is not None and known.scores.keys() >= set(terms) and known.rows.issuperset(rows)
 
     def _weights(self, table: WordTable, terms: Sequence[str]) -> dict[str, float]:
-        """Return for each term that occurs a weight: the rarer the term, the higher (inverse document frequency)."""
+        """Return a weight for each term that occurs in the table: the rarer the term, the higher (inverse document
+        frequency).
+        """
         self._learn(terms)
         chunks, sessions = self._everything()
         number = chunks if table == "chunks" else sessions
@@ -313,10 +321,10 @@ class TeamIndex:
     def _ranked(
         self, table: WordTable, known: Sequence[str], weights: Mapping[str, float], limit: int
     ) -> list[tuple[int, int, Sequence[float]]]:
-        """Find the rows that contain the most of the rarest terms. Return for each its number, length, and rank for
-        each term.
+        """Find the rows that contain the most of the rarest terms.
 
-        The word index finds rows without regard to who may read them. They are then read under row-level security.
+        Return for each row its number, its length, and a rank for each term. The word index finds rows of all users;
+        of these, only the rows that the user may read are returned.
         """
         function, rows, key, kind, parts, _, words = _TABLES[table]
         rarest = self._rarest(table, known)
@@ -347,7 +355,7 @@ class TeamIndex:
     def _rarest(self, table: WordTable, known: Sequence[str]) -> list[str]:
         """Return the rarest of the `known` terms, as many as can be searched in time.
 
-        Phrases are left out if there are other terms, since their words are terms as well.
+        Phrases are skipped if there are single words, since the words of a phrase are terms as well.
         """
         rarest: list[str] = []
         rows = 0
@@ -380,8 +388,8 @@ class _Cosines:
     """The similarities (cosines) of passages' vectors to the question's vectors; see
     `indexer.store.base.Similarities`.
 
-    All vectors are compared, except in a large project. There, a graph finds the nearest of those that all members may
-    read.
+    All vectors are compared, except in a large project. There, a graph (an index of near vectors) finds the nearest of
+    those that all members may read.
     """
 
     index: TeamIndex
@@ -437,6 +445,6 @@ _APART = re.compile(r"[\W_]+")
 
 
 def search_words(text: str) -> str:
-    """Return a text in the form in which words are searched: lower case, no accents, only letters and digits."""
+    """Return a text in the form in which its words are indexed: lower case, no accents, only letters and digits."""
     plain = "".join(char for char in unicodedata.normalize("NFKD", bigrams(text)) if not unicodedata.combining(char))
     return _APART.sub(" ", plain.lower()).strip()

@@ -1,7 +1,7 @@
-"""The withdrawal of records (their owner takes them back) from a session and from all sessions made from it.
+"""The withdrawal of records: their owner removes them from a session and from all sessions made from it.
 
-Records are found by their digests. Forks by other users change as well. The parent never does: a user who copies a
-session cannot withdraw it from its author. All sessions change in one transaction.
+Records are found by their digests. Forks by other users change as well. The session's parent never changes: a user who
+copies a session cannot withdraw it from its author. All sessions change in one transaction.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ EMPTY_DESCRIPTION: Mapping[str, Any] = {"title": "", "tags": [], "summary": ""}
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A session that changes when records are withdrawn (taken back).
+    """A session from which a withdrawal removes records.
 
-    Its first `protected` records, a parent's, stay.
+    Its first `protected` records stay unchanged, since they belong to the parent of the session of the withdrawal.
     """
 
     id: str
@@ -42,7 +42,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class WithdrawalWork:
-    """One withdrawal: records of a session that its owner takes back, also from all sessions made from it."""
+    """One withdrawal: it removes records from a session, as its owner asks, and from all sessions made from it."""
 
     project: MemberProject
     session_id: str
@@ -56,10 +56,10 @@ class WithdrawalWork:
         return [Target(str(row["id"]), row["owner_id"], row["protected"]) for row in rows]
 
     def apply(self, db: Connection, target: Target, edits: Edits) -> Edited | None:
-        """Take the records back from one session, and return its new state. The transaction must have locked the
-        project.
+        """Remove or replace records of one session, and return its new state. Return `None` if it has none of the
+        records.
 
-        Return `None` if the session has none of the records.
+        `edits` maps the digest of each record to its replacement or `None`. The caller must have locked the project.
         """
         row = db.execute(
             "SELECT base_count, base_digest, revision, bytes FROM sessions WHERE project_id = %s AND id = %s",
@@ -100,13 +100,15 @@ class WithdrawalWork:
 
 
 def rewrite(database: Database, key: str, person: Person, session_id: str, wanted: Rewrite) -> Rewritten:
-    """Withdraw (take back) records of a session, or replace them. If the request is repeated, nothing changes.
+    """Withdraw records: remove or replace them in a session and in all sessions made from it.
+
+    If a client repeats the request, nothing changes the second time.
 
     Raises:
         NotFound: the session cannot be read.
-        WrongVerb: it belongs to another user, and the user does not maintain the project.
-        Conflict: it has changed since the plan.
-        Unshareable: a record is not canonical, or not the session's own.
+        WrongVerb: the session belongs to another user, and the user does not maintain the project.
+        Conflict: the session has changed since the client planned the withdrawal.
+        Unshareable: a record is not in canonical form, or is not the session's own.
     """
     edits = checked(wanted)
     given = {name: value for name in EMPTY_DESCRIPTION if (value := getattr(wanted, name)) is not None}
@@ -123,12 +125,11 @@ def rewrite(database: Database, key: str, person: Person, session_id: str, wante
 
 
 def delete_everywhere(database: Database, key: str, person: Person, session_id: str) -> Rewritten:
-    """Withdraw (take back) all records of a session except its parent's, also from sessions made from it. Then hide
-    it.
+    """Remove all records of a session except its parent's, also from all sessions made from it. Then hide the session.
 
     Raises:
         NotFound: the session does not exist, or may not be read.
-        WrongVerb: it belongs to another user, and the user does not maintain the project.
+        WrongVerb: the session belongs to another user, and the user does not maintain the project.
     """
     with database.asked_by(person.id) as db:
         row = _withdrawable(db, key, person, session_id, deleted=True)
@@ -140,7 +141,8 @@ def delete_everywhere(database: Database, key: str, person: Person, session_id: 
 
 @dataclass(frozen=True, slots=True)
 class Withdrawal:
-    """All records that were taken back from one session, so that a restore can remove them again.
+    """All records that were withdrawn (removed by their owner) from one session, so that a restore can remove them
+    again.
 
     `edits` maps their digests to the replacements, or to `None`. `hide` is true if the session was deleted.
     """
@@ -152,7 +154,10 @@ class Withdrawal:
 
 
 def withdrawals(db: Connection) -> list[Withdrawal]:
-    """Return for each session all records that were taken back from it. `db` must belong to the owner of the tables."""
+    """Return for each session the records that were withdrawn (removed by their owner) from it.
+
+    `db` must be a connection of the tables' owner.
+    """
     rows = db.execute(
         "SELECT t.project_id, p.key, t.session_id, array_agg(t.digest) AS digests,"
         " EXISTS (SELECT FROM rewrites r WHERE r.project_id = t.project_id AND r.session_id = t.session_id"
@@ -173,9 +178,10 @@ def withdrawals(db: Connection) -> list[Withdrawal]:
 
 
 def repeat_withdrawal(db: Connection, owner: int, one: Withdrawal, where: MemberProject) -> None:
-    """In a restored database, take records back again from one session. `db` must belong to the owner of the tables.
+    """In a restored database, remove the records again that were withdrawn from one session.
 
-    `owner` is the number of the session's owner, and `where` its project.
+    `owner` is the number of the session's owner, and `where` its project. `db` must be a connection of the tables'
+    owner.
     """
     work = WithdrawalWork(where, one.session_id, "delete" if one.hide else "cut")
     with db.transaction():
@@ -207,7 +213,8 @@ def _withdraw(
 
 
 def _take_out(db: Connection, work: WithdrawalWork, owner: int, edits: Edits) -> tuple[frozenset[bytes], int]:
-    """Take records back from a session and from all sessions made from it. If it is a deletion, hide the session.
+    """Remove or replace records of a session and of all sessions made from it. If the session is to be deleted, hide
+    it.
 
     Return the digests of the records that the session had, and the number of other changed sessions.
     """
@@ -231,9 +238,10 @@ def _take_out(db: Connection, work: WithdrawalWork, owner: int, edits: Edits) ->
 
 
 def _withdrawable(db: Connection, key: str, person: Person, session_id: str, *, deleted: bool = False) -> Row:
-    """Return the row of a session from which the user may take records back: an own one, or any for a maintainer.
+    """Return the row of a session from which the user may withdraw (remove) records.
 
-    With `deleted`, an own session is returned even if it is hidden.
+    These are the user's own sessions, and for a maintainer of the project all that the user may read. With `deleted`,
+    an own session is returned even if it is hidden.
     """
     if deleted and (own := sessions.own(db, key, person, session_id)) is not None:
         return own
@@ -252,7 +260,7 @@ def _withdrawable(db: Connection, key: str, person: Person, session_id: str, *, 
 def _describe(db: Connection, work: WithdrawalWork, row: Row, given: Mapping[str, Any]) -> None:
     """Replace the title, summary or tags of a session by those in `given`.
 
-    Sessions made from it change as well, where they have the same text, or its title with a mark as a branch.
+    Also replace equal texts in the sessions made from it, and titles that are its title with the suffix of a branch.
     """
     targets = work.targets(db)
     branches = f"{name} (Branch" if (name := titles.without_suffix(row["title"])) else None
@@ -295,9 +303,10 @@ Edits = Mapping[bytes, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Edited:
-    """The new state of a session after records were taken back: segments from number `position` on, and digests.
+    """The new state of a session after records were removed or replaced.
 
-    `base_count` counts the records that its parent has too. `done` are the digests of the removed or replaced records.
+    `segments` (blocks of records) take the place of the old ones from number `position` on. `base_count` is the number
+    of records that the session's parent has too. `done` are the digests of the removed or replaced records.
     """
 
     position: int
@@ -310,11 +319,13 @@ class Edited:
 
 
 def checked(wanted: Rewrite) -> dict[bytes, bytes | None]:
-    """Check a request to take records back. Return its edits: each record's digest, with the replacement or `None`.
+    """Check a request to withdraw (remove or replace) records, and return its edits.
+
+    They map the digest of each record to its replacement, or to `None`.
 
     Raises:
         Usage: the edits contradict each other, or do not match the sent records.
-        Unshareable: a record is not canonical, or too large.
+        Unshareable: a record is not in canonical form, or too large.
     """
     for record in wanted.records:
         canonical.decode(record)
@@ -336,9 +347,11 @@ def edited_session(
     protected: int,
     base: tuple[int, bytes],
 ) -> Edited | None:
-    """Compute the new state of a session after records were taken back. The first `protected` records do not change.
+    """Compute the new state of a session after removing or replacing records. The first `protected` records do not
+    change.
 
-    Segments (blocks of records) before the first change stay. Return `None` if the session has none of the records.
+    `edits` maps the digest of each record to its replacement or `None`. Segments (blocks of records) before the first
+    changed record stay. Return `None` if the session has none of the records.
     """
     done: set[bytes] = set()
     old: list[bytes] = []
@@ -373,9 +386,10 @@ def edited_session(
 def _edited_records(
     edits: Edits, records: Iterable[bytes], first: int, *, protected: int, base_count: int
 ) -> tuple[list[bytes], int]:
-    """Remove or replace records as in `edits`. Return the records, and how many of them the session's parent has too.
+    """Remove or replace records as `edits` says. Return the resulting records, and the new number of the parent's
+    records.
 
-    `first` is the number of the first of these records.
+    `first` is the number of the first of the given records. Those before number `protected` do not change.
     """
     new: list[bytes] = []
     count = base_count
