@@ -1,1 +1,1 @@
-"""Git for sessions and workers: worktrees, uncommitted changes, and a repository's history."""
+"""Git operations for sessions and workers: worktrees, uncommitted changes, and a repository's history."""

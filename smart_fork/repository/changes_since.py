@@ -1,7 +1,7 @@
 """Finds a repository's changes since a session, in the files that the session read or edited.
 
-Uncertain differences are left out, and the caller never waits long. Names come from logs and from the repository: git
-gets them as literal text after ``--``, and none of these files is opened.
+A difference is left out if it may be older than the session, and the search ends after a few seconds. File names come
+from logs and from the repository. git gets them as literal text after ``--``, and this module opens none of the files.
 """
 
 from __future__ import annotations
@@ -48,12 +48,11 @@ _ENDS: Mapping[str, Change] = {"A": "added", "D": "deleted"}
 
 @dataclass(frozen=True, slots=True)
 class SessionKnowledge:
-    """The state of a repository as a session knows it: the files it read or edited, most edited first, and the
-    checkout.
+    """The state of a repository as a session knows it: the files that it read or edited, and what was checked out.
 
-    `edits` maps each file to its number of edits. The session `begun` and last worked (`until`) at times in seconds.
-    `commit` is the checkout at the session's beginning, from its log. `branch` is empty if no branch was checked out,
-    `None` if unknown. `here` is true if the session worked on this machine.
+    `edits` maps each file to its number of edits, most edited first. `begun` and `until` are the times, in seconds, at
+    which the session began and last worked. `commit` was checked out at the beginning, according to the log. `branch`
+    is empty if no branch was checked out, `None` if unknown. `here` is true if the session worked on this machine.
     """
 
     edits: Mapping[str, int]
@@ -67,7 +66,8 @@ class SessionKnowledge:
 
 @dataclass(frozen=True, slots=True)
 class FileDifference:
-    """A file that has changed since a session. `own` is true if the session's own edits may be part of the difference.
+    """A file that has changed since a session. `own` is true if the session itself may have made part of the
+    difference.
 
     `to` is the new name of a renamed file. `lines` are the numbers of added and removed lines.
     """
@@ -82,10 +82,10 @@ class FileDifference:
 
 @dataclass(frozen=True, slots=True)
 class ChangesSince:
-    """The changes in a repository since a session. Fields that end in `_now` are the present state.
+    """The changes in a repository since a session. Fields that end in `_now` describe the present state.
 
-    Commits and branches are empty if unknown; `branch_now` is also empty if no branch is checked out. `behind` counts
-    the commits of `upstream` at the last fetch that are not in the checkout.
+    Unknown commits and branches are empty; `branch_now` is also empty if no branch is checked out. `behind` counts the
+    commits that the last fetch brought to the branch `upstream`, and that are not in the checkout.
     """
 
     until: float
@@ -114,10 +114,10 @@ class ChangesSince:
 def find_changes(
     folder: Path, then: SessionKnowledge, processes: Processes, *, committed: bool = False
 ) -> ChangesSince | None:
-    """Return the differences between a session's knowledge (`then`) and the checkout of `folder`.
+    """Return the differences between the repository as a session knows it (`then`) and the checkout of `folder`.
+    Return `None` if no difference is certain.
 
-    With `committed`, compare with the checked-out commit, without uncommitted changes. Return `None` if there is no
-    certain difference.
+    With `committed`, compare only with the checked-out commit, and ignore uncommitted changes.
     """
     if then.until > time.time() + _SKEW:
         return None
@@ -130,7 +130,7 @@ def find_changes(
 
 @dataclass(frozen=True, slots=True)
 class _Git:
-    """Git in one repository. All calls together may take `SECONDS`."""
+    """A runner of git in one repository. All its calls together may take `SECONDS`."""
 
     there: Repository
     until: float = field(default_factory=lambda: time.monotonic() + SECONDS)
@@ -147,10 +147,11 @@ class _Git:
         return self.there.git("--literal-pathspecs", *_FEW, *words, seconds=left)
 
     def between(self, before: str, after: str, names: Collection[str]) -> dict[str, FileDifference] | None:
-        """Return, of the files `names`, those that differ between two commits; if `after` is empty, in the working
-        directory.
+        """Return how the files `names` differ between the commits `before` and `after`. If `after` is empty, compare
+        `before` with the working directory. Files that do not differ are not returned.
 
-        Return `None` if git cannot tell: the commit has been collected, or is beyond the end of a shallow clone.
+        Return `None` if git cannot tell because it lacks a commit: garbage collection removed it, or the clone is too
+        shallow.
         """
         if not names:
             return {}
@@ -163,8 +164,8 @@ class _Git:
         return None
 
     def renamed(self, before: str, after: str, gone: Collection[str]) -> dict[str, FileDifference]:
-        """Return, of the missing files `gone`, those that have another name in the commit `after`; if it is empty, in
-        the index.
+        """Return the files in `gone`, missing since the commit `before`, that were renamed. The new names are looked
+        up in the commit `after`, or in the index if `after` is empty.
         """
         how = ("diff-tree", "-r") if after else ("diff-index", "--cached")
         words = (*how, "-z", "--diff-filter=R", *_RENAMES, *_PLAINLY)
@@ -180,15 +181,18 @@ class _Git:
         }
 
     def history(self, ref: str) -> tuple[tuple[str, int], ...]:
-        """Return the newest commits of a branch along its first parents, newest first: their names and times."""
+        """Return the hash and the time of each of the newest commits of a branch, newest first. Of a merge, only the
+        first parent is followed.
+        """
         how = ("rev-list", "--first-parent", "--timestamp", f"--max-count={MAX_COMMITS}")
         done = self(*how, "--end-of-options", ref, "--")
         return tuple(dated(done.stdout)) if done.ok else ()
 
     def behind(self) -> tuple[int, str]:
-        """Return how many commits the upstream branch has beyond HEAD, at most `MAX_COMMITS`, and the upstream's name.
+        """Return how many commits of the upstream branch HEAD lacks, counted up to `MAX_COMMITS`, and the upstream
+        branch's name. Nothing is fetched.
 
-        Nothing is fetched. Without an upstream, or if git takes too long, return no commits.
+        Return 0 and an empty name if HEAD lacks none, the branch has no upstream, or git takes too long.
         """
         with suppress(ProgramFailed):
             count = self("rev-list", "--count", f"--max-count={MAX_COMMITS}", "HEAD..@{upstream}", "--")
@@ -198,10 +202,10 @@ class _Git:
         return 0, ""
 
     def older_work(self, since: str, ref: str, moment: float, names: Collection[str]) -> frozenset[str]:
-        """Return the files among `names` that later commits change with work from before `moment`: rebased, merged or
-        amended.
+        """Return the files in `names` that a commit changed whose author or commit time is not after `moment`. Such
+        work was rebased, merged or amended later.
 
-        Later commits are those in `ref` and not in `since`. Their author or commit time shows older work.
+        Only commits in `ref` that are not in `since` are examined. If git fails, return all `names`.
         """
         how = ("log", "-z", "-m", "--name-only", "--no-renames", "--format=%x00%at %ct", *_PLAINLY)
         done = self(*how, "--end-of-options", f"{since}..{ref}", "--", *names)
@@ -221,10 +225,11 @@ class _Git:
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """The commit that stands for a session's state of the repository, to compare with the present state.
+    """The commit whose files are compared with the present state, because it is closest to the state that the session
+    knew.
 
-    Files in `doubtful`, which the session read, may have differed from that commit. Edited files in `committed` are as
-    the session left them.
+    Files in `doubtful`, which the session read, may have differed from that commit. The session's edits to the files
+    in `committed` are contained in the commit.
     """
 
     commit: str
@@ -235,7 +240,7 @@ class _Base:
 
 
 class _Look:
-    """One comparison of a session's knowledge with a repository."""
+    """One comparison of a session's knowledge of a repository with the repository's present state."""
 
     def __init__(self, git: _Git, then: SessionKnowledge, *, committed: bool) -> None:
         self.git, self.then, self.committed = git, then, committed
@@ -266,7 +271,7 @@ class _Look:
         return found, frozenset(edited)
 
     def _checked_out(self) -> tuple[str, str]:
-        """Return the commit and the branch that are checked out now; empty if there is none."""
+        """Return the commit and the branch that are checked out now. A missing commit or branch is an empty text."""
         commit = self.git("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
         branch = branch_of(self.git.there.place.own)
         if branch is None:  # kept in another way than in a file
@@ -275,9 +280,10 @@ class _Look:
         return commit.text if commit.ok else "", branch
 
     def _by_record(self) -> _Base | None:
-        """Return the commit to compare with, from the reflog of the checkout where the session worked.
+        """Return the commit to compare with: the one that the session had checked out last, from the reflog of its
+        checkout.
 
-        Return `None` if the reflog does not tell it, or is of another clone.
+        Return `None` if the reflog does not tell that commit, or belongs to another clone.
         """
         then = self.then
         if not then.here:
@@ -307,8 +313,8 @@ class _Look:
         return place if place is not None and place.common == self.git.there.place.common else None
 
     def _by_log(self) -> _Base | None:
-        """Return the commit to compare with, from the session's log: the first commit, or a later one if that is
-        certain.
+        """Return the commit to compare with, from the session's log. It is the commit at the session's beginning, or a
+        later commit of the checked-out history that was made before the session's end.
         """
         commit, branch = self.then.commit, self.then.branch
         if not is_commit(commit) or not self.git("cat-file", "-e", f"{commit}^{{commit}}").ok:
@@ -323,9 +329,11 @@ class _Look:
         return _Base(names[by_then], _BY_THEN, branch, frozenset(doubtful))
 
     def _by_branch(self) -> _Base | None:
-        """Return the commit to compare with: the session's branch, by its commits' times, at the end of the session.
+        """Return the commit to compare with: the newest commit of the session's branch at the end of the session, by
+        the commits' times.
 
-        Files that older work, landed later, changes are doubtful.
+        A file counts as doubtful (it may have differed then) if a commit that reached the branch later contains older
+        work on it.
         """
         branch, until = self.then.branch, self.then.until
         if not branch or not is_plain(branch) or not self.files:
@@ -357,7 +365,9 @@ class _Look:
             yield replace(one, own=own, uncommitted=lying and not self.committed)
 
     def _between(self, commit: str, names: Collection[str]) -> Mapping[str, FileDifference]:
-        """Return how the files `names` differ from a commit. Uncommitted files are compared as they are on disk."""
+        """Return how the files `names` differ between `commit` and now. Files with uncommitted changes are compared as
+        they are on disk.
+        """
         lying = [name for name in names if name in self.dirty or not self.commit]
         kept = [name for name in names if name not in lying]
         found = self.git.between(commit, self.commit, kept) if commit != self.commit else {}
@@ -366,15 +376,13 @@ class _Look:
         return {**(found or {}), **(self.git.between(commit, "", lying) or {})}
 
     def _is_certain(self, name: str, base: _Base) -> bool:
-        """Return True if a difference of the file from the base commit is also a difference from what the session
-        knew.
-        """
+        """Return True if a difference of the file from the commit in `base` certainly is a change since the session."""
         if name in base.doubtful or (self.committed and name in self.dirty):
             return False
         return not (self.then.here and self._is_as_it_was(name))
 
     def _is_as_it_was(self, name: str) -> bool:
-        """Return True if the session worked on this very file on disk, and the file has not been written since."""
+        """Return True if the file on disk is the one with which the session worked, and was not written since."""
         place = self.top / name
         try:
             return resolve(self.files[name]) == place and os.lstat(place).st_mtime <= self.then.until
@@ -383,9 +391,10 @@ class _Look:
 
 
 def _worktree_of_ours(there: Repository, cwd: str) -> list[str]:
-    """Return the top of the worker's worktree in which `cwd` is, as a list; empty for a `cwd` elsewhere.
+    """Return the top directory of the worker's worktree that contains `cwd`, in a list. Return an empty list if `cwd`
+    is in no worker's worktree.
 
-    Git does not list a deleted worktree, so it is recognized by its folder.
+    Deleted worktrees are found too: by their path, because git no longer lists them.
     """
     cwd = str(recorded(cwd) or "")
     for top in tops(there):
@@ -401,9 +410,10 @@ def _is_file(path: Path) -> bool:
 
 
 def _steady(history: Sequence[tuple[str, int]], moment: float) -> int | None:
-    """Return the index of the newest commit made by `moment` in a history, newest commit first.
+    """Return the index in `history` (newest commit first) of the newest commit that was made by `moment`.
 
-    Return `None` if a clock was wrong: an earlier commit is later than `moment`, or a later commit is in the future.
+    Return `None` if no commit was made by then, or if a clock was wrong: an entry further down has a time after
+    `moment`, or an entry further up has a time in the future.
     """
     place = next((place for place, one in enumerate(history) if one[1] <= moment), None)
     if place is None or any(made > moment for _, made in history[place : place + _LOOKED_BACK]):
@@ -414,7 +424,7 @@ def _steady(history: Sequence[tuple[str, int]], moment: float) -> int | None:
 
 
 def _listed(said: bytes, wanted: frozenset[str]) -> dict[str, FileDifference]:
-    """Parse git's output of ``--raw --numstat -z`` to the differences of the `wanted` files."""
+    """Parse git's output of ``--raw --numstat -z`` and return the differences of the files in `wanted`, by name."""
     fields = iter(os.fsdecode(said).split("\0"))
     found: dict[str, FileDifference] = {}
     for one in fields:
@@ -438,15 +448,15 @@ def _change(before: str, after: str, status: str, *, same: bool) -> Change:
 
 
 def _of_its_mode(one: FileDifference) -> FileDifference:
-    """Return the difference with the kind "mode" if no line of the file differs, else unchanged."""
+    """Return `one` with the kind "mode" if only the file's mode differs, and no line. Otherwise return it unchanged."""
     if one.change == "mode" or (one.change == "changed" and one.lines == (0, 0)):
         return replace(one, change="mode", lines=None)
     return one
 
 
 def _pairs(said: bytes, wanted: frozenset[str]) -> Iterator[tuple[str, tuple[str, bool]]]:
-    """Parse git's output of ``--raw -z``. Yield the renamed files among `wanted`: old name, new name, True if
-    otherwise equal.
+    """Parse git's output of ``--raw -z``. Yield each renamed file in `wanted`: its old name, its new name, and True if
+    its content is the same.
     """
     fields = iter(os.fsdecode(said).split("\0"))
     for one in fields:

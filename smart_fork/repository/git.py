@@ -1,8 +1,8 @@
-"""Runs git so that nothing in a repository makes it run a program, no matter who wrote the repository.
+"""Runs git so that nothing in a repository makes git run a program, no matter who wrote the repository.
 
-Git is told where the repository is, as proven by `indexer.project`, and never searches for it. Hooks, watchers,
-filters, external comparisons, helpers, editors, transports and submodules are switched off. Settings with variable
-names, such as filters, are first looked up in the repository's configuration.
+git gets the repository's location, as verified by `indexer.project`, and never searches for it. Hooks, watchers,
+filters, external comparisons, helpers, editors, transports and submodules are switched off. Settings with names that
+vary, such as a filter's, are first looked up in the repository's configuration.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ _NAMED = (
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """A checkout of a repository with a trusted `.git`. Its methods run git in an environment that keeps git from
-    running other programs.
+    """A checkout of a repository with a trusted `.git`. Its methods run git with an environment in which git starts no
+    other programs.
     """
 
     place: Checkout
@@ -83,7 +83,9 @@ class Repository:
 
     @property
     def has_filters(self) -> bool:
-        """Return True if the repository's configuration has filters for file contents. They are switched off."""
+        """Return True if the repository's configuration has filters for file contents. smart-fork runs git with these
+        filters switched off.
+        """
         return any(name.startswith("filter.") for name in self.environment.values())
 
     @property
@@ -95,7 +97,8 @@ class Repository:
         self, *arguments: str, env: Mapping[str, str] | None = None, given: bytes = b"", within: Path | None = None,
         seconds: float = GIT_SECONDS,
     ) -> Completed:  # fmt: skip
-        """Run git in the directory `within`, or at the top, and return the result, whatever its exit status.
+        """Run git and return the result, whatever its exit status. git runs in the directory `within`, or at the
+        checkout's top.
 
         `env` is added to the environment, and `given` is the standard input.
 
@@ -107,7 +110,8 @@ class Repository:
         return self.processes.run(command, env=around, timeout=seconds, input=given, whom=str(self.top))
 
     def asked(self, *arguments: str, env: Mapping[str, str] | None = None, given: bytes = b"") -> Completed:
-        """Run git at the top and return the result. If git fails, raise an error.
+        """Run git at the checkout's top and return the result. Unlike `git`, raise an error if git's exit status
+        reports a failure.
 
         Raises:
             ProgramMissing: git is not installed.
@@ -120,9 +124,9 @@ class Repository:
 
     @classmethod
     def open_to_look_back(cls, folder: Path, processes: Processes) -> Repository:
-        """Open the repository of `folder` to read only commits, file names and the configuration.
+        """Open the repository that contains `folder`, only to read commits, file names and the configuration.
 
-        To read these, git runs no program from the configuration, so the configuration is not examined first.
+        For that, git runs no program that the configuration names. So this skips the check of the configuration.
 
         Raises:
             ProgramFailed: there is no repository, or its `.git` is not trusted.
@@ -132,7 +136,8 @@ class Repository:
 
     @classmethod
     def open_worktree(cls, worktree: Path, processes: Processes) -> Repository:
-        """Open the worktree that was made for a worker. It must still belong to the repository that it was made in.
+        """Open the directory `worktree`, a worker's git worktree. The worktree must still belong to the repository in
+        which it was made.
 
         Raises:
             ProgramMissing, ProgramFailed: as `open`, or the worktree belongs to another repository.
@@ -159,7 +164,7 @@ class Repository:
 
 
 def paths(done: Completed) -> list[str]:
-    """Return the paths in git's output with the option ``-z``."""
+    """Return the paths in the output of a git command that ran with the option ``-z``."""
     return [os.fsdecode(name) for name in done.stdout.split(b"\0") if name]
 
 
@@ -217,7 +222,7 @@ def _silenced(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def configured(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return environment variables that set these git settings, also for the programs that git runs."""
+    """Return environment variables that give git these `settings`. Programs that git starts inherit the variables."""
     found = {"GIT_CONFIG_COUNT": str(len(settings))}
     for number, (name, value) in enumerate(settings.items()):
         found |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
@@ -231,9 +236,10 @@ _BATCH_BYTES = 1 << 24
 
 
 def contents(store: Path, processes: Processes) -> Iterator[bytes]:
-    """Yield the contents of all objects in an untrusted object store, packed or not, several at a time.
+    """Yield the contents of all objects in the untrusted object store `store`, several at a time. Objects in packs are
+    included.
 
-    The store's configuration, hooks and borrowed objects are ignored.
+    The store's configuration, its hooks, and objects that it borrows from another store are ignored.
 
     Raises:
         ProgramMissing: git is not installed.
@@ -247,7 +253,9 @@ def contents(store: Path, processes: Processes) -> Iterator[bytes]:
 
 
 def _around(store: Path, own: Path) -> Path:
-    """Create a bare repository in the folder `own` with the objects of `store` and nothing else of it. Return `own`."""
+    """Create a bare repository in the folder `own` that uses the objects of `store`, but no configuration or hooks of
+    it. Return `own`.
+    """
     for name in ("refs", "objects"):
         (own / name).mkdir()
     (own / "HEAD").write_text("ref: refs/heads/main\n")

@@ -1,11 +1,11 @@
 """Reads a repository's history: its state at a time, its changes since a session, and its other directories.
 
 The state at a time comes from the reflog (git's record of checkouts), or from the history of commits. Uncertain facts
-are left out: a reflog that does not go back far enough, or with a clock that went back, answers nothing.
+are left out: a reflog is not used if it begins too late, or if its times show that the clock was set back.
 
-The changes since any number of sessions take one call of git. Only committed changes on the current branch count; a
-merge counts at its own time. Paths come from logs: git reads them from standard input as literal text. Paths outside
-the repository are ignored.
+One call of git finds the changes since any number of sessions. Only committed changes on the current branch count, and
+a merge counts at the merge's own time. Paths come from logs: git reads them from standard input as literal text. Paths
+outside the repository are ignored.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _PLAIN = late(r"(?!.*\.\.)(?!.*//)[\w][\w./+=-]{0,199}")
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A change of HEAD or of a branch, from a line of the reflog: the commits before and after, the time, and the
-    reason.
+    """A change of HEAD or of a branch, read from a line of the reflog (git's record of checkouts): the commits before
+    and after it, its time, and its reason.
     """
 
     before: str
@@ -54,16 +54,19 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class CheckedOut:
-    """The commit and branch that were checked out at a time. `branch` is empty if there was none, `None` if unknown."""
+    """The commit and the branch that were checked out at a time. `branch` is empty if no branch was, `None` if
+    unknown.
+    """
 
     commit: str
     branch: str | None
 
 
 def moves(own: Path, since: float, branch: str = "") -> tuple[Move, ...]:
-    """Return the changes of a checkout's HEAD, or of `branch`, from its reflog, oldest first.
+    """Return the changes of a checkout's HEAD, or of `branch` if given, from the reflog (git's record), oldest first.
 
-    They begin with the last change not after `since`. `own` is the checkout's git folder.
+    If the reflog goes back to `since`, the first returned change is the last one at or before `since`. `own` is the
+    checkout's git folder.
     """
     if branch and not is_plain(branch):
         return ()
@@ -77,7 +80,9 @@ def moves(own: Path, since: float, branch: str = "") -> tuple[Move, ...]:
 
 
 def _since(text: str, since: float) -> Iterator[Move]:
-    """Yield the changes in a reflog's text, newest first, down to the first one not after `since`."""
+    """Yield the changes in a reflog's text, newest first. Stop after the first change that was made at or before
+    `since`.
+    """
     for line in reversed(text.split("\n")):
         if one := _LINE.fullmatch(line):
             yield Move(one[1], one[2], int(one[3]), one[4] or "")
@@ -86,9 +91,10 @@ def _since(text: str, since: float) -> Iterator[Move]:
 
 
 def checked_out(record: Sequence[Move], moment: float, branch_now: str | None) -> CheckedOut | None:
-    """Return the commit and branch that were checked out at `moment`, from the reflog's `record`; `None` if uncertain.
+    """Return the commit and branch that were checked out at `moment`, according to the changes `record`; `None` if
+    uncertain.
 
-    Changes in the same second count as earlier. `branch_now` is the present branch.
+    Changes in the same second as `moment` count as before it. `branch_now` is the present branch.
     """
     later = next((place for place, move in enumerate(record) if move.time > moment), len(record))
     if not later or any(move.time <= moment for move in record[later:]):
@@ -100,9 +106,9 @@ def checked_out(record: Sequence[Move], moment: float, branch_now: str | None) -
 
 
 def branch_of(own: Path) -> str | None:
-    """Return the branch that a checkout is on; empty if it is on none, `None` if unknown.
+    """Return the branch that a checkout is on. Return an empty text if HEAD is detached, and `None` if unknown.
 
-    `own` is the checkout's own git folder.
+    `own` is the git folder of this checkout, which for a worktree is not the repository's.
     """
     said = _end_of(own / "HEAD").strip()
     if said.startswith(_REF):
@@ -111,7 +117,9 @@ def branch_of(own: Path) -> str | None:
 
 
 def branch_at(directory: Path) -> str:
-    """Return the branch that is checked out at or above a directory; empty if there is none, or it is unknown."""
+    """Return the branch of the checkout that contains `directory`. Return an empty text outside a checkout, without a
+    branch, or if the branch is unknown.
+    """
     try:
         top = top_of(directory)
         return (branch_of(Checkout.at(top).own) or "") if top is not None else ""
@@ -120,7 +128,7 @@ def branch_at(directory: Path) -> str:
 
 
 def is_plain(branch: str) -> bool:
-    """Return True if a branch name from a log is valid and cannot mean anything else to git."""
+    """Return True if a branch name from a log is valid, and git cannot take it for an option or an expression."""
     return bool(_PLAIN.fullmatch(branch)) and not branch.endswith((".lock", "/", "."))
 
 
@@ -130,9 +138,10 @@ def is_commit(name: str) -> bool:
 
 
 def _branch_before(later: Sequence[Move], branch_now: str | None) -> str | None:
-    """Return the branch that was checked out before the changes `later`: the one that the first of them left.
+    """Return the branch that was checked out before the changes `later`. It is the branch that the first switch of
+    branches among them left.
 
-    If they left none, return the present branch, `branch_now`. Return `None` if uncertain.
+    If no change is such a switch, return the present branch, `branch_now`. Return `None` if uncertain.
     """
     for move in later:
         if found := _MOVED.match(move.why):
@@ -143,7 +152,9 @@ def _branch_before(later: Sequence[Move], branch_now: str | None) -> str | None:
 
 
 def _end_of(file: Path, most: int = 1 << 12) -> str:
-    """Return the last `most` bytes of a regular file as text; empty for any other file."""
+    """Return the last `most` bytes of a regular file as text. Return an empty text if `file` is missing or not a
+    regular file.
+    """
     try:
         opened = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except (OSError, ValueError):
@@ -157,7 +168,7 @@ def _end_of(file: Path, most: int = 1 << 12) -> str:
 
 
 def dated(said: bytes) -> Iterator[tuple[str, int]]:
-    """Parse git's output of ``rev-list --timestamp``. Yield each commit's name and time."""
+    """Parse git's output of ``rev-list --timestamp``. Yield each commit's hash and time."""
     for line in said.decode("ascii", "replace").splitlines():
         made, _, name = line.partition(" ")
         yield name, int(made)
@@ -177,8 +188,8 @@ Key = TypeVar("Key")
 
 @value
 class Drift(Value):
-    """The changes of a session's files since: how many files it edited in the repository, how many changed, and the
-    share.
+    """The number of files that a session edited in the repository (`files`), how many of these have changed since the
+    session (`changed`), and their share.
     """
 
     files: int
@@ -187,7 +198,7 @@ class Drift(Value):
 
 
 class _Commit(NamedTuple):
-    """A commit of a repository's history: its name and time, and the files that differ from the commit before."""
+    """A commit of a repository's history: its hash (`name`), its time, and the files that it changes."""
 
     name: str
     time: int
@@ -195,10 +206,10 @@ class _Commit(NamedTuple):
 
 
 def drifts(repository: Repository, edited: Mapping[Key, Edits]) -> dict[Key, Drift]:
-    """Return the drift of each session, by its key: how many of its edited files have changed since.
+    """Return each session's drift (how many of the files that it edited have changed since), by the session's key.
 
-    Sessions without edits in the repository are missing. So are sessions with an unknown drift: the history does not
-    go back far enough, or nothing is committed.
+    A session without edits in the repository is missing from the result. So is a session with an unknown drift,
+    because the history does not go back far enough or the repository has no commit.
 
     Raises:
         ProgramMissing, ProgramFailed: as `Repository.git`.
@@ -227,7 +238,9 @@ def drifts(repository: Repository, edited: Mapping[Key, Edits]) -> dict[Key, Dri
 
 
 def tops(repository: Repository) -> list[str]:
-    """Return the top directories of the repository and its worktrees, present and former ones, innermost first."""
+    """Return the top directories of the repository and of its worktrees, including those where they were before a
+    move. A directory comes before the directories that contain it.
+    """
     place = repository.place
     main = [place.common.parent] if place.common.name == ".git" else []
     formerly = (one for top in {place.top, *main} for one in _other_places(top))
@@ -236,8 +249,8 @@ def tops(repository: Repository) -> list[str]:
 
 
 def inside(files: Collection[str], within: Collection[str]) -> frozenset[str]:
-    """Return the `files` below one of the directories `within`, relative to it. Paths that contain ``..`` are left
-    out.
+    """Return those of `files` that are below one of the directories `within`, as paths relative to that directory.
+    Paths that contain ``..`` are left out.
     """
     found = set()
     for file in files:
@@ -249,7 +262,9 @@ def inside(files: Collection[str], within: Collection[str]) -> frozenset[str]:
 
 
 def _other_places(top: Path) -> tuple[str, ...]:
-    """Return the other directories that the repository at `top` is or was in, or that a person assigned to it."""
+    """Return the further directories of the repository at `top`: where it was before a move, where clones of it are,
+    and those that a person assigned to it.
+    """
     try:
         before = repositories.noted()
         given = [old for old, new in repositories.adopted().items() if new == str(top)]
@@ -262,8 +277,8 @@ def _other_places(top: Path) -> tuple[str, ...]:
 
 
 def _commits(said: bytes) -> Iterator[_Commit]:
-    """Parse git's output of ``log -z`` to commits. Each commit begins with an empty field, and no file name is
-    empty.
+    """Parse git's output of ``log -z`` and yield the commits. In the output, an empty field begins each commit, and no
+    file name is empty.
     """
     fields = iter(os.fsdecode(said).split("\0"))
     name, time, files = "", 0, set[str]()
@@ -280,7 +295,9 @@ def _commits(said: bytes) -> Iterator[_Commit]:
 
 
 def _cut(repository: Repository) -> frozenset[str]:
-    """Return the oldest commits of a shallow clone. In git's history, they seem to add all their files."""
+    """Return the hashes of the oldest commits of a shallow clone. git reports that these commits add all their files,
+    since their parents are missing.
+    """
     try:
         return frozenset(Path(repository.place.common, "shallow").read_text("ascii").split())
     except (OSError, ValueError):
@@ -292,8 +309,8 @@ log = logging.getLogger(__name__)
 
 @value
 class ProjectPlace(Value):
-    """Another directory of a project. `why` says how it is known: worktree, reflog, remote, clone, commits or
-    adopted.
+    """A further directory of a project. `why` names the evidence: worktree, reflog, remote, clone, commits, or
+    "adopted" if a person assigned the directory.
     """
 
     directory: str
@@ -302,9 +319,10 @@ class ProjectPlace(Value):
 
 @value
 class AboutProject(Value):
-    """The facts about a project: its remote and root commits, which identify it, and its other directories.
+    """The facts about a project: its remote and its root commits, which identify it, and its further directories
+    (`places`).
 
-    `maybe` are directories that could belong to the project.
+    `maybe` are directories that no longer exist, and that may have been the project's (see `repositories.places_of`).
     """
 
     project_path: str
@@ -319,7 +337,9 @@ ROOTS_SECONDS = 20.0
 
 
 def note(directories: Iterable[str], processes: Processes | None = None) -> None:
-    """Store where these directories' repositories are now, to recognize them after a move. Failures are skipped."""
+    """Store where the repositories of these directories are now, so that they are recognized after a move. A
+    repository that cannot be stored is skipped.
+    """
     tops = {top for one in directories if one and (top := top_of(Path(one)))}
     for top in sorted(tops):
         try:
@@ -330,9 +350,10 @@ def note(directories: Iterable[str], processes: Processes | None = None) -> None
 
 
 def look(top: Path, processes: Processes | None = None) -> repositories.SeenRepository | None:
-    """Return the facts about the repository at `top`, a resolved directory, with its root commits if git finds them.
+    """Return the facts about the repository whose top directory is `top`, a resolved path. They include the root
+    commits (commits without a parent) if git finds them.
 
-    Root commits are looked up only once, because git walks through the whole history for them.
+    git walks through the whole history to find root commits, so these are stored and not looked up again.
     """
     before = repositories.noted().get(str(top))
     one = repositories.seen(top, before)
@@ -342,8 +363,8 @@ def look(top: Path, processes: Processes | None = None) -> repositories.SeenRepo
 
 
 def recognized(project: Project) -> Project:
-    """Return the project with its other directories: those of its repository, and those that a person assigned to
-    it.
+    """Return the project with its further directories: those where its repository was or has clones, and those that a
+    person assigned to it.
     """
     try:
         if not repositories.noted().keys() - {project.root} and not repositories.adopted():
@@ -357,7 +378,9 @@ def recognized(project: Project) -> Project:
 
 
 def described(project: Project) -> AboutProject:
-    """Return the facts about a project, and store where its repository is now."""
+    """Return the facts about a project. Also store where the project's repository is now, to recognize it after a
+    move.
+    """
     try:
         given = [ProjectPlace(old, "adopted") for old, top in repositories.adopted().items() if top == project.root]
         one = look(resolve(project.root)) if project.git else None
@@ -385,10 +408,10 @@ def _roots(top: Path, processes: Processes) -> frozenset[str]:
 
 
 def was_checked_out(session: Session, until: str) -> CheckedOut | None:
-    """Return the commit and branch that a session had checked out at the time `until`, from the reflog of its
-    directory.
+    """Return the commit and branch that a session had checked out at the time `until`, from the reflog (git's record
+    of checkouts) of the session's directory.
 
-    Return `None` if that checkout is not the one in which the session began.
+    Return `None` if the reflog does not tell, or if another clone is in that directory now.
     """
     moment, begun = seconds_in(until), seconds_in(session.started)
     folder = recorded(session.cwd)

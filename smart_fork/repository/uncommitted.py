@@ -1,6 +1,7 @@
-"""Copies the uncommitted changes of a working directory to a worktree by git objects, and compares worktrees.
+"""Copies the uncommitted changes of a working directory to a worktree, as git objects. Also lists a worktree's changes
+since a commit.
 
-The directory itself, its index and its stashes stay unchanged: git works on a copy of the index.
+The working directory, its index and its stashes stay unchanged: git works on a copy of the index.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ def _without() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The uncommitted changes on top of a commit, as two git trees: `staged` has the staged files, `files` all files.
+    """The uncommitted changes on top of a commit, as two git trees: `staged` has the staged state, `files` the files
+    on disk.
 
     `announced` are new files that were added without their content (``git add -N``).
     """
@@ -45,10 +47,11 @@ class Changes:
 
 
 def check(folder: Path, processes: Processes) -> None:
-    """Raise an error if the uncommitted changes in `folder` cannot be copied to a worktree. Nothing is copied.
+    """Raise an error if the uncommitted changes in `folder` cannot be copied to a worktree. This function copies
+    nothing.
 
     Raises:
-        ForkRefused: they cannot be copied.
+        ForkRefused: the changes cannot be copied.
         ProgramFailed: git failed.
     """
     there = Repository.open(folder, processes)
@@ -57,9 +60,10 @@ def check(folder: Path, processes: Processes) -> None:
 
 
 def take(folder: Path, commit: str, processes: Processes) -> Changes:
-    """Store the uncommitted changes of the working directory around `folder` as git objects, and return them.
+    """Store the uncommitted changes of the working directory that contains `folder` as git objects, and return the
+    changes.
 
-    `commit` is the commit that is checked out there.
+    `commit` is the commit that is checked out in that directory.
 
     Raises:
         ForkRefused: they cannot be copied.
@@ -69,9 +73,9 @@ def take(folder: Path, commit: str, processes: Processes) -> Changes:
 
 
 def put(changes: Changes, worktree: Path, processes: Processes) -> str:
-    """Apply uncommitted changes to a clean `worktree` of the commit they are based on.
+    """Apply uncommitted changes to `worktree`, a clean checkout of the commit on which they are based.
 
-    Return a new commit of the result, with which later states of the worktree are compared.
+    Return a new commit that contains the changes. Later states of the worktree are compared with it.
 
     Raises:
         ForkRefused: a change could not be copied.
@@ -97,7 +101,9 @@ def put(changes: Changes, worktree: Path, processes: Processes) -> str:
 
 
 def forget_base(repository: Repository, worktree: Path) -> None:
-    """Delete the git reference that kept the changes copied to a worktree, which is removed."""
+    """Delete the git reference for a worktree that is removed. The reference kept the commit of the changes that were
+    copied to the worktree.
+    """
     repository.git("update-ref", "-d", BASES + worktree.name)
 
 
@@ -132,7 +138,7 @@ def _taken(there: Repository, commit: str) -> Changes:
 
 @contextmanager
 def _index_of_our_own(there: Repository) -> Iterator[Mapping[str, str]]:
-    """Provide a temporary copy of the index, by yielding the environment variables that make git use it."""
+    """Make a temporary copy of the index, and yield the environment variables that make git use the copy."""
     index = there.place.own / "index"
     with tempfile.TemporaryDirectory(prefix="smart-fork-") as folder:
         copy = Path(folder) / "index"
@@ -144,22 +150,24 @@ def _index_of_our_own(there: Repository) -> Iterator[Mapping[str, str]]:
 
 @contextmanager
 def _objects_of_our_own(there: Repository) -> Iterator[Mapping[str, str]]:
-    """Provide a temporary folder for new objects, by yielding the environment variables that make git use it."""
+    """Make a temporary folder for new git objects, and yield the environment variables that make git write there."""
     objects = (there.place.common / "objects").resolve()
     with tempfile.TemporaryDirectory(prefix="smart-fork-") as folder:
         yield {"GIT_OBJECT_DIRECTORY": folder, "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(str(objects))}
 
 
 def _quoted(path: str) -> str:
-    """Return a path quoted as in git's list of object folders, which are separated by colons."""
+    """Return a path with quotation marks, in the form for git's variable that lists object folders. In that list,
+    colons separate the paths.
+    """
     escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
 
 
 def _all_files(there: Repository, env: Mapping[str, str]) -> str:
-    """Store all files of the working directory as a git tree, and return the tree's name.
+    """Store all files of the working directory as a git tree, and return the tree's hash.
 
-    Submodules are added apart, so that git does not look into them.
+    Submodules are added separately, so that git does not run inside them.
     """
     sparse = there.git("config", "--type=bool", "core.sparseCheckout").text == "true"
     inner = submodules(there, env)
@@ -172,8 +180,8 @@ def _all_files(there: Repository, env: Mapping[str, str]) -> str:
 
 
 def _entry(one: Submodule) -> bytes:
-    """Return a line for git's index that sets a submodule to its checked-out commit; if its folder is gone, removes
-    it.
+    """Return an input line for git's index. The line sets the submodule `one` to its checked-out commit, or removes it
+    if its folder is missing.
     """
     mode, commit = ("160000", one.commit) if one.folder else ("0", "0" * len(one.commit))
     return f"{mode} {commit}\t".encode() + os.fsencode(one.name) + b"\0"
@@ -196,7 +204,9 @@ def _refuse_the_impossible(there: Repository, env: Mapping[str, str]) -> None:
 
 
 def _counted(numstat: bytes) -> Iterator[FileChange]:
-    """Parse git's output of ``--numstat -z``. A renamed file has an empty name, followed by its old and new names."""
+    """Parse git's output of ``--numstat -z`` and yield the changed files. For a renamed file, the name field is empty,
+    and the old and the new name follow.
+    """
     fields = iter(numstat.split(b"\0"))
     for field in fields:
         if not field:
@@ -218,10 +228,10 @@ _SHOWN = "H 160000 "
 
 @dataclass(frozen=True, slots=True)
 class Submodule:
-    """A submodule of a repository, with its path. `commit` is its checked-out commit; if unknown, the commit in the
-    index.
+    """A submodule of a repository. `name` is its path. `commit` is the submodule's checked-out commit, or the commit
+    in the repository's index if that is unknown.
 
-    `folder` is true if its directory exists, `changed` if it differs from the index, or may differ.
+    `folder` is true if its directory exists, `changed` if the submodule differs, or may differ, from the index.
     """
 
     name: str
@@ -231,9 +241,10 @@ class Submodule:
 
 
 def submodules(there: Repository, env: Mapping[str, str] | None = None) -> list[Submodule]:
-    """Return the submodules in the index, except those outside a sparse checkout. No program of a submodule is run.
+    """Return the submodules in the repository's index, except those outside a sparse checkout. No program that a
+    submodule's configuration names is run.
 
-    Each is examined as a repository of its own, if its `.git` is trusted.
+    Each submodule with a trusted `.git` is examined as a repository of its own.
 
     Raises:
         ProgramFailed: git failed.

@@ -1,4 +1,6 @@
-"""Creates and removes git worktrees for workers. In its own worktree, a worker edits no other agent's files."""
+"""Creates and removes git worktrees for workers (agents that smart-fork starts). In a worktree of its own, a worker
+does not edit the files of another agent.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +36,11 @@ def _without() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Worktree:
-    """A git worktree for a worker: its directory and branch. `repository` is the directory that it was made from.
+    """A git worktree for a worker: its directory (`path`) and its branch. `repository` is the directory from which it
+    was made.
 
-    `base` is the commit on which the worker's work begins: the commit that was checked out, or a commit of the copied
-    uncommitted changes.
+    `base` is the commit on which the worker's work begins. It is the commit that was checked out, or a commit of the
+    uncommitted changes that were copied.
     """
 
     path: Path
@@ -56,10 +59,10 @@ class Worktree:
         return str(self.path), self.branch, self.base
 
     def left_unfiltered(self, processes: Processes) -> str:
-        """Return a warning about files that git filters would convert, such as those of Git LFS; empty if there are
-        none.
+        """Return a warning about files that git filters would convert, such as those of Git LFS. Return an empty text
+        if no file is concerned.
 
-        Filters are not run in a worker's worktree.
+        smart-fork does not run filters in a worker's worktree.
         """
         there = Repository.open_worktree(self.path, processes)
         if not there.has_filters:
@@ -75,22 +78,24 @@ class Worktree:
         return f"Filters are not run: {len(made)} files, such as {name}, are in the worktree as git stores them{pull}"
 
     def remove(self, processes: Processes) -> None:
-        """Remove the new worktree and its branch, because the fork for it was not started. Its content is lost."""
+        """Remove the new worktree, its branch and its content, because the fork for which it was made was not
+        started.
+        """
         there = Repository.open(self.repository, processes)
         there.git("worktree", "remove", "--force", "--force", str(self.path))  # also one that git was just making
         there.git("branch", "--quiet", "-D", self.branch)
         uncommitted.forget_base(there, self.path)
 
     def undo(self, processes: Processes) -> None:
-        """Remove the worktree of a fork whose start was interrupted, unless someone has worked in it since."""
+        """Remove the worktree of a fork whose start was interrupted. Keep the worktree if it contains work."""
         if self.path.is_dir() and {one.name for one in self.path.iterdir()} <= {".git"}:  # git had not come far
             shutil.rmtree(self.path)
         if not self.path.exists() or not self._has_work(processes):
             self.remove(processes)
 
     def _has_work(self, processes: Processes) -> bool:
-        """Return True if the worktree has a commit, a change or a new file. Files that git has not written yet do not
-        count.
+        """Return True if the worktree has a new commit, a changed file or a new file. A file that is missing on disk
+        does not count, because git may not have written it yet.
         """
         there = Repository.open_worktree(self.path, processes)
         heads = there.git("rev-parse", "--symbolic-full-name", "HEAD").text, there.git("rev-parse", "HEAD").text
@@ -104,7 +109,8 @@ class Worktree:
 
     @classmethod
     def plan(cls, repository: Path, name: str | None, processes: Processes, *, with_changes: bool = False) -> Worktree:
-        """Return the worktree that `create` would make: the first free name among ``name``, ``name-1``, ``name-2`` ….
+        """Return the worktree that `create` would make. Its name is the first free one among ``name``, ``name-1``,
+        ``name-2`` ….
 
         Raises:
             ForkRefused: `repository` is not in a git repository, has no commit, has 99 worktrees of that name, or
@@ -155,10 +161,11 @@ class Worktree:
         with_changes: bool = False,
         note: Callable[[Worktree], object] = lambda _planned: None,
     ) -> Worktree:
-        """Make a worktree of the commit that is checked out in `repository`, on a new branch.
+        """Make a worktree of the commit that is checked out in `repository`, on a new branch. `repository` stays
+        unchanged.
 
-        `note` is called with the planned worktree before it is made. `with_changes` copies the uncommitted changes of
-        `repository`, staged and unstaged, and its new files that are not ignored. `repository` stays unchanged.
+        `note` is called with the planned worktree before it is made. `with_changes` also copies the uncommitted
+        changes of `repository`, staged and unstaged, and its new files that are not ignored.
 
         Raises:
             ForkRefused: see `plan`, or the changes cannot be copied.
@@ -177,10 +184,11 @@ class Worktree:
             raise
 
     def remove_if_saved(self, processes: Processes) -> str | None:
-        """Remove the worktree and its branch, if no work in them would be lost. Otherwise return a sentence that says
-        what work.
+        """Remove the worktree and its branch if no work is lost with them, and return `None`. Otherwise return a
+        sentence that says which work would be lost, or what git did not remove.
 
-        Nothing is forced: git checks again, and the branch is deleted only if it has not moved since it was checked.
+        git itself checks again before it removes the worktree. The branch is deleted only if it has no new commit
+        since the check.
         """
         worktree, branch = self.path, self.branch
         try:
@@ -206,10 +214,10 @@ class Worktree:
         return None
 
     def what_would_be_lost(self, processes: Processes) -> str | None:
-        """Return a sentence that says why the worktree and its branch must not be removed; `None` if no work would be
-        lost.
+        """Return a sentence that says why the worktree and its branch must not be removed, or `None` if no work would
+        be lost with them. In doubt, content counts as lost.
 
-        The sentence has the commands to remove them by hand. In doubt, content counts as lost.
+        The sentence also has the commands to remove both by hand.
         """
         worktree, branch = self.path, self.branch
         if worktree.parent.name != FOLDER or ".." in worktree.parts or not _OURS.fullmatch(branch):
@@ -258,8 +266,8 @@ class Worktree:
     def ahead(self, processes: Processes) -> int | None:
         """Return the number of commits that the worker made on its branch; `None` if unknown.
 
-        A base that holds copied changes is not a commit of the branch, so all other commits of the branch are the
-        worker's.
+        The commits count that are on the branch and not in the history of `base`. `base` itself may be a commit of
+        copied changes, which is not on the branch.
         """
         there = self.path.is_dir()
         opened = Repository.open_worktree if there else Repository.open
@@ -272,9 +280,7 @@ class Worktree:
 
 
 def plain_name(name: str | None) -> str:
-    """Return `name` changed so that it can name a folder and a branch: only ``[A-Za-z0-9._-]``, at most 30
-    characters.
-    """
+    """Return `name` in a form that can name a folder and a branch: at most 30 of the characters ``[A-Za-z0-9._-]``."""
     text = re.sub(r"[^A-Za-z0-9._-]+", "-", name or "")
     text = re.sub(r"\.{2,}", ".", text)
     while text != (text := text[:MAX_NAME_CHARACTERS].strip("-._").removesuffix(".lock")):
@@ -297,7 +303,7 @@ def _add(planned: Worktree, name: str | None, processes: Processes, note: Callab
 def _made(planned: Worktree, processes: Processes) -> Completed:
     """Make the planned worktree; return the result of the last git command.
 
-    The branch is made first, so that it is known which branch to remove if git fails.
+    The branch is made before the worktree. So if git fails, it is known whether the branch is new and must be removed.
     """
     there = Repository.open(planned.repository, processes)
     ref = f"refs/heads/{planned.branch}"
@@ -328,7 +334,8 @@ def _numbered(name: str, number: int) -> str:
 
 
 def _exclude(common: Path) -> None:
-    """Hide workers' worktrees from ``git status``, by a line in the repository's private exclude file.
+    """Hide workers' worktrees from ``git status``, by a line in the repository's file ``info/exclude``, which is not
+    committed.
 
     `common` is the repository's git folder.
     """
@@ -347,7 +354,9 @@ def _exclude(common: Path) -> None:
 
 
 def empty_submodules(repository: Path, processes: Processes) -> str:
-    """Return a warning about submodules, which git leaves empty in a new worktree; empty if there are none."""
+    """Return a warning that submodules are empty in a new worktree. Return an empty text if the repository has no
+    submodules.
+    """
     there = Repository.open(repository, processes)
     if not (there.top / ".gitmodules").exists():
         return ""
@@ -365,9 +374,9 @@ _OURS = re.compile(r"smart-fork[/-][A-Za-z0-9][A-Za-z0-9._-]*")
 
 @dataclass(frozen=True, slots=True)
 class ListedWorktree:
-    """A worktree in the list of ``git worktree list``. `branch` is the full name of its branch.
+    """A worktree as ``git worktree list`` prints it. `branch` is the full name of its branch.
 
-    `locked` is the reason for a lock; `None` if it is not locked.
+    `locked` is the reason for which the worktree is locked, or `None` if it is not locked.
     """
 
     path: Path
@@ -415,7 +424,9 @@ def _in_it(
 
 
 def _commits(repository: Repository, there: Repository | None, branch: str) -> str | None:
-    """Describe the commits of a worktree that are on no other branch, local or remote; `None` if there are none."""
+    """Describe the commits of a worker's branch and worktree that are on no branch except the worker's, local or
+    remote. Return `None` if there are no such commits.
+    """
     tips = []
     if repository.git("show-ref", "--verify", "--quiet", f"refs/heads/{branch}").ok:
         tips.append(f"refs/heads/{branch}")
@@ -438,7 +449,9 @@ def _as_it_began(there: Repository, base: str) -> bool:
 
 
 def _hidden_from_status(there: Repository) -> str | None:
-    """Return a file that exists and that ``git update-index`` hid from ``git status``; `None` if there is none."""
+    """Return the name of an existing file that ``git update-index`` has hidden from ``git status``, or `None` if no
+    such file exists.
+    """
     for line in there.git("ls-files", "-z", "-v").stdout.split(b"\0"):
         flag, name = line[:1], os.fsdecode(line[2:])
         if (flag == b"S" or flag.islower()) and os.path.lexists(there.top / name):
@@ -447,7 +460,9 @@ def _hidden_from_status(there: Repository) -> str | None:
 
 
 def _somebody_in(worktree: Path) -> str | None:
-    """Return the number and name of a process that has its working directory in the worktree, if one is visible."""
+    """Return the id and the name of a process whose working directory is in the worktree, or `None` if no such process
+    is visible.
+    """
     import psutil  # takes a while
 
     there = resolve(worktree)
