@@ -75,7 +75,8 @@ def all_keys() -> Iterator[tuple[str, Field[Any]]]:
 
 
 def allowed_projects() -> list[str]:
-    """Return the project folders that every client of the service may search: ``[service] projects`` in config.toml.
+    """Return the project folders that every client of the service (the background process that answers searches) may
+    search: ``[service] projects`` in config.toml.
 
     Raises `Usage` as `section` does.
     """
@@ -88,7 +89,7 @@ def engine() -> str:
 
 
 def homes() -> tuple[str, ...]:
-    """Return the setting ``homes`` of config.toml, further folders with agents' logs: "VARIABLE=FOLDER" each.
+    """Return the setting ``homes`` of config.toml: further folders with agents' logs, each as "VARIABLE=FOLDER".
 
     Raises `Usage` as `section` does.
     """

@@ -155,7 +155,7 @@ def _state() -> Iterator[Check]:
 
 
 def _facts() -> Iterator[Check]:
-    """Check the database of the facts that cannot be rebuilt from agents' logs, such as forgotten sessions."""
+    """Check the database of facts that agents' logs do not contain, such as which sessions were forgotten."""
     file, damaged = state.path(), state.damage()
     step = f"Stop smart-fork and move {file} away. Hand-overs, shared sessions and forgotten sessions are noted in it."
     detail = f"{file}: {damaged}" if damaged else str(file) if file.exists() else "nothing is kept yet"
@@ -217,9 +217,7 @@ def _logs() -> Iterator[Check]:
 
 
 def _other_homes(agent: AgentAdapter) -> list[Path]:
-    """Return folders that look like an agent's folder for a second account, but are not among the folders that are
-    read.
-    """
+    """Return folders in which an agent seems to keep logs of a second account, and which smart-fork does not read."""
     usual = AGENTS[agent.name].home.default
     if AGENTS[agent.name].home.inside:
         return []
@@ -252,7 +250,7 @@ def _odd_logs() -> Iterator[Check]:
 
 
 def _formats() -> Iterator[Check]:
-    """Report logs that a newer version of an agent wrote than smart-fork was tried with, and the share of unknown
+    """Report logs of agent versions that are newer than the versions tested with smart-fork, and the share of unknown
     records.
     """
     found: dict[Agent, Understood] = {}

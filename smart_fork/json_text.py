@@ -185,8 +185,10 @@ def withdraw(text: str, way: Way, item: JsonItem, empty: Mapping[Way, str]) -> s
 
 
 def _written(value: Any, key: str | None, indentation: str | None, unit: str | None) -> str:
-    """Write `value` as JSON text, with `key` as its name if given: on several lines below `indentation`, or on one
-    line.
+    """Write `value` as JSON text, with `key` as its name if given.
+
+    With `indentation` and `unit`, the text has several lines: those after the first start with `indentation`, and
+    deeper levels add `unit`. Without one of them, the text is one line.
     """
     lined = indentation is not None and unit is not None
     text = json.dumps(value, ensure_ascii=False, indent=unit if lined else None)
@@ -196,7 +198,9 @@ def _written(value: Any, key: str | None, indentation: str | None, unit: str | N
 
 
 def _unit(text: str) -> str | None:
-    """Return the white space of one indentation step in a JSON text; `None` if the text has only one line."""
+    """Return the white space of one indentation step in a JSON text, by default two spaces; `None` if the text has
+    only one line.
+    """
     first = re.match(r"\s*[\[{]\s*?\n([ \t]*)", text)
     if first:
         return first[1] or "  "

@@ -273,8 +273,8 @@ def _forked(
     asked: Mapping[str, Any],
     wanted: Budget | None,
 ) -> Forked:
-    """Fork one session, or merge several. `asked` are further fields of the `ForkRequest`, and `wanted` is the
-    budget.
+    """Fork one session, or merge several. `asked` are the fields of the `ForkRequest` beside the first session,
+    `options` and the budget `wanted`.
     """
     from smart_fork.agents.options import Options
     from smart_fork.forking.plan import fork_session

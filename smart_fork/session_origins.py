@@ -51,8 +51,8 @@ _LOOKED_AT: dict[str, str] = {}
 
 @contextmanager
 def viewing_copy(session_id: str, shared_id: str) -> Iterator[None]:
-    """Note, while the block runs, that the session is a temporary copy of the shared session `shared_id`, only for
-    reading.
+    """Note, while the block runs, that the session is a temporary copy of the shared session `shared_id`, and is only
+    read.
     """
     _LOOKED_AT[session_id] = shared_id
     try:

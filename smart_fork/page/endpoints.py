@@ -250,7 +250,7 @@ class Endpoints:
             return None
 
     def answer(self, form: str, kind: type[T]) -> T:
-        """Return the result of the work that the form named `form` started. It must be a `kind`.
+        """Return the result of the work that the form named `form` started. The result must be of the class `kind`.
 
         Raises:
             NotFound: the form was never sent, was sent too long ago, or did another kind of work.

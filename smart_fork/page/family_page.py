@@ -54,9 +54,10 @@ class OwnPart:
 
 @dataclass(frozen=True, slots=True)
 class SessionDifferences:
-    """Two sessions compared. Their first `shared` exchanges are equal; `answer` compares their last answers.
+    """Two sessions compared. Their first `shared` exchanges (a prompt with its answer) are equal.
 
-    `files` are the files that a session edited after that: path, changes by the first, changes by the second.
+    `first` and `second` describe the rest of each session, and `answer` compares their last answers. `files` are the
+    files edited in that rest: path, changes by the first session, changes by the second.
     """
 
     shared: int
@@ -211,8 +212,9 @@ TICKS = 4
 class TimelineRow:
     """One session's row on a family's time line. All positions are percent of the width.
 
-    The session lasts from `start` to `end`. `above` is where the line from its parent arrives. `passing` are lines
-    between other sessions that cross this row. `below` are the lines to the session's own forks.
+    The session lasts from `start` to `end`. `above` is the position of the line that comes down from its parent.
+    `passing` are positions of lines between other sessions that cross this row. `below` are positions of the lines
+    down to the session's own forks.
     """
 
     start: float

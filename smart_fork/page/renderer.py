@@ -200,7 +200,9 @@ class Addressed(Protocol):
 
 
 def session_link(one: Addressed, at: int | None = None, kind: str = "session", **query: Any) -> str:
-    """Return the address of a session's page at message `at`. `kind` selects another page of it, such as "family"."""
+    """Return the address of a session's page at message `at`. `kind` selects another page about it, such as
+    "family".
+    """
     path = "/".join(quote(part, safe="") for part in (one.agent_type, one.session_id))
     return link(f"/{kind}/{path}", at=at, **query) + (f"#message-{at}" if at is not None else "")
 

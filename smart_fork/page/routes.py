@@ -280,10 +280,11 @@ class ProjectHoldings:
 
 
 def holdings(checked: Checked | None = None) -> Shown:
-    """Return the template values of the index page: the index's status, its projects, cuts and forgotten sessions.
+    """Return the template values of the index page: the index's status, its projects, cuts (turns removed from logs)
+    and forgotten sessions.
 
-    `trouble` is the error if the index cannot be used. `kept` are the agents with logs that the index keeps copies of.
-    `checked` is the result of a requested check, if any.
+    `trouble` is the error if the index cannot be used. `kept` are the agents of which smart-fork keeps copies of the
+    logs. `checked` is the result of a requested check, if any.
     """
     kept = tuple(agent.name for agent in READERS if kept_logs.copies_wanted(agent))
     beside = {"cuts": _cuts(), "gone": _gone(), "kept": kept, "checked": checked}

@@ -227,9 +227,9 @@ def lines_in(fields: Iterable[str]) -> list[str]:
 
 
 def _answered(search: SearchPage, by: Mapping[str, str], library: Opening) -> SearchPage:
-    """Answer the page's question with the hits that pass the filters in `by`.
+    """Answer the page's question with the hits (found sessions) that pass the filters in `by`.
 
-    If filters are in use, more results are requested first.
+    With filters, the search is asked for more hits, because only some of them pass.
     """
     if by:
         search = replace(search, limit=MORE, by=by)

@@ -133,7 +133,7 @@ class SignInCode:
 
 
 class SignInCodes:
-    """The unused sign-in codes of the page at `address`, with their files in `folder`, which holds nothing else."""
+    """The unused sign-in codes of the page at `address`. Their files are in `folder`, which contains no other files."""
 
     def __init__(self, folder: Path, address: str, now: Callable[[], float] = time.monotonic) -> None:
         self._folder = folder
@@ -308,7 +308,9 @@ class PageForms(Generic[T]):
         return nonce
 
     def _note(self, nonce: str) -> None:
-        """Store that a form was sent, before its work begins. Work that a restart interrupts is not repeated."""
+        """Store the name of a sent form before the form's work begins, so that work that a restart interrupts is not
+        repeated.
+        """
         try:
             write_new(private_dir(self._folder) / nonce, ())
         except FileExistsError:

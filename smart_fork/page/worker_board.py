@@ -268,7 +268,9 @@ def _options(seen: Observation) -> tuple[tuple[str, str], ...]:
 
 
 def _question(seen: Observation) -> str:
-    """Return the text above the options in a worker's question; the whole text if the options cannot be separated."""
+    """Return the text above the answer options in a worker's question. If the options cannot be told apart from the
+    text, return all of it.
+    """
     lines = (seen.waiting_for or "").splitlines()
     options = _options(seen)
     above = list(takewhile(lambda line: not _OPTION.match(line), lines))

@@ -90,7 +90,7 @@ def tracked_records(path: Path | None, agent: AgentName, root: Path) -> LocalRec
 
 
 def read_log(path: Path, agent: AgentName, root: Path) -> Session:
-    """Read the session in the log at `path`, which a tracking file names.
+    """Read the session in the log at `path`, which a tracking file (a project's list of shared sessions) names.
 
     A tracking file may be forged. So the log must be this agent's, and its session must belong to the project at
     `root`.
@@ -161,8 +161,8 @@ THINKING, UNKNOWN, FORGOTTEN = "thinking", "unknown records", "text before a com
 
 @dataclass(frozen=True, slots=True)
 class WrittenLog:
-    """A received session that was written as a log of this machine. `lost` counts the content that the log lacks, by
-    kind.
+    """A received session that was written as a log of this machine. `lost` counts, by kind, the received content that
+    the log does not have.
     """
 
     path: Path
@@ -180,8 +180,8 @@ class WrittenLog:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedSession:
-    """A session read from received records, with a temporary log only. `lost` counts the content that it lacks, by
-    kind.
+    """A session read from received records, which are written only to a temporary log. `lost` counts, by kind, the
+    received content that the session does not have.
     """
 
     session: Session
@@ -226,7 +226,7 @@ def exchange_end(session: Session, number: int) -> tuple[int, Turn]:
 def arrived(
     records: Sequence[bytes], agent: AgentName, source_id: str, root: Path, *, others: bool, keep_raw: bool = False
 ) -> Iterator[ReceivedSession]:
-    """Read received records as a session: write a temporary log, and read it with the agent's own reader.
+    """Yield a session read from received records: write a temporary log, and read the log with the agent's own reader.
 
     `others` is True if the records are another person's. With `keep_raw` the turns have their raw records.
 
@@ -318,9 +318,10 @@ def _name(title: str, session: Session) -> str:
 def converted_session(
     agent: AgentName, session: Session, source_id: str, directory: Path
 ) -> Iterator[tuple[Session, Mapping[str, int]]]:
-    """Yield a session as a session of `agent`, and counts of the content that is lost by handing it over, by kind.
+    """Yield a session converted into a session of `agent`, and counts of the content that the conversion loses, by
+    kind.
 
-    A session that is already the agent's own is unchanged, and loses nothing.
+    A session that is already of this agent is yielded unchanged, and loses nothing.
     """
     if agent == session.agent:
         yield session, {}

@@ -103,7 +103,7 @@ class Loss:
         return time in self.only or (time in self.times and bool(telling_words([line], self.words)))
 
     def forget_snapshots(self, session_id: str) -> None:
-        """Delete the session's snapshots (transcripts stored before cuts) that contain lost content."""
+        """Delete those snapshots of the session (transcripts stored before cuts) that contain lost content."""
         for kept in snapshots.snapshots(session_id):
             times = map(received_logs.record_time, filter(None, map(record_in, snapshots.lines(kept))))
             if telling_words(snapshots.lines(kept), self.words) or not self.only.isdisjoint(times):
@@ -259,7 +259,9 @@ def _plain(text: str) -> str:
 
 
 def _with_masks(record: bytes) -> list[str]:
-    """Return the lines of a record's texts that contain a masked secret; without any, its longest text."""
+    """Return the lines of a record's texts that contain a masked secret. If no line contains one, return only the
+    record's longest text.
+    """
     found = (inner for text in _texts(record) for inner in (_texts(text.encode()) or [text]))
     masks = [plain for text in found for line in text.splitlines() if _MASKED in (plain := _plain(line))]
     return masks or sorted(filter(None, map(_plain, _texts(record))), key=len)[-1:]

@@ -201,7 +201,7 @@ def last_pair(session: Session) -> int:
     """Return the index of the last turn of a session to share: its last answer, or the last result of a call.
 
     Raises:
-        NothingToPush: the session has neither.
+        NothingToPush: the session has neither an answer nor a result.
     """
     if points := session.pairs():
         return points[-1]

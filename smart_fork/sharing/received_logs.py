@@ -72,7 +72,9 @@ class ReceivedLog:
 
     @property
     def digests_with_pending(self) -> set[str]:
-        """Return the digests of the log's shared records, and of the new records in edits that are still to be made."""
+        """Return the digests of the log's shared records, and of the records that pending edits (not made yet) will
+        write.
+        """
         return {*self.digests, *(sha256(new).hexdigest() for new in self.pending_edits().values() if new is not None)}
 
     @property
@@ -119,7 +121,9 @@ class ReceivedLog:
         )  # fmt: skip
 
     def forget(self) -> None:
-        """Delete this log's entry from the register. The log stays."""
+        """Delete this log's entry from the register (the list of logs with records of shared sessions). The log
+        stays.
+        """
         state.change("DELETE FROM pulled WHERE id = ?", self.id)
 
     def pending_edits(self) -> dict[str, bytes | None]:
@@ -138,7 +142,7 @@ class ReceivedLog:
         )
 
     def with_edits(self, edits: Edits) -> dict[str, bytes | None]:
-        """Combine the edits that are still to be made in the log with new `edits`."""
+        """Combine the log's pending edits (not made yet) with new `edits`, and return the result."""
         return {**combined(self.pending_edits(), edits), **edits}
 
     def counted(self, count: Callable[[], int]) -> int:
@@ -240,7 +244,9 @@ def store_pushed(
 
 
 def find(path: Path, agent: AgentName) -> ReceivedLog | None:
-    """Return the register entry of the log at `path`; `None` if it contains no records of a shared session."""
+    """Return the register entry of the log at `path`. Return `None` if the log contains no records of a shared
+    session, and so has no entry.
+    """
     return next(_found("WHERE id = ?", _id(path, agent)), None)
 
 
@@ -274,7 +280,9 @@ def tracked_in(path: Path, agent: AgentName) -> tuple[ReceivedLog, str, Alias] |
 
 
 def pushed_as(path: Path, agent: AgentName) -> str | None:
-    """Return the id of the shared session that a log of this machine is tracked as; `None` if it was never shared."""
+    """Return the id of the shared session that the project's tracking file (its list of shared sessions) names for a
+    log of this machine; `None` if the log was never shared.
+    """
     found = tracked_in(path, agent)
     return found[2].session_id if found is not None else None
 
@@ -337,8 +345,9 @@ def clear_unfinished() -> None:
 
 
 def _take_away(session_id: str, agent: AgentName, root: str, project: str) -> None:
-    """Delete an unfinished copy of a shared session, and all data about it. A copy that is tracked is complete and
-    stays.
+    """Delete an unfinished copy of a shared session, and all data about it.
+
+    A copy that is in its project's tracking file (the list of shared sessions) is complete and stays.
     """
     reader = READERS[agent]
     try:

@@ -38,7 +38,8 @@ _AGAIN = "Nothing was sent. Drop the records that the agent cannot read, or repo
 
 
 def read_back(agent: str, records: Sequence[bytes]) -> Session:
-    """Write canonical records to a temporary log, and return the session that the agent's reader finds in it.
+    """Write canonical records (in the form in which machines exchange them) to a temporary log. Return the session
+    that the agent's reader finds in that log.
 
     Raises:
         Unshareable: a record has fields that are not shared, or reads back differently. The message has its number.
@@ -106,7 +107,7 @@ _NOTES = re.compile(r"\s*(?:\[(?:image|document) dropped: [^\]]*\]\s*)+")
 
 
 def check_outgoing(outgoing: Outgoing) -> None:
-    """Check that the records of a prepared session read back as the same session.
+    """Check that the agent's reader finds the same session in the records of a prepared session.
 
     Raises:
         Unshareable: the records would not load, or would not be the same session. The message has the record's number.

@@ -54,7 +54,8 @@ class ProjectFolder:
 
     @classmethod
     def of(cls, project: str | None = None, directory: Path | None = None) -> ProjectFolder:
-        """Find the project that `project` names by its key or a directory; by default, the project of `directory`.
+        """Find the project that `project` names by a directory or by its key, such as "github.com/acme/shop". Without
+        `project`, find the project of `directory`.
 
         Raises:
             Usage: a directory has no remote `origin`, or `project` is neither a directory nor a key.
@@ -116,7 +117,7 @@ def check_alias(name: str) -> str:
 
 
 class _StoredTracking(BaseModel):
-    """The base of the classes that the tracking file stores. Keys that this version does not know are kept."""
+    """The base class of the parts of the tracking file. Names in the file that this version does not know are kept."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="allow", alias_generator=to_camel, populate_by_name=True)
 
@@ -157,7 +158,7 @@ class Alias(_StoredTracking):
         return next((one.path for one in logs), self.file)
 
     def is_of(self, path: Path) -> bool:
-        """Return True if `path` is this session's log on this machine."""
+        """Return True if `path` is the stored log or the current log of this session on this machine."""
         return path in (self.file, self.log)
 
     def apart(self) -> Alias:
@@ -168,7 +169,7 @@ class Alias(_StoredTracking):
         return self.model_copy(update=parted)
 
     def elsewhere(self) -> Alias:
-        """Return the same alias without a log on this machine."""
+        """Return a copy of this alias (a named shared session) that names no log on this machine."""
         return self.model_copy(update={"files": (), "local_count": 0, "local_digest": ""})
 
 
@@ -197,10 +198,10 @@ class Tracked(_StoredTracking):
         return said if self.begun else {name: value for name, value in said.items() if name != "begun"}
 
     def named(self, reference: str | None) -> tuple[str, Alias] | None:
-        """Find the alias that `reference` means: its name, a session id, or the start of an id. `None` if there is
-        none.
+        """Find the alias (a named shared session) that `reference` means: its name, a session id, or the start of an
+        id. Return `None` if no alias matches.
 
-        Without `reference`, return the current alias.
+        Without `reference`, return the current alias, which commands use by default.
         """
         if reference is None:
             return (self.current, self.aliases[self.current]) if self.current in self.aliases else None
@@ -219,14 +220,15 @@ class Tracked(_StoredTracking):
         return next(((name, one) for name, one in self.aliases.items() if one.is_of(path)), None)
 
     def with_alias(self, name: str, one: Alias, *, current: bool = True) -> Tracked:
-        """Return a copy of the tracking data in which the alias `name` is added or replaced. By default it becomes
-        current.
+        """Return a copy of the tracking data in which the alias `name` (a named shared session) is added or replaced.
+        By default, this alias becomes the current one.
         """
         aliases = {**self.aliases, name: one}
         return self.model_copy(update={"aliases": aliases, "current": name if current else self.current})
 
     def with_current(self, name: str) -> Tracked:
-        """Return a copy of the tracking data with `name` as the current alias, which commands use by default.
+        """Return a copy of the tracking data with `name` as the current alias (the shared session that commands use by
+        default).
 
         Raises:
             NotFound: the alias does not exist.
@@ -248,7 +250,7 @@ class Tracked(_StoredTracking):
         return self.model_copy(update={"begun": left if session_id is None else {**left, what: session_id}})
 
     def without(self, name: str) -> Tracked:
-        """Return a copy of the tracking data without the alias `name`.
+        """Return a copy of the tracking data without the alias `name` (a named shared session).
 
         Raises:
             NotFound: the alias does not exist.
@@ -444,8 +446,8 @@ def _origin(top: Path) -> str:
 
 
 def _others(repository: git.Repository) -> str:
-    """Return a hint for a repository without `origin`: how to name its project by another remote. Empty without a
-    remote.
+    """Return a hint for a repository without the remote `origin`: how to name its project by another remote. Empty if
+    the repository has no remote.
     """
     for line in repository.git("config", "--get-regexp", r"^remote\..*\.url$").text.splitlines():
         name, _, url = line.partition(" ")

@@ -63,7 +63,8 @@ def is_rewritten(agent: str) -> bool:
 
 
 def refuse_uncuttable(agent: str, session_id: str) -> None:
-    """Refuse to withdraw messages of a shared session if no messages can be cut out of its agent's logs.
+    """Refuse to withdraw messages of a shared session (take them back) if no messages can be cut out of its agent's
+    logs.
 
     Raises:
         ForkRefused: the agent's sessions cannot be cut.
@@ -180,7 +181,7 @@ def apply_pending(*, remove: bool = False) -> AppliedWithdrawals:
 
 
 def _has_of_others(one: ReceivedLog, edits: Edits) -> bool:
-    """Return True if some of the records that `edits` changes in the log came from other users."""
+    """Return True if the log got some of the records that `edits` changes from another user or machine."""
     own = (digest for digest, key in one.records if key)
     return any(digest in edits for digest in (*own, *one.crossed_from))
 
@@ -395,10 +396,9 @@ def _of_records(one: ReceivedLog, keys: _EditsByKey) -> Planner:
 
 
 def _track(one: ReceivedLog, edits: Edits, before: int, *, gone: bool) -> None:
-    """Update the aliases under which a log is tracked, after `edits` of its records. If the log is `gone`, delete
-    them.
+    """Update the aliases (named shared sessions) of a log in the tracking file, after `edits` of the log's records.
 
-    `before` is the number of the log's records before the edits.
+    If the log is `gone`, delete the log's alias instead. `before` is the number of the log's records before the edits.
     """
     tracking = Tracking(ProjectFolder(one.root, one.project))
     if not tracking.path.is_file():

@@ -59,7 +59,7 @@ def limited() -> bool:
 def permits(directory: str, *, below: bool = False) -> bool:
     """Return True if the caller may read about `directory`; with `below`, also about everything in it.
 
-    Only an unlimited caller may read about an unknown directory.
+    If `directory` is unknown, only a caller that may read about all projects gets True.
     """
     allowed = _allowed.get()
     if allowed is None:

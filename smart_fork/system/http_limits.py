@@ -50,8 +50,8 @@ class Peer:
 
 
 class Connection(H11Protocol):
-    """uvicorn's HTTP connection with limits: it is closed if no request comes in time, or if too many connections are
-    open.
+    """An HTTP connection of the server uvicorn, with limits: it is closed if no request comes in time, or if too many
+    connections are open.
     """
 
     #: The time in which a client must send the head of its request.

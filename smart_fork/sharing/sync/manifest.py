@@ -31,7 +31,7 @@ _FORM = b"smart-fork/sync/1"
 
 
 class WrongKey(SmartForkError):
-    """Data on synchronization's remote that was encrypted with another key, or was changed there."""
+    """Data on the synchronization's git remote that was encrypted with another key, or was changed there."""
 
     code = "wrong_key"
 
@@ -201,7 +201,7 @@ class Manifest(canonical.WireModel):
 
 
 def sealed(manifest: Manifest, key: SyncKey) -> bytes:
-    """Encrypt the list of synchronized sessions, for the remote."""
+    """Encrypt the list of synchronized sessions, to be stored on the remote."""
     return key.seal(NAME, _packed(manifest.model_dump_json().encode()))
 
 
@@ -222,7 +222,7 @@ def opened(data: bytes, key: SyncKey) -> Manifest:
 
 
 def sealed_records(session_id: str, records: tuple[bytes, ...], key: SyncKey) -> bytes:
-    """Encrypt the records of a session, for the remote."""
+    """Encrypt the records of a session, to be stored on the remote."""
     return key.seal(session_id, _packed(orjson.dumps([one.decode() for one in records])))
 
 

@@ -37,7 +37,7 @@ Copies = Mapping[str, sending.SyncedCopy]
 
 
 def _is_own(entry: SharedEntry) -> bool:
-    """Return True if this machine has the log from which the remote's session was sent."""
+    """Return True if the remote's session was sent from a log that this machine has."""
     return any(not checkpoints.is_within(str(path)) for path in READERS[entry.agent].locate(entry.session_id))
 
 
@@ -166,8 +166,8 @@ _STILL = "Withdrawn text is still in it."
 
 @value
 class MovedSession(Value):
-    """A session that synchronization sent, received or withdrew. `session_id` is this machine's id, if the session is
-    on it.
+    """A session that synchronization sent, received or withdrew. `session_id` is the session's id on this machine; if
+    this machine does not have the session, its id on the sending machine.
     """
 
     session_id: str
@@ -278,8 +278,8 @@ class _Run:
         )
 
     def _withdrawn(self, there: Manifest) -> Manifest:
-        """Delete the copies of withdrawn sessions on this machine, and return the remote's list `there` without these
-        sessions.
+        """Delete this machine's copies of withdrawn sessions (their owner took them back). Return `there`, the
+        remote's list, without these sessions.
         """
         here = sending.copies()
         gone = {**self._settled.withdrawn, **there.withdrawn}

@@ -112,7 +112,8 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class PreparedSession:
-    """A session that is ready to be sent to the remote. Without an `entry` it is a copy that was not continued here.
+    """A session that is ready to be sent to the remote. A session without an `entry` is an unchanged copy of a remote
+    session, and is not sent.
 
     The field `sealed` of the entry is a placeholder until the records are encrypted.
     """
@@ -144,7 +145,8 @@ def source_id(key: SyncKey, agent: str, session_id: str) -> str:
 def prepared_sessions(
     known: SyncState, key: SyncKey, withdrawn: Container[str], copies: Mapping[str, SyncedCopy], progress: Progress
 ) -> Iterator[PreparedSession | UnsentSession]:
-    """Prepare each session that has changed since it was last sent, and yield it, or the reason why it is not sent.
+    """Prepare each session that has changed since it was last sent. Yield the prepared session, or the reason why the
+    session is not sent.
 
     Withdrawn sessions are skipped. `copies` are the sessions that are copies of remote ones.
     """
