@@ -118,8 +118,8 @@ class AllAgents:
         return _needed(self[agent].heads, f"The families of {self.title_of(agent)} sessions are not known")
 
     def tail_of(self, agent: str) -> Tail:
-        """Return the object that reads a worker's state from its log. Raise `Usage` if smart-fork has none for the
-        agent.
+        """Return the object that reads a worker's state from its log. Raise `Usage` if smart-fork cannot read the
+        state of this agent's workers.
         """
         return _needed(self[agent].tail, f"smart-fork has no live status of {self.title_of(agent)} sessions")
 
@@ -172,13 +172,15 @@ class AllAgents:
         return sorted((agent for agent in self if agent.has("cutter")), key=lambda agent: agent.writes_on)
 
     def first_cut(self) -> AgentName:
-        """Return the default agent of commands that remove turns: the first agent with transcripts that smart-fork can
-        cut.
+        """Return the default agent of commands that remove turns: the first agent with transcripts from which
+        smart-fork can remove turns.
         """
         return next(agent.name for agent in self if agent.has("cutter"))
 
     def find_cutter(self, tool: str) -> Cutter | None:
-        """Return the cutter of the agent called `tool`; `None` if the agent is unknown or has no cutter."""
+        """Return the cutter (the object that loads transcripts, so that turns can be removed) of the agent called
+        `tool`; `None` if the agent is unknown or has no cutter.
+        """
         return self[tool].cutter if tool in self else None
 
     def files_of(self, tool: str) -> Files:
@@ -190,10 +192,11 @@ class AllAgents:
         return self.find_cutter(tool) or Files()
 
     def cutter_of(self, tool: str) -> Cutter:
-        """Return the cutter of the agent called `tool`.
+        """Return the cutter (the object that loads transcripts, so that turns can be removed) of the agent called
+        `tool`.
 
         Raises:
-            Usage: The agent is unknown, or its transcripts cannot be cut.
+            Usage: The agent is unknown, or smart-fork cannot remove turns from its transcripts.
         """
         if found := self.find_cutter(tool):
             return found
@@ -226,7 +229,9 @@ class AllAgents:
         return next((env[name] for agent in asked for name in agent.session_variables if env.get(name)), None)
 
     def homes(self) -> Iterator[Home]:
-        """Yield the description of each agent's own folder, for agents with a variable that can move the folder."""
+        """Yield the description of each agent's own folder. Leave out agents without an environment variable that can
+        move the folder.
+        """
         return (agent.home for agent in self if agent.home.variable)
 
     def home_variables(self) -> tuple[str, ...]:
@@ -330,7 +335,7 @@ class AllAgents:
         raise Usage(f"agent_type must be {one_of(self.choices())}, not {shown(value)}")
 
     def word_for(self, agents: Iterable[AgentName]) -> str:
-        """Return the shortest word with which `selected` returns `agents`."""
+        """Return the shortest word with which `selected` returns `agents`: a name, "both" or "all"."""
         meant = tuple(agents)
         return meant[0] if len(meant) == 1 else self.BOTH if meant == _BOTH else self.ALL
 

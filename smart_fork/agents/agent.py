@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 class Sign(NamedTuple):
-    """A regular expression that matches a program's help if the program has an option or command that smart-fork
-    needs.
+    """A regular expression that the help of an agent's program must match. A match shows that the program has an
+    option or command that smart-fork needs.
 
-    `headless` is True if only forks without a terminal need it.
+    `headless` is True if only forks without a terminal need the option or command.
     """
 
     listed: str
@@ -78,8 +78,8 @@ USUAL: Mapping[str, str] = MappingProxyType({
 
 
 def usual_facets(*without: str, **elsewhere: str) -> Mapping[str, str]:
-    """Return where each facet is defined, as ``module:name`` by facet (see `USUAL`), except the facets in `without`.
-    `elsewhere` replaces usual places.
+    """Return the module and name of each facet (an object for one task with an agent), as ``module:name`` by facet.
+    `USUAL` has the defaults, `elsewhere` replaces some of them, and the facets in `without` are left out.
     """
     return MappingProxyType(
         {name: place for name, place in {**USUAL, **elsewhere}.items() if place and name not in without}
@@ -87,8 +87,8 @@ def usual_facets(*without: str, **elsewhere: str) -> Mapping[str, str]:
 
 
 class Ability(NamedTuple):
-    """An ability of agents: its name for people, and the facet (such as "copier") that an agent needs for it. All
-    agents have an ability without a facet.
+    """An ability of agents: its name for people, and the facet (such as "copier") that an agent needs for the ability.
+    If no facet is named, all agents have the ability.
     """
 
     words: str
@@ -201,11 +201,15 @@ class Agent(AgentDescription):
 
     @classmethod
     def has(cls, facet: str) -> bool:
-        """Return True if the agent has this facet. The facet is not imported."""
+        """Return True if the agent has this facet (an object for one task, such as "copier"). The facet is not
+        imported.
+        """
         return bool(getattr(cls, facet, facet in cls.facets))
 
     def abilities(self) -> dict[str, bool]:
-        """Return each ability by its JSON key, with True if the agent has the facet for it."""
+        """Return each ability by its JSON key, with True if the agent has the facet (such as "copier") that the
+        ability needs.
+        """
         return {name: not ability.facet or self.has(ability.facet) for name, ability in self.ABILITIES.items()}
 
     def model_window(self) -> int:
@@ -254,15 +258,15 @@ class Storage:
         return self.folder(directory) in (None, log.parent)
 
     def restored(self, place: str, session_id: str) -> str:
-        """Return the path below the agent's folder at which a restored log belongs; `place` is its path before it was
-        lost.
+        """Return the path, below the agent's folder, for a lost log that smart-fork restores. `place` is the log's
+        path there before it was lost; by default, return it unchanged.
         """
         return place
 
     def resumed(self, log: Path, session_id: str, directory: Path) -> Path | None:
-        """Return a second path for `log` that the agent, started in `directory`, needs to resume the session.
+        """Return a second path for `log` at which the agent, started in `directory`, looks for the session to resume.
 
-        `None` if it finds the log without.
+        Return `None` if the agent finds the log at its present path.
         """
         return None
 
@@ -286,12 +290,12 @@ class CallerIdentity:
     argument: str | None = None
 
     def session_id(self, call: ClientCall) -> str | None:
-        """Return the id of the session that made a call; `None` if the call does not tell it."""
+        """Return the id of the session that made a call; `None` if the call does not name the session."""
         return None
 
     def workspaces(self, meta: Mapping[str, Any]) -> list[str]:
-        """Return the directories in which the agent works, from a request's metadata; empty if the request does not
-        tell.
+        """Return the directories in which the agent works, from a request's metadata; empty if the metadata has
+        none.
         """
         return []
 
@@ -312,8 +316,8 @@ def newest_logs(folder: Path, pattern: str) -> list[Path]:
 
 
 class KeptPrompt(NamedTuple):
-    """A prompt from an agent's own list of prompts, which it keeps outside its logs. Secrets in it are not masked.
-    `moment` is in UTC, `directory` as the agent writes it.
+    """A prompt from an agent's own list of prompts, which the agent keeps outside its logs. Secrets in the prompt are
+    not masked. `moment` is its time in UTC, `directory` the working directory in the agent's spelling.
     """
 
     session_id: str

@@ -33,8 +33,8 @@ class ProcessNote(NamedTuple):
 
 
 def noted_at(path: Path, said: object = None, parts: int = 1) -> float:
-    """Return the time of the note in the file `path`, in seconds since the epoch: `said` divided by `parts` if the
-    note states its time, else the file's time.
+    """Return the time of the note in the file `path`, in seconds since the epoch. If the note states its time (`said`,
+    with `parts` units in a second), return that time, else the file's time.
     """
     if isinstance(said, int | float):
         return said / parts
@@ -72,8 +72,8 @@ class Presence(AgentFacet):
         return iter(())
 
     def near(self, log: Path, processes: Mapping[int, Running]) -> str:
-        """Return a sentence about a process that may write to `log` without having its session open; empty if none
-        may.
+        """Return a sentence about a process that may write to `log` without having the log's session open; empty if no
+        process may.
         """
         return ""
 
@@ -87,17 +87,18 @@ class Presence(AgentFacet):
         return None
 
     def queue(self, session_id: str, text: str, running: Callable[[], Mapping[int, Running]]) -> tuple[str, ...]:
-        """Return the subcommand and words with which the agent's program delivers a message to a running session.
+        """Return the subcommand and words with which the agent's program delivers the message `text` to a running
+        session.
 
-        Empty if the message would not be delivered now.
+        Return an empty tuple if the program would not deliver the message now.
         """
         return ()
 
     def inside(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> dict[int, bool]:
         """Return the ids of running processes that have a session open, each with True if that is certain.
 
-        A note about a process overrides its command line, since ``/clear`` begins another session in the process. The
-        command line of a noted process's parent does not count either.
+        If the agent has a note about a process, the note counts, not the process's command line: ``/clear`` begins
+        another session in the same process. The command line of that process's parent does not count either.
         """
         noted: dict[int, ProcessNote] = {}
         for note in sorted(self.notes(session_id, log, processes), key=lambda one: one.since):
@@ -112,8 +113,8 @@ class Presence(AgentFacet):
         return found
 
     def _may_be(self, words: Sequence[str]) -> bool:
-        """Return True if the command line `words` may be the agent's, so that a note about the process is still valid.
-        The agent's name need only be a part of the program's path.
+        """Return True if the command line `words` may be the agent's. Then a note about the process is still valid. It
+        is enough that the program's path contains the agent's name.
         """
         return bool(words) and self.agent in _script_of(words)
 

@@ -88,7 +88,7 @@ class AmpAdapter(ReadAdapter):
 
 
 def _records(document: object) -> Iterator[object]:
-    """Yield the thread without its messages, then each message. Release a message from memory after it was read."""
+    """Yield the thread without its messages, then each message. Each message is removed from memory after its use."""
     if not isinstance(document, dict):
         return
     messages = document.pop("messages", None)

@@ -1,7 +1,7 @@
 """Sessions that repositories keep (see `checkpoints`), read as if they were logs of their agent.
 
-They are read like a teammate's shared session: only fields that may be shared, without thoughts bound to an account,
-and with this clone's paths. No file that they name is opened.
+They are read like a teammate's shared session: only the fields that may be shared, without thoughts bound to an
+account, and with the paths of the clone on this machine. No file that such a session names is opened.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def with_checkpoints(own: AgentAdapter) -> AgentAdapter:
 
 
 class _Odd(OSError):
-    """The error for a transcript in a repository that is no readable conversation."""
+    """The error if a transcript in a repository is no readable conversation."""
 
 
 class WithCheckpoints(AgentAdapter):
-    """An agent's adapter that also finds and reads the agent's sessions in repositories. All else is delegated to
-    `own`.
+    """An agent's adapter that also finds and reads the agent's sessions in repositories. For logs on this machine, it
+    calls `own`, the agent's ordinary adapter.
     """
 
     def __init__(self, own: AgentAdapter) -> None:
@@ -119,7 +119,9 @@ class WithCheckpoints(AgentAdapter):
         return replace(result, session=session, checkpoint=UNREAD)
 
     def glance(self, path: Path) -> Session | None:
-        """Return a summary of a session from the checkpoint list. Read the transcript only to recognize sub-agents."""
+        """Return a summary of a repository's session from the list of sessions. The transcript is read only for agents
+        that keep sub-agents' logs among sessions. For a sub-agent, return `None`.
+        """
         if not checkpoints.is_within(str(path)):
             return self.own.glance(path)
         found = checkpoints.find(str(path))
@@ -211,8 +213,8 @@ def _converted(
 
 
 def _place_there(session: Session, touched: frozenset[str]) -> HomePlace:
-    """Return the project's root and the home on the author's machine. They are guessed from the session's directory,
-    and from edits of the files `touched`.
+    """Return the project's root and the home folder on the author's machine. Both are guessed: the root from the files
+    `touched` and the session's edits of them, the home from the session's directory.
 
     They are used only to replace paths in text.
     """

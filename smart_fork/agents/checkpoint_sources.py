@@ -58,7 +58,7 @@ class StoredSession(NamedTuple):
     """A session in a repository. `parts` are the git objects with its transcript, `facts` the object with its
     metadata; for a Markdown history, the file's name and its version.
 
-    `at` is the time of its checkpoint in nanoseconds. The author and the title are untrusted text.
+    `at` is the time of its checkpoint (saved state) in nanoseconds. The author and the title are untrusted text.
     """
 
     agent: AgentName
@@ -93,7 +93,7 @@ def _git(common: str, *words: str, given: bytes = b"") -> bytes:
 
 
 def refs_of(common: str) -> list[tuple[str, str]]:
-    """Return the commit and the name of each git ref that has Entire's checkpoints."""
+    """Return the commit and the name of each git ref with checkpoints (sessions saved by Entire)."""
     said = _git(common, "for-each-ref", "--format=%(objectname) %(refname)", *_PATTERNS)
     refs = (line.partition(" ") for line in said.decode("utf-8", "replace").splitlines())
     return [(commit, name) for commit, _, name in refs if _is_ours(name)][:_MAX_CHECKPOINTS]
@@ -105,7 +105,7 @@ def _is_ours(name: str) -> bool:
 
 
 def _authors(common: str, commit: str) -> Iterator[tuple[str, str, str]]:
-    """Yield checkpoint, session and author from the commits of a branch, newest first."""
+    """Yield the ids of a checkpoint (saved state) and a session with their author, for each commit, newest first."""
     form = "%an%x00%s%x00%(trailers:key=Entire-Session,valueonly,separator=%x20)%x00"
     try:
         said = _git(common, "rev-list", f"--max-count={_MAX_CHECKPOINTS}", f"--format={form}", commit)
@@ -162,7 +162,7 @@ def transcript(common: str, one: StoredSession) -> tuple[bytes, frozenset[str]]:
 
 
 def _sizes(common: str, ids: Sequence[str]) -> list[tuple[str, int]]:
-    """Return the type and size of each git object; an empty type for a missing object."""
+    """Return the type and size of each git object; for a missing object, an empty type and 0."""
     said = _git(common, "cat-file", "--batch-check", given=_lines(ids)).decode().splitlines() if ids else []
     told = [line.split(" ") for line in said]
     return [(one[1], int(one[2])) if len(one) == 3 else ("", 0) for one in told]
@@ -182,7 +182,7 @@ class _Entry(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """A checkpoint: its id, the git tree with its sessions, and its author if the ref tells it."""
+    """A checkpoint (saved state): its id, the git tree with its sessions, and its author if the ref tells it."""
 
     id: str
     tree: str
@@ -190,7 +190,7 @@ class _Place(NamedTuple):
 
 
 def sessions_in(common: str, refs: Sequence[tuple[str, str]]) -> dict[str, StoredSession]:
-    """Return the newest state of each session in these refs by session id, newest sessions first."""
+    """Return the newest saved state of each session in these refs, by session id, newest sessions first."""
     places, authors = [], dict[tuple[str, str], str]()
     commits = _read(common, [commit for commit, _ in refs], _MAX_FACTS)
     for (commit, name), (kind, data) in zip(refs, commits, strict=True):
@@ -297,7 +297,9 @@ def _width(data: bytes, end: int) -> int:
 
 
 def agent_named(said: object) -> AgentName | None:
-    """Return the agent that a checkpoint or history calls `said`; `None` for an agent that smart-fork does not read."""
+    """Return the agent with the name `said` in a checkpoint or history; `None` if smart-fork does not read the
+    agent.
+    """
     if not isinstance(said, str):
         return None
     name = re.sub(r"[^a-z]", "", said.lower())

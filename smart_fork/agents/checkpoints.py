@@ -1,8 +1,9 @@
-"""The list of sessions that a repository keeps: Entire's checkpoints and SpecStory's histories.
+"""The list of sessions that a repository keeps: Entire's checkpoints (sessions saved in git objects) and SpecStory's
+histories (Markdown files).
 
-The file ``<SMART_FORK_HOME>/checkpoints/<digest>.json`` lists the sessions of one clone, and each counts as a log
-within that file. The list is made again when a ref or a history file changes. Git is only asked for objects by id;
-nothing is fetched, or written into the repository. All text in it is untrusted.
+The file ``<SMART_FORK_HOME>/checkpoints/<digest>.json`` lists the sessions of one clone, and each session counts as a
+log within that file. The list is made again when a ref or a history file changes. Git is only asked for objects by id;
+nothing is fetched, or written into the repository. All text in the sessions is untrusted.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ HISTORIES, _MARKDOWN = ".specstory/history", ".md"
 class CheckpointList(NamedTuple):
     """The listed sessions of one clone: `common` is its git directory, `top` its root.
 
-    `stamp` (of files) and `refs` (a digest) show whether a ref or a history has changed.
+    `stamp` (the versions of files) and `refs` (a digest of all refs) show whether the list must be made again.
     """
 
     common: str
@@ -49,7 +50,7 @@ class CheckpointList(NamedTuple):
 
 
 def is_within(location: str) -> bool:
-    """Return True if `location` names a session that a repository keeps, not a log file."""
+    """Return True if `location` names a session that a repository keeps; False if it is the path of a log file."""
     return "/checkpoints/" in location and location.startswith(f"{checkpoints_dir()}/")
 
 
@@ -59,7 +60,7 @@ def are_listed() -> bool:
 
 
 def note(directory: Path) -> bool:
-    """List the sessions in the repository of `directory`, unless they are listed. Return True if a new list was made.
+    """List the sessions in the repository of `directory`, unless a list exists. Return True if a new list was made.
 
     For nearly all clones this only looks at a few files.
     """
@@ -73,8 +74,8 @@ def note(directory: Path) -> bool:
 
 
 def unfetched(directory: Path) -> str:
-    """Return the command that fetches a clone's checkpoints, if the repository seems to have some that are not here;
-    else "".
+    """Return the git command that fetches a repository's checkpoints (saved sessions), if Entire is set up in the
+    clone at `directory` but no sessions are listed; else "".
     """
     top = None if Setting.CHECKPOINTS.is_off() else top_of(directory)
     with suppress(Unproven, OSError, ValueError):
@@ -115,7 +116,9 @@ def is_history(location: str) -> bool:
 
 
 def in_clone(session: Session, location: str) -> Session:
-    """Return the session with the clone's root as its directory, unless it worked in the clone."""
+    """Return the session with the clone's root as its directory. If its directory is in the clone, return it
+    unchanged.
+    """
     found = find(location)
     if found is None or f"{session.cwd}/".startswith(f"{found[0].top}/"):
         return session
@@ -213,7 +216,7 @@ def _list(common: str, top: str, before: CheckpointList | None) -> CheckpointLis
 
 
 def _stamp(common: str, top: str) -> list[list[Any]]:
-    """Return file stamps that change when a ref or a history changes: of loose refs, their folders and packed refs."""
+    """Return the versions of the files that change when a git ref or a history changes."""
     found = [_seen(f"{common}/{name}") for name in ("packed-refs", "reftable/tables.list")]
     found += [_seen(path) for path in _loose(common)]
     if os.path.isdir(folder := f"{top}/{HISTORIES}"):  # noqa: PTH112 - as text

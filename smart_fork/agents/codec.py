@@ -1,6 +1,7 @@
-"""Decoders of agents' records: each says where its agent's records have texts, tool calls, results and thoughts.
+"""Decoders of agents' records: each finds texts, tool calls, results and thoughts in its agent's records.
 
-Here are also the parsers of a person's answers, the shortening of records for copies, and the secrets in records.
+Also parsers of a person's answers to an agent's questions, the shortening of records for copies, and the search for
+secrets in records.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ class Codec(ABC):
         """Return the item in a record: its text, tool calls, tool results, thoughts and number of images."""
 
     def used(self, record: Record) -> Iterator[UsedTool]:
-        """Yield the tool calls in a record. Tools have common names such as "Bash", whatever the agent calls them."""
+        """Yield the tool calls in a record. Tools get common names such as "Bash", also if the agent uses other
+        names.
+        """
         for call in self.decode(record).calls:
             if isinstance(call.given, dict | str):
                 yield call._replace(name=self.tools.get(call.name, call.name))
@@ -70,7 +73,7 @@ class Codec(ABC):
         return in_paragraphs(self.decode(record).thoughts)
 
     def thoughts_between(self, session: Session) -> Mapping[int, str]:
-        """Return thoughts that have records of their own, by the number of the turn that follows each."""
+        """Return the thoughts that have records of their own, by the number of the turn that follows each."""
         return {}
 
     def _is_thought(self, value: Mapping[str, Any]) -> bool:
@@ -78,12 +81,12 @@ class Codec(ABC):
 
 
 class Header(NamedTuple):
-    """The place of a record in its session, and the facts that it states. The values are not checked.
+    """The place of a record in its session, and the facts that the record states. The values are not checked.
 
     * `role`: who speaks; empty for a record that only states facts.
-    * `id`: without one, the record's number is its id.
-    * `parent`: the id of the record before; an empty text means the preceding record, `None` a beginning.
-    * `asked`: True if a person wrote a user's record.
+    * `id`: the record's id; if it is missing, the record's number is used.
+    * `parent`: the id of the record before; "" means the preceding record in the log, `None` that no record is before.
+    * `asked`: for a record with the role "user", True if a person wrote it.
     * `loaded`: the number of tokens in the context after the record.
     * `named`: True if a person chose the `title`.
     """
@@ -126,7 +129,7 @@ class ReadSource(AgentAdapter):
     codec: ClassVar[ReadCodec]
 
     def beside(self, path: Path) -> Header:
-        """Return the facts about the session in `path` that other files state."""
+        """Return the facts about the session in `path` that files beside the log state."""
         return Header()
 
     def stated(self, path: Path) -> Record:
@@ -176,8 +179,8 @@ class SizedCodec(CopyCodec):
         """Return True if a record is the summary that a compaction wrote."""
 
     def measured(self, line: Line) -> RecordSize | None:
-        """Return the size of a record; `None` if it is outside the conversation. A very long record counts with all
-        its bytes.
+        """Return the size of a record; `None` if the record is outside the conversation. A very long record counts
+        with all its bytes.
         """
         if not self.has_place(line.record):
             return None
@@ -283,7 +286,9 @@ def parts_answer(answer: Mapping[str, Any]) -> tuple[str, bool]:
 
 
 def patch_shown(display: object) -> str:
-    """Return the unified diff in `display`, an edit's result as the agent shows it; empty if it has none."""
+    """Return the unified diff in `display`, the form in which the agent shows an edit's result; empty if there is no
+    diff.
+    """
     return text_in(dict_in(display).get("fileDiff"))
 
 
@@ -303,7 +308,9 @@ _NOTE = "user_note: "
 
 
 class QuotedAnswers(PersonAnswers):
-    """A parser of a person's answers in the form ``"question"="answer"``, one after the other."""
+    """A parser of a person's answers to an agent's questions, in the form ``"question"="answer"``, one after the
+    other.
+    """
 
     none = ("", "Unanswered", "(No answer provided)")
 
@@ -321,7 +328,9 @@ class QuotedAnswers(PersonAnswers):
 
 
 class JsonAnswers(PersonAnswers):
-    """A parser of a person's answers in a JSON object. Its keys are question ids, numbers or texts."""
+    """A parser of a person's answers to an agent's questions, in a JSON object with question ids, numbers or texts as
+    keys.
+    """
 
     def answered(self, output: str, questions: Questions) -> Said:
         if not output.lstrip().startswith("{"):
@@ -396,8 +405,8 @@ def characters(value: Any, depth: int = 0) -> int:
 
 
 def aside(text: str) -> str:
-    """Return `text` as a note of smart-fork, which takes the place of a prompt in a copy. By its tags, readers do not
-    take it for a person's prompt.
+    """Return `text` as a note of smart-fork, in tags that distinguish the note from a person's prompt. In a copy, it
+    replaces dropped turns.
     """
     return f"<{LEFT_OUT_TAG}>\n{text}\n</{LEFT_OUT_TAG}>"
 

@@ -42,14 +42,14 @@ class Home(NamedTuple):
         return tuple(f"{self.default}/{one}".rstrip("/") for one in self.logs)
 
     def folder(self) -> Path:
-        """Return the agent's own folder, which need not exist: within `used` the folder of that session, else the
-        first one.
+        """Return the agent's own folder, which need not exist: within the context `used`, the folder chosen there,
+        else the first of `folders`.
         """
         return _USED.get().get(self) or self._first()
 
     def folders(self) -> tuple[Path, ...]:
-        """Return all folders of the agent: a variable may list several, and config.toml may name those of other
-        accounts.
+        """Return all folders of the agent. The environment variable may list several, and smart-fork's config.toml may
+        add folders, such as those of other accounts.
         """
         more = (self._named_so(one) for one in (*self._named()[1:], *_further(self.variable)))
         return tuple(dict.fromkeys((self.folder(), self._first(), *more)))
@@ -74,7 +74,7 @@ class Home(NamedTuple):
 
     @contextmanager
     def used(self, log: Path | None) -> Iterator[None]:
-        """Within this context, use the folder that contains `log` as the agent's own, so that its session can be
+        """Within this context, use the folder that contains `log` as the agent's own, so that the log's session can be
         started.
         """
         several = len(self.folders()) > 1
@@ -87,7 +87,7 @@ class Home(NamedTuple):
 
     def environment(self) -> dict[str, str]:
         """Return the environment variable with which the agent's program finds the folder chosen by `used`; empty if
-        it finds the folder without.
+        the program finds the folder without the variable.
         """
         used = _USED.get().get(self)
         if used is None or (used == self._first() and len(self._named()) < 2):
@@ -95,8 +95,8 @@ class Home(NamedTuple):
         return {self.variable: str(used).removesuffix(f"/{self.inside}")}
 
     def _named(self) -> list[str]:
-        """Return the folders that the variable names. Commas do not separate folders if a folder with that whole name
-        exists.
+        """Return the folders that the agent's environment variable names. Commas separate several, unless a folder
+        with the whole value as its name exists.
         """
         named = os.environ.get(self.variable, "")
         if self.default.startswith(_DATA):  # a path that is not absolute does not count, as XDG wants it
@@ -117,7 +117,9 @@ class Home(NamedTuple):
         return Path(value).expanduser() / self.inside
 
     def usual(self) -> str:
-        """Return the value of the variable that means the default folder; empty if no value does."""
+        """Return the value of the environment variable with which the agent uses its default folder; empty if no value
+        does.
+        """
         outside = self.default.removesuffix(self.inside)
         return f"~/{outside}".rstrip("/") if self.default.endswith(self.inside) else ""
 
@@ -155,7 +157,9 @@ class AgentDescription:
 
 
 class AgentFacet:
-    """A facet that keeps its agent as `of`: an object for one thing that smart-fork does with an agent."""
+    """The base of facets (objects for one task with an agent) that need the agent's names and folder, which `of`
+    has.
+    """
 
     def __init__(self, of: AgentDescription) -> None:
         self.of, self.agent, self.title = of, of.name, of.title

@@ -1,4 +1,4 @@
-"""Folding: the records of any agent's log are fed one by one, and the session is built from the collected facts."""
+"""Folds: readers that take the records of an agent's log one by one, collect facts, and build the session from them."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _NO_MODELS = ("<synthetic>", "unknown")
 
 
 class Fold(ABC):
-    """The facts and turns collected so far from the records of one session. Keys of `facts` differ by agent, except
-    these.
+    """The facts and turns collected so far from the records of one session. The keys of `facts` differ by agent,
+    except these.
 
-    `started` and `last` are the first and last time, `parent` is the id of the session it was forked from, `root`
-    names its family. `compactions`, `models`, `names`, `version`, `gitBranch` and `head` (a commit) are as in
-    `Session`. `interrupted` is true if the person stopped the agent last.
+    `started` and `last` are the session's first and last time, `parent` is the id of the session it was forked from,
+    `root` is an id that it shares with all its forks. `compactions`, `models`, `names`, `version`, `gitBranch` and
+    `head` (a commit) are as in `Session`. `interrupted` is true if the person stopped the agent's last answer.
     """
 
     agent: AgentName
@@ -75,7 +75,9 @@ class Fold(ABC):
 
     @abstractmethod
     def active(self) -> tuple[Turn, ...]:
-        """Return the turns of the conversation, without abandoned ones."""
+        """Return the turns of the conversation, without turns that a person abandoned by going back to an earlier
+        one.
+        """
 
     @abstractmethod
     def own_id(self) -> str:
@@ -83,16 +85,16 @@ class Fold(ABC):
 
     @abstractmethod
     def directory(self) -> tuple[str, Inferred]:
-        """Return the session's directory, and the source that it was inferred from; an empty source if the log states
-        it.
+        """Return the session's directory, and the source from which it was inferred. The source is "" if the log
+        states the directory.
         """
 
     @abstractmethod
     def is_copy(self) -> bool:
-        """Return True if the log is a copy, in another place than the log that the agent began for the session."""
+        """Return True if the log is a copy: it is not at the path where the agent began the session's log."""
 
     def excluded(self) -> str:
-        """Return the reason why the log's records are no session, whatever their turns are; empty if they can be
+        """Return the reason why the log cannot be a session, such as that it is a sub-agent's; empty if it can be
         one.
         """
         return ""
@@ -120,7 +122,9 @@ class Fold(ABC):
         return said if asked else shorten(joined(" ", (mask("Fork of"), said)), TITLE_CHARACTERS)
 
     def own(self, turns: tuple[Turn, ...]) -> int:
-        """Return how many of the first `turns` a fork has from its parent; 0 for a session that is no fork."""
+        """Return how many turns at the beginning of `turns` a fork took over from its parent; 0 if the session is no
+        fork.
+        """
         return 0
 
     def origin(self) -> Origin:
@@ -151,8 +155,8 @@ class Fold(ABC):
         return False
 
     def note_moment(self, moment: str, *, done: bool = True) -> None:
-        """Count a record's time as the session's first or last time, if it is. `done` is True if the record is a
-        message or an action.
+        """Note a record's time as the session's first or last time, if it is earlier or later than the noted ones.
+        Only a message or an action (`done`) can set the last time.
 
         A time in the future is ignored: the clock was wrong, or the record is damaged.
         """
@@ -164,8 +168,8 @@ class Fold(ABC):
                 facts["last"] = moment
 
     def said(self, turn: Turn) -> Turn:
-        """Return a turn with the agent's present directory. If the index reads the log, its text is masked, because
-        later comparisons use masked text too.
+        """Return a turn with the directory in which the agent works now. If the index reads the log, the turn's text
+        is masked, because later comparisons use masked text too.
         """
         masked = mask_once(turn.text) if self.masks and turn.text else turn.text
         cwd = self.facts.get("stands", "")
@@ -205,7 +209,9 @@ class Fold(ABC):
         return self.facts.get("records", 0), self.facts.get("unknown", 0)
 
     def session(self) -> tuple[Session | None, str]:
-        """Build the session from the collected facts. Return it with "", or `None` with the reason why it is none."""
+        """Build the session from the collected facts. Return (session, ""), or (`None`, reason) if the log is no
+        session.
+        """
         if reason := self.excluded():
             return None, reason
         facts, turns = self.facts, self.active()
@@ -285,7 +291,7 @@ class LineFold(Fold):
         """Note the session's title, if a record states it."""
 
     def lacks(self) -> str:
-        """Return what this log must still tell before a list can show its session, such as "no prompt"; empty if
+        """Return what must still be read of this log before a list can show its session, such as "no prompt"; empty if
         nothing.
         """
         if self.excluded():
@@ -293,9 +299,9 @@ class LineFold(Fold):
         return "" if any(turn.prompt for turn in self.active()) else "no prompt"
 
     def note_end(self) -> str:
-        """Read the last records of the log, note the newest time among them and return it; empty without one.
+        """Read the last records of the log, note their newest time and return it; empty if none has a time.
 
-        Records written at the same time need not be in the order of their times.
+        Several records are read, since they need not be in the order of their times.
         """
         found = list[str]()
         for number, line in enumerate(islice(last_lines(self.path), _MAX_LINES)):
@@ -352,7 +358,7 @@ def glance(begun: Callable[..., LineFold], path: Path) -> Session | None:
 
 
 def _with_model(known: Iterable[str], name: object) -> list[str]:
-    """Return the known models with `name` added, if it names a new model, in the order of first answers."""
+    """Return the names of known models with `name` added at the end, if it is the name of another model."""
     names = list(known)
     if isinstance(name, str) and (said := name.strip()[:_MODEL_CHARACTERS]) and said not in _NO_MODELS:
         said = mask(said)

@@ -23,7 +23,7 @@ _WAL, _AT = b"\2\2", 18
 
 @contextmanager
 def read_only(path: Path, *, locked: bool = False) -> Iterator[apsw.Connection]:
-    """Yield a connection to the database as of one moment, including its ``-wal`` file.
+    """Yield a connection that reads the database as it is at this moment, including the changes in its ``-wal`` file.
 
     With `locked`, a database that another program has locked is read from a copy.
 
@@ -53,10 +53,11 @@ def read_only(path: Path, *, locked: bool = False) -> Iterator[apsw.Connection]:
 
 @contextmanager
 def with_tables(path: Path, needed: Mapping[str, Collection[str]], what: str) -> Iterator[apsw.Connection]:
-    """Yield a connection to the database if it has the tables and columns in `needed`. Views do not count.
+    """Yield a connection to the database if it has the tables and columns in `needed`. Views do not count as tables.
+    `what` is the database's name in errors, such as "a Goose database".
 
     Raises:
-        OSError: The database cannot be opened or read, or is not `what` it should be.
+        OSError: The database cannot be opened or read, or lacks a table or column.
     """
     try:
         with read_only(path) as db:

@@ -28,11 +28,12 @@ MAX_PROMPT_BYTES = 100_000
 
 @dataclass(frozen=True, slots=True)
 class ForkPlan:
-    """The plan of a worker: a command to run, in which directory, with which environment and files.
+    """The plan of a worker (an agent that smart-fork starts): a command to run, in which directory, with which
+    environment and files.
 
-    `env` is added to the environment; `defaults` apply where nothing else sets them. `staging` says which files are
-    needed first. `new_session_id` is the worker's session, `None` if only the agent knows it. `title` is the worker's
-    name, if the copied log names the session instead of the command.
+    `env` is added to the environment; `defaults` apply where nothing else sets a variable. `staging` says which files
+    are needed first. `new_session_id` is the id of the worker's session, `None` if only the agent knows it. `title` is
+    the worker's name, if the command does not name the session, so that the copied log must.
     """
 
     agent: AgentName

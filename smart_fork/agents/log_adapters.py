@@ -57,8 +57,8 @@ class LogAdapter(OwnLogs):
         return cast("Callable[..., Any]", getattr(import_module(f"smart_fork.agents.{module}"), name))
 
     def has_lost(self, location: str) -> bool:
-        """Return True if the file at `location` is no log by its name. Older versions of smart-fork indexed such
-        files, conflict copies of sync programs.
+        """Return True if the file at `location` cannot be a log by its name. Older versions of smart-fork indexed such
+        files: conflict copies made by sync programs.
         """
         name = location.rpartition("/")[2].removesuffix(".zst").rpartition(".")[0]
         return not is_name(name) and any(location.startswith(f"{folder}/") for folder, _ in self.folders())
@@ -95,8 +95,8 @@ class TreeAdapter(LogAdapter):
         return partial(super().tree, twins=self.twins)
 
     def slug(self, directory: str) -> str:
-        """Return the name of the project folder with the sessions of a working directory; empty if folders do not tell
-        the directory.
+        """Return the name of the project folder with the sessions of a working directory; empty if the agent does not
+        name its folders after directories.
         """
         return ""
 
@@ -205,7 +205,7 @@ class DatabaseAdapter(OwnLogs):
     database: ClassVar[str]
 
     def databases(self) -> Iterator[Path]:
-        """Yield the database of each home of the agent. It need not exist."""
+        """Yield the path of the database in each home of the agent. The file need not exist."""
         return (folder / self.database for folder, _ in self.folders())
 
     @abstractmethod

@@ -28,7 +28,7 @@ class Readers(Agents):
         return super().__iter__()
 
     def note(self, directory: Path) -> bool:
-        """List the sessions in the repository of a directory. Return True if a new list was made."""
+        """List the sessions that the repository of a directory keeps. Return True if a new list was made."""
         is_new = checkpoints.note(directory)
         self._look()
         return is_new
@@ -38,12 +38,12 @@ class Readers(Agents):
         return self.longest_first(self[agent], session_id, self[agent].locate(session_id))
 
     def original_of(self, agent: str, session_id: str) -> Path | None:
-        """Return the log of a session with the longest history; `None` if there is none."""
+        """Return the log with the longest history among a session's logs; `None` if the session has no log."""
         return next(iter(self.logs_of(agent, session_id)), None)
 
     def longest_first(self, reader: AgentAdapter, session_id: str, paths: Sequence[Path]) -> list[Path]:
-        """Return a session's logs, which are given newest first: sorted by their last message, originals before
-        copies.
+        """Return `paths`, a session's logs (newest first), sorted by the time of their last message, latest first. If
+        two logs have the same time, an original comes before a copy.
         """
         if len(paths) < 2:
             return list(paths)
@@ -53,7 +53,7 @@ class Readers(Agents):
         return sorted(found, key=last.__getitem__, reverse=True)
 
     def staged_copies(self, session_id: str) -> Collection[str]:
-        """Return the paths of a session's copies that were made for forks."""
+        """Return the paths of copies of a session's log that were made so that an agent could fork the session."""
         if not has_registry():
             return ()
         from smart_fork.workers.registry import Registry

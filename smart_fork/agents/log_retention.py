@@ -45,8 +45,8 @@ class Deletion(Value):
 
     @classmethod
     def expected(cls, now: float, agents: Collection[AgentName] | None = None) -> tuple[Deletion, ...]:
-        """Return the coming deletions of `agents`, or of all: one for each agent that deletes logs by age and has
-        some.
+        """Return the coming deletions of logs by `agents`, or by all agents: one for each agent that has logs and
+        deletes old ones.
         """
         readers = [reader for reader in OWN if agents is None or reader.name in agents]
         return tuple(found for reader in readers if (found := _of(reader, now)) is not None)

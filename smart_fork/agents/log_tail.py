@@ -35,7 +35,7 @@ class TokenUse(Value):
     """The tokens of one answer of the model. `input` are the sent tokens that were neither read from the prompt cache
     nor written to it.
 
-    A count of the cache is `None` if it is unknown.
+    The tokens read from the cache, or written to it, are `None` if the log does not tell them.
     """
 
     read_from_cache: int | None = rare()
@@ -59,7 +59,9 @@ class TokenUse(Value):
 
 @dataclass(frozen=True, slots=True)
 class RecordSign:
-    """The state of a worker that one record of its log shows. Most records show none: then all fields are empty."""
+    """The state of a worker (an agent that smart-fork started) that one record of its log shows. Most records show no
+    state: then all fields are empty.
+    """
 
     status: Status = ""
     tokens: int = 0
@@ -103,8 +105,8 @@ def answer_tokens(
 ) -> AnswerUse:
     """Return the token counts in a log's `usage`. A count that is no number is unknown.
 
-    `names` are the log's fields for tokens sent, written, read from the cache and written to the cache. With `whole`,
-    the count of tokens sent includes the cached ones.
+    `names` are the names of the log's fields for tokens sent, written, read from the cache and written to the cache.
+    With `whole`, the log's count of tokens sent includes the cached ones.
     """
     sent, output, *cached = map(usage.get, names)
     had, got = (count(one) or (0 if one == 0 and type(one) is int else None) for one in cached)
@@ -178,8 +180,8 @@ class Tail:
     window: Callable[[], int | None] = lambda: None
 
     def written(self, records: Iterable[Mapping[str, Any]], log: str = "") -> int:
-        """Return the tokens that the model wrote in these records. With a session id `log`, other sessions' records
-        are left out.
+        """Return the number of tokens that the model wrote in these records. If `log` names a session, records that
+        name another one do not count.
         """
         written: dict[str, int] = {}
         for one in self.answers(records):
@@ -187,7 +189,9 @@ class Tail:
         return sum(written.values())
 
     def since(self, log: Path, since: str) -> Iterator[Mapping[str, Any]]:
-        """Yield the records of a log since the time `since`. Records that a fork copied are mostly older."""
+        """Yield the records of a log since the time `since`. Records that a fork copied from its parent are mostly
+        older, and so left out.
+        """
         return (one for one in self.records(log) if utc(one.get("timestamp")) >= since)
 
     def running_tasks(self, records: Iterable[Mapping[str, Any]], since: str = "") -> tuple[BackgroundTask, ...]:
@@ -205,7 +209,7 @@ class Tail:
         )
 
     def keeps_prompt(self, log: Path) -> bool:
-        """Return True if a fork of the session keeps its system prompt in another directory too."""
+        """Return True if a fork of the session keeps the session's system prompt, even in another directory."""
         try:
             return any(map(self.is_prompt, self.records(log)))
         except OSError:
@@ -220,8 +224,8 @@ class Tail:
         return self.written(self.since(log, since), log.stem)
 
     def first_answer(self, log: Path, since: str) -> TokenUse | None:
-        """Return the token use of the first answer since the time `since`; `None` without one, or if the log does not
-        tell.
+        """Return the token use of the first answer since the time `since`; `None` if no answer follows, or the log has
+        no token counts.
 
         Raises:
             OSError: The log cannot be read.
@@ -263,7 +267,9 @@ def no_steps(record: Mapping[str, Any], calls: Calls) -> Steps:
 
 
 def notified(text: str) -> Steps:
-    """Yield the tasks that a message in tags reports as ended. A monitor's report has no status: its task continues."""
+    """Yield the end of each background task that a message, in tags, reports as ended. A monitor's report has no
+    status, so its task continues.
+    """
     for told in _NOTIFICATION.finditer(text):
         task, status = _TASK.search(told[1]), _STATUS.search(told[1])
         if task and status and status[1] not in GOING_ON:
@@ -271,5 +277,5 @@ def notified(text: str) -> Steps:
 
 
 def object_in(text: object) -> dict[str, Any]:
-    """Return the object in a JSON text; empty if the text is none."""
+    """Return the object in a JSON text; empty if the text is no JSON object."""
     return dict_in(json_in(text) if isinstance(text, str) else text)

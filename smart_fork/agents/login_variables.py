@@ -25,14 +25,16 @@ _MAX_NAMES = 100
 
 
 def noted_variables(agent: AgentName) -> tuple[str, ...]:
-    """Return the names of login variables for an agent that a person's environment had last."""
+    """Return the names of the agent's login variables that were set in a person's environment when it was last
+    noted.
+    """
     return tuple(_noted().get(agent, ()))
 
 
 def note_variables_of_person(env: Mapping[str, str]) -> None:
-    """Note the names of login variables that `env` sets for each agent, if `env` is a person's own.
+    """Note the names of login variables that `env` sets for each agent, if `env` is a person's own environment.
 
-    The environment of an agent, or of a worker, is not.
+    Do nothing if `env` is the environment of an agent or of a worker (an agent that smart-fork started).
     """
     if not any(name in env for name in (*AGENTS.callers_own, DEPTH, WORKER_ID)):
         note_variables(env)

@@ -159,8 +159,7 @@ class CodexFold(fold.LineFold):
         return bool(self.inherited)
 
     def inherit(self, below: tuple[str, ...], *, turns: bool) -> None:
-        """Take over from the parent's log, and from its parents: the family's first id, the origin, and the shared
-        `turns`.
+        """Take over from the parent's log, and from its parents: the family's first id, the origin, shared `turns`.
 
         A rollout (log) after a rewind takes over from the rollout before it in the same way. If a rollout is missing,
         the next reading looks for it again. `below` are the ids of the rollouts followed so far.
@@ -361,9 +360,7 @@ class CodexFold(fold.LineFold):
         return missing
 
     def _asked(self, prompt: int) -> None:
-        """Note that a compaction between the turn's beginning and this prompt is undone if the prompt is rolled
-        back.
-        """
+        """Note that a compaction between the turn's beginning and this prompt is undone if the prompt is taken back."""
         began, compacted = self.facts.pop("began", None), self.facts.get("compacted", ())
         if began is not None and compacted and compacted[-1][0] > began:
             self.facts["compacted"] = [*compacted[:-1], (*compacted[-1][:2], prompt, compacted[-1][3])]
@@ -411,7 +408,7 @@ class CodexFold(fold.LineFold):
         return tuple(turns)
 
     def is_loaded(self) -> bool:
-        """Return True if Codex can load the session: no rollout is missing, nor a header's field (as in 2025)."""
+        """Return True if Codex can load the session: no rollout or header field (as in 2025) is missing."""
         return bool(self.facts.get("headed") and self.facts.get("joined", "base" not in self.facts))
 
     def resumed(self, turns: tuple[Turn, ...]) -> Resumed:
