@@ -86,12 +86,13 @@ def without_frameworks(setting: str, name: str) -> ModelUnavailableError:
 class SentenceTransformerEmbedder:
     """A sentence-transformers model that is loaded on first use. Only one thread at a time computes.
 
-    The model runs on a GPU if the GPU and the processor give equal vectors. If the GPU fails, the model moves to
-    the processor.
+    The model runs on a GPU if the GPU and the processor give equal vectors. If the GPU fails, the model moves to the
+    processor.
 
     On the processor it uses `threads`, or one thread for each core. Several texts are embedded with bfloat16 matrix
-    products if the processor has them: twice as fast, with a cosine of 0.9999 to full precision, so that one index can
-    have both. A single text, such as a question, is embedded in full precision, and so is everything on a GPU.
+    products if the processor has them: twice as fast, with a cosine of 0.9999 to full precision, so that both vectors
+    fit into one index. A single text, such as a question, is embedded in full precision, and so is everything on a
+    GPU.
     """
 
     def __init__(self, name: str | None = None, *, threads: int | None = None) -> None:
@@ -114,10 +115,9 @@ class SentenceTransformerEmbedder:
 
     @property
     def precision(self) -> str:
-        """Return the precision for several texts in one batch.
+        """Return the precision in which several texts are embedded: bfloat16 if the processor has it, else float32.
 
-        The processor's instructions decide. A reliable trial on a busy machine would take as long as loading the
-        model, in every process.
+        Both are not timed instead: on a busy machine that would take as long as loading the model.
         """
         return "bfloat16" if _has_bfloat16() else "float32"
 

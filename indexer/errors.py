@@ -75,8 +75,8 @@ _NOT_ALLOWED = (errno.EROFS, errno.EACCES, errno.EPERM)
 def is_damage(error: BaseException) -> bool:
     """Return True if `error` shows that the index database is damaged.
 
-    SQLite reports damage last as stored text that is not UTF-8, and as rows that contradict each other. The content of
-    a log can cause neither.
+    Besides SQLite's own errors, stored text that is not UTF-8 and rows that contradict each other show damage. The
+    content of a log can cause neither.
     """
     import apsw  # most processes report no failure
 

@@ -62,8 +62,8 @@ class Piece(NamedTuple):
 def pieces_of(session: Session, mask: Callable[[str], Masked]) -> tuple[Piece, ...]:
     """Return the messages and action lists of a session in order. Messages are masked with `mask`.
 
-    Tool output, thinking and calls of smart-fork's tools are left out. Another agent's actions in a handed-over
-    session count as the session's own.
+    Tool output, thinking and calls of smart-fork's tools are left out. The actions of another agent in a handed-over
+    session (one agent's session, given to another as text) count as the session's own.
     """
     ours = {call.id for turn in session.turns for call in turn.tool_calls if is_ours(call.name)}
     notes = {
@@ -96,8 +96,9 @@ def pieces_of(session: Session, mask: Callable[[str], Masked]) -> tuple[Piece, .
 def lines_searched(text: str) -> Iterator[tuple[str, bool]]:
     """Yield the lines of a long text, each with True if it is searched. Pasted text repeats itself, so some are not.
 
-    A line is searched at the beginning and the end of the text. In between, it must differ from all earlier lines in
-    more than numbers, times, ids and paths, up to a maximum size. Long lines are split.
+    A line at the beginning or the end of the text is searched. A line in between is searched if it differs from all
+    earlier lines in more than numbers, times, ids and paths. The number of searched characters is limited. Long lines
+    are split.
     """
     left, at, seen = _MIDDLE_CHARACTERS, 0, set[str]()
     for found in _PART.finditer(text):

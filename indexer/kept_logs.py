@@ -40,7 +40,7 @@ _NAME = re.compile(r"[0-9a-f]{16}\.zst")
 
 
 class DamagedCopyError(IndexerError, OSError):
-    """The content of a kept copy is damaged.
+    """The content of a kept copy (a compressed copy of a log) is damaged.
 
     It is also an `OSError`, since readers of logs expect one for an unreadable file.
     """
@@ -131,8 +131,8 @@ class KeptLog:
     """The compressed copy of one session's log.
 
     `place` is the path of the log below the agent's home. `beside` are the copied files from the folder beside the
-    log, which is named after the session. `without` names files of that folder that are never copied, because text was
-    cut from them.
+    log, which is named after the session. `without` names files of that folder that are never copied, because a person
+    removed text from them.
     """
 
     agent: AgentName

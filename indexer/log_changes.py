@@ -125,7 +125,7 @@ def _forget(
 ) -> bool:
     """Remove deleted logs from the index: those in `seen` that are not in `there`. Return True if any were removed.
 
-    `refresh.renew` later updates what older versions stored of them.
+    If an older version had read one of these logs, `refresh.renew` later updates the stored texts of its session.
     """
     gone = deleted_logs(seen.keys() - there.keys(), adapters)
     report.removed += len(gone)

@@ -132,7 +132,7 @@ class MetError:
 
 
 class _Step(NamedTuple):
-    """A tool call with its result, and the exchange and turn of the result."""
+    """A tool call with its result, and the exchange (a prompt with its answer) and turn of the result."""
 
     exchange: int
     turn: int
@@ -177,10 +177,11 @@ def edits_of(session: Session, resolved_cwd: str) -> Edits:
 
 
 def worked_in(session: Session) -> dict[str, set[int]]:
-    """Return the directories outside the session's first one in which it worked, each with the exchanges there.
+    """Return the directories outside the session's first one in which it worked.
 
-    A session worked in a directory if it edited a file there, or ran a command there that changes something. It also
-    did if it was there at the first or last message of an exchange. A file may stand for its directory.
+    Each comes with the numbers of the exchanges (prompts with their answers) in which the session worked there. It did
+    if it edited a file there, or ran a command there that changes something, or if it was there at the first or last
+    message of an exchange. The path of a file may stand for its directory.
     """
     failed = {one.tool_use_id: one.proof for turn in session.turns for one in turn.tool_results if one.is_error}
     ended = {one.tool_use_id for turn in session.turns for one in turn.tool_results}
@@ -385,7 +386,9 @@ def _asked(exchange: Exchange) -> list[str]:
 
 
 def _is_answered(exchange: Exchange) -> bool:
-    """Return True if the exchange's prompt is more than a greeting, and the agent answered it."""
+    """Return True if the prompt of this exchange (a prompt with its answer) is no mere greeting, and the agent
+    answered.
+    """
     spoken = next((turn for turn in reversed(exchange.turns) if turn.speaks), None)
     if spoken is None or spoken.role != "assistant" or spoken.tool_calls or is_broken_off(spoken):
         return False
@@ -395,7 +398,7 @@ def _is_answered(exchange: Exchange) -> bool:
 
 
 def _only_asks_back(exchange: Exchange, said: str) -> bool:
-    """Return True if the agent made no call in this exchange, and its answer `said` is one short question."""
+    """Return True if the agent only asked back: it made no call, and its answer `said` is one short question."""
     asks = said.rstrip().endswith(_QUESTION_MARKS) and len(said) <= _SHORT_CHARACTERS and "\n" not in said.strip()
     return asks and not any(calls_of(turn) for turn in exchange.turns)
 

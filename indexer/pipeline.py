@@ -56,7 +56,8 @@ class SearchableTexts:
     """The texts by which a session is found: its `pieces`, its `title` and its other names (`also_called`).
 
     Text about smart-fork itself is left out, and so is a title that only asks smart-fork. `until` is the time of the
-    last text. `acted` is the index of the last exchange in which the session made a call; -1 if it only talked.
+    last text. `acted` is the index of the last exchange (a prompt with its answer) in which the session made a call;
+    -1 if it only talked.
     """
 
     pieces: tuple[Piece, ...]
@@ -133,7 +134,10 @@ def _parts(piece: Piece, quoting: Collection[str], agents: Agents) -> list[tuple
 
 
 def _runs(piece: Piece, parts: Sequence[tuple[str, bool]]) -> Iterator[Piece | None]:
-    """Yield the parts of a piece that are to be indexed, as pieces with their own first lines; `None` for a gap."""
+    """Yield the parts of a piece that are to be indexed, as pieces with their own first lines.
+
+    `None` stands for parts that are not indexed.
+    """
     if all(kept for _, kept in parts):
         yield piece
         return
@@ -155,7 +159,7 @@ def _asks(exchange: Exchange) -> bool:
 
 
 def _quoting(exchange: Exchange) -> Iterator[Turn]:
-    """Yield the turns of an exchange that repeat smart-fork's answer.
+    """Yield the turns of an exchange (a prompt with its answer) that repeat smart-fork's answer.
 
     If no turn changes anything, these are all turns; else those between a question to smart-fork and the next change.
     """
@@ -400,7 +404,8 @@ def _words(known: SearchableTexts, session: Session, symbols: str, work: Iterabl
 
 
 def _guests(document: Document, known: SearchableTexts) -> Iterator[Document]:
-    """Yield a document for each further repository in which a session worked, with its exchanges there alone.
+    """Yield a document for each further repository in which a session worked. It has only the exchanges in that
+    repository (an exchange is a prompt with its answer).
 
     `known` are the texts by which the session is found. For a session that another person wrote (a checkpoint, which a
     repository keeps), nothing is yielded.

@@ -240,7 +240,7 @@ class Project:
 
     `key` is equal for all worktrees, and `root` is the main working directory. `git` is True for a repository. `doubt`
     says why a `.git` is not believed: the directory is then a project outside git. `places` are other directories,
-    present or past, of the project. `maybe` are directories that might be.
+    present or past, of the project. `maybe` are directories that might belong to the project.
     """
 
     key: str

@@ -251,8 +251,8 @@ def recall(store: Store, agents: Agents, report: Report, progress: Progress | No
 def renew(store: Store, agents: Agents, report: Report, progress: Progress | None = None) -> None:
     """Bring sessions whose logs were deleted up to date after an upgrade of smart-fork, once for each version.
 
-    Their stored texts are masked again, and their kept copies are read again. The caller holds the index's lock. Work
-    that is interrupted is done at the next run.
+    The sessions' stored texts are masked again, and their kept copies (compressed copies of logs) are read again. The
+    caller holds the index's lock. If this is interrupted, the next run continues it.
     """
     if store.meta(RENEWED) == log_changes.VERSION:
         return
@@ -291,9 +291,9 @@ def _recall_one(store: Store, agents: Agents, copy: kept_logs.KeptLog, report: R
 
 
 def remove_forgotten(store: Store) -> None:
-    """Remove everything of forgotten sessions from the index and the disk. This also finishes interrupted removals.
+    """Remove everything of forgotten sessions (which a person asked to forget) from the index and the disk.
 
-    The caller holds the index's lock.
+    This also finishes interrupted removals. The caller holds the index's lock.
     """
     remove_forgotten_files()
     for agent, session_id in forgotten():
@@ -301,9 +301,10 @@ def remove_forgotten(store: Store) -> None:
 
 
 def remove_forgotten_files() -> None:
-    """Remove kept copies and exports of forgotten sessions, and set-aside indexes that may contain these sessions.
+    """Remove the kept copies (compressed logs) and exports of forgotten sessions, which a person asked to forget.
 
-    The index is not opened.
+    Also remove indexes that were set aside (renamed because of damage), since they may contain these sessions. The
+    present index is not opened.
     """
     kept_logs.sweep_reading()
     gone = forgotten()
@@ -315,9 +316,10 @@ def remove_forgotten_files() -> None:
 
 
 def erase_owed(store: Store, seconds: float | None = None, progress: Progress | None = None) -> bool:
-    """Erase deleted text from the index's files, and remove set-aside indexes. Return True if no deleted text is left.
+    """Erase deleted text from the index's files, and remove indexes that were set aside (renamed because of damage).
 
-    The caller holds the index's lock. With `seconds`, erase only if that takes about this time or less.
+    Return True if no deleted text is left. The caller holds the index's lock. With `seconds`, erase only if that takes
+    about this time or less.
     """
     if not store.owes_erasing():
         return True

@@ -203,7 +203,7 @@ def _bring_up(db: apsw.Connection) -> None:
 
 
 def _older_files() -> tuple[Path, Path]:
-    """Return the paths where older versions stored the list of forgotten sessions and the hand-overs."""
+    """Return the paths at which older versions stored the list of forgotten sessions and the handed-over sessions."""
     return state_home() / "forgotten.jsonl", state_home() / "handovers"
 
 

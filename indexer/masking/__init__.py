@@ -1,8 +1,8 @@
 """Masking of secrets in everything that is exported, indexed, logged or shown: `mask` replaces each by
 ``[REDACTED:<kind>]``.
 
-A `Masked` text went through `mask`. Texts are shortened only here, and only after masking: a secret that a cut has
-split would not be recognized. A mask is never cut.
+A `Masked` text went through `mask`. Texts are shortened only here, and only after masking: half a secret would not be
+recognized. A mask is never split.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ _LONGEST_MASK = len(MARK) + 41
 
 
 def shorten(text: Masked, limit: int) -> Masked:
-    """Return `text` on one line with collapsed white space. A longer text than `limit` is cut, with an ellipsis."""
+    """Return `text` on one line with collapsed white space. A text longer than `limit` is shortened, with an
+    ellipsis.
+    """
     line = " ".join(text[: limit * 8].split())
     if len(line) <= limit:
         return Masked(line)
@@ -87,7 +89,7 @@ def joined(by: str, texts: Iterable[Masked]) -> Masked:
 
 
 def _mask_around(text: str, position: int) -> tuple[int, int]:
-    """Return the start and end of the mask that a cut at `position` would split; without one, `position` twice."""
+    """Return the start and end of the mask that contains `position`. Outside a mask, return `position` twice."""
     start = text.rfind(MARK, max(0, position - _LONGEST_MASK), position + len(MARK) - 1)
     end = text.find("]", start, start + _LONGEST_MASK) + 1 if start >= 0 else 0
     return (start, end) if start < position < end else (position, position)

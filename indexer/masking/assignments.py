@@ -266,7 +266,7 @@ def _is_secret_id(text: str, name: str, name_start: int, value: str) -> bool:
 
 
 def _is_of_an_account(text: str, name: str, match: re.Match[str]) -> bool:
-    """Return True if the name is only "key", but lines nearby belong to an account, so that the key is a secret."""
+    """Return True if the name is only "key", but lines nearby describe an account, so that the key is a secret."""
     near = text[max(0, match.start() - 240) : match.end() + 160]
     if match["sep"].strip() == ":" and not match["quote"]:
         return False
@@ -276,7 +276,7 @@ def _is_of_an_account(text: str, name: str, match: re.Match[str]) -> bool:
 
 
 def _word_before(text: str, position: int) -> str:
-    """Return the word before a name that completes it, such as "API" before "key"; empty if there is none."""
+    """Return the word before a name that completes the name, such as "API" before "key"; empty without such a word."""
     found = _WORD_BEFORE.search(text[max(0, position - 24) : position])
     return found[0].replace(" ", "_") if found else ""
 

@@ -155,7 +155,8 @@ def _shapes() -> dict[str, list[tuple[str, Vendor]]]:
 def is_begun(text: str, start: int, end: int, rest: bool) -> bool:  # noqa: FBT001
     """Return True if the text between two positions is only the beginning of a known kind of token.
 
-    `rest` is True if the following text looks like the rest of a token. This counts for kinds without a fixed length.
+    `rest` is True if the following text looks like the rest of a token. It matters only for kinds without a fixed
+    length.
     """
     shapes = [one for one in _shapes().get(text[start : start + 2], ()) if text.startswith(one[0], start)]
     return any(end - start >= max(len(beginning), 4) for beginning, _ in shapes) and not any(
@@ -245,7 +246,9 @@ def _beginnings(text: str, plain: bytes, runs: bytes, start: int) -> Iterator[in
 
 
 def is_wallet_key(text: str) -> bool:
-    """Return True if `text` is the private key of a Bitcoin wallet. It is if its last four bytes are its checksum."""
+    """Return True if `text` is the private key of a Bitcoin wallet: its last four bytes are the checksum of the
+    others.
+    """
     number = 0
     for letter in text:
         number = number * 58 + _BASE58.index(letter)

@@ -472,16 +472,18 @@ class Store(Searchable, Protocol):
         """Count sessions by project, agent, day and outcome."""
 
     def families(self, limit: int) -> list[str]:
-        """Return the root ids of at most `limit` families with several sessions, last used first."""
+        """Return the root ids of at most `limit` families (sessions with their forks), last used first."""
 
     def counts(self, scope: Scope | None = None) -> Counts:
         """Count the content of the whole index. `scope` limits the counts of sessions and chunks."""
 
     def first_passages(self, scope: Scope | None = None) -> tuple[int, int]:
-        """Return the number of first chunks of exchanges in scope, and how many of them have a vector."""
+        """Return the number of first chunks of exchanges (prompts with their answers) in scope, and how many have a
+        vector.
+        """
 
     def meta(self, key: str) -> str:
-        """Return the value of the index's fact `key`, as `set_meta` stored it; empty if there is none."""
+        """Return the value that `set_meta` stored under `key`; empty if no value is stored."""
 
     def set_meta(self, key: str, value: str) -> None:
         """Store a fact about the index under `key`, such as the name of its embedding model."""

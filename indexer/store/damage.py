@@ -1,7 +1,7 @@
-"""Repair of a damaged index, which is set aside and rebuilt from the logs. Also checks for damage.
+"""Repair of a damaged index, which is set aside (renamed) and rebuilt from the logs. Also checks for damage.
 
-A damaged index is kept as ``index.db.corrupt-<time>`` for examination; of several, only the newest ones. An index that
-is too old for an upgrade is kept as ``index.db.outdated-<time>`` until all logs are read again. Each check yields its
+A damaged index is kept as ``index.db.corrupt-<time>`` for examination. Only the newest of them stay. An index that is
+too old for an upgrade is kept as ``index.db.outdated-<time>`` until all logs are read again. Each check yields its
 findings as texts.
 """
 
@@ -34,7 +34,7 @@ _CORRUPT, _OUTDATED = "corrupt", "outdated"
 
 
 class DamagedIndexError(IndexerError):
-    """The index turned out to be damaged. `aside` is its new path, `None` if it could not be set aside."""
+    """The index turned out to be damaged. `aside` is the path to which it was renamed; `None` if that failed."""
 
     code = "damaged_index"
 
@@ -119,8 +119,9 @@ def kept(path: Path, why: str = _CORRUPT) -> list[Path]:
 
 
 def remove_older(path: Path, moment: str) -> None:
-    """Remove databases that were set aside up to `moment` (ISO 8601 in UTC). They may have sessions that a person has
-    since asked to forget.
+    """Remove databases that were set aside (renamed) up to `moment` (ISO 8601 in UTC).
+
+    They may contain sessions that a person has since asked to forget.
     """
     latest = "".join(character for character in moment[:19] if character.isalnum())
     for one in (*kept(path), *kept(path, _OUTDATED)):
@@ -141,7 +142,10 @@ def _rename(path: Path, why: str) -> Path:
 
 
 def _make_room(path: Path) -> None:
-    """Remove the oldest of the set-aside databases if they are too many or too large, but never the newest one."""
+    """Remove the oldest of the databases that were set aside (renamed), if they are too many or too large.
+
+    The newest one always stays.
+    """
     used = 0
     for number, one in enumerate(reversed(kept(path))):
         used += one.stat().st_size

@@ -205,7 +205,7 @@ class NewerIndexError(IndexerError):
 
 
 class OlderIndexError(IndexerError):
-    """The index is too old for an upgrade. It is set aside, and rebuilt from the logs."""
+    """The index is too old for an upgrade. It is set aside (renamed), and rebuilt from the logs."""
 
     code = "older_index"
     usual_hint = "Another process is indexing. Try again in a moment: the index is then built again from the logs."

@@ -252,7 +252,7 @@ class SqliteStore(StoreReading):
     def _family_of(self, row: int, session: Session) -> str:
         """Return the id of a session's family: all sessions of its agent that share a first turn with it.
 
-        The oldest one names the family.
+        This is the root id of the oldest session in the family.
         """
         if not session.root_id:
             return ""
@@ -474,6 +474,9 @@ def _has_words_of(names: str, words: Words) -> bool:
 
 
 def _forks(document: Document) -> list[tuple[int | None, int]]:
-    """Return for each chunk the turn after which its exchange can be forked, and how many tokens the fork loads."""
+    """Return for each chunk the turn after which its exchange can be forked, and how many tokens the fork loads.
+
+    An exchange is a prompt with its answer.
+    """
     ends, loads = document.session.ends(), document.session.loads()
     return [(end, loads[-1 if end is None else end]) for end in (ends[chunk.turn] for chunk in document.chunks)]

@@ -24,9 +24,10 @@ from indexer.transcripts.model import AgentName, BrokenLine, Session
 class LogFile(NamedTuple):
     """A session's log: where it is, and its size and times as of one `stat`.
 
-    There are thousands, nearly all unchanged, so that nothing is derived from them early. Usually a log is a file. If
+    There are thousands of logs, nearly all unchanged, so nothing else is computed early. Usually a log is a file. If
     one file (`within`) has many sessions, `location` is ``<within>/<key>``, which cannot be a file. `size` and
-    `mtime_ns` then describe this session alone, so that the others are not read again with it. `size` is an estimate.
+    `mtime_ns` then describe this session alone, so that a change of it does not cause the other sessions to be read
+    again. `size` is an estimate then.
     """
 
     agent: AgentName
@@ -82,11 +83,11 @@ UNREAD = Checkpoint(0, 0, "", b"")
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """The result of reading a log: its session, or `None` with the reason, and the position from which to continue.
+    """The result of reading a log: its session, or `None` with the reason, and a `checkpoint` from which to continue.
 
-    `resumed` is True if only lines after the checkpoint were read; `broken` and `bytes_read` then cover these lines.
-    Of all `records`, `unknown` counts those of unknown type; both are 0 for agents that do not count. `masked` is True
-    if the session's texts are masked.
+    `resumed` is True if the reading began at an earlier checkpoint; `broken` and `bytes_read` then cover only what was
+    read. Of all `records`, `unknown` counts those of unknown type; both are 0 for agents that do not count. `masked`
+    is True if the session's texts are masked.
     """
 
     session: Session | None
@@ -232,7 +233,7 @@ class AgentAdapter(Protocol):
     def worked_at(self, file: LogFile) -> str:
         """Return when a session was last worked on. Without a time in the log, the file's time is used.
 
-        If the file has many sessions, it records a time for each.
+        A file with many sessions records a time for each session.
         """
         from indexer.transcripts.reader_state import utc
 

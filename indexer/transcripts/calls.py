@@ -307,7 +307,7 @@ class CallRecorder:
         self.remote: str = facts.pop("pushed_to", "")
 
     def kept(self) -> dict[str, Any]:
-        """Return the facts from which a later reading of the log continues."""
+        """Return what a later reading of the log needs to continue, as JSON values."""
         known = {"symbols": list(self.symbols), "ours": sorted(self.ours), "wrote": list(self.wrote)}
         return known | {
             "deeds": self.deeds.kept(),

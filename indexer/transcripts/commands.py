@@ -306,7 +306,9 @@ class WorkCommands(tuple[tuple[str, ...], ...]):
         return cls(dict.fromkeys(islice(_named_commands(line), _MAX_COMMANDS)))
 
     def are_again(self, other: WorkCommands) -> bool:
-        """Return True if `other` is this line run again: it has all of its programs, or most of its words."""
+        """Return True if `other` is this line run again: it runs all programs of this line, or shares most of its
+        words.
+        """
         return {words[:2] for words in self} <= {words[:2] for words in other} or self.are_alike(other)
 
     def are_alike(self, other: WorkCommands) -> bool:

@@ -65,9 +65,9 @@ class HandedOverAction(NamedTuple):
         return f"{self.line} -> {error_note(self.outcome)}" if self.failed else self.line
 
     def rendered(self) -> Iterator[str]:
-        """Yield the lines that stand for the action in a handed-over session.
+        """Yield the lines that stand for the action in a handed-over session (one agent's session, given as text).
 
-        The output is quoted on one line, so that nothing in it passes for an action.
+        The action's output is quoted on one line, so that nothing in it looks like an action.
         """
         line = _safe(" ".join(self.line.split())).translate(_ALIKE)
         how = [_FAILED] * self.failed + [_NO_RESULT] * (not self.answered)
@@ -83,7 +83,9 @@ class HandedOverAction(NamedTuple):
 
 
 class HandoverText(NamedTuple):
-    """A text from a handed-over session: what the agent said, and the actions after it."""
+    """A text from a handed-over session (one agent's session, given to another as text): its message and its
+    actions.
+    """
 
     said: str
     done: tuple[HandedOverAction, ...] = ()
@@ -96,7 +98,10 @@ def render_handover(said: str, done: Iterable[HandedOverAction]) -> str:
 
 
 def parse_handover(text: str) -> HandoverText:
-    """Split a text of an agent into its message and the handed-over actions at its end, if there are any."""
+    """Split an agent's text into its message and the actions at its end.
+
+    Such actions are those of another agent, in a handed-over session. Most texts have none.
+    """
     said, begins, block = text.rpartition(f"{DONE}\n")
     lines = block.splitlines()
     if not begins or (said and not said.endswith("\n\n")) or not all(map(_is_told, lines)):
@@ -111,7 +116,7 @@ def parse_handover(text: str) -> HandoverText:
 
 
 def is_broken_off(turn: Turn) -> bool:
-    """Return True if a turn of a handed-over session says that the session's agent had not finished its work."""
+    """Return True if a turn of a handed-over session (given by another agent) says that the work was not finished."""
     if turn.role != "assistant":
         return False
     return turn.text == UNANSWERED or (DONE in turn.text and bool(parse_handover(turn.text).done))

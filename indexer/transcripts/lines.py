@@ -294,7 +294,7 @@ def probe(path: Path, offset: int) -> str:
 
 
 def only_grown(path: Path, checkpoint: Checkpoint) -> bool:
-    """Return True if the log has not changed before the checkpoint's offset."""
+    """Return True if the log has not changed before the offset of the checkpoint, at which its last reading ended."""
     return path.stat().st_size >= checkpoint.offset and probe(path, checkpoint.offset) == checkpoint.probe
 
 

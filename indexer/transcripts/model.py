@@ -1,7 +1,7 @@
 """The data classes of a session: turns, tool calls, results and more, for any agent. They are frozen, and do no I/O.
 
-A *session* is one conversation in one file. A *turn* is one record of it. An *exchange* is one prompt and everything
-that the agent did until the next prompt.
+A *session* is one conversation in one file. A *turn* is one record of the session. An *exchange* is one prompt and
+everything that the agent did until the next prompt.
 """
 
 from __future__ import annotations
@@ -206,10 +206,10 @@ ResumedReason = Literal["", "compaction", "gap", "elsewhere"]
 class Resumed(NamedTuple):
     """The turns that the agent's own program loads when it resumes or forks a session: those from `start` on.
 
-    Without a `reason`, it loads all turns. After a compaction, it loads the summary at `start`, the turns after it, and
-    the earlier turns that the compaction `kept`. At a gap, where a record was never written, it loads only the turns
-    after the gap. Of a session that continued in two folders, it loads the common turns and the end of its own log,
-    from `start` on.
+    Without a `reason`, it loads all turns. After a compaction (the agent's shortening of its context), it loads the
+    summary at `start`, the turns after it, and the earlier turns that the compaction `kept`. At a gap, where a record
+    was never written, it loads only the turns after the gap. Of a session that continued in two folders, it loads the
+    common turns and the end of its own log, from `start` on.
     """
 
     start: int = 0
@@ -273,20 +273,24 @@ class Session:
     guest: bool = False
 
     def exchanges(self) -> tuple[Exchange, ...]:
-        """Return the turns grouped by prompt. Turns before the first prompt form an exchange of their own."""
+        """Return the turns grouped into exchanges: a prompt and all turns until the next prompt.
+
+        Turns before the first prompt form an exchange of their own.
+        """
         starts = [i for i, turn in enumerate(self.turns) if turn.prompt or i == 0]
         parts = pairwise((*starts, len(self.turns)))
         return tuple(Exchange(index, start, self.turns[start:end]) for index, (start, end) in enumerate(parts))
 
     def turns_in(self, exchanges: Collection[int]) -> tuple[Turn, ...]:
-        """Return the turns of the exchanges with these numbers."""
+        """Return the turns of the exchanges (prompts with their answers) with these numbers."""
         return tuple(turn for one in self.exchanges() if one.index in exchanges for turn in one.turns)
 
     @property
     def token_estimate(self) -> int:
-        """Return about how many tokens a fork of the whole session loads: those since its last compaction.
+        """Return about how many tokens a fork of the whole session loads: those since its last compaction (the agent's
+        shortening of its context).
 
-        The fork also has the turns before a gap in the log.
+        The fork also has the turns before a gap in the log (a record that was never written).
         """
         return self.loads()[-1] if self.resumed.start < len(self.turns) else self.instructions
 
@@ -306,8 +310,8 @@ class Session:
     def loads(self) -> tuple[int, ...]:
         """Return for each turn about how many tokens a copy up to this turn loads.
 
-        This is the agent's last count, plus the turns since. An agent that resumes after a gap counts only the turns
-        after the gap. A copy also has the turns before it.
+        This is the agent's last count, plus an estimate for the turns since. If a record of the log was never written,
+        the agent resumes after this gap, and counts only the turns after it. A copy also has the turns before the gap.
         """
         own, (start, reason, _), total, loads = self.instructions, self.resumed, 0, list[int]()
         before = max((turn.loaded for turn in self.turns[:start]), default=0) if reason == "gap" else 0

@@ -146,9 +146,9 @@ def _member(value: object) -> bytes:
 
 
 def unpack(data: bytes) -> tuple[dict[str, Any], list[Turn]] | None:
-    """Return the facts and turns that `pack` stored in `data`.
+    """Return the facts (JSON values) and turns that `pack` stored in `data`.
 
-    Return `None` if another version of the readers wrote the data, or it is damaged.
+    Return `None` if another version of the readers wrote the data, or if the data is damaged.
     """
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
