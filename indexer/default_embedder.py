@@ -70,7 +70,9 @@ class LightEmbedder:
 
     @property
     def model(self) -> str:
-        """Return the model's name in sentence-transformers, because the vectors of both programs can be compared."""
+        """Return the model's name in sentence-transformers: its vectors and the vectors of sentence-transformers
+        agree.
+        """
         return f"{DEFAULT_MODEL}@{DEFAULT_WEIGHTS_SHA256[:12]}"
 
     def embed(self, texts: Sequence[str]) -> Matrix:
@@ -256,8 +258,8 @@ FEW_TEXTS = 32
 def configured_embedder(*, background: bool = False) -> Embedder:
     """Return the embedder of the model in ``SMART_FORK_MODEL``, or of the default model. Nothing is loaded yet.
 
-    `background` is for a process that runs permanently, or without a person waiting. Many texts then use one core, and
-    PyTorch runs in another process.
+    `background` is for a process that runs permanently, or without a person waiting. Many texts are then embedded on
+    one core, and PyTorch runs in another process.
     """
     name = Setting.MODEL.text() or DEFAULT_MODEL
     if name == DEFAULT_MODEL:
@@ -314,7 +316,7 @@ class DefaultEmbedder:
         return self._light.embed(texts)
 
     def is_light(self, count: int) -> bool:
-        """Return True if onnxruntime embeds `count` texts, which starts immediately and disturbs no other thread."""
+        """Return True if onnxruntime, which starts immediately in this process, is to embed `count` texts."""
         if count == 1 or self._only_light:
             return True
         return count < FEW_TEXTS and (self._apart or self._heavy is None)

@@ -76,7 +76,7 @@ def has_frameworks() -> bool:
 
 
 def without_frameworks(setting: str, name: str) -> ModelUnavailableError:
-    """Return the error for the model `name` of the variable `setting`: sentence-transformers is not installed."""
+    """Return an error: the variable `setting` chooses the model `name`, but sentence-transformers is not installed."""
     return ModelUnavailableError(
         f"{setting} names {name}, which needs sentence-transformers, and this is the light install, without it. "
         f"Add it: `{adding(*packages_of('sentence-transformers'))}`. Or unset {setting}"
@@ -380,7 +380,9 @@ def known_absence(model: str) -> str:
 
 
 def note_absence(model: str, why: str) -> None:
-    """Store why `model` could not be loaded, for an hour. If this cannot be stored, each process tries to load it."""
+    """Store for an hour why `model` could not be loaded. If this cannot be stored, each process tries to load the
+    model.
+    """
     with suppress(OSError):
         state.keep(_ABSENCE_FACT, {"settings": _settings(model), "why": why, "at": time.time()})
 
@@ -486,7 +488,7 @@ def _cross_encoder(name: str) -> CrossEncoder:
 
 
 def _scores_pairs(model: CrossEncoder) -> bool:
-    """Return True if the model was trained to score pairs. An embedding model loads as well, but scores at random."""
+    """Return True if the model scores pairs of texts. An embedding model loads as well, but its scores are random."""
     architectures = (model.config and model.config.architectures) or ()
     return len(model) > 1 or not architectures or any("SequenceClassification" in name for name in architectures)
 

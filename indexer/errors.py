@@ -140,7 +140,7 @@ def next_step(error: BaseException, *, indexing: bool = False) -> str:
 
 
 def what_failed(error: BaseException) -> str:
-    """Return the file that `error` is about with the system's message; for other errors, their message."""
+    """Return the path and the system's message if `error` is about a file; otherwise return the error's message."""
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error) or type(error).__name__
     file = error.filename2 or error.filename

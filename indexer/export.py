@@ -200,8 +200,8 @@ def export_names(agent: AgentName) -> set[str]:
 def write_export(path: Path, text: str) -> bool:
     """Write an export atomically, as a private UTF-8 file. Return False if the file already has exactly this text.
 
-    A link or pipe at `path` is replaced. The disk is not flushed, which would take longest: a lost export is made
-    again from the log.
+    A link or pipe at `path` is replaced. The disk is not flushed, because flushing takes most of the time and a lost
+    export is made again from the log.
     """
     data = _encoded(text)
     if is_export(path, _hash(data).digest()):

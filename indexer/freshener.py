@@ -275,7 +275,9 @@ class Freshener:
                 self._look_at = self._clock() + wait
 
     def _record(self, run: LastRun) -> None:
-        """Store the summary of a run in the index, for people. If the index is damaged or gone, store nothing."""
+        """Store the summary of a run in the index, where people can look it up. If the index is damaged or gone, do
+        nothing.
+        """
         try:
             with self._opened() as store:
                 keep_run(store, run)

@@ -219,7 +219,8 @@ def authored_by(session: Session, resolved_cwd: str) -> tuple[Authored, ...]:
 def errors_of(session: Session) -> tuple[MetError, ...]:
     """Return the errors that a session's commands met, each with the actions that ended it.
 
-    An error ended when its command ran again without that error. The changes and commands since the error ended it.
+    An error ended when its command ran again without that error. All changes and commands between the error and that
+    run count as the actions that ended it.
     """
     if not any(result.errors for turn in session.turns for result in turn.tool_results):
         return ()
@@ -266,7 +267,9 @@ def _commands(action: str) -> WorkCommands:
 
 
 def edited_paths(session: Session) -> tuple[str, ...]:
-    """Return the files that a session successfully edited, as its calls name them, without those unfit for storing."""
+    """Return the files that a session successfully edited, as its calls name them, except paths that may not be
+    stored.
+    """
     return tuple(filter(_fit, dict.fromkeys(chain.from_iterable(_edits_done(session).values()))))
 
 
@@ -291,7 +294,7 @@ def known_files(
 
 
 def _is_unfinished(session: Session) -> bool:
-    """Return True if a session ends unfinished, or if the session that was handed over to it does."""
+    """Return True if a session ends unfinished, or contains a handed-over session (of another agent) that does."""
     spoken = next((turn for turn in reversed(session.turns) if turn.speaks), None)
     return session.unfinished or (spoken is not None and is_broken_off(spoken))
 

@@ -129,7 +129,11 @@ class _Reader:
         return len(self.asked) < _MAX_WAITING_LOGS
 
     def ask(self, file: LogFile, checkpoint: Checkpoint | None) -> None:
-        """Ask the reader process to read `file`, from `checkpoint` on. `answer` later returns the result."""
+        """Ask the reader process to read `file` from `checkpoint` on, where an earlier reading ended; `None` for the
+        start.
+
+        `answer` later returns the result.
+        """
         self.asked.append(file)
         self.tell((file, checkpoint))
 

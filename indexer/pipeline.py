@@ -70,9 +70,9 @@ class SearchableTexts:
 def searchable_texts(session: Session, pieces: Sequence[Piece], agents: Agents) -> SearchableTexts:
     """Return the texts by which `session` is found, without questions to smart-fork and repetitions of its answers.
 
-    Such text quotes other sessions. A search would find it before the session that knows the answer. An exchange (a
-    prompt with its answer) that asks smart-fork and changes nothing is left out. If it continues to work, only the
-    text between the question and the next change is left out.
+    Such questions and answers quote other sessions, so a search would find them instead of those sessions. An exchange
+    (a prompt with its answer) that asks smart-fork and changes nothing is left out. If the exchange asks and then
+    changes something, only the text between the question and the next change is left out.
     """
     exchanges = session.exchanges()
     acting = (one.index for one in exchanges for turn in one.turns if any(call.action for call in calls_of(turn)))
@@ -324,7 +324,7 @@ def _read_log(
     gone: Collection[tuple[AgentName, str]],
     result: ReadResult | None,
 ) -> None:
-    """Read a log into the index, unless its session is in `gone`, the forgotten sessions.
+    """Read a log into the index, unless its session is in `gone`, the sessions that a person asked to forget.
 
     `result` is given if a reader process has already read the log.
     """

@@ -29,7 +29,10 @@ _GIT_VARIABLES = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM
 
 
 class Unproven(IndexerError):
-    """The `.git` of a directory is not believed, so it decides no project. The message gives the reason."""
+    """The `.git` of a directory is not believed, and so the directory's project is not found by it.
+
+    The message gives the reason.
+    """
 
     code = "unproven_checkout"
 

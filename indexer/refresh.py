@@ -1,8 +1,8 @@
 """Updates of the index: reads changed logs on demand or completely, embeds new chunks, and erases forgotten sessions.
 
-One process at a time reads logs and one embeds. Embedding takes long, and must not delay new words. Sessions of which
-only a kept copy (a compressed copy of a deleted log) is left are indexed as well. Nothing stays of sessions that a
-person has forgotten.
+One process at a time reads logs, and one process at a time embeds. Embedding takes long, and must not delay the
+reading of new logs. Sessions of which only a kept copy (a compressed copy of a deleted log) is left are indexed as
+well. Nothing stays of sessions that a person asked to forget.
 """
 
 from __future__ import annotations

@@ -360,7 +360,9 @@ def recorded(directory: str) -> Path | None:
 
 
 def repository_of(directory: str) -> Project | None:
-    """Return the project of the repository that contains or contained a log's `directory`; `None` outside git."""
+    """Return the project of the repository that contains or contained the `directory` named by a log; `None` outside
+    git.
+    """
     if (there := recorded(directory)) is None:
         return None
     project = project_of(there)

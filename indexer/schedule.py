@@ -81,9 +81,10 @@ class Schedule:
 
 
 def trigger_of(text: str | None) -> BaseTrigger:
-    """Return the trigger for an interval or a cron expression, as `parsed` does; for `None`, of the default.
+    """Return the trigger for an interval or a cron expression, as `parsed` does. For `None`, return the default
+    trigger.
 
-    For an invalid text, log a warning and return the default.
+    For an invalid text, log a warning and return the default trigger.
     """
     try:
         return parsed(text if text is not None else Setting.INDEX_CRON.default)

@@ -451,9 +451,10 @@ class SqliteStore(StoreReading):
 
 
 def _rank(session: Session, file: LogFile) -> str:
-    """Return the rank of a log. Of several logs of a session, the session is read from the one with the greatest rank.
+    """Return the rank of a log. Of several logs of a session, the session is read from the log with the greatest rank.
 
-    This is the log that goes furthest; then the original; then the longest log, and of equal ones the oldest.
+    A log with a later last turn ranks higher. Among equal ones, the original ranks highest, then the longest, then the
+    oldest.
     """
     until = (session.turns[-1].timestamp if session.turns else "") or session.last_activity
     if session.resumed.reason == "elsewhere" and session.resumed.start == len(session.turns):

@@ -92,7 +92,7 @@ class RecordSize(NamedTuple):
 
 
 class Cache(NamedTuple):
-    """The lifetime in seconds of what the model's provider caches of a session, and the time of the last use.
+    """How long the model's provider keeps its cache of a session, in `seconds`, and when the cache was last used.
 
     Both come from the log. `seconds` is 0 if the log does not say it.
     """

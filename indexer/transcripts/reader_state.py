@@ -223,7 +223,7 @@ def _seconds(number: float) -> float:
     """Return a time as seconds since 1970. `number` may be in seconds, milliseconds, microseconds or nanoseconds.
 
     Raises:
-        ValueError: in no unit is it a time of this century.
+        ValueError: `number` is not a time of this century in any of these units.
     """
     found = [seconds for unit in (1, 1e3, 1e6, 1e9) if _FIRST <= (seconds := number / unit) < _END]
     if not found:

@@ -160,7 +160,10 @@ def _is_telling(name: str) -> bool:
 
 
 def _masked(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a call's input with masked values; empty if it is not JSON. As JSON, each value is beside its name."""
+    """Return a call's input with masked values; empty if it is not JSON.
+
+    The input is masked as one JSON text, in which the name before a value can show that the value is secret.
+    """
     try:
         return dict_in(json_in(mask(orjson.dumps(arguments).decode())))
     except TypeError:
