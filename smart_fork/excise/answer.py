@@ -116,7 +116,7 @@ class Excised(Value):
 
 @value
 class Parent(Value):
-    """The session from which a copy without some turns was made."""
+    """The session that was copied to make a copy without some of its turns."""
 
     session_id: str
     title: str
@@ -209,8 +209,8 @@ class Soundness(Value):
 class Suggestion(Value):
     """Turns that could be cut.
 
-    `range` can be passed to ``excise cut``, which then saves about `tokens` tokens. For a secret, the suggested
-    command masks it instead.
+    `range` can be passed to ``excise cut``, which then saves about `tokens` tokens. If the turns have a secret, the
+    suggested command masks the secret instead.
     """
 
     kind: str

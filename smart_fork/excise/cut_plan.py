@@ -1,4 +1,5 @@
-"""The plan of a cut, and the checks of a transcript: tool calls have results, and parent links lead to turns.
+"""The plan of a cut (a removal of turns), and the checks of a transcript: tool calls have results, and parent links
+lead to turns.
 
 The checks run before a cut, after it (``excise verify``), and before a shared session is sent.
 """

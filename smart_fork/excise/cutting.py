@@ -237,9 +237,7 @@ def _refuse_inherited(planned: CutPlan) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LastCut:
-    """A cut (removal of turns) that was not undone. A rollback to `snapshot` undoes it in all `files` that it
-    changed.
-    """
+    """A cut that was not undone. A rollback to its `snapshot` undoes it in all `files` that it changed."""
 
     snapshot: str
     made: str
@@ -262,7 +260,7 @@ def last_cut(session_id: str) -> LastCut | None:
 
 @dataclass(frozen=True, slots=True)
 class _Undoing:
-    """The options of one rollback, which apply to each file that it restores."""
+    """The options of one rollback (undoing of a cut), which apply to each file that it restores."""
 
     force: bool
     disk: Disk
@@ -307,7 +305,9 @@ def rollback(
 
 
 def _changed_with(entry: snapshots.NotedChange, logged: Iterable[snapshots.NotedChange]) -> list[snapshots.NotedChange]:
-    """Return the changes that one cut or rollback made to other files than that of `entry`, one for each file."""
+    """Return the changes that the cut or rollback of `entry` made to other files than `entry` names, one for each
+    file.
+    """
     together = (one for one in logged if entry.change and one.change == entry.change)
     others = (one for one in together if one.source_path != entry.source_path)
     return list({one.source_path: one for one in others if one.snapshot or one.beside}.values())
@@ -356,7 +356,9 @@ def _put_back(
 
 
 def _is_as_before(snapshot: snapshots.Snapshot, session: Transcript) -> bool:
-    """Return True if the session's file already equals the snapshot, so that a rollback has nothing to restore."""
+    """Return True if the session's file already has the content of the snapshot, so that nothing needs to be
+    restored.
+    """
     if session.stamp is None:
         return False
     files = AGENTS.files_of(session.tool)

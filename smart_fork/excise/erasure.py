@@ -175,7 +175,8 @@ def _forgotten(agent: AgentName, session_id: str) -> bool:
 def erase(
     agent: AgentName | None, session_ids: Collection[str], words: Iterable[str], staying: Iterable[str] = ()
 ) -> bool:
-    """Erase words from smart-fork's data about `session_ids`, except from index, exports and snapshots.
+    """Erase words from smart-fork's data about `session_ids`, except from index, exports (Markdown files) and
+    snapshots.
 
     The words of the texts in `words` are erased, unless a text in `staying` has them. Return True if that succeeded.
     """

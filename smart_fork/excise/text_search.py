@@ -190,10 +190,10 @@ def words_in(*texts: str) -> frozenset[str]:
 
 
 def traces(agent: AgentName | None, session_ids: Collection[str], words: Collection[str]) -> list[Remnant]:
-    """Return smart-fork's own files, except snapshots, that contain one of the `words` that were cut from the
-    sessions.
+    """Return smart-fork's own files that contain one of the `words`, which were cut from the sessions.
 
-    The index is included if deleted text was not yet erased from its file.
+    Snapshots (contents of files before a cut) are left out. The index is included if deleted text was not yet erased
+    from its file.
     """
     wanted = words_in(*words)
     if not wanted:

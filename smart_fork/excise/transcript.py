@@ -407,7 +407,7 @@ def _is_permitted(one: Descendant) -> bool:
 def own_files_with(agent: AgentName, session_id: str, gone: Collection[str]) -> Iterator[tuple[Path, set[str]]]:
     """Yield smart-fork's own files of a session that contain cut words (`gone`), each with the words that it contains.
 
-    The files are its export, its kept copy and the index.
+    The files are the session's export (a Markdown file), smart-fork's copy of its log, and the index.
 
     Raises:
         IndexUnavailable: the index cannot be read.
@@ -459,7 +459,9 @@ def lines_of(path: Path) -> Iterator[bytes]:
 
 
 def own_files(agent: AgentName, session_id: str) -> list[Path]:
-    """Return the files that smart-fork itself has of a session: its export and its kept copy, if they exist."""
+    """Return smart-fork's own files of a session, if they exist: its export (a Markdown file), and its copy of the
+    log.
+    """
     kept, export = kept_logs.find(agent, session_id), export_path(agent, session_id)
     return [*([kept.folder] if kept else []), *([export] if export.exists() else [])]
 
@@ -475,8 +477,10 @@ def remove_own_files_with(agent: AgentName, session_id: str, words: Collection[s
 
 
 def remove_own_files(agent: AgentName, session_id: str) -> None:
-    """Delete smart-fork's export and kept copy of a session, and its rows in the index. The caller then deletes its
-    log.
+    """Delete smart-fork's own data of a session: the export (a Markdown file), the copy of its log, its rows in the
+    index.
+
+    The caller then deletes the agent's log.
 
     Raises:
         IndexBusyError: another process is indexing for too long.

@@ -100,8 +100,9 @@ def still_kept(session: Transcript) -> tuple[list[str], int]:
 
 
 def words_found(session: Transcript, gone: set[str]) -> list[str]:
-    """Return the cut words (`gone`) that smart-fork's own data of the session still contain: index rows, export, kept
-    copy.
+    """Return the cut words (`gone`) that smart-fork's own data of the session still contains.
+
+    Its data are index rows, the export (a Markdown file) and its copy of the log.
 
     Raises:
         IndexUnavailable: the index cannot be read.
@@ -147,7 +148,9 @@ def _gone_of(session: Transcript, path: Path | None) -> CutText:
 
 
 def cuts_of(session: Transcript) -> list[snapshots.NotedChange]:
-    """Return all cuts of a session's files, as the snapshot log lists them, except undone cuts."""
+    """Return all cuts (removals of turns) of a session's files that were not undone, as the log of snapshots lists
+    them.
+    """
     return [one for path in (written_path(session), *transcript.other_files(session)) for one in snapshots.cuts(path)]
 
 

@@ -139,10 +139,10 @@ def cut_copies(session: Transcript, change: CutChange, copies: Iterable[Path]) -
 
 
 def finish_cut(session: Transcript, change_id: str) -> tuple[list[CutFile], list[UncutFile]]:
-    """Finish an interrupted cut of a session in its copies. Do nothing if the session itself was not cut, or the cut
-    was undone.
+    """Finish an interrupted cut (removal of turns) of a session in its other files and in its copies.
 
-    Return the cut files, and those that could not be cut.
+    Do nothing if the session itself was not cut, or if the cut was undone. Return the cut files, and those that could
+    not be cut.
     """
     made = next((one for one in snapshots.cuts(written_path(session)) if one.change == change_id), None)
     if made is None or _is_as_before(session, made):
@@ -257,7 +257,8 @@ def _length(turn: TranscriptTurn) -> int:
 def written_path(session: Transcript) -> Path:
     """Return the path of the file that a cut writes.
 
-    For a symbolic link, that is its target; for a database, its side-car file.
+    It is usually the transcript. For a symbolic link, it is the link's target; for a database, a file next to it that
+    holds the conversations left by cuts.
     """
     return AGENTS.cutter_of(session.tool).written(session.source_path.resolve())
 

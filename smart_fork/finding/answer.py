@@ -380,7 +380,9 @@ class IndexStatus(Value):
 
 @record
 class Held(Counts):
-    """The content of the index after an index run: the counts, and the shares with an embedding."""
+    """The content of the index after an index run: the numbers of sessions and passages, and the shares of passages
+    with an embedding.
+    """
 
     covered: Covered
 

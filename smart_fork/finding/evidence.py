@@ -163,7 +163,9 @@ def _only(scores: Mapping[int, float], rows: Collection[int]) -> dict[int, float
 
 
 def admitted(rows: Iterable[SessionRow], query: Query) -> tuple[dict[int, SessionRow], int]:
-    """Return the sessions that a question may show (never the one that asks), and how many have no id or directory."""
+    """Return the sessions in `rows` that a question may show (never the asking one), and how many lack an id or
+    directory.
+    """
     allowed: dict[int, SessionRow] = {}
     dropped = 0
     project = query.scope.project
@@ -188,9 +190,7 @@ def admitted(rows: Iterable[SessionRow], query: Query) -> tuple[dict[int, Sessio
 
 
 def _counts(session: SessionRow, place: Placement) -> bool:
-    """Return True if a passage is evidence for its session. A last prompt without an answer or action is no
-    evidence.
-    """
+    """Return True if a passage is evidence for its session: not if it is a last prompt without an answer or action."""
     return session.answered is None or session.only_asked or place.exchange <= max(session.answered, session.acted)
 
 

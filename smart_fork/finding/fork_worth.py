@@ -182,7 +182,7 @@ def cached_until(cache: Cache) -> str:
 
 
 def is_cached(until: str) -> bool:
-    """Return True if the expiry time of a model's cache is not over."""
+    """Return True if the time `until`, at which a model's cache expires, is in the future."""
     return (_left(until) or 0) > 0
 
 

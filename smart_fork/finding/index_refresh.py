@@ -208,9 +208,9 @@ def makes_vectors(engine: Engine, state: Refreshed) -> bool:
 def embed_some(store: Store, engine: Engine, query: Query) -> tuple[str, float]:
     """Embed passages for a question within the time limit, first the passages that match the question's words.
 
-    If a background indexer continues the work, only first passages of exchanges are embedded. Nothing is embedded if
-    this process has an indexer, or if the question has no words. Return why there is no model (else empty), and the
-    number of passages embedded in a second.
+    If a background indexer does the remaining work, only first passages of exchanges (prompts with their answers) are
+    embedded. Nothing is embedded if this process has an indexer, or if the question has no words. Return why there is
+    no model (else empty), and the number of passages embedded in a second.
     """
     if engine.indexer is not None or engine.embed_seconds <= 0 or not query.intent:
         return "", 0.0
@@ -266,9 +266,10 @@ EARLY_THRESHOLD = 0.9
 
 
 def covered(store: Store, counts: Counts, scope: Scope | None = None) -> Covered:
-    """Return the shares of passages with an embedding: among the first passages of exchanges, and among all passages.
+    """Return the shares of passages with an embedding: among the first passages of exchanges (prompts with their
+    answers), and among all passages.
 
-    `counts` are the counts of the sessions in `scope`.
+    `counts` are the numbers of sessions and passages in `scope`.
     """
     if counts.embedded == counts.chunks:
         return Covered(1.0, 1.0)

@@ -48,9 +48,7 @@ _DECODER = json.JSONDecoder()
 
 
 class NotJson(ProgramFailed):
-    """A failure to read qmd's output: it has neither results nor a statement that there are none. The message quotes
-    it.
-    """
+    """An error: qmd's output has neither results nor a statement that there are none. The message quotes the output."""
 
     code = "not_json"
 
@@ -155,7 +153,10 @@ _INSTALL = "Install qmd (npm install -g @tobilu/qmd) and put it on PATH, or set 
 
 
 def _exported(agent: AgentName) -> bool:
-    """Return True if the agent's sessions have exports. Without exports, qmd need not be asked, which takes 0.25 s."""
+    """Return True if the agent's sessions have exports (Markdown files).
+
+    Without exports, qmd is not asked about the agent, since each call of qmd takes 0.25 s.
+    """
     return any(index_root().glob(f"{agent}/*"))
 
 
@@ -235,7 +236,7 @@ class Qmd:
             raise EngineUnavailable(_failure("collection add", done), _INSTALL)
 
     def _missing(self) -> list[AgentName]:
-        """Return the agents whose exports qmd does not know yet.
+        """Return the agents whose exports (sessions as Markdown files) qmd does not know yet.
 
         Raises:
             EngineUnavailable: qmd is not installed, or the program is not qmd.
@@ -262,7 +263,10 @@ class Qmd:
     # -- asking ----------------------------------------------------------------------------------------------------
 
     def ask(self, question: EngineQuestion) -> Ranking:
-        """See `SearchEngine.ask`. Try ``query`` first, then ``vsearch``, then ``search``."""
+        """Return the exports (sessions as Markdown files) that answer a question best; see `SearchEngine.ask`.
+
+        qmd's command ``query`` is tried first, then ``vsearch``, then ``search``.
+        """
         failed: list[str] = []
         for way in _COMMANDS:
             try:
@@ -303,7 +307,7 @@ class Qmd:
         return documents, results - len(documents), more
 
     def _by_words(self, agent: AgentName, question: EngineQuestion, wanted: int) -> list[dict[str, Any]]:
-        """Find documents with most of the question's words, by searching each word alone.
+        """Find exports with most of the question's words, by searching each word alone.
 
         qmd's ``search`` finds only documents with all words, and an intent is a whole sentence.
         """
@@ -409,7 +413,10 @@ class Qmd:
 
 
 def _query(command: str, intent: str) -> str:
-    """Return `intent` as plain words for qmd: on one line, without query types and without negations."""
+    """Return `intent` as plain words for qmd's command: on one line, without text that qmd reads as operators.
+
+    Such operators are query types and negations.
+    """
     text = " ".join(intent.split())
     if command == "search":
         return _NEGATED.sub("", text) or text
@@ -461,7 +468,10 @@ def _export(agent: AgentName, place: str) -> Path | None:
 
 
 def _owner(agent: AgentName, export: Path) -> str | None:
-    """Return the id of the session that an export file belongs to; `None` if the file is missing or is no export."""
+    """Return the id of the session that an export (a Markdown file) belongs to.
+
+    Return `None` if the file is missing or is no export.
+    """
     try:
         if export.is_symlink() or not export.is_file():
             return None
@@ -474,6 +484,9 @@ def _owner(agent: AgentName, export: Path) -> str | None:
 
 
 def _named(agent: AgentName, text: str) -> str | None:
-    """Return the session id in the header of an export's `text`; `None` if the header names another agent."""
+    """Return the session id in the header of the `text` of an export (a session's Markdown file).
+
+    Return `None` if the header names another agent.
+    """
     header = parse_front_matter(text)
     return header.get("session_id") if header.get("agent", agent) == agent else None

@@ -417,10 +417,10 @@ class QueryWords:
         return scores
 
     def coverage(self, table: HavingTable, scores: Sequence[Mapping[int, float]], most: int) -> list[dict[int, float]]:
-        """Return, for each phrasing, its `most` best rows of a table with the share of the phrasing's words in each
-        row.
+        """Return, for each phrasing, its `most` best rows of an index table, and how much of the phrasing's words each
+        row has.
 
-        Shares are from 0 to 1; rare words weigh more. `scores` are each phrasing's scores by row.
+        The shares are from 0 to 1; rare words weigh more. `scores` are each phrasing's scores by row.
         """
         best = [heapq.nlargest(most, score, key=score.__getitem__) for score in scores]
         asked = {row for rows in best for row in rows}

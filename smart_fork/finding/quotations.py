@@ -55,7 +55,7 @@ class Quotation(NamedTuple):
 
 
 class SpokenPart(NamedTuple):
-    """The text of one speaker in a passage. It is not masked yet, since most of it is never shown."""
+    """The text of one speaker in a passage. Secrets in it are not masked yet, since most of the text is never shown."""
 
     said_by: Speaker | None
     text: str

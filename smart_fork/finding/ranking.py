@@ -100,7 +100,7 @@ class Evidence:
     `words` is the session's BM25, `passages` the BM25 of its passages, `commits` the BM25 of its commit messages.
     `title`, `work` and `files` are shares (0…1) as in `Parts`. `similar` has the cosines of its passages by position.
     `chunks` counts the embedded passages: while an index is being embedded, missing embeddings say nothing.
-    `only_asked` is true if nothing came of its prompts.
+    `only_asked` is true if the session did no work: it only asked smart-fork, or its prompts had no effect.
     """
 
     words: float = 0.0
@@ -215,7 +215,10 @@ def _best_by_words(said: Mapping[int, Sequence[Parts]], shares: Parts) -> int:
 
 
 def rivals(weighed: Mapping[int, Score], families: Mapping[int, str]) -> dict[str, float]:
-    """Return the strongest families of sessions, each with the points of its best member."""
+    """Return the strongest families (a session and its forks), each with the points of its best member.
+
+    They lower each other's chance.
+    """
     best: dict[str, float] = {}
     for session, one in weighed.items():
         best[families[session]] = max(one.lead, best.get(families[session], -math.inf))
@@ -407,7 +410,11 @@ def exchange_parts(
     places: Sequence[Placement], words: Sequence[Mapping[int, float]], similar: Sequence[Mapping[int, float]],
     changing: Collection[int],
 ) -> dict[int, PointParts]:  # fmt: skip
-    """Return the evidence for each exchange as the one to fork after: the mean over all phrasings. See `fork_point`."""
+    """Return the evidence that each exchange (a prompt with its answer) is the one to fork after: the mean over all
+    phrasings.
+
+    The parameters are as in `fork_point`.
+    """
     of_exchange: defaultdict[int, list[Placement]] = defaultdict(list)
     for place in places:
         of_exchange[place.exchange].append(place)

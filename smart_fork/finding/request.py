@@ -29,12 +29,14 @@ from smart_fork.system import call_context
 
 
 def collection_of(agent: AgentName) -> str:
-    """Return the name of an agent's collection: the exports of its sessions, as a search program knows them."""
+    """Return the name of an agent's collection: its exports (sessions as Markdown files), as a search program knows
+    them.
+    """
     return f"{agent}-sessions"
 
 
 def collections() -> dict[AgentName, str]:
-    """Return the name of each agent's collection (the exports of its sessions)."""
+    """Return the name of each agent's collection: its exports (sessions as Markdown files) in a search program."""
     return {agent: collection_of(agent) for agent in AGENTS.readable()}
 
 
@@ -298,13 +300,16 @@ Way = Literal["hybrid", "vector", "lexical"]
 
 
 class EngineUnavailable(SmartForkError):
-    """An error: the configured search program is missing, or does not know the exports."""
+    """An error: the configured search program is missing, or does not know the exports (sessions as Markdown files)."""
 
     code = "engine_unavailable"
 
 
 class RankedDocument(NamedTuple):
-    """An export that a search program found: its session, its score (0 to 1, if any), and the text quoted from it."""
+    """An export (a session's Markdown file) that a search program found.
+
+    It has the session, the score (0 to 1, if the program gave one), and the text quoted from the export.
+    """
 
     agent: AgentName
     session_id: str
@@ -346,8 +351,9 @@ class SearchEngine(Protocol):
     name: str
 
     def refresh(self, stamp: str) -> None:
-        """Have the program read the exports, unless it has read them at this `stamp`: the time of the index's last
-        change.
+        """Have the program read the exports (sessions as Markdown files).
+
+        Nothing is done if the program has read them at this `stamp`, which is the time of the index's last change.
 
         Raises:
             EngineUnavailable: the program is missing, or cannot be made to know the exports.
@@ -355,7 +361,9 @@ class SearchEngine(Protocol):
         ...
 
     def renew(self, stamp: str, patience: float) -> None:
-        """Have the program read the exports and embed all texts without an embedding. This takes long.
+        """Have the program read the exports (sessions as Markdown files) and embed all texts without an embedding.
+
+        This takes long.
 
         Raises:
             EngineUnavailable: as `refresh`.
@@ -372,7 +380,9 @@ class SearchEngine(Protocol):
         ...
 
     def ask(self, question: EngineQuestion) -> Ranking:
-        """Return the exports that answer a question best. If the program fails, the result says why."""
+        """Return the exports (sessions as Markdown files) that answer a question best. If the program fails, the
+        result says why.
+        """
         ...
 
     def what_to_do(self) -> tuple[str, tuple[str, ...]]:

@@ -160,8 +160,8 @@ def place_mark(inferred_from: str, began_in: str = "") -> str:
 def fork_command(agent: AgentName, session_id: str, cwd: str, *, of_others: bool = False) -> str:
     """Return the shell command that forks a session, as results show it.
 
-    `cwd` is the session's directory. With `of_others`, content is another person's, so the agent asks before each
-    action.
+    `cwd` is the session's directory. With `of_others`, another person wrote some of the session's content. Then the
+    fork's agent asks before each action.
     """
     if not AGENTS[agent].has("starter"):
         return shlex.join(("smart-fork", "fork", session_id, "--as", AGENTS.first()))
@@ -395,8 +395,9 @@ def language_notice(store: Searchable, phrasings: Sequence[str], found: Candidat
 
 
 def _is_unknown(store: Searchable, text: str) -> bool:
-    """Return True if half of a question's words, and at least `_TELLING`, are in no session and unknown to the default
-    model.
+    """Return True if at least half of a question's words are in no session and unknown to the default model.
+
+    They must also be at least `_TELLING` words.
     """
     from indexer import default_embedder
 

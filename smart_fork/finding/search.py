@@ -257,9 +257,9 @@ SUREST = 1e-3
 
 @dataclass(slots=True)
 class SecondLook:
-    """A reranker (a model that reads question and passage together) for the best results; none if `rerank` is `None`.
+    """The use of a reranker (a model that reads question and passage together) for the best results.
 
-    `error` says why it failed.
+    If `rerank` is `None`, no reranker is used. `error` says why the reranker failed.
     """
 
     rerank: Rerank | None
@@ -341,7 +341,9 @@ def exchange_evidence(
 
 
 def best_exchanges(store: Store, row: SessionRow, evidence: ExchangeEvidence, asked: FindRequest) -> Exchanges:
-    """Return the exchanges of the session `row` that answer the request best, best first."""
+    """Return the exchanges (prompts with their answers) of the session `row` that answer the request best, best
+    first.
+    """
     speaking = {number: _worth(parts) for number, parts in evidence.parts.items() if _worth(parts) > 0}
     best = sorted(speaking, key=lambda number: (-speaking[number], -number))[: int(asked.limit or DEFAULT_LIMIT)]
     told = tuple(_told(store, row, number) for number in best)
@@ -393,7 +395,10 @@ class _Passage(NamedTuple):
 
 
 def search_documents(store: Store, query: Query, engine: SearchEngine, agents: tuple[AgentName, ...]) -> Candidates:
-    """Return the sessions whose exports an external search program finds, without sessions that may not be shown."""
+    """Return the sessions whose exports (Markdown files) an external search program finds.
+
+    Sessions that may not be shown are left out.
+    """
     words = words_of(query.intent)
     known = known_to(store, query.caller, query.relatives) if query.caller else set[int]()
     if not query.scope.parts:  # there is nothing to search, which is no failure

@@ -1,5 +1,5 @@
-"""Hints from past sessions that an agent gets unasked: at a session's first prompt, before an edit, after a failed
-command.
+"""Hints (lines for a model) from past sessions that an agent gets unasked: at a session's first prompt, before an
+edit, after a failed command.
 
 Also finds the fixes of an error, which a person or an agent asks for. A hint is only given if it is likely to help.
 """
@@ -196,9 +196,10 @@ def edited_lines(where: EditedPlace, processes: Processes) -> tuple[Repository, 
 
 
 def author_hint(there: Repository, lines: Sequence[CodeLine], store: Store, query: Query) -> Hint | None:
-    """Return a hint at the session, and its exchange, that wrote most of the lines that an edit is about to change.
+    """Return a hint (a line for a model) at the session that wrote most of the lines that an edit is about to change.
 
-    Return `None` if no other session is known to have written them.
+    The line also names the session's exchange (a prompt with its answer). Return `None` if no other session is known
+    to have written the lines.
     """
     writers = writers_of(lines, store, query.scope, there, named={}, sure=True)
     wrote = next(iter(sessions_of(lines, writers)), None)

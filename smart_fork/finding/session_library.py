@@ -177,7 +177,7 @@ class Library(ProjectIndex):
         )  # fmt: skip
 
     def recall(self, first: HookEvent) -> Hint | None:
-        """Return a hint at the session that probably knows the answer to a first prompt; `None` if none is likely.
+        """Return a hint (line for a model) at the session that probably answers a first prompt; else `None`.
 
         The index is not updated, and only the prompt is embedded.
 
@@ -214,8 +214,8 @@ class Library(ProjectIndex):
             return fixes(error, store, query, state.new(store, query))
 
     def after_failure(self, call: HookEvent) -> Hint | None:
-        """Return a hint at another session that ended the error in a failed call's output; `None` if none is likely to
-        help.
+        """Return a hint (line for a model) at another session that ended the error in a failed call's output; `None`
+        if none is likely to help.
 
         The index is not updated.
 
@@ -232,7 +232,7 @@ class Library(ProjectIndex):
             return fix_hint(output, store, self.query(_EVERYTHING))
 
     def before_edit(self, edit: HookEvent) -> Hint | None:
-        """Return a hint at the other session that wrote most of the lines about to be edited; `None` if none is known.
+        """Return a hint (line for a model) at the session that wrote most of the lines to be edited; else `None`.
 
         The index is not updated.
 
@@ -293,7 +293,7 @@ class Library(ProjectIndex):
             return best_exchanges(store, row, self.evidence(row, request.intent, request.also), asked)
 
     def evidence(self, session: Session | SessionRow, intent: str, also: Sequence[str] | None = ()) -> ExchangeEvidence:
-        """Return the evidence that each exchange of a session answers an intent. Repeated calls get the same result.
+        """Return the evidence that each exchange (prompt, answer) of a session answers an intent. Results are kept.
 
         Raises:
             Usage: the intent is blank, or `also` is invalid.

@@ -205,9 +205,9 @@ class Hit(Value):
 
     @property
     def suggested_budget(self) -> str | None:
-        """Return the token budget to suggest for a fork that would load very much; `None` for other forks.
+        """Return the token budget to suggest for a fork that would load very many tokens; `None` for other forks.
 
-        A fork within a budget always keeps the matching exchange.
+        A fork within a budget always keeps the matching exchange (a prompt with its answer).
         """
         loads = self.token_estimate if self.suggested_at is None else self.match.token_estimate or 0
         less = self.within_budget
@@ -239,8 +239,10 @@ class Hit(Value):
 
     @property
     def passage_place(self) -> str:
-        """Return the file and lines of the passage in the session's export, such as ``/…/id.md:12-31``; empty if
-        unknown.
+        """Return the file and lines of the passage in the session's export (a Markdown file), such as
+        ``/…/id.md:12-31``.
+
+        Return an empty text if they are unknown.
         """
         if not self.lines:
             return ""

@@ -207,7 +207,7 @@ def look_into(located: Located, *, keep_raw: bool = False) -> Session:
 def conversation(
     located: Located, reading: ReadRange, *, notice: str = "", resolved: str = ""
 ) -> Conversation | Exported:
-    """Read a session's messages in a range; return the session's export if its log is gone.
+    """Read a session's messages in a range. If the session's log is gone, return its export (a Markdown file).
 
     Raises:
         NotFound: there is no such message, or the session cannot be read.
