@@ -227,7 +227,7 @@ def _other_homes(agent: AgentAdapter) -> list[Path]:
 
 
 def _deleted_logs() -> Iterator[Check]:
-    """Report the logs that an agent will delete because of their age, and whether copies are kept."""
+    """Report the logs that an agent will delete because of their age, and whether smart-fork keeps copies of them."""
     for one in Deletion.expected(time.time()):
         name, how = f"{one.agent} deletes logs", "copies are kept" if one.kept else f"no copies are kept, {one.room()}"
         step = f"`smart-fork setup --keep-logs` keeps compressed copies; or change {one.setting}."

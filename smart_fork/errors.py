@@ -148,7 +148,7 @@ class Conflict(SmartForkError):
 
 
 class Withdrawn(Conflict):
-    """Sent content that its owner has withdrawn, so that the server does not accept it again."""
+    """Sent content that its owner has withdrawn (taken back). The server does not accept this content again."""
 
     code = "withdrawn"
 

@@ -84,7 +84,8 @@ class Worker:
         return message_worker(self.id, text, queue=queue)
 
     def close(self, *, remove_worktree: bool = False) -> WorkerClosed:
-        """End the worker. With `remove_worktree`, also remove its worktree if nothing in it is unsaved.
+        """End the worker. With `remove_worktree`, also remove its worktree (its own checkout of the repository),
+        unless this contains unsaved changes.
 
         Raises:
             SmartForkError: the worker no longer exists.
@@ -251,8 +252,8 @@ def merge(
     as_agent: str | None = None,
     **options: Any,
 ) -> Worker:
-    """Run one fork of several sessions. It has those exchanges of each that answer the prompt, within one `budget`.
-    See `fork`.
+    """Run one fork of several sessions. It has the exchanges (a prompt with its answer) of each session that answer
+    `prompt`, within one `budget`. See `fork`.
 
     The fork begins with the first session, followed by the kept exchanges of the others. `started.selection` describes
     the kept exchanges of the first session, and `started.merged` describes the kept exchanges of each other session.

@@ -29,7 +29,9 @@ def remember_foreign(session_id: str, messages: Iterable[str]) -> None:
 
 
 def forget_foreign(session_id: str) -> None:
-    """Delete the note that a session and its messages come from other people, after the session was deleted."""
+    """Delete the note that a session and its messages come from other people. Call this after the session was
+    deleted.
+    """
     state.change("DELETE FROM foreign_ids WHERE session_id = ?", session_id)
 
 
@@ -135,12 +137,12 @@ def remember_handover(one: HandedOver, others: Iterable[tuple[AgentName, str]] =
 
 
 def forget_handover(session_id: str) -> None:
-    """Delete the note of where a session comes from, after the session was deleted."""
+    """Delete the note of where a session comes from. Call this after the session was deleted."""
     state.change("DELETE FROM handovers WHERE session_id = ?", session_id)
 
 
 def handovers() -> list[HandedOver]:
-    """Return the origins of all sessions that were branched, handed over or merged.
+    """Return the origins of all sessions that were branched, merged, or handed over (converted for another agent).
 
     The first source of each session comes before its merged sources. The list is empty if the state folder cannot be
     read, as on a team's server.

@@ -337,9 +337,10 @@ class Steps:
     def __init__(
         self, session: Session, work: Codec | None, begun: Mapping[str, str] | None = None, *, thoughts: bool = False
     ) -> None:
-        """Prepare the steps of `session`. `work` reads the agent's records; with `thoughts`, thoughts are steps, too.
+        """Prepare the steps (tool calls) of `session`. `work` reads the agent's records; with `thoughts`, thoughts are
+        steps, too.
 
-        `begun` maps the ids of tool calls to the sub-agents that they started and whose conversation can be read.
+        `begun` maps ids of tool calls to the sub-agents that these calls started and whose conversations can be read.
         """
         self._session, self._work, self._begun, self._thoughts = session, work, begun or {}, thoughts
         self._results = {one.tool_use_id: one for turn in session.turns for one in turn.tool_results}
@@ -356,7 +357,9 @@ class Steps:
                 yield step
 
     def output(self, step: PageStep) -> Masked:
-        """Return the whole output of a step's tool call, without the header that a shell writes above it."""
+        """Return the whole output of a step's tool call, without the header (such as the exit status) that a shell
+        tool adds in front.
+        """
         back = self._back(self._session.turns[step.number].tool_calls[step.call].id)
         _, body = status_and_body(back.output) if back else (None, "")
         return printable(beginning(mask(body.strip("\n")), OUTPUT_CHARACTERS))
@@ -451,7 +454,7 @@ def _command(given: Mapping[str, Any] | str) -> str:
 
 
 def _last(body: str) -> tuple[str, ...]:
-    """Return the last lines of a command's output. No line is cut off at its start."""
+    """Return the last lines of a command's output. The first returned line is complete, not cut off at its start."""
     end = body.rstrip()
     if len(end) > _END_CHARACTERS:
         end = end[-_END_CHARACTERS:].partition("\n")[2]

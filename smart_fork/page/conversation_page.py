@@ -92,9 +92,9 @@ def mark_in(text: str) -> Mark:
 
 
 def since(mark: Mark, session: Session) -> Since:
-    """Return the change of a session since an earlier page showed it in the state `mark`.
+    """Return the change of a session since an earlier page showed it in the state `mark` (a digest of its turns).
 
-    If only the last turn of that state has grown, that counts as new messages, not as another session.
+    If only the last turn of that state has grown, the change is "more" (new messages), not "another" (changed turns).
     """
     now = mark_of(session, mark.turns)
     if now == mark and len(session.turns) == mark.turns:
@@ -106,7 +106,8 @@ def since(mark: Mark, session: Session) -> Since:
 
 
 def refuse_changed_session(mark: str, session: Session) -> None:
-    """Refuse an action on a page that showed a different state of the session. An empty `mark` is accepted.
+    """Refuse an action on a page that showed a different state of the session. `mark` is a digest of the shown state;
+    an empty `mark` is accepted.
 
     Raises:
         Usage: `mark` is not a mark.
@@ -120,7 +121,8 @@ def refuse_changed_session(mark: str, session: Session) -> None:
 
 
 def changes_at(place: Mapping[str, str], mark: Mark) -> Since:
-    """Return the change since `mark` of the session that the address parts `place` name.
+    """Return what has changed since `mark` (a digest of an earlier state) in the session that the address parts
+    `place` name.
 
     The log is read only if it has changed since the last call.
 
@@ -182,7 +184,8 @@ class ShownMessage:
 
 @dataclass(frozen=True, slots=True)
 class OutlineEntry:
-    """A line for one exchange in the outline of a conversation. `number` is its first message.
+    """A line of a conversation's outline, for one exchange (a prompt with its answer). `number` is the exchange's
+    first message.
 
     `here` is True if the current page shows the exchange. `point` is the message after which the session can be
     forked.
@@ -358,10 +361,10 @@ def asked_in_short(question: str) -> Masked:
 
 
 def forks_by_exchange(page: ConversationPage, forks: Iterable[tuple[int, Relative]]) -> dict[int, list[Relative]]:
-    """Group a session's forks by the exchange after which they continue on their own; the keys are its message
-    numbers.
+    """Group a session's forks by the exchange (a prompt with its answer) after which they differ from the session. The
+    keys are the numbers of the exchanges' first messages.
 
-    `forks` are pairs of the last shared message and the fork.
+    `forks` are pairs: the last message that a fork shares with the session, and the fork.
     """
     numbers = [entry.number for entry in page.outline]
     found: dict[int, list[Relative]] = {}
@@ -411,7 +414,7 @@ class ExchangeSide:
 
 
 def spoken(hits: Iterable[Hit]) -> Mapping[str, tuple[ExchangeSide, ...]]:
-    """Return, by session id, the exchange in which the search found each hit: its prompt and its answer.
+    """Return, by session id, the exchange (prompt and answer) in which the search found each hit (found session).
 
     Hits without a passage, and hits from teammates' machines, are missing.
     """
@@ -424,10 +427,10 @@ def spoken(hits: Iterable[Hit]) -> Mapping[str, tuple[ExchangeSide, ...]]:
 
 
 def _spoken_exchange(hit: Hit, store: Store) -> Iterator[ExchangeSide]:
-    """Yield the prompt and the answer of the exchange that a hit is in.
+    """Yield the prompt and the answer of the exchange in which the search found a hit (a session).
 
-    One side is the hit's passage. The other is the start of the prompt or the end of the answer, shortened. If the
-    answer has no text, the agent's actions take its place.
+    One side is the passage that was found. The other is the start of the prompt or the end of the answer, shortened.
+    If the answer has no text, the agent's actions take its place.
     """
     found = ExchangeSide(hit.said_by or "", mask(hit.snippet or ""), found=True)
     roles = {"user": ("assistant", "action"), "assistant": ("user",)}.get(found.by, ())

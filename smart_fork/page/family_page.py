@@ -70,9 +70,10 @@ class SessionDifferences:
 
 @dataclass(frozen=True, slots=True)
 class OwnBeginning:
-    """The turn numbers where a session's part starts that another session does not share.
+    """The turn numbers where a session's own part starts: the part that another session does not share.
 
-    `asked` is where its first own exchange begins. `done` is the first own turn, which can be later in that exchange.
+    `asked` is where the own part's first exchange (a prompt with its answer) begins. `done` is the first own turn. It
+    can be later in that exchange, if the prompt is shared and only the rest of the answer is not.
     """
 
     asked: int
@@ -189,8 +190,8 @@ def family_page(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
 
 
 def _parted(family: Family, first: str, second: str) -> tuple[SessionDifferences | None, str]:
-    """Compare the members of a family with the ids `first` and `second`, or return the reason why they cannot be
-    compared.
+    """Compare the members of a family (a session and its forks) with the ids `first` and `second`, or return the
+    reason why they cannot be compared.
     """
     members = {one.session_id: str(Reference(one.agent_type, one.session_id)) for one in family.sessions}
     if first == second or not {first, second} <= members.keys():
@@ -235,9 +236,10 @@ class TimelineRow:
 
 
 def timeline(sessions: Sequence[Relative]) -> tuple[list[TimelineRow], list[str]]:
-    """Return a row for each session of a family, and the times of `TICKS` equally spaced ticks.
+    """Return a row for each session of a family (a session and its forks), and the times of `TICKS` equally spaced
+    ticks.
 
-    A session with unknown times gets the whole length.
+    The bar of a session with unknown times has the whole width.
     """
     spans = [(_seconds(one.begun or one.started), _seconds(one.last_activity)) for one in sessions]
     known = [moment for span in spans for moment in span if moment is not None]
@@ -301,7 +303,9 @@ class OwnWork:
 
 
 def own_works(family: Sequence[Relative]) -> Mapping[str, OwnWork]:
-    """Return, by session id, what each member of a family did after it was forked. Unreadable sessions are missing."""
+    """Return, by session id, what each member of a family (a session and its forks) did after it was forked.
+    Unreadable sessions are missing.
+    """
     read = dict(_read(family))
     found = {}
     for one in family:
@@ -312,7 +316,7 @@ def own_works(family: Sequence[Relative]) -> Mapping[str, OwnWork]:
 
 
 def own_work(session: Session, parent: Session | None) -> OwnWork:
-    """Return what a session did beyond its parent; without a parent, all that it did. Pure."""
+    """Return what a session did beyond its parent; without a parent, all that it did. The function reads no files."""
     begun = own_beginning(session, parent) if parent is not None else OwnBeginning(0, 0)
     turns = session.turns[begun.done :]
     failed = {one.tool_use_id for turn in turns for one in turn.tool_results if one.is_error}
@@ -328,9 +332,10 @@ def own_work(session: Session, parent: Session | None) -> OwnWork:
 
 
 def names_of(family: Sequence[Relative], own: Mapping[str, OwnWork]) -> Mapping[str, str]:
-    """Return a name for each session of a family, by id: its title, or its id if it has no title.
+    """Return a name for each session of a family (a session and its forks), by id: its title, or its id if it has no
+    title.
 
-    A fork with its parent's title is named by its first own prompt. Pure.
+    A fork with its parent's title is named by its first own prompt. The function reads no files.
     """
     titles = {one.session_id: one.title for one in family}
     names = {}

@@ -230,7 +230,8 @@ class WorkerViews:
         return StreamingResponse(self._events(), media_type="text/event-stream", headers=headers)
 
     async def _events(self) -> AsyncIterator[bytes]:
-        """Yield server-sent events for one browser: one for each change of the worker board.
+        """Yield server-sent events for one browser: one for each change of the worker board (the page of running
+        workers).
 
         If too many browsers listen, yield one event that tells the browser to reconnect later.
         """

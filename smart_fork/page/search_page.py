@@ -99,14 +99,14 @@ def chosen(asked: Mapping[str, str]) -> dict[str, str]:
 
 
 def narrowed(hits: Sequence[Hit], by: Mapping[str, str]) -> tuple[Hit, ...]:
-    """Return the hits that pass all filters in `by`, a mapping of filter names to values."""
+    """Return the hits (found sessions) that pass all filters in `by`, a mapping of filter names to values."""
     return tuple(hit for hit in hits if all(_NAMES[name][1](hit, value) for name, value in by.items()))
 
 
 def facets(hits: Sequence[Hit], by: Mapping[str, str]) -> tuple[Facet, ...]:
-    """Return the filters to show beside the hits. `by` are the filters in use.
+    """Return the filters to show beside the hits (found sessions). `by` are the filters in use.
 
-    A filter that is not in use appears only if the hits differ in its value.
+    A filter that is not in use appears only if the hits have different values for it.
     """
     branches = list(dict.fromkeys(hit.git_branch for hit in hits if hit.git_branch))[:_MAX_BRANCHES]
     outcomes = dict.fromkeys(hit.outcome for hit in hits if hit.outcome != "unknown")
@@ -291,7 +291,7 @@ def home(search: SearchPage) -> Shown:
     """Return the template values of the screen without a question: the latest sessions, and a chart of sessions by
     week.
 
-    If there are no sessions, `steps` has a beginner's progress.
+    If there are no sessions, `steps` says how far a new user's setup is.
     """
     days = by_day(session_lines(search.recent))
     return {"days": days, "steps": None if days else _steps(), "activity": _activity(search) if days else {}}
@@ -309,7 +309,9 @@ def _activity(search: SearchPage) -> Activity:
 
 
 def activity(held: Iterable[Holding], today: date) -> Activity:
-    """Count the sessions in `held` by agent, week and outcome for a chart, the busiest agent first. Pure."""
+    """Count the sessions in `held` by agent, week and outcome for a chart, the busiest agent first. The function reads
+    no files.
+    """
     ages = {(today - timedelta(days)).isoformat(): days // 7 for days in range(7 * WEEKS)}
     found: defaultdict[AgentName, list[Counter[str]]] = defaultdict(lambda: [Counter() for _ in range(WEEKS)])
     for one in held:

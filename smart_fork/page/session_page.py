@@ -123,8 +123,8 @@ def located(place: Mapping[str, str]) -> Located:
 
 @bounded()
 def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionPage:
-    """Return the values of a session's page. The session is read from its log, from a kept copy, or else from its
-    export.
+    """Return the values of a session's page. The session is read from its log; without a log, from smart-fork's copy
+    of it; without both, from its export.
 
     Raises:
         SmartForkError: the session or the requested message does not exist.
@@ -178,7 +178,8 @@ def changes_since(place: Mapping[str, str], asked: Mapping[str, str], project: s
     """Return what changed in a session since the state that a page showed, and the address that shows the new
     messages.
 
-    The query's `mark` identifies that state. With a `project`, the session is one that the project's team shares.
+    The field `mark` of the query `asked` is a digest of that state. With a `project`, the session is one that the
+    project's team shares.
 
     Raises:
         SmartForkError: the mark is invalid, or the shared session cannot be read now.
@@ -387,7 +388,7 @@ def excised(form: Mapping[str, str]) -> Excised:
 
 
 def _digest(removed: Iterable[str], masked: Mapping[str, int]) -> str:
-    """Return a fingerprint of a planned cut: of the ids of turns to remove, and of the counts of masked secrets."""
+    """Return a fingerprint of a planned cut, made from the ids of turns to remove and the counts of masked secrets."""
     return blake2b(repr((*removed, *masked.items())).encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 

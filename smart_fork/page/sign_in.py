@@ -264,7 +264,7 @@ class PageForms(Generic[T]):
         """Return the result of the work that the form named `form` started.
 
         Raises:
-            NotFound: the form was not sent, or its result is no longer kept.
+            NotFound: the form was not sent, or its result has been deleted.
         """
         with self._lock:
             sent = self._sent.get(form)

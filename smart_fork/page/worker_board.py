@@ -76,7 +76,9 @@ _OPTION = re.compile(r"^\W*(\d)[.)]\s+(\S.*?)\s*$")
 
 @dataclass(frozen=True, slots=True)
 class ChangeCount:
-    """The numbers of files changed, and of lines added and removed, in a worker's worktree."""
+    """The numbers of files changed, and of lines added and removed, in a worker's worktree (its own checkout of the
+    repository).
+    """
 
     files: int
     added: int

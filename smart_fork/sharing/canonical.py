@@ -85,7 +85,7 @@ Record = dict[str, Any]
 
 
 def encode(record: Record) -> bytes:
-    """Return the canonical JSON bytes of a record.
+    """Return the canonical JSON bytes of a record: UTF-8, sorted names, no white space.
 
     Raises:
         Unshareable: decoding the bytes would give another record.
@@ -146,8 +146,8 @@ START = sha256(b"smart-fork/records/1").digest()
 
 
 def states(records: Iterable[bytes], start: bytes = START) -> Iterator[bytes]:
-    """Yield the state of the hash chain after each of the canonical `records`. The chain begins with the state
-    `start`.
+    """Yield the state of the hash chain after each of the `records` (in canonical JSON). The chain begins with the
+    state `start`.
     """
     state = start
     for record in records:
@@ -156,7 +156,9 @@ def states(records: Iterable[bytes], start: bytes = START) -> Iterator[bytes]:
 
 
 def state_after(records: Iterable[bytes], start: bytes = START) -> bytes:
-    """Return the state of the hash chain after all canonical `records`. The chain begins with the state `start`."""
+    """Return the state of the hash chain after all `records` (in canonical JSON). The chain begins with the state
+    `start`.
+    """
     state = start
     for state in states(records, start):  # noqa: B007 - the last is what is asked for
         pass

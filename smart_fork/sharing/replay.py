@@ -51,7 +51,8 @@ def read_back(agent: str, records: Sequence[bytes]) -> Session:
 
 @contextmanager
 def replayed(agent: str, records: Sequence[bytes], decoded: Sequence[Record] | None = None) -> Iterator[Session]:
-    """Yield the session that the agent's reader finds in canonical `records`, while their temporary log exists.
+    """Yield the session that the agent's reader finds in `records` (in canonical JSON). Their temporary log exists
+    while the block runs.
 
     `decoded` are the parsed records if they are known. See `read_back` for the errors.
     """

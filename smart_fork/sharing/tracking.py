@@ -74,9 +74,9 @@ class ProjectFolder:
         return cls(top, project_key(_origin(top)))
 
     def file_for(self, name: str) -> Path:
-        """Return the path below the project under which the shared session `name` is kept as a file.
+        """Return the path at which the records of the shared session `name` are stored in a file below the project.
 
-        Its folder is created, is private, and is ignored by git.
+        The file's folder is created, is private, and is ignored by git.
 
         Raises:
             Usage: the folder is a symbolic link.
@@ -271,11 +271,11 @@ class Tracking:
 
     @property
     def path(self) -> Path:
-        """Return the path of the tracking file."""
+        """Return the path of the project's tracking file (its list of shared sessions)."""
         return self.place.root / FOLDER / FILE
 
     def read(self) -> Tracked:
-        """Read the tracking file; empty tracking data if there is no file.
+        """Read the tracking file (the project's list of shared sessions). Without a file, return empty tracking data.
 
         Raises:
             SmartForkError: the file is damaged, is for another project or server, or came with the repository.
@@ -285,7 +285,8 @@ class Tracking:
         return found
 
     def ours(self) -> Tracked:
-        """Read the tracking file; empty tracking data if the file is missing, or is for another project or server.
+        """Read the tracking file (the project's list of shared sessions). If the file is missing, or is for another
+        project or server, return empty tracking data.
 
         Raises:
             SmartForkError: the file is damaged, or came with the repository.
@@ -294,8 +295,8 @@ class Tracking:
         return Tracked() if self._other(found) else found
 
     def found(self) -> Tracked:
-        """Read the tracking file, even if it is for another project or server; empty tracking data if there is no
-        file.
+        """Read the tracking file (the project's list of shared sessions), even if it is for another project or server.
+        Without a file, return empty tracking data.
 
         Raises:
             SmartForkError: the file is damaged, or came with the repository.
@@ -321,7 +322,8 @@ class Tracking:
             raise SmartForkError(f"{self.path} is damaged: {error}", _MEND) from error
 
     def change(self, change: Callable[[Tracked], Tracked]) -> Tracked:
-        """Apply `change` to the tracking data, write the result to the file and return it.
+        """Apply `change` to the tracking data (the project's list of shared sessions), write the result to the file
+        and return it.
 
         Other processes that change the file wait meanwhile.
         """

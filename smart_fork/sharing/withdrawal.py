@@ -55,8 +55,8 @@ _EditsByKey = Mapping[str, bytes | None]
 
 
 def is_rewritten(agent: str) -> bool:
-    """Return True if withdrawn records cannot be cut out of this agent's logs, so that copies are rewritten without
-    them.
+    """Return True if withdrawn records (their owner took them back) cannot be cut out of this agent's logs. Copies are
+    then rewritten without these records.
     """
     found = AGENTS.find_cutter(agent)
     return found is None or not found.withdraws

@@ -192,7 +192,9 @@ class SharedEntry(canonical.WireModel):
 
 
 class Manifest(canonical.WireModel):
-    """The remote's list of synchronized sessions, and the time at which each withdrawn session was withdrawn."""
+    """The remote's list of synchronized sessions, and the times at which withdrawn sessions (their owner took them
+    back) were withdrawn.
+    """
 
     form: Literal[1] = 1
     number: canonical.Count = 0

@@ -207,7 +207,9 @@ class Ref:
         return self.processes.run(["git", *arguments], env=clean | dict(env or {}), timeout=seconds, input=given)
 
     def _has_ssh_command(self, clean: Mapping[str, str]) -> bool:
-        """Return True if the remote uses ssh and the user has configured git's ssh command, which must then be kept."""
+        """Return True if the remote uses ssh and the user has configured an ssh command for git. Then git must use
+        this command.
+        """
         if self.remote.startswith("/") or self.remote.lower().startswith(("https:", "file:")):
             return False
         asked = ["git", "config", "--get", "core.sshCommand"]

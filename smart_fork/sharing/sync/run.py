@@ -81,7 +81,9 @@ def _repository(entry: SharedEntry) -> repositories.SeenRepository:
 
 
 def _copies_of(source: str, here: Copies) -> list[ReceivedLog]:
-    """Return the register entries of the logs on this machine that were written from the remote's session `source`."""
+    """Return the register entries of the logs on this machine that are copies of the remote's session `source`. The
+    register lists all logs with shared records.
+    """
     found = (received_logs.of_session(session_id) for session_id, copy in here.items() if copy.source == source)
     return [one for one in found if one is not None]
 
@@ -222,7 +224,8 @@ class _Done:
 
 
 def sync(*, dry_run: bool = False, older: bool = False, progress: sending.Progress | None = None) -> Synced:
-    """Synchronize with the remote: send new sessions, receive new ones, and remove withdrawn sessions on both sides.
+    """Synchronize with the remote: send new sessions, receive new ones, and remove withdrawn sessions (their owner
+    took them back) on both sides.
 
     `older` accepts a remote with an older list of sessions than before, such as a restored one.
 
@@ -354,7 +357,9 @@ class _Run:
             self._done.received[source] = MovedSession(session_id, entry.agent, entry.title, entry.machine, str(path))
 
     def _sent(self, there: Manifest, fetched: Fetched) -> bool:
-        """Send this machine's new sessions to the remote. Return False if another machine has pushed meanwhile."""
+        """Send this machine's new and changed sessions to the remote. Return False if another machine has pushed since
+        the remote was `fetched`.
+        """
         sessions, withdrawn, before = dict(there.sessions), dict(there.withdrawn), self._stamps(there, fetched)
         if self._prepared is None:
             now = replace(self._settled, stamps=before)
